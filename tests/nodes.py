@@ -206,7 +206,7 @@ class Node:
             point_id=point.id,
             point_digest=point.digest,
             attempt=attempt,
-            started_utc="",
+            started_utc="2026-11-22T00:00:00+00:00",
             duration_s=10.0,
             startup_s=5.0,
             ranks=ranks,

@@ -111,9 +111,12 @@ def test_what_had_no_time_is_gone_on_with(
     """A failed expectation is a result, a point without an attempt is none."""
     (row,) = campaign.planned("| `pybench run one` | 1 | 1 | what |")
     (tmp_path / "one" / "20261124T090000Z-one").mkdir(parents=True)
-    (tmp_path / "one" / "20261124T090000Z-one" / "results.json").write_text(
-        render(RunView(results=replace(RESULTS, points=(replace(POINT_RESULT, status=status),))), "json")
+    results = replace(
+        RESULTS,
+        points=(replace(POINT_RESULT, status=status),),
+        verdict="error" if status == "failed" else "missing",
     )
+    (tmp_path / "one" / "20261124T090000Z-one" / "results.json").write_text(render(RunView(results=results), "json"))
     monkeypatch.setattr(campaign.subprocess, "run", lambda *_any, **_options: SimpleNamespace(returncode=code))
     assert campaign.run(row, tmp_path / "one", 60.0) == code
     assert (tmp_path / "one" / campaign.ENDED).exists() == ended

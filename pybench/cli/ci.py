@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from pybench.cli.duration import Duration
@@ -22,8 +24,15 @@ def ci(system: str, suite: str, runner: str, gpus: int, schedule: str, time_limi
     It runs SUITE and judges it against earlier nights.
     """
     from pybench.report.ci.workflow import Workflow, render
+    from pybench.store.shipped import find_suite, is_bare
 
     workflow = Workflow(
         suite=suite, runner=runner, gpus=gpus, schedule=schedule, time_limit_s=time_limit_s, branch=branch
     )
-    click.echo(render(system, workflow), nl=False)
+    text = render(system, workflow)
+    named = Path(suite)
+    if is_bare(named):
+        find_suite(named)
+    elif not named.exists():
+        click.echo(f"pybench: {suite}: not here; the workflow looks for it in the repository", err=True)
+    click.echo(text, nl=False)

@@ -6,8 +6,9 @@ import re
 
 import click
 
+from pybench.model.plan_options import MOST_TIME_S
+
 _FORM = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?")
-_MOST_S = 7 * 24 * 3600
 
 
 class Duration(click.ParamType[float]):
@@ -22,6 +23,6 @@ class Duration(click.ParamType[float]):
         found = _FORM.fullmatch(value)
         hours, minutes, seconds = (int(part or 0) for part in (found.groups() if found else ("", "", "")))
         total_s = 3600 * hours + 60 * minutes + seconds
-        if not value or not 0 < total_s <= _MOST_S:
+        if not value or not 0 < total_s <= MOST_TIME_S:
             self.fail(f"found {value!r}, expected a time of at most 7 days such as 90s, 20m or 1h30m", param, ctx)
         return float(total_s)

@@ -39,10 +39,20 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
 
 
 def explanation_of(run: RunFolder, manifest: Manifest, node_path: Path | None) -> Explanation:
-    """A run beside the predictions from a node's run, its folder or its results; else from the latest here."""
+    """A run beside the predictions from a node's run, its folder or its results; else from the latest here.
+
+    Raises ``UsageError`` where the run measured a node itself, or has nothing to explain.
+    """
     from pybench.judge.explanation.explanation import explain as explain_run
     from pybench.judge.measurements import Measurements
+    from pybench.model.errors import UsageError
+    from pybench.model.workloads.node import NodeSettings
     from pybench.store.node_run import latest_node_run, measured_node
 
+    points = manifest.plan.points
+    if points and all(isinstance(point.settings, NodeSettings) for point in points):
+        raise UsageError(
+            f"{run.path}: a node check itself; give a run with speedups: pybench explain OTHER --node {run.path}"
+        )
     node = measured_node(node_path or latest_node_run(run.path, manifest.fingerprint))
     return explain_run(manifest, Measurements.of(manifest.plan, run.records()), node)

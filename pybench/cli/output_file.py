@@ -46,7 +46,8 @@ def write_bytes(file: Path, content: bytes) -> None:
         else:
             _replace(file.resolve(), content)
     except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
+        instead = "; give a file" if isinstance(error, IsADirectoryError) else ""
+        raise UsageError(f"{file}: cannot be written: {error.strerror}{instead}") from error
 
 
 def _write_special(file: Path, content: bytes) -> None:

@@ -191,7 +191,7 @@ def _uuids(indices: tuple[int, ...]) -> list[str]:
 
     found = find_gpus()
     if not found.gpus:
-        raise MachineError(f"no power to measure: {found.reason}")
+        raise MachineError(f"no power to measure: {found.reason}; see pybench doctor")
     there = {gpu.index: gpu.uuid for gpu in found.gpus}
     if absent := [index for index in indices if index not in there]:
         known = "; ".join((f"there are {', '.join(map(str, there))}", *found.faults))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PHASES = {
     "starting": "starting the worker",
-    "prepare": "loading the model, starting its engine",
+    "prepare": "loading the model",
     "warmup": "warm-up",
     "measure": "measuring",
     "finish": "finishing",

@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     "-o", "--output", type=PATH, metavar="PATH", help="File to write, or folder for formats of several files."
 )
 @click.option(
-    "--node", "node_path", type=PATH, metavar="RUN", help="Run or results.json of node_check; --format html explains."
+    "--node",
+    "node_path",
+    type=PATH,
+    metavar="RUN",
+    help="Run or results.json of node_check to explain RUN by; --format html of RUN's folder only.",
 )
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
 def report(
@@ -47,7 +51,6 @@ def report(
     RUN is a run's folder or its results.json. With REFERENCEs, RUN is reported against them.
     """
     from pybench.cli.output import echo
-    from pybench.cli.output_file import write_bytes, write_text
     from pybench.model.errors import UsageError
 
     if detail and name != "terminal":
@@ -70,9 +73,9 @@ def report(
     elif kind == "folder":
         echo(export(view, name, output))
     elif kind == "bytes":
-        write_bytes(output, render_bytes(view, name))
+        _write(output, render_bytes(view, name))
     else:
-        write_text(output, render(view, name, **({"detail": detail} if name == "terminal" else {})))
+        _write(output, render(view, name, **({"detail": detail} if name == "terminal" else {})).encode())
 
 
 def _report_comparison(
@@ -81,7 +84,6 @@ def _report_comparison(
     """The run against its references: the table of ``pybench compare``, or a page."""
     from pybench.cli.compare import print_comparison
     from pybench.cli.output import echo
-    from pybench.cli.output_file import write_text
     from pybench.judge.regression.comparison import compare
     from pybench.judge.regression.figures import run_figures
     from pybench.model.errors import UsageError
@@ -102,7 +104,17 @@ def _report_comparison(
     if output is None:
         echo(text, nl=False)
     else:
-        write_text(output, text)
+        _write(output, text.encode())
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write a report and print what was written; nothing beside what a pipe gets. Raises ``UsageError``."""
+    from pybench.cli.output import echo
+    from pybench.cli.output_file import write_bytes
+
+    write_bytes(file, content)
+    if file.is_file():
+        echo(f"{file}: {len(content):,} bytes")
 
 
 def print_terminal_report(view: RunView, *, detail: bool) -> None:
@@ -126,7 +138,10 @@ def _view(path: Path, node_path: Path | None = None) -> RunView:
 
     if node_path is not None:
         from pybench.cli.explain import explanation_of
+        from pybench.model.errors import UsageError
 
+        if path.is_file():
+            raise UsageError(f"{path}: --node needs the run's folder, as its attempts are not in results.json")
         run = RunFolder.open(path)
         explanation = explanation_of(run, run.read_manifest(), node_path)
         return replace(RunView.of_folder(run), explanation=explanation)

@@ -92,6 +92,11 @@ def _workload_reasons(settings: Settings, kind: DeviceKind) -> Iterator[str]:
 def _model_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
     yield from _backend_reasons(settings, shape)
     yield from shape_reasons(settings, shape)
+    yield from batch_reasons(settings)
+
+
+def batch_reasons(settings: ModelSettings) -> Iterator[str]:
+    """Why the samples of a step can't be split over the replicas that share them."""
     batch = settings.shared_samples
     if batch is not None and batch % settings.data_parallel:
         yield f"{batch} samples in a step can't be split over data_parallel {settings.data_parallel}"

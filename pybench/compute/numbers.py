@@ -24,6 +24,8 @@ _SPREAD_DIGITS = 2
 _MAX_DECIMALS = 6
 # Halves of intervals, over the value, that show only that nothing is known.
 _UNKNOWN_FROM = 100
+UNKNOWN_SPREAD = f"±over {_UNKNOWN_FROM}x"
+"""Stands behind a value in the place of such a half."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +141,17 @@ def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
         return f"{plain(estimate.value / factor)}{suffix}"
     value, decimals = estimate.value / factor, _decimals(-half / factor, half / factor)
     if half > _UNKNOWN_FROM * abs(estimate.value):
-        return f"{plain(value, _SPREAD_DIGITS)} ±over {_UNKNOWN_FROM}x{suffix}"
+        return f"{plain(value, _SPREAD_DIGITS)} {UNKNOWN_SPREAD}{suffix}"
     shown = plain(value, _SPREAD_DIGITS) if half > abs(estimate.value) else _rounded(value, decimals)
     return f"{shown} ±{_rounded(half / factor, decimals)}{suffix}"
+
+
+def is_unknown(value: float, low: float, high: float) -> bool:
+    """Whether an interval of logarithms shows only that nothing is known: its half is over a hundred times the value.
+
+    About zero an interval may be as wide and still lie within a limit.
+    """
+    return low > 0 and max(high - value, value - low) > _UNKNOWN_FROM * value
 
 
 def spread(value: float, low: float | None, high: float | None) -> float | None:

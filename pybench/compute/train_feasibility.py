@@ -124,22 +124,27 @@ def split_reasons(settings: Train, shape: DecoderShape) -> Iterator[str]:
 
 
 def _batch(settings: Train) -> Iterator[str]:
-    whole, passes = settings.global_batch_size, settings.grad_accum
-    if whole is not None and whole % settings.data_parallel:
+    if (settings.global_batch_size or 0) % settings.data_parallel:
         return  # the workload's own check reports it
-    if whole is not None and settings.batch_size_per_gpu is None:
+    uneven = list(pass_reasons(settings))
+    yield from uneven
+    if not uneven and not settings.finds_batch_size:
+        yield from _microbatches(settings)
+
+
+def pass_reasons(settings: Train) -> Iterator[str]:
+    """Why a rank's share of a global batch, which is whole, can't be split over the passes of a step."""
+    whole, passes = settings.global_batch_size, settings.grad_accum
+    if whole is None or settings.finds_batch_size:
+        return
+    if settings.batch_size_per_gpu is None:
         share = whole // settings.data_parallel
         if share % int(passes):
-            yield f"{share} samples of a rank can't be split over grad_accum {passes}"
-            return
-    if settings.finds_batch_size:
-        return
-    if whole is not None and passes == AUTO:
+            yield f"{plural(share, 'sample')} of a rank can't be split over grad_accum {passes}"
+    elif passes == AUTO:
         at_once = settings.micro_batch_size * settings.data_parallel
         if whole % at_once:
             yield f"{whole} samples in a step are no multiple of the {at_once} that all ranks take at once"
-            return
-    yield from _microbatches(settings)
 
 
 def _microbatches(settings: Train) -> Iterator[str]:

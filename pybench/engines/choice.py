@@ -10,7 +10,7 @@ from pybench.engines.base import Launcher, Notify
 from pybench.engines.redaction import MIN_SECRET_LENGTH
 from pybench.engines.registry import LOCAL, find_container_engines, get_engine
 from pybench.engines.requirements import EngineOptions, LaunchRequirements
-from pybench.images.selection import AbsentImageError
+from pybench.images.selection import AbsentImageError, locked_image
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, UsageError
 from pybench.store.suite.container import forbidden_source
@@ -83,6 +83,8 @@ def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify
     local = get_engine(LOCAL)
     if not needs.backends:  # no point is left to run, and any engine has all of no images
         return local.launcher(local.find(), needs, options, notify, fetch=False)
+    if missing := _without_image(options, needs):
+        return _not_containerised(missing, options, needs, notify)
     found = find_container_engines()
     absent = [facts.name for _, facts in found if not facts.installed]
     reasons = [f"{', '.join(absent)}: not installed"] if absent else []
@@ -98,6 +100,23 @@ def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify
             reasons.append(str(error))
     if options.image or needs.request.image:
         raise MachineError(f"no engine has the requested image: {'; '.join(dict.fromkeys(reasons))}")
-    notify(f"not containerised: {'; '.join(dict.fromkeys(reasons))}")
+    return _not_containerised("; ".join(dict.fromkeys(reasons)), options, needs, notify)
+
+
+def _without_image(options: EngineOptions, needs: LaunchRequirements) -> str | None:
+    """Why no engine could help: the lock has no image for a backend on this device. Raises ``FileError``."""
+    if options.image or needs.request.image:
+        return None
+    try:
+        for backend in needs.backends:
+            locked_image(needs.lock(options), needs.image_name(backend), backend, needs.device)
+    except AbsentImageError as error:
+        return str(error)
+    return None
+
+
+def _not_containerised(why: str, options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
+    local = get_engine(LOCAL)
+    notify(f"not containerised: {why}")
     _name_unapplied(needs.request, notify)
     return local.launcher(local.find(), needs, options, notify, fetch=False)

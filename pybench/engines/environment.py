@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pybench.engines.redaction import MARK
+from pybench.model.os_text import os_text
 from pybench.model.tuning import URL_USER, is_secret_name, tunes
 
 
@@ -30,7 +31,7 @@ def recorded(values: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str
     """
     hidden = frozenset(secrets)
     return {
-        name: MARK if name in hidden or is_secret_name(name) else URL_USER.sub(rf"\1{MARK}@", value)
+        name: MARK if name in hidden or is_secret_name(name) else URL_USER.sub(rf"\1{MARK}@", os_text(value))
         for name, value in sorted(values.items())
     }
 

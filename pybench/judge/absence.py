@@ -5,6 +5,7 @@ from __future__ import annotations
 from pybench.judge.measurements import Measurements
 from pybench.model.suite import Point, Skip
 from pybench.model.verdict import Verdict
+from pybench.model.workloads.registry import METRICS
 
 
 def absence(entry: Point | Skip, metric: str, measurements: Measurements, of: str = "") -> tuple[Verdict, str] | None:
@@ -18,5 +19,6 @@ def absence(entry: Point | Skip, metric: str, measurements: Measurements, of: st
     failure = next((record.failure for record in own if record.failure), None)
     if own and not any(record.ok for record in own) and failure is not None:
         return "error", f"{of}{failure.cause}: {failure.message}"
-    why = next((record.energy_reason for record in own if record.energy_reason), "the metric was not measured")
-    return "missing", of + (why if own else "not measured")
+    # No other metric is absent for want of a power sensor.
+    reasons = (record.energy_reason for record in own if record.energy_reason and METRICS[metric].is_of_energy)
+    return "missing", of + (next(reasons, "the metric was not measured") if own else "not measured")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pybench.judge.absence import absence
 from pybench.judge.claims import claim_result
 from pybench.judge.evidence import value_evidence
 from pybench.judge.lookup import context_of, figure_row, no_row
@@ -96,15 +97,18 @@ def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTab
     metric = judged.expectation.metric
     row = absolute_row(table, judged.point, metric, machine) if judged.point is not None else None
     if row is None:
-        return _no_row(judged, table, machine)
+        return _no_row(measurements, judged, table, machine)
     minimum, maximum = row.limits
     more = METRICS[metric].higher_is_better
     check = _check(measurements, judged, minimum if more else None, None if more else maximum)
     return replace(check, table=table.name, source=row.source)
 
 
-def _no_row(judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
-    """A worker that broke is an error all the same; what can't run here is not missing: nothing is known to be."""
+def _no_row(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
+    """A worker that broke is an error all the same; what can't run here is not missing: nothing is known to be.
+
+    Where there is no figure, a row would not help: the reason is why there is none.
+    """
     result, metric = judged.result, judged.expectation.metric
     nodes = judged.point.settings.num_nodes if judged.point is not None else 1
     return CheckResult(
@@ -115,9 +119,17 @@ def _no_row(judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckRes
         minimum=None,
         maximum=None,
         verdict="error" if result.status == "failed" else "no_expectation",
-        reason=result.reason or no_row(table.name, machine, nodes),
+        reason=_absence(measurements, judged) or no_row(table.name, machine, nodes),
         table=table.name,
     )
+
+
+def _absence(measurements: Measurements, judged: _Judged) -> str | None:
+    """Why the point, or only this metric of it, was not measured; ``None`` where it was."""
+    if judged.result.reason is not None or judged.point is None:
+        return judged.result.reason
+    found = absence(judged.point, judged.expectation.metric, measurements)
+    return None if found is None else found[1]
 
 
 def _check(measurements: Measurements, judged: _Judged, minimum: float | None, maximum: float | None) -> CheckResult:
@@ -131,7 +143,7 @@ def _check(measurements: Measurements, judged: _Judged, minimum: float | None, m
         minimum=minimum,
         maximum=maximum,
         verdict="error" if result.status == "failed" else "missing",
-        reason=result.reason or "the metric was not measured",
+        reason=_absence(measurements, judged) or "",
     )
     if value is None or judged.point is None:
         return check

@@ -34,7 +34,8 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         comparison_results(suite, measurements),
         node_checks(measurements, machine),
     )
-    counts = count(suite, plan, (*scaling, *checks, *comparisons), node)
+    measured = {point.id for point in points if point.status == "ok"}
+    counts = count(suite, plan, (*scaling, *checks, *comparisons), node, measured)
     losses = loss_checks(measurements)
     left_out = left_out_list(plan)
     rows: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)

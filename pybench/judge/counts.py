@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import groupby
 
 from pybench.judge.scaling_row import expectations_of
 from pybench.model.plural import plural
-from pybench.model.results import ExpectationRow, NodeCheck, ScalingResult
+from pybench.model.results import CheckResult, ExpectationRow, NodeCheck, ScalingResult
 from pybench.model.suite import Plan, Suite
 from pybench.model.verdict import Counts
 
 _MOST_NAMED = 3
 
 
-def count(suite: Suite, plan: Plan, rows: Sequence[ExpectationRow], node: Sequence[NodeCheck]) -> Counts:
-    """Count rows by what became of them. A ratio without a table is shown, and no expectation."""
+def count(
+    suite: Suite, plan: Plan, rows: Sequence[ExpectationRow], node: Sequence[NodeCheck], measured: Container[str] = ()
+) -> Counts:
+    """Count rows by what became of them. A ratio without a table is shown, and no expectation.
+
+    Of a point that is ``measured`` (by its id) no row of a table would judge a metric that it lacks, such as joules
+    without a driver: that is not measured.
+    """
     expected = [row for row in rows if not (isinstance(row, ScalingResult) and _is_only_shown(suite, row))]
     in_plan = {point.id for point in plan.points} | {skip.id for skip in plan.skips}
     unjudged = [row for row in expected if row.verdict == "no_expectation"]
     left_out = sum(not in_plan.issuperset(row.point_ids) for row in unjudged)
+    unmeasured = sum(_lacks_metric(row) and all(name in measured for name in row.point_ids) for row in unjudged)
     verdicts = [row.verdict for row in expected] + [row.verdict for row in node if row.verdict != "no_expectation"]
     passed, failed, undecided = (verdicts.count(verdict) for verdict in ("pass", "fail", "inconclusive"))
     return Counts(
@@ -28,8 +35,8 @@ def count(suite: Suite, plan: Plan, rows: Sequence[ExpectationRow], node: Sequen
         passed=passed,
         failed=failed,
         inconclusive=undecided,
-        missing=verdicts.count("missing") + verdicts.count("error"),
-        without_figure=len(unjudged) - left_out,
+        missing=verdicts.count("missing") + verdicts.count("error") + unmeasured,
+        without_figure=len(unjudged) - left_out - unmeasured,
         left_out=left_out,
     )
 
@@ -64,6 +71,14 @@ def _reason(text: str) -> str:
     """In parentheses at the end, if there is any."""
     _, bracket, rest = text.partition(" (")
     return bracket + rest
+
+
+def _lacks_metric(row: ExpectationRow) -> bool:
+    """Not a ratio of values of zero, which were measured."""
+    if isinstance(row, CheckResult):
+        return row.value is None
+    ratio = row.speedup if isinstance(row, ScalingResult) else row.ratio
+    return ratio is None and "no_ratio" not in row.flags
 
 
 def _is_only_shown(suite: Suite, row: ScalingResult) -> bool:

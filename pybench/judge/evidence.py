@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pybench.compute.contrast import Contrast, contrast
 from pybench.compute.looks import level_per_look
-from pybench.compute.numbers import Scale, plain
+from pybench.compute.numbers import UNKNOWN_SPREAD, Scale, is_unknown, plain
 from pybench.compute.stats import TAIL, Interval, estimate, logs, medians, ratio, ratio_change
 from pybench.compute.student_t import quantile
 from pybench.judge.measurements import Measurements
@@ -138,8 +138,7 @@ def sensor_sd(measurements: Measurements, metric: str, above: Sequence[Point], b
     No number of attempts takes it out. A board's gain is the same in all of them, and so is a load's place in the
     rhythm of the sensor's sampling: half the width of a window's bound is taken as a normal's 1.96 sd.
     """
-    unit = METRICS[metric].unit
-    if "J" not in unit and "W" not in unit:
+    if not METRICS[metric].is_of_energy:
         return 0.0
     sampling = (measurements.energy_bound(point.id, metric) / quantile(TAIL, math.inf) for point in (*above, *below))
     return math.hypot(_gain_sd(measurements, above, below), *sampling)
@@ -168,12 +167,13 @@ def verdict_of(decision: Decision) -> Verdict:
 
 def look_text(evidence: Evidence, limits: Sequence[float], scale: Scale) -> str:
     """The deciding interval in words where the plain one contains none of ``limits``; else empty."""
-    _, low, high = evidence.interval
+    value, low, high = evidence.interval
     shown = low is not None and high is not None and any(low <= limit <= high for limit in limits)
     deciding = None if shown else evidence.look_interval()
     if deciding is None:
         return ""
-    return f"at this look's level [{', '.join(plain(end / scale.factor) for end in deciding)}], "
+    ends = f"[{', '.join(plain(end / scale.factor) for end in deciding)}]"
+    return f"at this look's level {UNKNOWN_SPREAD if is_unknown(value, *deciding) else ends}, "
 
 
 def more_attempts_text(decision: Decision) -> str:

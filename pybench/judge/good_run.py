@@ -42,8 +42,9 @@ def table_of_run(
     The tolerance is how far, with 95 % confidence, another run of as many attempts may lie off by the spread between
     these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %. Of joules
     and watts it includes that other boards' sensors have other gains. Rows that would be one name the settings in which
-    their points differ. Raises ``UsageError`` when the run is no good example, where a figure that should be small may
-    double by that spread, since such a row would hold nothing, and where no setting tells two points of a row apart.
+    their points differ. Raises ``UsageError`` when the run is no good example, where by that spread a figure that is to
+    be large may halve or one that is to be small may double, since such a row would hold nothing, and where no setting
+    tells two points of a row apart.
     """
     _refuse(manifest, results)
     points = {point.id: point for point in manifest.plan.points}
@@ -61,7 +62,7 @@ def table_of_run(
     if not found:
         how = f"by table {only!r}" if only else "by a table"
         raise UsageError(f"{manifest.run_id}: its suite judges nothing {how}; add an expect with a table")
-    description = f"Written from run {manifest.run_id}: {manifest.suite.description}"
+    description = ": ".join(filter(None, (f"Written from run {manifest.run_id}", manifest.suite.description)))
     return ExpectedTable(name=name, description=description, rows=_rows(manifest, found))
 
 
@@ -168,15 +169,15 @@ def _tolerance(manifest: Manifest, point: Point, metric: str, sensors: float, *s
     """Relative, on the worse side; two machines whose sensors have this sd differ by sqrt(2) times as much."""
     reaches = [prediction_reach(logs(samples)) for samples in sides]
     reach = math.hypot(quantile(TAIL, math.inf) * math.sqrt(2) * sensors, *reaches)
-    if METRICS[metric].higher_is_better:
-        return max(MIN_TOLERANCE, -as_fraction(-reach))
-    if reach > math.log(2):
+    more = METRICS[metric].higher_is_better
+    if reach >= math.log(2):
+        what = metric if len(sides) == 1 else f"the ratio of {metric}"
         few = plural(min(map(len, sides)), "attempt")
         raise UsageError(
-            f"{manifest.run_id}: {point.id}: {metric} scatters so far between {few} that another run may have twice as "
-            "much; set more attempts"
+            f"{manifest.run_id}: {point.id}: {what} scatters so far between {few} that another run may have "
+            f"{'half' if more else 'twice'} as much, so that its row would hold nothing; measure more attempts"
         )
-    return max(MIN_TOLERANCE, as_fraction(reach))
+    return max(MIN_TOLERANCE, -as_fraction(-reach) if more else as_fraction(reach))
 
 
 def _keys(manifest: Manifest, point: Point, samples: Samples) -> dict[str, Any]:

@@ -20,6 +20,8 @@ _KEYS = ("fabric", "backend", "model_class")
 _KINDS = ("claim", "published", "measured")
 NO_FIGURE = "has no figure for"
 """Of a table, in the reason why a point is not judged."""
+NO_TABLE = "the suite shows it and names no table to judge it by"
+"""Why a ratio without a table is not judged."""
 SPARING = ("prefix_caching",)
 """Settings that spare work: a figure holds for points with them only where its row names them."""
 

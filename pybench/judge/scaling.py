@@ -10,7 +10,7 @@ from pybench.compute.stats import Interval, NoRatioError
 from pybench.judge.absence import absence
 from pybench.judge.claims import claim_result
 from pybench.judge.evidence import ratio_evidence
-from pybench.judge.lookup import context_of, no_row, ratio_row
+from pybench.judge.lookup import NO_TABLE, context_of, no_row, ratio_row
 from pybench.judge.measurements import Measurements
 from pybench.judge.scaling_row import baseline_count, is_row_of
 from pybench.judge.validity import starvation, valid_ratio
@@ -176,7 +176,7 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
 def _unjudged(context: _Context, point: Point) -> str:
     """Why nothing is expected of a ratio."""
     if context.table is None:
-        return "the suite shows it and names no table to judge it by"
+        return NO_TABLE
     return no_row(context.table.name, context.machine, point.settings.num_nodes)
 
 

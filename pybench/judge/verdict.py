@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybench.compute.numbers import ONE, Scale, plain, scale_of
+from pybench.compute.numbers import ONE, UNKNOWN_SPREAD, Scale, is_unknown, plain, scale_of
 from pybench.judge.counts import counted_with, left_out_text
 from pybench.judge.evidence import ONE_ATTEMPT, Evidence, look_text, more_attempts_text, verdict_of
+from pybench.judge.node.spread import SLOWEST
 from pybench.model.plural import plural
 from pybench.model.results import CheckResult, Estimate, JudgedRow, NodeCheck, PointResult
 from pybench.model.suite import Order, Skip
@@ -86,9 +87,10 @@ def judge_comparison(
 
 
 def _interval(value: float, low: float, high: float, scale: Scale = ONE) -> str:
-    """With all digits that may tell an end from a limit."""
+    """With all digits that may tell an end from a limit; ends that show only that nothing is known are left out."""
     found, least, most = (plain(number / scale.factor) for number in (value, low, high))
-    return f"{found} [{least}, {most}] {scale.unit}".rstrip()
+    ends = UNKNOWN_SPREAD if is_unknown(value, low, high) else f"[{least}, {most}]"
+    return f"{found} {ends} {scale.unit}".rstrip()
 
 
 def _worded(
@@ -158,7 +160,10 @@ def _first_of(reasons: Sequence[str]) -> str:
 
 
 def _subject(row: JudgedRow) -> str:
-    return f"{row.name}: {row.subject}" if isinstance(row, NodeCheck) else f"{row.point_id}: {row.metric}"
+    if not isinstance(row, NodeCheck):
+        return f"{row.point_id}: {row.metric}"
+    # An undecided GPU need not be the slowest.
+    return f"{row.point_id}: {row.subject}" if row.name == SLOWEST else f"{row.name}: {row.subject}"
 
 
 def _first_sentence(reason: str | None) -> str:

@@ -42,17 +42,22 @@ def session() -> Iterator[None]:
             pynvml.nvmlShutdown()
 
 
-def begin() -> None:
-    """Open the library that the environment names, else the driver's, and initialise it.
-
-    A driver older than ``nvmlInitWithFlags`` is initialised by its own call. Raises ``NoDriverError``.
-    """
+def open_library() -> None:
+    """Open the library that the environment names, else the driver's. Raises ``NoDriverError``."""
     path = os.environ.get(LIBRARY_VARIABLE) or "libnvidia-ml.so.1"
     try:
         # Local symbols: a library opened later must not be bound to this one's functions.
         pynvml.nvmlLib = ctypes.CDLL(path)
     except OSError:
         raise NoDriverError(f"no NVIDIA driver: {path} not found") from None
+
+
+def begin() -> None:
+    """Open the library and initialise it.
+
+    A driver older than ``nvmlInitWithFlags`` is initialised by its own call. Raises ``NoDriverError``.
+    """
+    open_library()
     try:
         _init()
     except pynvml.NVMLError as error:

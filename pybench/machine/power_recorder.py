@@ -8,6 +8,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from pybench.compute.extension import REMEDY, extension_fault
+from pybench.machine.nvml import NoDriverError, open_library
 from pybench.machine.sensor_models import sensor_model
 from pybench.machine.trace_columns import trace_from_columns
 from pybench.model.errors import MachineError
@@ -39,7 +40,11 @@ def sampler_unavailable_reason() -> str | None:
     if _nvml is None:
         return f"{_FAULT}; {REMEDY}"
     try:
+        # Where there is no library, the reason is in the words that the machine's own listing has.
+        open_library()
         gpus = _nvml.gpus(limit_ns=round(START_LIMIT_S * 1e9))
+    except NoDriverError as error:
+        return str(error)
     except _nvml.NvmlError as error:
         return f"no NVIDIA driver: {error}"
     return None if gpus else "the NVIDIA driver shows no GPU"

@@ -137,8 +137,8 @@ class FleetResult:
     """A fleet, the most important nodes first.
 
     ``state`` is that of the worst node or link. ``notes`` are what was left out, and what could not be decided, each
-    with its reason. ``keys`` are those that the ``num_compared`` runs which are compared agree in, ``wanted`` the
-    differences that are allowed.
+    with its reason. ``keys`` are those that the ``num_compared`` runs which are compared agree in, ``gpus`` the names
+    of each one's GPUs, equal lists once, ``wanted`` the differences that are allowed.
     """
 
     suite: str
@@ -149,6 +149,7 @@ class FleetResult:
     notes: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
     keys: dict[str, str] = field(default_factory=dict)
+    gpus: tuple[tuple[str, ...], ...] = ()
     num_compared: int = 0
     num_pairs: int = 0
     num_barriers: int = 0

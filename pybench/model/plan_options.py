@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 _HOUR_S, _MINUTE_S = 3600, 60
+MOST_TIME_S = 7 * 24 * _HOUR_S
+"""The longest time limit of a run."""
 
 PartOf = Literal["ab", "aa"]
 """The option of ``pybench run`` by which a run is one of several, and no night of a history."""

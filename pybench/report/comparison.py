@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from pybench.compute.numbers import plain
 from pybench.judge.regression.comparison import BY_IMPORTANCE
+from pybench.judge.regression.keys import across_words
 from pybench.model.change import Change, ChangeVerdict, RunComparison
 from pybench.model.figures import PointFigures
 from pybench.model.plural import plural
@@ -62,7 +64,7 @@ def render(
     )
     out.print()
     last = Text.assemble(
-        "verdict: ", (comparison.verdict, _COLOUR[comparison.verdict]), f" - {reason_text(comparison)}"
+        "verdict: ", (comparison.verdict, _COLOUR[comparison.verdict]), f" - {printable(reason_text(comparison))}"
     )
     out.print(last, soft_wrap=True)
     return without_trailing_spaces(stream.getvalue())
@@ -84,7 +86,7 @@ def _head(out: Console, comparison: RunComparison) -> None:
     for text in comparison.differences:
         hanging(out, f"differs: {text}")
     if comparison.differences:
-        hanging(out, "next: compare runs that agree in these, or allow one with --across NAME")
+        hanging(out, f"next: {way_on(comparison)}")
     for text in comparison.wanted:
         hanging(out, f"across: {text}")
     for text in comparison.left_out:
@@ -142,6 +144,15 @@ def _by_point(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
     for point, metric in rows:
         found.setdefault(point, []).append(metric_words(metric))
     return {point: ", ".join(words) for point, words in found.items()}
+
+
+def way_on(comparison: RunComparison) -> str:
+    """What to do about runs that differ: the options that would allow it, quoted for a shell."""
+    agreeing = "compare runs that agree in these"
+    if not (words := across_words(comparison.differences)):
+        return agreeing
+    options = " ".join(f"--across {shlex.quote(word)}" for word in words)
+    return f"{agreeing}, or allow {'it' if len(words) == 1 else 'them'}: {options}"
 
 
 def reason_text(comparison: RunComparison) -> str:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pybench.compute.memory_fit import memory_need, tight_memory_changes
 from pybench.judge.evidence import ONE_ATTEMPT
 from pybench.judge.good_run import GOOD
-from pybench.judge.lookup import NO_FIGURE
+from pybench.judge.lookup import NO_FIGURE, NO_TABLE
+from pybench.judge.node.spread import SLOWEST
 from pybench.judge.verdict import BY_IMPORTANCE
 from pybench.model.manifest import Manifest
 from pybench.model.memory_text import amount_text
 from pybench.model.plural import plural
-from pybench.model.results import PointResult, Results
+from pybench.model.results import ExpectationRow, PointResult, Results
 from pybench.model.suite import NOT_INSTALLED
-from pybench.model.verdict import Decision
 from pybench.report.expectations import is_passed_guard
 from pybench.report.labels import short_labels
+from pybench.report.more_attempts import MoreAttempts
 from pybench.report.run_view import RunView
 
 _OF_CAUSE = {
@@ -36,10 +37,10 @@ _LONGER = "run it anew with a longer --time-limit: no attempt ended in this one"
 _IN_COMPANY = "end the other process on the GPU, or wait for it, and measure again"
 _LEFT_OUT = "find what was not computed, such as experts that no token chooses, or a GPU of another kind than its name"
 _EXPECT = "write this machine's rows: pybench expect --from RUN"
+_WITH_TABLE = 'to judge it, pybench expect --from RUN -o expected/NAME.toml, then table = "NAME" in the suite'
 _OF_VERDICT = {
     "fail": "find the cause by the node's own figures: pybench run node_check, then pybench explain RUN",
     "missing": "run on a machine that has what is missing, or leave these points out with -k or --max-gpus",
-    "inconclusive": "raise max_attempts of the benchmark: more attempts narrow the interval",
 }
 
 
@@ -57,28 +58,41 @@ def findings(view: RunView) -> tuple[Finding, ...]:
     """Everything that keeps the run from a pass, the worst first."""
     results = view.results
     names = short_labels(results.points, with_benchmark=True)
-    found = [*_of_points(view, names), *_of_rows(results, names), *_of_node(results, names)]
-    return tuple(sorted(_merged(found), key=lambda finding: BY_IMPORTANCE.index(finding.verdict)))
+    more = MoreAttempts.of(results)
+    found = [*_of_points(view, names), *_of_rows(results, names, more), *_of_node(results, names, more)]
+    return tuple(sorted(_by_step(_merged(found)), key=lambda finding: BY_IMPORTANCE.index(finding.verdict)))
 
 
 def not_judged(results: Results) -> tuple[Finding, ...]:
     """Rows of measured points for which there was nothing to judge by, and how their table comes to have figures."""
     names = short_labels(results.points, with_benchmark=True)
     measured = {point.id: point.metrics for point in results.points if point.status == "ok"}
-    rows = results.expectations
-    judged = {row.point_id for row in rows if row.verdict != "no_expectation"}
     alone = _flagged(results, "single_attempt")
+    rows = [
+        (row, _to_judge(results, row, alone) if row.metric in measured[row.point_id] else None)
+        for row in results.expectations
+        if row.point_id in measured
+    ]
+    of_point: dict[str, set[tuple[str, str | None]]] = {}
+    for row, step in rows:
+        of_point.setdefault(row.point_id, set()).add((row.reason, step))
     found = []
-    for row in rows:
-        if row.verdict == "no_expectation" and row.point_id in measured:
+    for row, step in rows:
+        if row.verdict == "no_expectation":
             name = names.get(row.point_id, row.point_id)
-            subject = f"{name} {row.metric}" if row.point_id in judged else name
-            first = "" if results.verdict in GOOD else "when its other rows pass, "
-            first = first if alone.isdisjoint(row.point_ids) else "measure two attempts or more, then "
-            is_writable = NO_FIGURE in row.reason and row.metric in measured[row.point_id]
-            step = f"{first}{_EXPECT}" if is_writable else None
+            # Where all rows of a point are alike, the point is enough.
+            subject = f"{name} {row.metric}" if len(of_point[row.point_id]) > 1 else name
             found.append(Finding("no_expectation", row.reason, (subject,), step))
-    return each_step_once(_merged(found))
+    return each_step_once(_by_step(_merged(found)))
+
+
+def _to_judge(results: Results, row: ExpectationRow, alone: set[str]) -> str | None:
+    """How a row that nothing judges comes to be judged: ``pybench expect`` takes good runs of two attempts."""
+    step = _WITH_TABLE if row.reason == NO_TABLE else _EXPECT if NO_FIGURE in row.reason else None
+    if step is None:
+        return None
+    first = "" if results.verdict in GOOD else "when its other rows pass, "
+    return f"{first if alone.isdisjoint(row.point_ids) else 'measure two attempts or more, then '}{step}"
 
 
 def each_step_once(found: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -170,7 +184,7 @@ def _of_tight_memory(point: PointResult, manifest: Manifest | None) -> str | Non
     return None
 
 
-def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
+def _of_rows(results: Results, names: dict[str, str], more: MoreAttempts) -> Iterable[Finding]:
     unmeasured = {point.id for point in results.points if point.status in {"failed", "missing"}}
     beside, short_of_time = _flagged(results, "not_alone"), _flagged(results, "fewer_attempts")
     beyond = _flagged(results, "beyond_peak")
@@ -186,47 +200,36 @@ def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
             elif row.verdict == "inconclusive" and not short_of_time.isdisjoint(row.point_ids):
                 step = _finish(results)
             else:
-                step = _step(results, row.verdict, row.decision)
+                step = more.step(row) if row.verdict == "inconclusive" else _OF_VERDICT.get(row.verdict)
             yield Finding(row.verdict, row.reason, (name,), step)
 
 
 def _is_limited(results: Results) -> bool:
     """Whether a time limit may have left attempts out."""
-    return _has_option(results, "--time-limit")
-
-
-def _has_option(results: Results, name: str) -> bool:
-    return any(option.startswith(name) for option in results.options)
+    return any(option.startswith("--time-limit") for option in results.options)
 
 
 def _flagged(results: Results, flag: str) -> set[str]:
     return {point.id for point in results.points if flag in point.flags}
 
 
-def _of_node(results: Results, names: dict[str, str]) -> Iterable[Finding]:
+def _of_node(results: Results, names: dict[str, str], more: MoreAttempts) -> Iterable[Finding]:
     for check in results.node:
         if check.verdict in BY_IMPORTANCE:
-            step = _step(results, check.verdict, check.decision) if check.verdict == "inconclusive" else None
+            step = more.step(check) if check.verdict == "inconclusive" else None
             # Of one attempt at a GPU like the others nothing is worth a line of its own.
             lacks_attempts = check.decision is not None and check.decision.is_of_one_attempt and check.is_near_others
             reason = ONE_ATTEMPT if lacks_attempts else check.reason
             where = "" if check.point_id is None else f" in {names.get(check.point_id, check.point_id)}"
-            yield Finding(check.verdict, reason, (f"{check.subject} {check.name}{where}",), step)
+            # An undecided GPU need not be the slowest, and the reason has its figure and the others.
+            name = check.subject if check.name == SLOWEST else f"{check.subject} {check.name}"
+            yield Finding(check.verdict, reason, (f"{name}{where}",), step)
 
 
-def _step(results: Results, verdict: str, decision: Decision | None) -> str | None:
-    """What to do next; for an inconclusive row by what its figures predict of more attempts."""
-    if verdict != "inconclusive" or decision is None:
-        return _OF_VERDICT.get(verdict)
-    if decision.is_final:
-        return "more attempts do not decide it: compare ratios on the same boards, or move the limit"
-    if decision.is_of_one_attempt:
-        return "measure two attempts or more: --attempts 2, or attempts of the benchmark"
-    if decision.attempts_to_decide is None:
-        return "the figure lies too near its limit: find what holds it back, or move the limit"
-    if _has_option(results, "--attempts"):
-        return f"measure more attempts: --attempts {decision.attempts_to_decide}"
-    return f"set max_attempts of the benchmark to {decision.attempts_to_decide}"
+def _by_step(found: Sequence[Finding]) -> list[Finding]:
+    """What has one step stands together, so that the step is printed once; else in order."""
+    steps = list(dict.fromkeys(finding.step for finding in found))
+    return sorted(found, key=lambda finding: steps.index(finding.step))
 
 
 def _merged(found: Iterable[Finding]) -> tuple[Finding, ...]:

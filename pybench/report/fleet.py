@@ -13,7 +13,7 @@ from rich.text import Text
 from pybench.compute.node_ranges import node_ranges
 from pybench.compute.numbers import plain, short_percent
 from pybench.judge.fleet.decision import BY_IMPORTANCE
-from pybench.model.figures import PointFigures
+from pybench.model.figures import NO_MEDIANS, PointFigures
 from pybench.model.fleet import Evidence, FleetLink, FleetNode, FleetResult, GroupSpread, NodeState
 from pybench.model.plural import counted, plural
 from pybench.report.change_words import value_text
@@ -36,6 +36,12 @@ _NEXT: dict[NodeState, str] = {
 }
 
 
+_REBUILD = (
+    "give the folders of runs whose file has no attempts' medians, or files rebuilt from them with pybench report RUN "
+    "--format json -o FILE; without a folder measure again"
+)
+
+
 def render(result: FleetResult, points: Sequence[PointFigures], *, width: int = 80, color: bool = False) -> str:
     """Draw it. ``points`` are those of all runs."""
     stream = io.StringIO()
@@ -52,7 +58,7 @@ def render(result: FleetResult, points: Sequence[PointFigures], *, width: int = 
     out.print()
     # Without runs there is nothing that three nodes, or a key, would let be compared.
     if result.state in _NEXT and (result.suite or result.state != "not compared"):
-        hanging(out, f"next: {_NEXT[result.state]}")
+        hanging(out, f"next: {'; '.join(_next(result))}")
     out.print(Text.assemble("verdict: ", _word(result.state), f" - {_counts(result)}"), soft_wrap=True)
     return without_trailing_spaces(stream.getvalue())
 
@@ -64,6 +70,15 @@ def drain_list(result: FleetResult) -> Iterator[str]:
             reason = printable(f"pybench: {'; '.join(_short(one) for one in node.evidence)}")
             shown = shlex.quote(cut(reason, _MAX_REASON))
             yield f"scontrol update NodeName={shlex.quote(node.name)} State=DRAIN Reason={shown}"
+
+
+def _next(result: FleetResult) -> Iterator[str]:
+    """What to do about the worst state; nodes that were measured, and whose file alone lacks figures, need no run."""
+    rebuilt = {NO_MEDIANS in node.reason for node in result.nodes if node.state == result.state}
+    if rebuilt != {True}:
+        yield _NEXT[result.state]
+    if True in rebuilt:
+        yield _REBUILD
 
 
 def _head(out: Console, result: FleetResult) -> None:
@@ -80,7 +95,7 @@ def _head(out: Console, result: FleetResult) -> None:
 
 def _measured(result: FleetResult) -> Iterator[str]:
     if result.num_compared:
-        yield f"{plural(result.num_compared, 'run')}{_kind(result.keys)}"
+        yield f"{plural(result.num_compared, 'run')}{_kind(result)}"
     if result.num_pairs:
         yield f"{plural(result.num_pairs, 'measurement')} of pairs"
     if result.num_barriers:
@@ -93,13 +108,21 @@ def _finds(group: GroupSpread) -> str:
     return f"{group.name} {short_percent(group.detectable_fraction)}{one}"
 
 
-def _kind(keys: Mapping[str, str]) -> str:
-    """The GPUs and the driver that the compared nodes have."""
-    gpus = counted(map(str, _loaded(keys.get("gpu"))))
+def _kind(result: FleetResult) -> str:
+    """The GPUs that the compared nodes have, and the driver if it is one."""
+    gpus = _gpus(result.gpus)
     parts = [gpus] if gpus else []
-    if driver := _loaded(keys.get("driver")):
+    if driver := _loaded(result.keys.get("driver")):
         parts.append(f"driver {driver[0]}")
     return f" of {', '.join(parts)}" if parts else ""
+
+
+def _gpus(nodes: Sequence[Sequence[str]]) -> str:
+    """What each node has, such as ``1 to 4 x NVIDIA H200``; kinds that differ as alternatives."""
+    kinds, counts = {name for own in nodes for name in own}, sorted({len(own) for own in nodes})
+    if len(kinds) == 1 and len(counts) > 1:
+        return f"{counts[0]} to {counts[-1]} x {min(kinds)}"
+    return " or ".join(filter(None, map(counted, nodes)))
 
 
 def _loaded(text: str | None) -> list[object]:

@@ -19,6 +19,7 @@ from pybench.model.figures import RunFigures
 from pybench.model.plural import plural
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import metric_words, signed_percent, value_text
+from pybench.report.csv_cell import csv_cell
 from pybench.report.labels import labels_of_runs
 from pybench.report.printable import printable
 from pybench.report.rows import Table
@@ -136,7 +137,7 @@ def csv_text(runs: Sequence[RunFigures]) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(CSV_HEADS)
     for run in runs:
-        writer.writerows(_lines(run))
+        writer.writerows(map(csv_cell, line) for line in _lines(run))
     return stream.getvalue()
 
 
@@ -156,12 +157,12 @@ def _lines(run: RunFigures) -> Iterator[tuple[object, ...]]:
             point.num_gpus,
             row.metric,
             METRICS[row.metric].unit,
-            repr(median(medians)),
+            median(medians),
             len(medians),
             json.dumps(medians),
-            "" if point.sm_clock_hz is None else repr(point.sm_clock_hz),
-            point.digest or "",
+            point.sm_clock_hz,
+            point.digest,
             json.dumps(point.axes),
             keys,
-            run.part_of or "",
+            run.part_of,
         )

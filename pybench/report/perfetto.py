@@ -10,11 +10,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 
 import numpy as np
 
 from pybench.compute.phases import phase_cuts_ns
+from pybench.model.errors import UsageError
 from pybench.model.gpu_state import gpu_label
 from pybench.model.record import Record
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
@@ -22,6 +22,7 @@ from pybench.report.gpu_trace import clock_limits, power_samples
 from pybench.report.labels import short_labels
 from pybench.report.printable import printable
 from pybench.report.run_view import RunView
+from pybench.store.utc_time import utc_time
 
 _REALTIME = 1
 _BEGIN, _END, _COUNTER = 1, 2, 4
@@ -51,21 +52,21 @@ class _Tracks:
     def slice(self, track: int, name: str, start_ns: int, end_ns: int) -> None:
         """A named span."""
         begin = _number(9, _BEGIN) + _number(11, track) + _text(23, name)
-        self.packets.append(_packet(_number(8, start_ns) + _bytes(11, begin)))
-        self.packets.append(_packet(_number(8, end_ns) + _bytes(11, _number(9, _END) + _number(11, track))))
+        self.packets.append(_packet(_time(start_ns) + _bytes(11, begin)))
+        self.packets.append(_packet(_time(end_ns) + _bytes(11, _number(9, _END) + _number(11, track))))
 
     def counter(self, track: int, times_ns: Iterable[int], values: Iterable[float]) -> None:
         """A value at each time."""
         head = _number(9, _COUNTER) + _number(11, track) + _key(44, 1)
         for time_ns, value in zip(times_ns, values, strict=True):
             event = head + struct.pack("<d", value)
-            self.packets.append(_packet(_number(8, int(time_ns)) + _bytes(11, event)))
+            self.packets.append(_packet(_time(int(time_ns)) + _bytes(11, event)))
 
 
 def render(view: RunView) -> bytes:
     """A protobuf ``Trace`` of every attempt that ran, failed ones with what was recorded of them.
 
-    Raises ``UsageError`` for results without a folder.
+    Raises ``UsageError`` for results without a folder, and for a time that the form has not.
     """
     view.require_attempts("perfetto")
     tracks = _Tracks(packets=[*_parents(view)])
@@ -87,7 +88,7 @@ def render(view: RunView) -> bytes:
 
 def _parents(view: RunView) -> Iterator[bytes]:
     """The clock, then the two groups of tracks."""
-    began_ns = int(datetime.fromisoformat(view.results.provenance.created_utc).timestamp()) * 1_000_000_000
+    began_ns = int(utc_time(view.results.provenance.created_utc).timestamp()) * 1_000_000_000
     clock = _bytes(1, _number(1, _REALTIME) + _number(2, began_ns))
     defaults = _bytes(59, _number(58, _REALTIME)) + _number(13, _STATE_CLEARED)
     yield _packet(_bytes(6, clock + _number(2, _REALTIME)) + defaults)
@@ -104,7 +105,7 @@ def _offset_ns(record: Record, trace: PowerTrace | None) -> int | None:
         starts.append(trace.start_ns)
     if not starts:
         return None
-    began_ns = int(datetime.fromisoformat(record.started_utc).timestamp()) * 1_000_000_000
+    began_ns = int(utc_time(record.started_utc).timestamp()) * 1_000_000_000
     return began_ns - min(starts)
 
 
@@ -160,6 +161,16 @@ def _gpu(tracks: _Tracks, gpu: GpuTrace, trace: PowerTrace, offset_ns: int, host
 
 def _packet(content: bytes) -> bytes:
     return _bytes(1, content + _number(10, _SEQUENCE))
+
+
+def _time(time_ns: int) -> bytes:
+    """When an event was. Raises ``UsageError`` for a time before 1970, or beyond 64 bits: journal or trace have it."""
+    if not 0 <= time_ns < 2**64:
+        raise UsageError(
+            f"a time of the run lies {time_ns / 1e9:g} s from 1970, which no trace of Perfetto can have: "
+            "its journal or a power trace was edited or damaged; `pybench verify` checks both"
+        )
+    return _number(8, time_ns)
 
 
 def _varint(value: int) -> bytes:

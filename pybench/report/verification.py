@@ -6,11 +6,13 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
+from pybench.model.plural import plural
 from pybench.model.verification import Discrepancy, DiscrepancyState, Verification
 from pybench.report.printable import printable
 
 _MOST_PARAGRAPHS = 40
 _MOST_PLACES = 4
+_MOST_NAMED = 3
 _WIDTH = 80
 _TITLES: dict[DiscrepancyState, str] = {
     "does not hold": "Does not hold",
@@ -30,7 +32,8 @@ def render(found: Verification) -> str:
 
 
 def _headline(found: Verification) -> list[str]:
-    counts = ", ".join(f"{count:,} {name}" for name, count in found.checked.items())
+    items = found.checked.items()
+    counts = ", ".join(f"{count:,} {name.removesuffix('s') if count == 1 else name}" for name, count in items)
     run = printable(found.run_id)
     if not found.holds:
         return [f"DOES NOT HOLD  {run}", *_wrapped("", _summary(found))]
@@ -48,8 +51,8 @@ def _headline(found: Verification) -> list[str]:
 def _summary(found: Verification) -> str:
     faults = [each for each in found.discrepancies if each.state == "does not hold"]
     places = Counter(each.place.split(":")[0] for each in faults)
-    listed = ", ".join(printable(place) for place in list(places)[:3])
-    more = f" and {len(places) - 3} more places" if len(places) > 3 else ""  # noqa: PLR2004
+    listed = ", ".join(printable(place) for place in list(places)[:_MOST_NAMED])
+    more = f" and {plural(len(places) - _MOST_NAMED, 'more place')}" if len(places) > _MOST_NAMED else ""
     return f"{len(faults)} in {listed}{more}. Do not rely on this run's figures; get its folder again."
 
 

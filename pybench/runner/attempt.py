@@ -16,6 +16,7 @@ from pybench.engines.hosts.worker import HostsWorker
 from pybench.judge.formulas.registry import metric_values
 from pybench.model.container import ContainerRun
 from pybench.model.errors import is_machine_fault
+from pybench.model.os_text import os_text
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
 from pybench.model.results import Estimate
@@ -91,7 +92,7 @@ def _attempt(
         energy_reason=energy_reason,
         log=str(session.log.relative_to(session.run_path)),
         trace=trace,
-        argv=session_worker.argv,
+        argv=tuple(map(os_text, session_worker.argv)),
         container=container,
         conditions=() if failure else joined_conditions(_steps(ranks), joined),
         health=all_health(gpus.health(foreign), () if over is None else over.reports()),

@@ -22,7 +22,7 @@ from pybench.machine.disk import disk_error
 from pybench.machine.environment import snapshot
 from pybench.machine.power_recorder import sampler_unavailable_reason
 from pybench.model.manifest import Manifest
-from pybench.model.path_text import path_text
+from pybench.model.os_text import os_text
 from pybench.model.plan_options import NO_OPTIONS, PartOf, PlanOptions
 from pybench.runner.run import Run
 from pybench.runner.suite_plan import launch_requirements, plan_suite, with_packages
@@ -57,7 +57,7 @@ def prepare_run(
             run_id=folder.run_id,
             created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             pybench_version=version("pybench"),
-            suite=replace(suite, path=path_text(suite.path)),
+            suite=replace(suite, path=os_text(suite.path)),
             plan=plan,
             device=needs.device,
             machine=machine,

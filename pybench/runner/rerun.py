@@ -19,6 +19,7 @@ from pybench.engines.stage import stage_worker, worker_digest
 from pybench.machine.environment import snapshot
 from pybench.model.errors import MachineError
 from pybench.model.manifest import Manifest
+from pybench.model.os_text import os_text
 from pybench.model.plan_options import PlanOptions
 from pybench.model.progress import Progress
 from pybench.model.results import Results
@@ -110,7 +111,7 @@ def _check_images(path: Path, manifest: Manifest, launcher: Launcher) -> None:
 def _check_python(folder: RunFolder, launcher: Launcher) -> None:
     """The same versions in another Python are not the same software. Raises ``MachineError``."""
     began = {record.argv[0] for record in folder.records() if record.argv}
-    if isinstance(launcher, Local) and (now := launcher.interpreter) not in began:
+    if isinstance(launcher, Local) and (now := os_text(launcher.interpreter)) not in began:
         raise MachineError(
             f"{folder.path}: ran with {', '.join(sorted(began))}, not {now}; give that Python by --python"
         )

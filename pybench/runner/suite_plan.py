@@ -22,12 +22,16 @@ from pybench.model.errors import MachineError, UsageError
 from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.plan_options import NO_OPTIONS, PlanOptions
+from pybench.model.plural import abridged
 from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
 from pybench.model.workloads.settings import Settings
 from pybench.runner.time_budget import earlier_attempts_s
 from pybench.store.model_shapes import load_models
 from pybench.store.shipped import find_suite
 from pybench.store.suite.file import read_suite
+
+_FEW = 3
+"""Ids in a message."""
 
 
 def earlier_times_s(
@@ -71,7 +75,10 @@ def plan_suite(
         required=required,
     )
     if not (plan.points or plan.skips or plan.left_out):
-        raise UsageError(f"-k {options.keep!r} keeps no point of {path}; `pybench plan {path}` lists them")
+        every = expand(suite, load_models(), there)
+        skipped_ids = [skip.id for skip in (*every.skips, *every.left_out)]
+        ids = abridged([*(point.id for point in every.points), *skipped_ids], _FEW)
+        raise UsageError(f"-k {options.keep!r} keeps no point of {path}{_in_profile(suite)}, which has {ids}")
     _require_gpus(required, plan, machine)
     _require_backends(required, suite)
     if options.time_limit_s is not None and root is not None:
@@ -90,10 +97,14 @@ def _require_gpus(required: Required, plan: Plan, machine: Machine) -> None:
 
 
 def _require_backends(required: Required, suite: Suite) -> None:
-    profile = f" in its profile {suite.profile}" if suite.profile else ""
+    profile = _in_profile(suite)
     for name in sorted(required.backends):
         if not any(name in (*each.axes.get("backend", ()), each.settings.get("backend")) for each in suite.benchmarks):
             raise UsageError(f"--require backend={name}: no benchmark of {suite.name} has it{profile}")
+
+
+def _in_profile(suite: Suite) -> str:
+    return f" in its profile {suite.profile}" if suite.profile else ""
 
 
 def _digests(plan: Plan) -> set[str]:

@@ -128,7 +128,8 @@ def write_table(table: ExpectedTable, path: Path) -> None:
         with opened_folder(target.parent) as folder:
             write_file(folder, target.name, table_text(table).encode())
     except OSError as error:
-        raise refuse(path, f"can't be written: {error.strerror}") from error
+        reason = error.strerror if path.parent.is_dir() else f"there is no folder {path.parent}; make it first"
+        raise refuse(path, f"can't be written: {reason}") from error
     read_table(path)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from pybench.model.errors import PybenchError, RunFolderError
@@ -18,6 +17,7 @@ from pybench.model.figures import RunFigures
 from pybench.store.history_index import INDEX_FILE, Entry, decode_index, encode_index, source_of
 from pybench.store.run_folder_error import DEFECTS
 from pybench.store.safe_folder import opened_folder, read_below, write_file
+from pybench.store.utc_time import utc_time
 
 _MAX_INDEX_BYTES = 2**28
 _MANIFEST, _JOURNAL, _RESULTS = "manifest.json", "journal.jsonl", "results.json"
@@ -69,18 +69,24 @@ def _write(folder: Path, entries: Sequence[Entry]) -> str | None:
     try:
         with opened_folder(folder) as opened:
             write_file(opened, INDEX_FILE, encode_index(entries))
-    except OSError as error:
-        return f"{folder / INDEX_FILE}: cannot write the index: {error.strerror}; the next reading takes as long"
+    except (OSError, ValueError) as error:
+        # A text that cannot be UTF-8, such as this folder's name in a reason, is a ``ValueError``.
+        why = error.strerror if isinstance(error, OSError) else error
+        return f"{folder / INDEX_FILE}: cannot write the index: {why}; the next reading takes as long"
     return None
 
 
 def _entry(folder: Path, name: str, known: Entry | None) -> Entry | None:
     """An entry as the index has it, or as it is read now; ``None`` for what has nothing to do with runs."""
+    # What the index has of a name, and a report prints.
+    shown = name.encode(errors="backslashreplace").decode()
     if (folder / name).is_symlink():
-        return Entry(name=name, sources=(), reason="a link; copy the run into the folder instead")
+        return Entry(name=shown, sources=(), reason="a link; copy the run into the folder instead")
     files = _files(folder, name)
     if not files:
-        return Entry(name=name, sources=(), reason=_NESTED) if _holds_runs(folder / name) else None
+        return Entry(name=shown, sources=(), reason=_NESTED) if _holds_runs(folder / name) else None
+    if shown != name:
+        return Entry(name=shown, sources=(), reason="its name is not UTF-8; give it another one")
     if known is not None and known.is_current(folder, files):
         return known
     try:
@@ -121,7 +127,7 @@ def _read(path: Path, entry: Entry) -> Entry:
         when = _time(path, found.created_utc)
     except PybenchError as error:
         return replace(entry, reason=str(error)[:_MAX_REASON])
-    except DEFECTS as error:
+    except (*DEFECTS, MemoryError) as error:
         return replace(entry, reason=f"{path}: cannot be judged: {type(error).__name__}: {error}"[:_MAX_REASON])
     # Settings are for naming a difference between two runs; a digest stands for them here.
     points = tuple(replace(point, settings={}) for point in found.points)
@@ -131,10 +137,9 @@ def _read(path: Path, entry: Entry) -> Entry:
 def _time(path: Path, text: str) -> str:
     """A time in one form, so that runs sort by it. Raises ``RunFolderError``."""
     try:
-        found = datetime.fromisoformat(text)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError) as error:
-        raise RunFolderError(f"{path}: its time {text[:40]!r} is no ISO 8601 time") from error
+        return utc_time(text).isoformat(timespec="seconds")
+    except ValueError as error:
+        raise RunFolderError(f"{path}: its time {error}") from error
 
 
 def _history(folder: Path, entries: Sequence[Entry], note: str | None) -> History:

@@ -21,6 +21,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from pybench.model.figures import FIGURES_VERSION, RunFigures
+from pybench.store.reader import Reader
 from pybench.store.safe_folder import opened_file, opened_folder
 
 INDEX_FILE = "index.jsonl"
@@ -61,6 +62,7 @@ class Entry:
 
 
 _ENTRY = TypeAdapter(Entry)
+_ENTRY_READER = Reader(_ENTRY)
 
 
 def source_of(folder: Path, name: str) -> Source:
@@ -75,7 +77,7 @@ def source_of(folder: Path, name: str) -> Source:
 
 
 def encode_index(entries: Iterable[Entry]) -> bytes:
-    """Every line, in order."""
+    """Every line, in order. Raises ``ValueError`` for a text in them that cannot be UTF-8."""
     marked = (entry if entry.run is not None else replace(entry, build=_this_build()) for entry in entries)
     bodies = (_ENTRY.dump_json(entry, exclude_defaults=True) for entry in marked)
     return b"".join(b'{"checksum": "%s", "entry": %s}\n' % (_checksum(body), body) for body in bodies)
@@ -92,7 +94,7 @@ def _decode(line: bytes) -> Entry | None:
     if head is None or not line.endswith(b"}") or _checksum(body := line[head.end() : -1]) != head[1]:
         return None
     try:
-        entry = _ENTRY.validate_json(body)
+        entry = _ENTRY_READER.read_json(body)
     except ValidationError:
         return None
     is_current = entry.build == _this_build() if entry.run is None else entry.run.version == FIGURES_VERSION

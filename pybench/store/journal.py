@@ -11,10 +11,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,9 +25,18 @@ from pydantic import TypeAdapter, ValidationError
 from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.manifest import MANIFEST_VERSION, Manifest
 from pybench.model.record import Record
-from pybench.store.journal_line import check_version, decode_line, encode_line, first_problem, is_whole, sequence_of
-from pybench.store.json_values import decode_json
+from pybench.store.journal_line import (
+    MAX_LINE_BYTES,
+    check_version,
+    decode_line,
+    encode_line,
+    first_problem,
+    is_whole,
+    sequence_of,
+)
+from pybench.store.json_values import decode_json, has_too_many
 from pybench.store.manifest_rules import breaches
+from pybench.store.reader import Reader
 from pybench.store.run_folder_error import AbsentError, run_folder_errors
 from pybench.store.run_lock import writing
 from pybench.store.safe_folder import (
@@ -41,11 +51,13 @@ from pybench.store.safe_folder import (
 )
 
 _MANIFEST = TypeAdapter(Manifest)
+_MANIFEST_READER = Reader(_MANIFEST)
 _MANIFEST_FILE, _JOURNAL_FILE = "manifest.json", "journal.jsonl"
 # The first key of the manifest: a checksum of all that follows it.
 _MANIFEST_HEAD = b'{\n "checksum": "%s",'
-_MAX_MANIFEST_BYTES = 2**28
-_MAX_JOURNAL_BYTES = 2**31
+# Manifests of pybench's suites have some 50 kB, one of 4096 points some 16 MB; journals 0.5 MB.
+_MAX_MANIFEST_BYTES = 2**26
+_MAX_JOURNAL_BYTES = 2**28
 _BLOCK_BYTES = 2**16
 _LONGEST_NAME = 150
 
@@ -60,19 +72,23 @@ class RunFolder:
 
     @classmethod
     def create(cls, root: Path, suite_name: str, now: datetime | None = None) -> RunFolder:
-        """Make ``root/<utc>-<suite>``, with a counter when that second is taken. Raises ``RunFolderError``."""
+        """Make ``root/<utc>-<suite>`` with an empty journal, and a counter when that second is taken.
+
+        Raises ``RunFolderError``.
+        """
         stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
         for suffix in ("", *(f"-{n}" for n in range(2, 100))):
             path = root / f"{stamp}-{suite_name}{suffix}"
             try:
                 path.mkdir(parents=True)
+                (path / _JOURNAL_FILE).touch()
             except FileExistsError:
                 continue
             except OSError as error:
                 if is_machine_fault(error):
                     raise
                 raise RunFolderError(
-                    f"{path}: cannot create the run's folder: {error.strerror}; give --runs"
+                    f"{path}: cannot create the run's folder: {error.strerror}; give another --runs"
                 ) from error
             return cls(path.resolve())
         raise RunFolderError(f"{root}: a hundred runs of {suite_name} began in one second; wait, or use another --runs")
@@ -85,7 +101,7 @@ class RunFolder:
         if not is_there:
             raise RunFolderError(f"{path}: there is no such folder; give a folder below runs/")
         if not found:
-            raise RunFolderError(f"{path}: no run here (no manifest.json); give a folder below runs/")
+            raise RunFolderError(f"{path}: {_no_run(path)}")
         return cls(path.resolve())
 
     def require_owner(self) -> None:
@@ -136,8 +152,11 @@ class RunFolder:
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest whole or not at all. Raises ``RunFolderError``."""
         body = _MANIFEST.dump_json(manifest, indent=1)[1:] + b"\n"
+        data = _MANIFEST_HEAD % _digest(body) + body
+        if len(data) > _MAX_MANIFEST_BYTES or has_too_many(data):
+            raise RunFolderError(f"{self.path}: its plan is larger than a manifest may be; run parts of the suite (-k)")
         with run_folder_errors(self.path, "write the manifest"), opened_folder(self.path) as folder:
-            write_file(folder, _MANIFEST_FILE, _MANIFEST_HEAD % _digest(body) + body)
+            write_file(folder, _MANIFEST_FILE, data)
 
     def read_manifest(self) -> Manifest:
         """Read the manifest. Raises ``RunFolderError`` when it is damaged or of another version."""
@@ -153,7 +172,7 @@ class RunFolder:
         if data[:head] != _MANIFEST_HEAD % _digest(data[head:]):
             raise RunFolderError(f"{path}: its checksum does not fit; the file was edited or damaged")
         try:
-            manifest = _MANIFEST.validate_python(values)
+            manifest = _MANIFEST_READER.read(values)
         except ValidationError as error:
             raise RunFolderError(f"{path}: {first_problem(error)}") from error
         for key, fault in breaches(manifest):
@@ -170,6 +189,9 @@ class RunFolder:
                 end, last = _last_line(file)
                 self._require_complete(last)
                 line = encode_line(record, sequence_of(last) + 1)
+                if end + len(line) > _MAX_JOURNAL_BYTES:
+                    what = f"{self.path / _JOURNAL_FILE}: would be larger than {_MAX_JOURNAL_BYTES} bytes"
+                    raise RunFolderError(f"{what}; measure the rest in a new run")
                 os.ftruncate(file, end)
                 os.lseek(file, end, os.SEEK_SET)
                 write_all(file, line)
@@ -194,12 +216,12 @@ class RunFolder:
             with run_folder_errors(path, "read the journal"), opened_folder(self.path) as folder:
                 data = read_file(folder, _JOURNAL_FILE, _MAX_JOURNAL_BYTES)
         except AbsentError:
-            self._num_records = 0
-            return ()
-        *lines, rest = data.split(b"\n")
-        if is_whole(rest[:-1]):
-            raise RunFolderError(f"{path}:{len(lines) + 1}: does not end its line; the journal was edited or damaged")
-        records = tuple(decode_line(path, number, line) for number, line in enumerate(lines, start=1))
+            raise RunFolderError(f"{path}: not there, and every run has one; get the folder again") from None
+        end = data.rfind(b"\n") + 1
+        if is_whole(data[end:-1]):
+            number = data.count(b"\n") + 1
+            raise RunFolderError(f"{path}:{number}: does not end its line; the journal was edited or damaged")
+        records = tuple(decode_line(path, number, line) for number, line in enumerate(_lines(data, end), start=1))
         _refuse_twins(path, records)
         self._num_records = len(records)
         return records
@@ -237,12 +259,39 @@ def attempt_name(point_id: str, number: int) -> str:
     return f"{name}.{number}"
 
 
+def _no_run(path: Path) -> str:
+    """Why a path is no run, and what to give."""
+    if not path.is_dir():
+        return "neither a run's folder nor a results.json; give one of them"
+    runs = [found.parent.name for found in path.glob(f"*/{_MANIFEST_FILE}")]
+    if runs:
+        return f"a folder of runs; give one of them, such as the newest, {max(runs)}"
+    if next(path.glob("*.json"), None) is not None:
+        return f"no run here (no {_MANIFEST_FILE}); give one of its .json files, or a run's folder"
+    return f"no run here (no {_MANIFEST_FILE}); give a folder below runs/"
+
+
+def _lines(data: bytes, end: int) -> Iterator[bytes]:
+    """Each line before ``end``, without its newline: all together would be a list as long as a file of newlines."""
+    start = 0
+    while start < end:
+        stop = data.index(b"\n", start)
+        yield data[start:stop]
+        start = stop + 1
+
+
 def _last_line(file: int) -> tuple[int, bytes]:
-    """Where the last whole line of a file ends, and the line; what follows it was cut short by a crash."""
+    """Where the last whole line of a file ends, and the line; what follows it was cut short by a crash.
+
+    Raises ``OSError`` where both are longer than any line.
+    """
     size = os.fstat(file).st_size
     tail, start = b"", size
     while start and tail.count(b"\n") < 2:  # noqa: PLR2004 - the newline before the line, and its own
-        length = min(_BLOCK_BYTES, start)
+        if len(tail) > 2 * MAX_LINE_BYTES:
+            raise OSError(errno.EOVERFLOW, f"A line of more than {MAX_LINE_BYTES} bytes", _JOURNAL_FILE)
+        # As much again as is read: block by block, a long line would be copied for each.
+        length = min(max(_BLOCK_BYTES, len(tail)), start)
         start -= length
         tail = os.pread(file, length, start) + tail
     end = start + tail.rfind(b"\n") + 1

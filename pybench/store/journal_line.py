@@ -15,24 +15,35 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from pybench.model.errors import RunFolderError
 from pybench.model.record import RECORD_VERSION, Record
-from pybench.store.json_values import decode_json
+from pybench.model.wire import Step
+from pybench.store.json_values import decode_json, has_too_many
+from pybench.store.reader import Reader
+from pybench.store.utc_time import utc_time
 
-# In a tuple, for whose parts a configuration may be given.
-_RECORD = TypeAdapter(tuple[Record], config=ConfigDict(allow_inf_nan=False))
+MAX_LINE_BYTES = 2**26
+"""Over a hundred times the largest whole journal that suites of pybench have left."""
+_RECORD = Reader(TypeAdapter(Record))
 _MOST_SAMPLES = 2**24
 _HEAD = re.compile(rb'\{"sequence": ([1-9]\d{0,8}), "checksum": "([0-9a-f]{16})", "record": (?=\{)')
 
 
 def encode_line(record: Record, sequence: int) -> bytes:
-    """A line with its newline. Raises ``ValueError`` for a record that would not be read back as it is."""
+    """A line with its newline. Raises ``ValueError`` for a record that would not be read back as it is.
+
+    Raises ``RunFolderError`` for one with more than a line may have.
+    """
     body = json.dumps(asdict(record), allow_nan=False).encode()
-    if _RECORD.validate_python((json.loads(body),)) != (record,):
+    line = b'{"sequence": %d, "checksum": "%s", "record": %s}\n' % (sequence, _checksum(sequence, body), body)
+    if len(line) > MAX_LINE_BYTES or has_too_many(body):
+        what = f"{record.point_id}: its record has {len(line)} bytes, more than a journal keeps of an attempt"
+        raise RunFolderError(f"{what}; give it fewer steps, or fewer requests a step")
+    if _RECORD.read(decode_json(body)) != record:
         raise ValueError(f"{record.point_id}: the record would not be read back as it is")
-    return b'{"sequence": %d, "checksum": "%s", "record": %s}\n' % (sequence, _checksum(sequence, body), body)
+    return line
 
 
 def sequence_of(line: bytes) -> int:
@@ -49,6 +60,8 @@ def is_whole(line: bytes) -> bool:
 
 def decode_line(path: Path, number: int, line: bytes) -> Record:
     """Read line ``number`` of the journal at ``path``. Raises ``RunFolderError``, which names the line."""
+    if len(line) > MAX_LINE_BYTES:
+        raise RunFolderError(f"{path}:{number}: longer than {MAX_LINE_BYTES} bytes; the journal was edited or damaged")
     head = _HEAD.match(line)
     if head is None:
         raise RunFolderError(f"{path}:{number}: {_unmarked(line)}")
@@ -62,18 +75,42 @@ def decode_line(path: Path, number: int, line: bytes) -> Record:
         raise RunFolderError(f"{path}:{number}: {error}; the journal was edited or damaged") from error
     check_version(f"{path}:{number}", values, RECORD_VERSION)
     try:
-        (record,) = _RECORD.validate_python((values,))
+        record = _RECORD.read(values)
     except ValidationError as error:
-        raise RunFolderError(f"{path}:{number}: {first_problem(error, 1)}") from error
+        raise RunFolderError(f"{path}:{number}: {first_problem(error)}") from error
     if fault := _fault(record):
         raise RunFolderError(f"{path}:{number}: {fault}; the file was edited or damaged")
     return record
 
 
 def _fault(record: Record) -> str | None:
-    """What no attempt that was measured to its end leaves: ranks without steps, or with others than the first."""
-    if not record.ok:
-        return None
+    """What no attempt leaves, such as a time before another one; also one that was measured to its end."""
+    try:
+        utc_time(record.started_utc)
+    except ValueError as error:
+        return f"started_utc: {error}"
+    return _fault_in_times(record) or (_fault_in_steps(record) if record.ok else None)
+
+
+def _fault_in_times(record: Record) -> str | None:
+    for place, rank in enumerate(record.ranks):
+        for number, step in enumerate(rank.steps):
+            if (name := _reversed(step)) is not None:
+                return f"ranks.{place}.steps.{number}{name}: its times are negative, or go backwards"
+    return None
+
+
+def _reversed(step: Step) -> str | None:
+    """Which part of a step has no span of time, the step itself where that has none."""
+    if not 0 <= step.start_ns <= step.end_ns:
+        return ""
+    spans = (number for number, span in enumerate(step.spans) if not 0 <= span.start_ns <= span.end_ns)
+    number = next(spans, None)
+    return None if number is None else f".spans.{number}"
+
+
+def _fault_in_steps(record: Record) -> str | None:
+    """Ranks without steps, or with others than the first."""
     counts = [len(rank.steps) for rank in record.ranks]
     if not counts:
         return "ranks: none, of an attempt without a failure"
@@ -90,9 +127,9 @@ def _checksum(sequence: int, body: bytes) -> bytes:
 def _unmarked(line: bytes) -> str:
     """Why a line without place and checksum is refused: another version's, or damaged."""
     try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return f"not JSON: {error}; the journal was edited or damaged"
+        values = decode_json(line)
+    except ValueError as error:
+        return f"{error}; the journal was edited or damaged"
     try:
         check_version("", values, RECORD_VERSION)
     except RunFolderError as error:
@@ -111,8 +148,8 @@ def check_version(where: str, values: object, newest: int) -> None:
         raise RunFolderError(f"{where}: version {version} is too old for this pybench (reads {newest}); run it again")
 
 
-def first_problem(error: ValidationError, depth: int = 0) -> str:
-    """Field, below ``depth`` outer ones, and reason of the first value that does not fit."""
+def first_problem(error: ValidationError) -> str:
+    """Field and reason of the first value that does not fit."""
     detail = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in detail["loc"][depth:])
+    place = ".".join(str(part) for part in detail["loc"])
     return f"{place}: {detail['msg']}; the file was edited or damaged"

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, cast, get_args, get_type_hints
 
+from pybench.model.effort import Effort
 from pybench.model.errors import RunFolderError
+from pybench.model.job import Job
+from pybench.model.limits import Range
 from pybench.model.manifest import Manifest
+from pybench.model.plan_options import MOST_TIME_S
 from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Benchmark, Expectation, Point, Scaling, Skip, table_of
-from pybench.model.workloads.registry import METRICS_OF
+from pybench.model.workloads.registry import METRICS_OF, AnySettings
 from pybench.store.model_config import config_digest
+from pybench.store.utc_time import utc_time
 
 Breach = tuple[str, str]
 """Path of a key, and what is wrong with its value."""
@@ -39,11 +46,13 @@ def require_planned(path: Path, manifest: Manifest, records: Sequence[Record]) -
 
 def breaches(manifest: Manifest) -> Iterator[Breach]:
     """Every rule that a manifest breaks, suite before plan."""
+    yield from _of_run(manifest)
     benchmarks = {benchmark.name: benchmark for benchmark in manifest.suite.benchmarks}
     for number, benchmark in enumerate(manifest.suite.benchmarks):
         if benchmark.workload not in METRICS_OF:
             yield f"suite.benchmarks.{number}.workload", f"{benchmark.workload!r} is no workload of this pybench"
             continue
+        yield from _of_numbers(f"suite.benchmarks.{number}.effort", benchmark.effort)
         for place, expectation in enumerate(benchmark.expectations):
             key = f"suite.benchmarks.{number}.expectations.{place}"
             yield from _of_expectation(key, expectation, benchmark, manifest)
@@ -56,7 +65,41 @@ def breaches(manifest: Manifest) -> Iterator[Breach]:
         for number, entry in enumerate(entries):
             yield from _of_entry(f"plan.{name}.{number}", entry.benchmark, entry.axes, benchmarks)
     for number, point in enumerate(plan.points):
+        yield from _of_numbers(f"plan.points.{number}.effort", point.effort)
+        yield from _of_numbers(f"plan.points.{number}.settings", point.settings)
+        if point.job is not None:
+            yield from _of_numbers(f"plan.points.{number}.job", point.job)
         yield from _of_shape(f"plan.points.{number}", point)
+
+
+def _of_run(manifest: Manifest) -> Iterator[Breach]:
+    try:
+        utc_time(manifest.created_utc)
+    except ValueError as error:
+        yield "created_utc", str(error)
+    limit_s = manifest.options.time_limit_s
+    if limit_s is not None and not 0 < limit_s <= MOST_TIME_S:
+        yield "options.time_limit_s", f"{limit_s:g} is no time limit, which is above 0 s and at most {MOST_TIME_S} s"
+
+
+def _of_numbers(key: str, values: Effort | AnySettings | Job) -> Iterator[Breach]:
+    """Numbers beyond the limits that a suite file has for them: what runs so often, or is so large, never ends."""
+    for name, limits in _limits(cast("Any", type(values))).items():
+        found = getattr(values, name)
+        if not isinstance(found, int | float):
+            continue
+        if limits.minimum is not None and not found >= limits.minimum:
+            yield f"{key}.{name}", f"{found} is below {limits.minimum}, the least that a suite may have"
+        if limits.maximum is not None and not found <= limits.maximum:
+            yield f"{key}.{name}", f"{found} is above {limits.maximum}, the most that a suite may have"
+
+
+@cache
+def _limits(kind: Any) -> dict[str, Range]:  # noqa: ANN401 - a class, which mypy takes for no hashable value
+    """Those of a class's fields, as the suite file's schema has them."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = {name: next((n for n in get_args(hint) if isinstance(n, Range)), None) for name, hint in hints.items()}
+    return {name: limits for name, limits in found.items() if limits is not None}
 
 
 def _of_expectation(key: str, expectation: Expectation, benchmark: Benchmark, manifest: Manifest) -> Iterator[Breach]:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from pybench.judge.assemble import assemble
+from pybench.judge.contradiction import contradiction
 from pybench.judge.measurements import Measurements
 from pybench.model.errors import RunFolderError
 from pybench.model.limits import LARGEST
 from pybench.model.results import RESULTS_VERSION, Results
 from pybench.store.journal import RunFolder
 from pybench.store.json_values import decode_json
+from pybench.store.reader import Reader
 from pybench.store.safe_folder import read_named
 
-# In a tuple, for whose parts a configuration may be given.
-_RESULTS = TypeAdapter(tuple[Results], config=ConfigDict(allow_inf_nan=False))
-_MAX_BYTES = 2**28
+_RESULTS = Reader(TypeAdapter(Results))
+# Those of the largest suite that is kept have 0.2 MB, those of 4096 points some 16 MB.
+_MAX_BYTES = 2**26
 
 
 def results_of(path: Path) -> Results:
@@ -42,10 +44,10 @@ def read_results(path: Path) -> Results:
 def decode_results(path: Path, data: bytes) -> Results:
     """The results in ``data``, read from ``path``. Raises ``RunFolderError`` unless whole and of this version."""
     try:
-        (results,) = _RESULTS.validate_python((decode_json(data),))
+        results = _RESULTS.read(decode_json(data))
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in detail["loc"][1:]) or "file"
+        detail = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in detail["loc"]) or "file"
         message = f"{path}: not a results.json that this pybench reads: {place}: {detail['msg']}"
         raise RunFolderError(message) from error
     except ValueError as error:
@@ -63,6 +65,10 @@ def decode_results(path: Path, data: bytes) -> Results:
     for number, row in enumerate(results.scaling):
         if min(row.count, row.baseline_count) < 1:
             raise RunFolderError(f"{path}: scaling.{number}.count: no count of GPUs; the file was edited or damaged")
+    if words := contradiction(results):
+        raise RunFolderError(
+            f"{path}: {words}; the file was edited or damaged; rebuild it with: pybench report RUN --format json"
+        )
     return results
 
 

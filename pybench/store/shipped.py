@@ -50,12 +50,15 @@ def find_suite(named: Path) -> Path:
     return named
 
 
+def is_bare(named: Path) -> bool:
+    """Whether it may be a shipped suite's name: one with a folder or an ending means a file."""
+    return not named.suffix and len(named.parts) == 1
+
+
 def _shipped_suite(named: Path) -> Path:
     suites = _suite_files()
-    # A name with a folder or an ending means a file.
-    is_bare = not named.suffix and len(named.parts) == 1
-    if is_bare and named.name in suites:
+    if is_bare(named) and named.name in suites:
         return suites[named.name]
-    what = "neither a file nor a shipped suite" if is_bare else "no such file"
+    what = "neither a file nor a shipped suite" if is_bare(named) else "no such file"
     hint = did_you_mean(named.name, (*names_beside(named), *suites), MOST_NAMES)
     raise refuse(named, f"{what}{hint}; `pybench plan` alone lists the shipped suites")

@@ -45,7 +45,12 @@ def failure_of(error: BaseException) -> Failure:
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, UnsupportedError | EngineError | MissingPackageError | WrongResultError):
         message = text
-    return Failure(cause=cause_of(error), message=message, detail=detail)
+    return Failure(cause=cause_of(error), message=_whole(message), detail=_whole(detail))
+
+
+def _whole(text: str) -> str:
+    """Bytes of a file's name that are no UTF-8 are half characters in a message, which no event may have."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def missing_package(error: ImportError, backend: BackendName) -> Failure:

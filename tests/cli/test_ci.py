@@ -22,7 +22,7 @@ from tests.programs import shell_program
 def _printed(system: str, *options: str) -> str:
     done = CliRunner().invoke(main, ("ci", system, "--suite", "drill.toml", "--gpus", "0", *options))
     assert done.exit_code == 0, done.output
-    return done.output
+    return done.stdout
 
 
 def _run(command: list[str], folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -125,3 +125,15 @@ def test_the_script_of_the_gitlab_job_keeps_a_night_each(repository: tuple[Path,
         assert (checkout / environ["RUNS"] / "metrics.txt").read_text().endswith("# EOF\n")
         assert list(checkout.glob(job["artifacts"]["reports"]["junit"]))
         assert len(_kept(checkout)) == number
+
+
+def test_a_suite_that_is_nowhere_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slip in a shipped one's name would show on the first night; a file may be in the repository alone."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ("ci", "github", "--suite", "node_chek"))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "neither a file nor a shipped suite; did you mean 'node_check'" in done.stderr
+    done = CliRunner().invoke(main, ("ci", "github", "--suite", "suites/own.toml"))
+    assert (done.exit_code, "suites/own.toml: not here" in done.stderr) == (0, True)
+    done = CliRunner().invoke(main, ("ci", "github", "--suite", "node_check"))
+    assert (done.exit_code, done.stderr) == (0, "")

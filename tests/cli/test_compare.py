@@ -146,6 +146,16 @@ def test_report_of_several_runs_is_the_comparison(here: Path, measure: Measure) 
         assert (refused.exit_code, message in refused.stderr) == (2, True), refused.output
 
 
+def test_a_page_of_a_file_is_explained_by_nothing(finished: Path) -> None:
+    """The attempts are in the run's folder alone, and that is named as what is needed."""
+    kept = finished / "results.json"
+    refused = CliRunner().invoke(main, ["report", str(kept), "--format", "html", "--node", str(finished)])
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        f"pybench: {kept}: --node needs the run's folder, as its attempts are not in results.json\n",
+    )
+
+
 def test_a_page_is_explained_by_a_run_that_measured_a_node(finished: Path) -> None:
     """One that did not is refused with what it lacks, as pybench explain does."""
     now = str(finished)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from pybench.cli.main import main
 from pybench.model.explanation import Explanation
 from pybench.store.expected_tables import read_table
+from tests.nodes import Node
 
 Drill = Callable[..., tuple[str, ...]]
 
@@ -104,6 +106,17 @@ def test_explaining_looks_for_a_nodes_run_beside_the_run(folder: Path) -> None:
     runs = folder.resolve().parent
     assert f"make one with: pybench run node_check --runs {runs}, or name one with --node" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--node", "OTHER")])
+def test_a_node_check_has_nothing_to_explain(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Also beside another one: the command that uses it is named."""
+    run, other = (Node(num_gpus=2).write(tmp_path, datetime(2026, 11, 24, hour, tzinfo=UTC)) for hour in (8, 9))
+    done = CliRunner().invoke(main, ["explain", str(run), *(str(other) if o == "OTHER" else o for o in options)])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"pybench: {run}: a node check itself; give a run with speedups: pybench explain OTHER --node {run}\n",
+    )
 
 
 def test_an_explanation_is_as_wide_as_the_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

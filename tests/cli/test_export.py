@@ -66,6 +66,21 @@ def test_a_file_is_replaced_whole(finished: Path, here: Path) -> None:
     assert [path.name for path in target.parent.iterdir()] == ["pybench.prom"]
 
 
+@pytest.mark.parametrize("name", ["html", "perfetto", "json", "terminal"])
+def test_a_file_that_is_written_is_named(finished: Path, here: Path, name: str) -> None:
+    """With its size, as the formats of several files name theirs."""
+    done = CliRunner().invoke(main, ("report", str(finished), "--format", name, "-o", "out"))
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == f"out: {(here / 'out').stat().st_size:,} bytes\n"
+
+
+def test_a_pipe_gets_the_report_alone(finished: Path) -> None:
+    """No line behind it names the pipe."""
+    command = (str(Path(sys.executable).with_name("pybench")), "report", str(finished), "--format", "json")
+    piped = subprocess.run([*command, "-o", "/dev/stdout"], capture_output=True, check=True)
+    assert piped.stdout == (finished / "results.json").read_bytes()
+
+
 @pytest.mark.parametrize("name", ["csv", "openmetrics", "bencher", "pytest-benchmark"])
 def test_a_text_format_can_be_piped(finished: Path, name: str) -> None:
     """To standard output, complete."""

@@ -75,7 +75,7 @@ def test_event_files_need_a_folder_of_their_own(here: Path, finished: Path) -> N
     for arguments, reason in (
         (("--format", "tensorboard"), "--format tensorboard writes several files; give their folder with -o DIR"),
         (("--format", "perfetto"), "--format perfetto is not text; give its file with -o FILE"),
-        (("--format", "json", "-o", "."), ".: cannot be written: Is a directory"),
+        (("--format", "json", "-o", "."), ".: cannot be written: Is a directory; give a file"),
         (("--format", "json", "-v"), "-v belongs to --format terminal; --format json is always complete"),
     ):
         refused = pybench("report", run, *arguments)
@@ -156,7 +156,7 @@ def test_one_point_alone_is_judged_by_nothing(drill: Drill) -> None:
         (("run", "--resume", "nowhere"), "nowhere: there is no such folder; give a folder below runs/"),
         (("report", "nowhere"), "nowhere: there is no such folder; give a folder below runs/"),
         (("run", "drill.toml", "-k", "and"), "-k: column 1: found 'and', expected a word"),
-        (("run", "drill.toml", "-k", "nothing"), "-k 'nothing' keeps no point of drill.toml; `pybench plan"),
+        (("run", "drill.toml", "-k", "nothing"), "-k 'nothing' keeps no point of drill.toml, which has decode["),
         (("run", "drill.toml", "--profile", "h20"), "no profile 'h20'; valid: none, the suite has no profiles"),
         (("run", "drill.toml", "--max-gpus", "0"), "0 is not in the range x>=1"),
         (("run", "drill.toml", "--runs", "drill.toml"), "is a file"),

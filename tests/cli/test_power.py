@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
+from pybench.machine.power_recorder import sampler_unavailable_reason
 from tests.bounds import near
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
@@ -119,12 +120,14 @@ def test_a_lost_gpu_is_left_out_and_told(fake_nvml: Tell) -> None:
     assert "--gpu 1: no such GPU; there are 0; GPU 1 can't be queried: GPU is lost" in output
 
 
-@pytest.mark.parametrize("arguments", [("record", "--", "true"), ("probe",), ("watch",)])
+@pytest.mark.parametrize("arguments", [("record", "--", "true"), ("probe",), ("watch",), ("calibrate",)])
 def test_no_driver_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/no/such/libnvidia-ml.so.1")
     code, output = invoke(*arguments)
     assert code == 3
-    assert "no power to measure" in output
+    reason = "no NVIDIA driver: /no/such/libnvidia-ml.so.1 not found"
+    assert output == f"pybench: no power to measure: {reason}; see pybench doctor\n"
+    assert sampler_unavailable_reason() == reason
 
 
 def test_a_gpu_that_is_not_there(fake_nvml: Tell) -> None:

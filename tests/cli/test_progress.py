@@ -222,7 +222,7 @@ def test_live_line_of_a_long_start(clock: SimpleNamespace) -> None:
     shown.attempt_started(_POINT, 1, 1, 2)
     clock.now_s += 30.0
     shown.phase("prepare")
-    assert str(shown.line()) == f"[1/2] loading the model, starting its engine 30 s: {_POINT} attempt 1"
+    assert str(shown.line()) == f"[1/2] loading the model 30 s: {_POINT} attempt 1"
     clock.now_s += 50.0
     shown.step(1, 10, "warmup", 5.0, "tok/s")
     clock.now_s += 20.0
@@ -230,7 +230,7 @@ def test_live_line_of_a_long_start(clock: SimpleNamespace) -> None:
     shown.attempt_started(_POINT, 2, 2, 2)
     shown.phase("prepare")
     clock.now_s += 42.0
-    expected = "loading the model, starting its engine 42 s of about 80 s, about 58 s left"
+    expected = "loading the model 42 s of about 80 s, about 58 s left"
     assert str(shown.line()) == f"[2/2] {expected}: {_POINT} attempt 2"
 
 

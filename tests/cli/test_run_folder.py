@@ -73,6 +73,27 @@ def test_a_damaged_file(folder: Path, file: str, text: str, message: str) -> Non
     assert (folder / file).read_text() == text
 
 
+def test_a_journal_that_is_gone(folder: Path) -> None:
+    """What was measured stays as it was: resuming would measure again under the old run's name."""
+    (folder / "journal.jsonl").unlink()
+    before = (folder / "results.json").read_text()
+    for command in BOTH:
+        assert "RUN/journal.jsonl: not there, and every run has one; get the folder again" in told(folder, command)
+    assert (folder / "results.json").read_text() == before
+    assert not (folder / "journal.jsonl").exists()
+
+
+def test_a_path_that_holds_no_run(here: Path, folder: Path) -> None:
+    """With what to give: a run of the folder, one of its files, or another path."""
+    runs = folder.parent
+    assert f"a folder of runs; give one of them, such as the newest, {folder.name}" in told(runs, REPORT)
+    (here / "notes.md").write_text("")
+    assert "neither a run's folder nor a results.json; give one of them" in told(here / "notes.md", REPORT)
+    (here / "kept").mkdir()
+    (here / "kept" / "one.json").write_text("{}")
+    assert "give one of its .json files, or a run's folder" in told(here / "kept", REPORT)
+
+
 @pytest.mark.parametrize(
     ("name", "message", "commands"),
     [
@@ -93,7 +114,7 @@ def test_a_folder_where_a_file_belongs(
 
 def test_attempts_that_cannot_be_kept(folder: Path) -> None:
     """Nothing is measured that could not be written down."""
-    (folder / "journal.jsonl").unlink()
+    (folder / "journal.jsonl").write_bytes(b"")
     (folder / "attempts").rename(folder / "away")
     (folder / "attempts").touch()
     assert "cannot create the attempt's folder: Not a directory" in told(folder, RESUME)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,16 @@ def test_engines_with_one_reason_give_it_once(down: None, monkeypatch: pytest.Mo
     notes: list[str] = []
     choose_launcher(EngineOptions(), NEEDS, notes.append)
     assert notes == ["not containerised: the docker daemon doesn't answer: connection refused"]
+
+
+def test_a_device_without_an_image_is_the_only_reason(down: None) -> None:
+    """Whatever engines there are. None is looked for."""
+    notes: list[str] = []
+    assert choose_launcher(EngineOptions(), replace(NEEDS, device="cpu"), notes.append) == Local(sys.executable)
+    (note,) = notes
+    assert note.startswith("not containerised: ")
+    assert "images.toml has no image for backend torch on cpu, " in note
+    assert "docker" not in note
 
 
 def test_engines_that_are_absent_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,6 +112,7 @@ def test_records_hold_no_credentials() -> None:
         "TORCH_URL": "https://***@x/y",
         "VLLM_MAX_TOKENS": "3",
     }
+    assert recorded({"NCCL_DEBUG_FILE": "/tmp/caf\udce9"}) == {"NCCL_DEBUG_FILE": "/tmp/caf\\xe9"}
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,34 @@ def test_a_machine_without_a_figure_is_told(build: Build) -> None:
     assert check.value is not None
 
 
+def _joules(build: Build, *rows: ExpectedRow, metric: str = "energy_j_per_output_token") -> CheckResult:
+    """Generation on a CPU, without a driver, held against a table of joules or another metric."""
+    point = build.generate(1)
+    measurements = Measurements.of(
+        Plan(points=(point,), skips=()), build.measured(point, [[1.0]] * 2, energy_reason="no driver")
+    )
+    expected = TableFigure(metric=metric, table="t")
+    decode = Benchmark(
+        name="decode", workload="generate", settings={}, axes={}, effort=Effort(), expectations=(expected,)
+    )
+    suite, results = Suite(name="s", description="", benchmarks=(decode,)), summarize(measurements)
+    (check,) = absolute_checks(suite, measurements, results, {"t": _table(*rows)}, build.machine("cpu"))
+    return check
+
+
+def test_what_this_machine_does_not_measure_is_no_fault_of_the_table(build: Build) -> None:
+    """Joules without a driver: a row would not help, and with one they are missing for the same reason."""
+    assert (_joules(build).verdict, _joules(build).reason) == ("no_expectation", "no driver")
+    row = _row(machine="cpu", workload="generate", metric="energy_j_per_output_token", unit="J/token", count=1)
+    assert (_joules(build, row).verdict, _joules(build, row).reason) == ("missing", "no driver")
+
+
+def test_what_needs_no_driver_is_not_absent_for_want_of_one(build: Build) -> None:
+    """The share of a peak is unknown where the peak is."""
+    check = _joules(build, metric="mfu_fraction")
+    assert (check.verdict, check.reason) == ("no_expectation", "the metric was not measured")
+
+
 def test_what_did_not_run_and_has_no_figure(build: Build) -> None:
     """A skipped point expects nothing where the table has no row for it; a broken worker is an error."""
     skip = Skip(id="ring[gpus=8]", benchmark="ring", axes={"gpus": 8}, num_gpus=8, reason="needs 8 GPUs, found 4")

@@ -106,15 +106,15 @@ def test_figures_are_medians_with_the_spread_between_attempts(build: Build) -> N
     assert absolute.source == ("run r, 2026-01-01T00:00:00+00:00: 1 x NVIDIA H200, driver 580, 3 attempts of 5 steps")
 
 
-def test_two_attempts_far_apart_keep_a_least_figure(build: Build, tmp_path: Path) -> None:
-    """t(1) = 12.7, so that the reach of 100 and 120 is 1.64: more than the value itself, which no table may have."""
-    table = GoodRun(build, flops=(100e12, 120e12)).table("k")
+def test_two_attempts_apart_keep_a_least_figure(build: Build, tmp_path: Path) -> None:
+    """t(1) = 12.7, so that the reach of 100 and 107 is 0.608, of which 46 % less is left."""
+    table = GoodRun(build, flops=(100e12, 107e12)).table("k")
     (row,) = table.rows
-    reach = 12.7062 * math.log(1.2) / math.sqrt(2)
+    reach = 12.7062 * math.log(1.07) / math.sqrt(2)
     assert row.tolerance == pytest.approx(1 - math.exp(-reach), rel=1e-5)
     write_table(table, tmp_path / "mine.toml")
     least, _ = read_table(tmp_path / "mine.toml").rows[0].limits
-    assert least == pytest.approx(math.sqrt(1.2) * 100e12 * math.exp(-reach), rel=1e-4)
+    assert least == pytest.approx(math.sqrt(1.07) * 100e12 * math.exp(-reach), rel=1e-4)
 
 
 def test_a_time_may_be_longer_by_what_attempts_scatter(build: Build) -> None:
@@ -127,8 +127,38 @@ def test_a_time_may_be_longer_by_what_attempts_scatter(build: Build) -> None:
 def test_a_time_that_may_double_is_refused(build: Build) -> None:
     """1.0 and 1.1 s of two attempts reach 0.86; a row with such a limit would hold nothing."""
     run = GoodRun(build, flops=(100e12, 102e12), times_s=(1.0, 1.1))
-    with pytest.raises(UsageError, match=r"square\[gpus=1\]: step_s scatters .* 2 attempts .* set more attempts"):
+    with pytest.raises(UsageError, match=r"square\[gpus=1\]: step_s scatters .* 2 attempts .* twice .* more attempts"):
         run.table("k")
+
+
+def test_a_throughput_that_may_halve_is_refused(build: Build) -> None:
+    """100 and 120 of two attempts reach 1.64: a row that passes at a fifth of its value would hold nothing."""
+    run = GoodRun(build, flops=(100e12, 120e12))
+    words = r"square\[gpus=1\]: matmul_flops_per_s scatters .* 2 attempts .* half .* nothing; measure more attempts"
+    with pytest.raises(UsageError, match=words):
+        run.table("k")
+    # The other table's row is as narrow as ever.
+    assert [row.tolerance for row in run.table("t").rows] == [MIN_TOLERANCE]
+
+
+def test_a_ratio_that_may_halve_is_refused(build: Build) -> None:
+    """The baseline's 4.0 and 4.4 s alone reach 0.86."""
+    run = GoodRun(build, flops=(100e12, 100e12))
+    one = run.manifest.plan.points[0]
+    run.records = [
+        *build.measured(one, [[4.0], [4.4]]),
+        *(record for record in run.records if record.point_id != one.id),
+    ]
+    with pytest.raises(UsageError, match=r"the ratio of output_tokens_per_s scatters .* half as much"):
+        run.table("t")
+
+
+@pytest.mark.parametrize(("description", "written"), [("", "Written from run r"), ("d", "Written from run r: d")])
+def test_a_table_is_described_by_its_run_and_its_suite(build: Build, description: str, written: str) -> None:
+    """A suite need not have a description."""
+    run = GoodRun(build)
+    suite = dataclasses.replace(run.manifest.suite, description=description)
+    assert run.table(manifest=dataclasses.replace(run.manifest, suite=suite)).description == written
 
 
 def test_one_table_of_several(build: Build) -> None:
@@ -156,7 +186,11 @@ def test_what_is_written_is_read_back(build: Build, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "message"), [("mine.txt", "an expected table is a .toml file"), ("none/mine.toml", "can't be written")]
+    ("path", "message"),
+    [
+        ("mine.txt", "an expected table is a .toml file"),
+        ("none/mine.toml", "can't be written: there is no folder .*none; make it first"),
+    ],
 )
 def test_where_no_table_can_be_written(build: Build, tmp_path: Path, path: str, message: str) -> None:
     """Said, not thrown."""

@@ -193,6 +193,18 @@ def test_unknown_energy_that_nothing_would_judge_is_no_shortfall(build: Build) -
     assert (row.verdict, row.reason) == ("missing", "no GPU takes part")
 
 
+def test_a_metric_that_is_not_measured_here_lacks_no_row(build: Build) -> None:
+    """Without a driver joules are not measured; the throughput of the same points has no row."""
+    points = tuple(with_attempts(build.generate(count), 2) for count in (1, 2))
+    records = [r for p in points for r in build.measured(p, [[1.0], [1.0]], energy_reason="no driver")]
+    suite, plan = _suite(_ENERGY, _STRONG, counts=(1, 2)), Plan(points=points, skips=())
+    manifest = dataclasses.replace(_manifest(build, plan), suite=suite, tables={"t": _table()})
+    results = assemble(manifest, Measurements.of(plan, records))
+    assert [row.verdict for row in results.scaling] == ["no_expectation"] * 2
+    assert (results.counts.missing, results.counts.without_figure) == (1, 1)
+    assert results.reason == "nothing was judged: 0 of 2 expectations judged; 1 has no row for h200; 1 not measured"
+
+
 def test_points_that_were_not_measured_are_rows(build: Build) -> None:
     """A skip and a point without records are missing, one the user left out is not, a broken one is an error."""
     one, two, three = build.generate(1), build.generate(2), build.generate(4)

@@ -16,7 +16,7 @@ from pybench.model.expected import RatioRow
 from pybench.model.results import CheckResult, PointResult, ScalingResult
 from pybench.model.suite import Order, Skip
 from pybench.model.verdict import Counts, Expected, Verdict
-from tests.builders import CHECK, SCALING
+from tests.builders import CHECK, NODE_CHECK, SCALING
 
 _EXPECTED = Expected(minimum=1.7, maximum=1.9, source="s", table="t")
 
@@ -40,6 +40,24 @@ def _evidence(low: float | None, high: float | None, value: float | None = None)
     level = 0.025 * (1 + 1e-6)
     interval = (value or math.exp(centre), low, high)
     return Evidence(interval=interval, contrast=contrast, pass_level=level, fail_level=level)
+
+
+def test_a_reason_has_the_tables_word_for_an_interval_that_shows_nothing() -> None:
+    """From a thousandth of the value to 149 times it; also where the limit lies beyond."""
+    _, reason, _ = judge_value(_evidence(1e-3, 149.0, 1.0), "s", None, 2.0)
+    assert reason.startswith("found 1 ±over 100x s, allowed at most 2; undecided after 3 attempts")
+    _, reason, _, _ = judge_ratio(_evidence(1e-4, 0.2, 1e-3), replace(_EXPECTED, minimum=0.5), 2.0, more=True)
+    assert "found 0.001 ±over 100x" in reason
+    _, reason, _ = judge_value(_evidence(0.01, 9.0, 1.0), "s", None, 2.0)
+    assert "found 1 [0.01, 9] s" in reason
+
+
+def test_an_undecided_gpu_is_not_called_the_slowest() -> None:
+    """Other checks keep their names in front."""
+    slow = replace(NODE_CHECK, name="slowest", subject="rank 0", point_id="p", verdict="inconclusive", reason="+22%")
+    hot = replace(NODE_CHECK, name="temperature", subject="GPU 1", point_id="p", verdict="inconclusive", reason="hot")
+    assert overall((), (slow,), counts=_NONE) == ("inconclusive", "p: rank 0: +22%")
+    assert overall((), (hot,), counts=_NONE) == ("inconclusive", "temperature: GPU 1: hot")
 
 
 def test_a_value_is_a_range_of_its_tolerance() -> None:

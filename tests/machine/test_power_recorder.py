@@ -391,7 +391,7 @@ def test_unavailable_when_the_driver_is_not_loaded(fake_nvml: Tell) -> None:
 
 def test_unavailable_without_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
-    expected = "no NVIDIA driver: dlopen: /nowhere/libnvidia-ml.so.1 not found (code 12)"
+    expected = "no NVIDIA driver: /nowhere/libnvidia-ml.so.1 not found"
     assert sampler_unavailable_reason() == expected
     with pytest.raises(MachineError, match=r"libnvidia-ml\.so\.1 not found"):
         PowerRecorder(UUIDS).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from pybench.judge.regression.comparison import compare
+from pybench.model.figures import RunFigures
 from pybench.report.comparison import render
 from tests.runs_against_runs import point, run, scaled
 
@@ -62,9 +63,26 @@ def test_what_differs_is_named_with_the_way_on() -> None:
         "s: incomparable",
         "run now against then",
         "differs: driver: 580.1 -> 580.2",
-        "next: compare runs that agree in these, or allow one with --across NAME",
+        "next: compare runs that agree in these, or allow it: --across driver",
     ]
     assert text.splitlines()[-1] == "verdict: incomparable - driver: 580.1 -> 580.2"
+
+
+def test_every_difference_has_the_option_that_allows_it() -> None:
+    """Quoted for a shell; a group's word for more than three of its keys; of a fingerprint alone there is none."""
+
+    def step(now: RunFigures) -> str:
+        text = " ".join(shown(now, run(point(), run_id="then")).split())
+        return text.partition(" next: ")[2].partition(" verdict: ")[0]
+
+    agreeing, driver = "compare runs that agree in these", {"driver": '"580.2"'}
+    assert step(run(point(), **driver, cpu='"B"')) == f"{agreeing}, or allow them: --across driver --across cpu"
+    few, more = ({f"$NCCL_{n}": "1" for n in range(number)} for number in (3, 4))
+    assert step(run(point(), **driver, **few)).endswith(
+        "allow them: --across driver --across '$NCCL_0' --across '$NCCL_1' --across '$NCCL_2'"
+    )
+    assert step(run(point(), **driver, **more)).endswith("allow them: --across driver --across environment")
+    assert step(dataclasses.replace(run(point()), keys={"machine": "e42f", "suite": "s"})) == agreeing
 
 
 def test_a_reason_stands_once_with_the_rows_it_is_of() -> None:
@@ -106,6 +124,13 @@ def test_the_last_line_names_three_keys_that_differ() -> None:
     text = shown(run(point(), **other), run(point(), run_id="then"))
     assert text.count("differs: $NCCL_") == 5
     assert text.splitlines()[-1].endswith("$NCCL_C: none -> 1 (and 2 more)")
+
+
+def test_no_value_that_differs_steers_the_terminal() -> None:
+    """A version is whatever a file has."""
+    text = shown(run(point(), torch="\x1b]52;c;ZXZpbA==\x1b\\"), run(point(), run_id="then", torch="2.11"))
+    assert "torch: 2.11 -> " in text.splitlines()[-1]
+    assert "\x1b" not in text
 
 
 def test_points_without_figures_are_named() -> None:

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_prom
 
 from pybench.model.errors import UsageError
 from pybench.model.results import Estimate, Results
+from pybench.report.csv_cell import csv_cell
 from pybench.report.export.github_benchmark import BIGGER, SMALLER
 from pybench.report.formats import export, render
 from pybench.report.run_view import RunView
@@ -94,6 +95,15 @@ def test_csv_has_a_line_for_each_metric(kept: RunView) -> None:
     assert {row["run_id"] for row in rows} == {kept.results.run_id}
     unmeasured = [row["point"] for row in rows if not row["metric"]]
     assert unmeasured == [point.id for point in kept.results.points if not point.metrics]
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"), ("-2+3", "'-2+3"), (-2.5, "-2.5"), (None, ""), ("TP 2", "TP 2")],
+)
+def test_text_is_no_formula_of_a_spreadsheet(value: object, cell: str) -> None:
+    """Numbers stay numbers."""
+    assert csv_cell(value) == cell
 
 
 def test_csv_is_read_by_pandas(kept: RunView) -> None:

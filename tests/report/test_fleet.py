@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from pybench.judge.fleet.decision import judge_fleet
+from pybench.model.figures import NO_MEDIANS
 from pybench.model.fleet import Barriers, FleetNode, FleetResult, NodeRun
 from pybench.report.fleet import drain_list, render
 from tests.documents import DOCS
@@ -46,6 +47,41 @@ def test_every_state_has_its_lines() -> None:
     ]
     assert places == sorted(places)
     assert "GPU 1 (GPU-node04-1): products 5." in text
+
+
+def test_the_first_line_has_what_each_node_has() -> None:
+    """GPUs of one kind with the fewest and the most that a node has; kinds that may differ are alternatives."""
+    fleet = runs()[:4]
+
+    def head(*gpus: list[str], across: tuple[str, ...] = ()) -> str:
+        own = [
+            replace(one, figures=replace(one.figures, keys={"gpu": json.dumps(names), "driver": f'"{number}"'}))
+            for number, (one, names) in enumerate(zip(fleet, gpus, strict=True))
+        ]
+        return shown(judge_fleet(own, across=("driver", *across)), own)[1]
+
+    assert head(*[["H200"] * 2] * 4) == "4 runs of 2 x H200; smallest effect 1 %"
+    assert head(*(["H200"] * count for count in (1, 2, 2, 4))) == "4 runs of 1 to 4 x H200; smallest effect 1 %"
+    kinds = head(["H200"], ["H100"], ["H200"], ["H100"], across=("gpu",))
+    assert kinds == "4 runs of 1 x H200 or 1 x H100; smallest effect 1 %"
+
+
+def test_the_next_step_follows_the_reason() -> None:
+    """A file without medians needs its run's folder; a node without a run is measured; both are named for both."""
+    fleet = runs()
+    points = tuple(replace(point, medians={}, absence=NO_MEDIANS) for point in fleet[5].figures.points)
+    fleet[5] = replace(fleet[5], figures=replace(fleet[5].figures, points=points))
+
+    def step(*expected: str) -> str:
+        (line,) = (line for line in shown(judge_fleet(fleet, expected=expected), fleet, 400) if line.startswith("next"))
+        return line
+
+    rebuild = "give the folders of runs whose file has no attempts' medians, or files rebuilt from them with pybench"
+    measure = "next: measure them with pybench run node_check, and give their runs beside the others"
+    assert step().startswith(f"next: {rebuild}")
+    assert step("node09").startswith(f"{measure}; {rebuild}")
+    fleet.pop()
+    assert step("node09") == measure
 
 
 def test_text_of_a_run_does_not_steer_the_terminal_or_the_shell() -> None:

@@ -41,7 +41,7 @@ def test_runs_that_differ_have_no_chart() -> None:
     """What differs is listed, with the way on; both values stand in the table of keys."""
     text = comparison_page(driver='"581"')
     assert "driver: 581 -&gt; 580.1" in text
-    assert "--across NAME" in text
+    assert "or allow it: --across driver (pybench compare)" in text
     assert "<svg" not in text
 
 

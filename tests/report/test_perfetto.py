@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
+from pybench.model.errors import UsageError
 from pybench.model.results import Results
 from pybench.report.perfetto import render
 from pybench.report.run_view import RunView
@@ -127,6 +128,14 @@ def test_without_power_the_steps_start_at_the_attempts_start(results: Results, t
     bare = tuple(dataclasses.replace(record, trace=None) for record in view.records)
     (first, *_) = _slices(_read(dataclasses.replace(view, records=bare)), "rank 0")
     assert first == ("step 0", 1_767_225_600.0, 1_767_225_602.0)
+
+
+def test_a_time_before_1970_is_an_error(results: Results, tmp_path: Path) -> None:
+    """A start-up of minus 80 years, which the journal's checks let pass."""
+    view = traced_run(tmp_path, results)
+    early = tuple(dataclasses.replace(record, startup_s=-2.5e9) for record in view.records)
+    with pytest.raises(UsageError, match=r"s from 1970, which no trace of Perfetto can have: .*`pybench verify`"):
+        render(dataclasses.replace(view, records=early))
 
 
 def test_hostile_names_are_printable(hostile: Results, tmp_path: Path) -> None:

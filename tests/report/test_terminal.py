@@ -474,7 +474,7 @@ def test_an_undecided_row_beside_another_process_asks_for_its_end(results: Resul
 def test_a_table_without_a_figure_has_how_to_write_one_once(
     results: Results, verdict: Verdict, flags: tuple[str, ...], first: str
 ) -> None:
-    """Not where the suite has no table at all, whose ratios are there to be looked at, nor of what was not measured."""
+    """Nor of another reason, nor of what was not measured."""
     step = f"next: {first}write this machine's rows: pybench expect --from RUN"
     (row,) = [row for row in results.scaling if row.verdict == "pass"]
     reasons = ("table a has no figure for this point on h100", "table b has no figure for this point on h100", "alone")

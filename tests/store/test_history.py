@@ -75,8 +75,8 @@ def test_the_index_spares_reading_again(tmp_path: Path, reads: list[str]) -> Non
         os.utime(file, ns=(1, 1))
     assert read_history(tmp_path) == first
     assert reads == ["a.json", "b.json"]
-    keep(tmp_path, "b", 1, verdict="pass")
-    assert [run.verdict for run in read_history(tmp_path).runs] == ["no_expectation", "pass"]
+    keep(tmp_path, "b", 1, verdict="missing")
+    assert [run.verdict for run in read_history(tmp_path).runs] == ["no_expectation", "missing"]
     assert reads == ["a.json", "b.json", "b.json"]
 
 
@@ -205,6 +205,44 @@ def test_what_is_no_run_is_named_and_skipped(tmp_path: Path) -> None:
     assert reasons["good.json"] == "the same run as another entry, good"
     assert all(len(reason) <= 300 for reason in reasons.values())
     assert read_history(tmp_path) == found
+
+
+def test_text_that_cannot_be_utf_8_is_named_and_skipped(tmp_path: Path) -> None:
+    """In a file, and as the name of one: the other runs are there, and the index is written."""
+    keep(tmp_path, "good", 1)
+    keep(tmp_path, "bad", 2, software_fields={"torch": "\ud800"})
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")).write_bytes((tmp_path / "good.json").read_bytes())
+    found = read_history(tmp_path)
+    assert (ids(found), found.note) == (["good"], None)
+    reasons = dict(found.skipped)
+    assert reasons.keys() == {"bad.json", r"\udcff.json"}
+    assert "software_fields.torch: holds half a character" in reasons["bad.json"]
+    assert reasons[r"\udcff.json"] == "its name is not UTF-8; give it another one"
+    assert read_history(tmp_path) == found
+
+
+def test_a_folder_whose_name_cannot_be_utf_8(tmp_path: Path) -> None:
+    """It is read, without an index where a reason names it."""
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    keep(folder, "good", 1)
+    assert read_history(folder).note is None
+    (folder / "bad.json").write_text("{}")
+    found = read_history(folder)
+    assert ids(found) == ["good"]
+    assert found.note is not None
+    assert "index.jsonl: cannot write the index: " in found.note
+
+
+def test_a_run_that_needs_too_much_memory_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs no other run its place."""
+
+    def exhausted(_path: Path) -> Results:
+        raise MemoryError
+
+    keep(tmp_path, "a", 1)
+    monkeypatch.setattr(results_file, "results_of", exhausted)
+    assert read_history(tmp_path).skipped == (("a.json", "cannot be judged: MemoryError: "),)
 
 
 def test_a_folder_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

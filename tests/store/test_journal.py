@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -15,14 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import UsageError
 
+from pybench.cli.duration import Duration
 from pybench.model.effort import Effort
 from pybench.model.errors import RunFolderError
 from pybench.model.manifest import MANIFEST_VERSION, Manifest
+from pybench.model.plan_options import PlanOptions
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
 from pybench.model.suite import Plan, Point
 from pybench.model.wire import Failure, Metric, Step, Work
 from pybench.model.workloads.matmul import Matmul
+from pybench.store import journal, journal_line
 from pybench.store.journal import RunFolder, attempt_name
 from pybench.store.run_lock import copying
 from tests.builders import HEADER, MACHINE, MANIFEST, RECORD
@@ -282,6 +287,106 @@ def test_no_record_is_written_that_is_not_read_back(tmp_path: Path) -> None:
     assert folder.records() == (record(1),)
 
 
+def test_a_record_that_no_journal_keeps_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written is read again: neither a line nor a file may be larger than reading allows."""
+    folder = run_folder(tmp_path)
+    folder.append(record(1))
+    whole = (folder.path / "journal.jsonl").read_bytes()
+    monkeypatch.setattr(journal, "_MAX_JOURNAL_BYTES", 2 * len(whole) - 1)
+    with pytest.raises(RunFolderError, match=r"journal\.jsonl: would be larger than \d+ bytes; .* in a new run"):
+        folder.append(record(2))
+    monkeypatch.setattr(journal_line, "MAX_LINE_BYTES", len(whole) - 2)
+    with pytest.raises(RunFolderError, match=r"more than a journal keeps of an attempt; give it fewer steps"):
+        folder.append(record(2))
+    assert (folder.path / "journal.jsonl").read_bytes() == whole
+    with pytest.raises(RunFolderError, match=r"journal\.jsonl:1: longer than \d+ bytes"):
+        folder.records()
+
+
+def test_a_line_without_end_is_not_copied_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a record would be appended, the file's end is read up to two lines."""
+    folder = run_folder(tmp_path)
+    (folder.path / "journal.jsonl").write_bytes(b"x" * 2**20)
+    monkeypatch.setattr(journal, "MAX_LINE_BYTES", 2**17)
+    with pytest.raises(RunFolderError, match=r"cannot write the journal: A line of more than 131072 bytes"):
+        folder.append(record(1))
+
+
+def test_a_plan_that_no_manifest_keeps_is_not_written(
+    tmp_path: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is measured that could not be reported."""
+    monkeypatch.setattr(journal, "_MAX_MANIFEST_BYTES", 1000)
+    with pytest.raises(RunFolderError, match=r"its plan is larger than a manifest may be; run parts of the suite"):
+        run_folder(tmp_path).write_manifest(manifest)
+
+
+def test_text_that_cannot_be_utf_8_is_not_written(tmp_path: Path) -> None:
+    """Nor read: an error, and no crash of what prints or hashes it."""
+    folder = run_folder(tmp_path)
+    with pytest.raises(ValueError, match=r"argv\.0: holds half a character"):
+        folder.append(replace(record(1), argv=("\ud800",)))
+
+
+def forged(folder: RunFolder, manifest: Manifest, *path: str | int, value: object) -> None:
+    """The manifest with another value, and a checksum that fits."""
+    folder.write_manifest(manifest)
+    file = folder.path / "manifest.json"
+    values = json.loads(file.read_text())
+    del values["checksum"]
+    inner = values
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    body = json.dumps(values, indent=1).encode()[1:] + b"\n"
+    file.write_bytes(b'{\n "checksum": "%s",' % hashlib.sha256(body).hexdigest()[:16].encode() + body)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("plan", "points", 0, "effort", "attempts"), 101, r"effort\.attempts: 101 is above 100, the most that"),
+        (("plan", "points", 0, "effort", "attempts"), 0, r"effort\.attempts: 0 is below 1, the least that"),
+        (("plan", "points", 0, "effort", "max_attempts"), 2**31, r"effort\.max_attempts: 2147483648 is above 1000"),
+        (("plan", "points", 0, "effort", "steps"), 10_001, r"effort\.steps: 10001 is above 10000"),
+        (("plan", "points", 0, "settings", "m"), 2**17 + 1, r"settings\.m: 131073 is above 131072"),
+        (("plan", "points", 0, "job"), {"samples": 1, "epochs": 10**9}, r"job\.epochs: 1000000000 is above 10000"),
+        (("options", "time_limit_s"), "inf", r"options\.time_limit_s: Input should be a finite number"),
+        (("options", "time_limit_s"), 604_801, r"options\.time_limit_s: 604801 is no time limit"),
+        (("options", "time_limit_s"), 0, r"options\.time_limit_s: 0 is no time limit"),
+        (("options", "max_gpus"), "9" * 25, r"options\.max_gpus: Input should be less than or equal to 92233720"),
+        (("options", "time_limit_s"), "1e300", r"options\.time_limit_s: Input should be less than or equal to 10{60};"),
+        (("created_utc",), "", r"created_utc: '' is no ISO 8601 time"),
+        (("created_utc",), "0001-01-01T00:00:00+23:59", r"created_utc: '0001-.* is no ISO 8601 time"),
+        (("created_utc",), "1969-12-31T00:00:00+00:00", r"created_utc: '1969-.* is a time that no run was at"),
+        (("fingerprint",), "\ud800", r"fingerprint: holds half a character \(a lone surrogate\), which no text has"),
+        (("environment",), {"A\udfff": ""}, r"'environment\.A\\udfff': holds half a character"),
+    ],
+)
+def test_a_manifest_with_a_checksum_made_again(
+    tmp_path: Path, manifest: Manifest, path: tuple[str | int, ...], value: object, message: str
+) -> None:
+    """What no suite may have, or no option, is in no manifest either: computing with it might never end."""
+    folder = run_folder(tmp_path)
+    forged(folder, manifest, *path, value=value)
+    with pytest.raises(RunFolderError, match=message):
+        folder.read_manifest()
+
+
+def test_what_a_suite_and_an_option_may_have_at_most_is_read(tmp_path: Path, manifest: Manifest) -> None:
+    """Else a run could be measured, and not be reported; the options' own limits are the command's."""
+    most_s = Duration().convert("168h", None, None)
+    with pytest.raises(UsageError):
+        Duration().convert("168h1s", None, None)
+    (point,) = manifest.plan.points
+    effort = Effort(attempts=100, max_attempts=1000, steps=10_000, time_limit_s=86_400)
+    plan = Plan(points=(replace(point, effort=effort),), skips=())
+    large = replace(manifest, plan=plan, options=PlanOptions(time_limit_s=most_s))
+    folder = run_folder(tmp_path)
+    folder.write_manifest(large)
+    assert folder.read_manifest() == large
+
+
 @pytest.mark.parametrize("change", ["removed", "shortened", "replaced"])
 def test_a_journal_that_changes_meanwhile_is_refused(tmp_path: Path, change: str) -> None:
     """A run whose records vanish ends in an error, not in a verdict over what is left in memory."""
@@ -311,6 +416,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
     (away / "precious").write_text("kept")
     link = folder.path / name
     link.parent.mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)
     link.symlink_to(away if "attempts" in name else away / "precious")
     actions: dict[str, Callable[[], object]] = {
         "journal.jsonl": lambda: folder.append(record(1)),
@@ -335,6 +441,7 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path, name: str
     """Nothing waits for a pipe, nothing reads a device, no file fills the memory."""
     folder = run_folder(tmp_path)
     path = folder.path / name
+    path.unlink(missing_ok=True)
     match kind:
         case "pipe":
             os.mkfifo(path)

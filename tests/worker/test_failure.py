@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pybench.model.clock import monotonic_offset_ns
+from pybench.model.wire import encode_event
+from pybench.runner.events.line import decode_event
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.failure import failure_of
 
@@ -23,6 +25,13 @@ def test_each_error_has_its_cause(error: Exception, cause: str, message: str) ->
     failure = failure_of(error)
     assert (failure.cause, failure.message) == (cause, message)
     assert type(error).__name__ in failure.detail
+
+
+def test_a_name_that_is_no_utf8_is_written_out() -> None:
+    """Else the host reads no event, and reports a breach of the protocol in place of the failure."""
+    failure = failure_of(FileNotFoundError(2, "No such file", "caf\udce9"))
+    assert "caf\\udce9" in failure.message
+    assert decode_event(encode_event(failure)) == failure
 
 
 def test_monotonic_offset_adds_nanoseconds() -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.scale_out import Law, predict
-from pybench.compute.feasibility import shape_reasons
-from pybench.compute.train_feasibility import split_reasons
+from pybench.compute.feasibility import batch_reasons, shape_reasons
+from pybench.compute.train_feasibility import pass_reasons, split_reasons
 from pybench.judge.explanation.measured_step import MeasuredStep
 from pybench.judge.explanation.predicted_phases import predicted_phases, raised_degree
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.explanation import ExplainedPoint, Extrapolation
+from pybench.model.workloads.settings import ModelSettings
 from pybench.model.workloads.train import Train
 
 COUNTS = (4, 8, 16, 64, 256, 1024)
@@ -66,14 +67,20 @@ def _refusal(group: Sequence[MeasuredStep]) -> str | None:
 
 
 def _unsplit(last: MeasuredStep, grown: int) -> str | None:
-    """Why the model can't be split over so many times the GPUs of the largest point."""
+    """Why the model or its batch can't be split over so many times the GPUs of the largest point."""
     settings, shape, degree = last.settings, last.point.shape, raised_degree(last.settings)
     if shape is None:
         return None
     degrees: dict[str, Any] = {degree: int(getattr(settings, degree)) * grown}
-    wider = replace(settings, **degrees)
-    reasons = chain(shape_reasons(wider, shape), split_reasons(wider, shape) if isinstance(wider, Train) else ())
-    return next(reasons, None)
+    return next(_split_reasons(replace(settings, **degrees), shape), None)
+
+
+def _split_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
+    yield from shape_reasons(settings, shape)
+    yield from batch_reasons(settings)
+    if isinstance(settings, Train):
+        yield from split_reasons(settings, shape)
+        yield from pass_reasons(settings)
 
 
 def _listed(counts: Sequence[int]) -> str:

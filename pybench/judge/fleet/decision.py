@@ -8,6 +8,7 @@ others have.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ def judge_fleet(
             *(too_few(barriers) if barriers else ()),
         ),
         wanted=fleet.alike.wanted,
-        keys=dict(fleet.alike.runs[0].figures.keys) if fleet.alike.runs else {},
+        keys=_agreed(fleet.alike.runs),
+        gpus=tuple(dict.fromkeys(_gpus(one) for one in fleet.alike.runs)),
         num_compared=len(fleet.alike.runs),
         num_pairs=len(pairs),
         num_barriers=len(barriers.arrivals_s) if barriers else 0,
@@ -90,6 +92,21 @@ def overall(nodes: Sequence[FleetNode], links: Sequence[FleetLink] = ()) -> Node
     """The worst state; of no node ``not measured``."""
     found: set[NodeState] = {node.state for node in nodes} | {link.state for link in links}
     return next((state for state in BY_IMPORTANCE if state in found), "not measured")
+
+
+def _agreed(runs: Sequence[NodeRun]) -> dict[str, str]:
+    """Keys that have one value in all runs."""
+    common = set.intersection(*(set(one.figures.keys.items()) for one in runs)) if runs else set()
+    return dict(sorted(common))
+
+
+def _gpus(run: NodeRun) -> tuple[str, ...]:
+    """Names of its GPUs, one for each; none where none are recorded."""
+    try:
+        found = json.loads(run.figures.keys.get("gpu", "null"))
+    except ValueError:
+        return ()
+    return tuple(map(str, found)) if isinstance(found, list) else () if found is None else (str(found),)
 
 
 def _apart(runs: Sequence[NodeRun], suite: str, judged: Collection[str]) -> Iterator[str]:

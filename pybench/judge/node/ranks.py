@@ -9,6 +9,7 @@ from statistics import median
 from typing import TypeVar
 
 from pybench.compute.contrast import contrast
+from pybench.compute.numbers import UNKNOWN_SPREAD, is_unknown
 from pybench.compute.spread import Spread, Variance, pooled, variance_of
 from pybench.compute.stats import Samples, estimate, logs
 from pybench.judge.evidence import Evidence, level_of, more_attempts_text, verdict_of
@@ -39,7 +40,9 @@ class Judged:
         """In percent, with the interval where there is one."""
         if self.low is None or self.high is None:
             return f"{self.fraction:+.1%} (one attempt shows no spread between runs)"
-        return f"{self.fraction:+.1%} [{self.low:+.1%}, {self.high:+.1%}]"
+        unknown = is_unknown(1 + self.fraction, 1 + self.low, 1 + self.high)
+        ends = UNKNOWN_SPREAD if unknown else f"[{self.low:+.1%}, {self.high:+.1%}]"
+        return f"{self.fraction:+.1%} {ends}"
 
     @property
     def what_next(self) -> str:

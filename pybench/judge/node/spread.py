@@ -8,6 +8,9 @@ from pybench.judge.node.ranks import PointRecords, judge_alike, shares_of_others
 from pybench.model.results import NodeCheck
 from pybench.model.workloads.registry import SLOWER_FRACTIONS
 
+SLOWEST = "slowest"
+"""The check's name, also of a GPU that is only undecided."""
+
 # A CPU rank shares its core with the rest of the machine.
 _SLOWER_FRACTION_ON_CPU = 0.50
 
@@ -27,4 +30,4 @@ def slowest(point: PointRecords) -> Iterator[NodeCheck]:
         for rank in shown(judged):
             found = judged[rank]
             reason = f"{metric}: {found} against the others, allowed {-tolerance:+.0%}{found.what_next}"
-            yield found.check("slowest", point.name(rank), point.point, tolerance, reason)
+            yield found.check(SLOWEST, point.name(rank), point.point, tolerance, reason)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from statistics import fmean
 
 from pybench.judge.regression.keys import run_keys
-from pybench.model.figures import PointFigures, RunFigures
+from pybench.model.figures import NO_MEDIANS, PointFigures, RunFigures
 from pybench.model.gpu_state import GpuState
 from pybench.model.results import Estimate, PointResult, Results
 from pybench.model.workloads.registry import HEADLINES
@@ -79,7 +79,7 @@ def _medians(estimate: Estimate) -> tuple[float, ...]:
 def _absence(point: PointResult) -> str:
     if point.status != "ok":
         return point.reason or point.status
-    return "its file does not have the attempts' medians; rebuild it with: pybench report RUN --format json"
+    return NO_MEDIANS
 
 
 def _mean_clock_hz(states: Sequence[GpuState]) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -24,6 +25,8 @@ _OF_RUN = ("suite", "profile", "engine", "pybench")
 _FINGERPRINTS = frozenset(("machine", "software"))
 _NOT_PACKAGES = frozenset((*MACHINE_KEYS, *_OF_RUN, "image", "machine", "software"))
 _SOFTWARE = frozenset(("engine", "pybench", "image", "software"))
+_BARE = "has a fingerprint, not its fields"
+_MOST_OF_GROUP = 3
 _GPU = re.compile(r"(.+) (GPU-\S{8})\S*")
 
 
@@ -65,7 +68,7 @@ def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collec
     bare = _FINGERPRINTS & ({*before} ^ {*now})
     if bare:
         side = "the reference" if bare <= {*before} else "this run"
-        return (f"{', '.join(sorted(bare))}: {side} has a fingerprint, not its fields; its run folder has them",)
+        return (f"{', '.join(sorted(bare))}: {side} {_BARE}; its run folder has them",)
     return tuple(
         f"{name}: not the same, by its fingerprint; run folders name what differs"
         if name in _FINGERPRINTS
@@ -73,6 +76,19 @@ def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collec
         for name in dict.fromkeys((*before, *now))
         if _shown(before.get(name)) != _shown(now.get(name)) and not _is_across(name, across)
     )
+
+
+def across_words(differences: Collection[str]) -> tuple[str, ...]:
+    """What ``--across`` takes to allow the differences that :func:`differing` found; none where it can't allow one.
+
+    A group's word stands for more than three of its keys.
+    """
+    if any(_BARE in text for text in differences):
+        return ()
+    names = dict.fromkeys(text.partition(":")[0] for text in differences)
+    groups = {name: next(_groups(name), name) for name in names}
+    of_group = Counter(groups.values())
+    return tuple(dict.fromkeys(group if of_group[group] > _MOST_OF_GROUP else name for name, group in groups.items()))
 
 
 def point_difference(before: PointFigures, now: PointFigures, across: Collection[str] = ()) -> str | None:

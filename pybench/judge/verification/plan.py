@@ -57,7 +57,7 @@ def _change(table: ExpectedTable, trusted: ExpectedTable) -> str:
 
 
 def check_suite(manifest: Manifest, trusted: Suite | None) -> Iterator[Discrepancy]:
-    """Benchmarks, axes and expectations are those of the trusted suite of its name, if there is one.
+    """Profile, description, benchmarks, axes and expectations are those of the trusted suite of its name, if any.
 
     What the recorded command line changes of it may differ; every report shows those options.
     """
@@ -66,6 +66,11 @@ def check_suite(manifest: Manifest, trusted: Suite | None) -> Iterator[Discrepan
     if trusted is None:
         yield Discrepancy(place=place, text=_OWN.format(kind="suite"), state="not checked")
         return
+    if suite.profile != trusted.profile:
+        text = f"profile: {suite.profile!r} is claimed, {trusted.profile!r} follows from the suite and the machine"
+        yield Discrepancy(place=place, text=text)
+    if suite.description != trusted.description:
+        yield Discrepancy(place=place, text="not the suite that pybench comes with: its description")
     options = manifest.options
     efforts = with_effort(trusted, attempts=options.attempts, steps=options.steps)
     wanted = with_words(efforts, num_devices=manifest.machine.devices.count, max_gpus=options.max_gpus)

@@ -25,6 +25,11 @@ class MetricTraits:
     of_all_gpus: bool = False
 
     @property
+    def is_of_energy(self) -> bool:
+        """Whether it needs power sensors: joules, watts, and what is divided by them."""
+        return "J" in self.unit or "W" in self.unit
+
+    @property
     def sign(self) -> float:
         """Factor by which logarithms are turned so that more is better."""
         return 1.0 if self.higher_is_better else -1.0

@@ -6,7 +6,7 @@ import csv
 import io
 
 from pybench.model.results import PointResult, Results
-from pybench.report.printable import printable
+from pybench.report.csv_cell import csv_cell
 from pybench.report.run_view import RunView
 
 _OF_RUN = ("run_id", "created_utc", "suite", "profile", "machine", "fingerprint", "verdict")
@@ -20,12 +20,13 @@ def render(view: RunView) -> str:
     axes = tuple(dict.fromkeys(name for point in results.points for name in point.axes))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow((*_OF_RUN, *_OF_POINT, *(f"axis_{name}" for name in axes), *_OF_METRIC))
+    writer.writerow((*_OF_RUN, *_OF_POINT, *(csv_cell(f"axis_{name}") for name in axes), *_OF_METRIC))
     run = _run(results)
     for point in results.points:
-        own = (*run, *_point(point), *(_cell(point.axes.get(name)) for name in axes))
+        own = (*run, *_point(point), *(csv_cell(point.axes.get(name)) for name in axes))
         for name, found in point.metrics.items():
-            writer.writerow((*own, name, repr(found.value), _cell(found.low), _cell(found.high), found.unit))
+            of_metric = (name, found.value, found.low, found.high, found.unit)
+            writer.writerow((*own, *map(csv_cell, of_metric)))
         if not point.metrics:
             writer.writerow((*own, *("" for _ in _OF_METRIC)))
     return out.getvalue()
@@ -34,14 +35,9 @@ def render(view: RunView) -> str:
 def _run(results: Results) -> tuple[str, ...]:
     created = results.provenance.created_utc
     words = (results.run_id, created, results.suite, results.profile, results.machine, results.fingerprint)
-    return (*map(_cell, words), results.verdict)
+    return (*map(csv_cell, words), results.verdict)
 
 
 def _point(point: PointResult) -> tuple[str, ...]:
     words = (point.id, point.benchmark, point.status, point.num_gpus, point.attempts, " ".join(point.flags))
-    return tuple(map(_cell, words))
-
-
-def _cell(value: object) -> str:
-    """As text; numbers with all their digits."""
-    return "" if value is None else repr(value) if isinstance(value, float) else printable(str(value))
+    return tuple(map(csv_cell, words))

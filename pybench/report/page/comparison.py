@@ -11,7 +11,7 @@ from pybench.model.change import Change, RunComparison
 from pybench.model.figures import RunFigures
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import difference_text, metric_words, percent_text, signed_percent, value_text
-from pybench.report.comparison import reason_text
+from pybench.report.comparison import reason_text, way_on
 from pybench.report.labels import labels_of_runs, verdict_words
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
@@ -32,6 +32,7 @@ def render(comparison: RunComparison, run: RunFigures, references: Sequence[RunF
         "comparison.html.j2",
         comparison=comparison,
         judged=_judged(comparison),
+        way_on=way_on(comparison),
         chart=change_chart(comparison.changes, names, comparison.effects.default),
         table=table,
         verdicts=[verdict for verdict in BY_IMPORTANCE if any(row.verdict == verdict for row in table.rows)],

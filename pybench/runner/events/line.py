@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, make_dataclass, replace
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import SchemaValidator
 
 from pybench.model.limits import INTEGERS
 from pybench.model.wire import EVENT_KINDS, PROTOCOL_VERSION, Event, Failure
+from pybench.store.reader import failing_fast
 
 # What a record keeps of a failure.
 _MAX_MESSAGE = 2_000
@@ -20,7 +22,7 @@ _MAX_SHOWN = 200
 def decode_event(line: bytes | str) -> Event:
     """Read one line. Raises ``ValueError``, which names the field, when it is no event of this protocol."""
     try:
-        kinds = _line_model().model_validate_json(line)
+        kinds = _validator().validate_json(line)
     except ValidationError as error:
         raise ValueError(_refusal(line, _first(error))) from error
     given = [event for name in EVENT_KINDS if (event := getattr(kinds, name)) is not None]
@@ -33,12 +35,11 @@ def decode_event(line: bytes | str) -> Event:
 
 
 @cache
-def _line_model() -> type[BaseModel]:
-    """An object with one event, by its kind. Dataclasses inside are held to the same configuration."""
+def _validator() -> SchemaValidator:
+    """Of an object with one event, by its kind. Dataclasses inside are held to the same configuration."""
     strict = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-    kinds: dict[str, Any] = {name: (kind | None, None) for name, kind in EVENT_KINDS.items()}
-    model: type[BaseModel] = create_model("event", __config__=strict, **kinds)
-    return model
+    kinds: list[Any] = [(name, kind | None, None) for name, kind in EVENT_KINDS.items()]
+    return failing_fast(TypeAdapter(make_dataclass("event", kinds, namespace={"__pydantic_config__": strict})))
 
 
 def _first(error: ValidationError) -> str:

@@ -16,13 +16,17 @@ from pybench.model.suite import Point
 from pybench.model.verification import Discrepancy
 from pybench.model.wire import ORDERS_FILE, Event, FailureCause
 from pybench.runner.events.contract import Contract, Site
-from pybench.runner.events.file import MAX_FILE_BYTES
 from pybench.runner.events.reader import Check, EventReader, RankLog
 from pybench.runner.session import work_order
+from pybench.store.json_values import decode_json
 from pybench.store.safe_folder import read_below
 
 # Steps of attempts lie in the past by now, on whichever boot.
 _LATEST_NS = 2**63 - 1
+# Orders have some kilobytes each.
+_MAX_ORDERS_BYTES = 2**26
+# Ranks times attempts of a process: 256 attempts on 1024 ranks, which are the most that hosts have together.
+_MOST_LOGS = 2**18
 # Failures after which no rank's stream is whole; a worker may still be killed, or end badly, behind its last event.
 _BEFORE_THE_END: frozenset[FailureCause] = frozenset(
     ("out_of_memory", "missing_package", "unsupported", "engine", "exception", "protocol", "launch")
@@ -56,7 +60,10 @@ def _of_process(
 ) -> Iterator[Discrepancy]:
     first = points[records[0].point_id].settings
     num_ranks = BACKENDS[first.backend].num_processes(first)
-    orders, unread = _orders(folder)
+    if (fault := _wrong_ranks(records, num_ranks)) is not None:
+        yield fault
+        return
+    orders, unread = _orders(folder, len(records))
     contracts = [
         _contract(manifest, points[record.point_id], record, earlier, num_ranks, _end_ns(manifest, orders, number))
         for number, (record, earlier) in enumerate(zip(records, before, strict=True))
@@ -95,14 +102,31 @@ def _of_process(
         yield from _compared(record, logs)
 
 
-def _orders(folder: Path) -> tuple[list[Any], str | None]:
-    """What the process was ordered, one for each attempt, or why that cannot be read."""
+def _wrong_ranks(records: Sequence[Record], num_ranks: int) -> Discrepancy | None:
+    """Where the records of a process are of other ranks than the plan's, or are more than any process has."""
+    for record in records:
+        # A failed attempt may have none of those that never introduced themselves.
+        if len(record.ranks) > num_ranks or (record.ok and len(record.ranks) != num_ranks):
+            text = f"{len(record.ranks)} ranks are recorded, the plan has {num_ranks}"
+            return Discrepancy(place=attempt_label(record), text=text)
+    if num_ranks * len(records) > _MOST_LOGS:
+        text = f"the plan has {num_ranks} ranks for each of {len(records)} attempts, more than any worker process has"
+        return Discrepancy(place=attempt_label(records[0]), text=text)
+    return None
+
+
+def _orders(folder: Path, num_attempts: int) -> tuple[list[Any], str | None]:
+    """What the process was ordered for its attempts, or why that cannot be read; it may have reached no more."""
     try:
-        lines = read_below(folder, ORDERS_FILE, MAX_FILE_BYTES).decode("utf-8").splitlines()
-        return [json.loads(line) for line in lines], None
+        data = read_below(folder, ORDERS_FILE, _MAX_ORDERS_BYTES)
+        # What follows stays in one piece: each line of two bytes would take thirty times as much.
+        *lines, rest = data.split(b"\n", num_attempts)
+        if rest and len(lines) < num_attempts:
+            lines.append(rest)
+        return [decode_json(line) for line in lines], None
     except OSError as error:
         return [], error.strerror or str(error)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return [], str(error)
 
 

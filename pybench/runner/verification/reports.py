@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -24,6 +25,8 @@ from pybench.store.safe_folder import read_below
 
 _RESULTS = "results.json"
 _MAX_REPORT_BYTES = 2**28
+# By how much one that is compared in detail may be longer: as JSON, or cut into numbers, it takes many times its bytes.
+_MOST_TIMES, _MOST_MORE_BYTES = 4, 2**20
 # What gzip and base64 made of columns differs with zlib; the columns do not.
 _PACKED = re.compile(r"H4sI[A-Za-z0-9+/]+=*")
 # Pages hold figures with all their digits, to sort by and to export.
@@ -50,11 +53,18 @@ def _check_report(
 ) -> Iterator[Discrepancy]:
     """One of them, by the name of its format and its file."""
     name, file = report
+    most, due = _MAX_REPORT_BYTES, 0
     try:
-        text = read_below(folder.path, file, _MAX_REPORT_BYTES).decode("utf-8")
         computed = render(view, name)
+        if same_version or file == _RESULTS:
+            due = len(computed.encode())
+            most = _MOST_TIMES * due + _MOST_MORE_BYTES
+        text = read_below(folder.path, file, most).decode("utf-8")
     except OSError as error:
-        yield Discrepancy(place=file, text=f"cannot be read: {error.strerror}")
+        why = f"cannot be read: {error.strerror}"
+        if due and error.errno == errno.EOVERFLOW:
+            why = f"more than {most} bytes, where the report that follows from the journal has {due}: it was edited"
+        yield Discrepancy(place=file, text=why)
         return
     except (PybenchError, *MALFORMED) as error:
         yield Discrepancy(place=file, text=f"cannot be held against the journal: {error}")

@@ -34,8 +34,11 @@ from pybench.runner.verification.reports import check_reports, has_reports
 from pybench.store.bundle.contents import SUMS, evidence_files, parse_sums, wrong_digests
 from pybench.store.journal import RunFolder, attempt_name
 from pybench.store.model_shapes import load_models
+from pybench.store.safe_folder import read_below
 
 _MANIFEST, _JOURNAL = "manifest.json", "journal.jsonl"
+# Of as many files as a bundle may have, with the longest names that runs give them, 6 MB.
+_MAX_SUMS_BYTES = 2**23
 _UNDECIDED: frozenset[Verdict] = frozenset({"missing", "inconclusive", "no_expectation"})
 
 
@@ -76,7 +79,7 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
     found += guarded(_JOURNAL, check_completeness(manifest, records, results, unfinished=unfinished))
     found += guarded(_JOURNAL, check_order(manifest, records))
     found += guarded(_JOURNAL, check_places(manifest, records))
-    found += _attempt_folders(names, manifest, records, unfinished=unfinished)
+    found += guarded("attempts", _attempt_folders(names, manifest, records, unfinished=unfinished))
     found += guarded("attempts", check_events(folder.path, manifest, records))
     found += _traces(view, manifest, checked)
     checked["attempts"] = len(records)
@@ -87,11 +90,14 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
 
 def _digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
     try:
-        listed = parse_sums((path / SUMS).read_text(encoding="utf-8"))
+        listed = parse_sums(read_below(path, SUMS, _MAX_SUMS_BYTES).decode("utf-8"))
     except FileNotFoundError:
         yield Discrepancy(place=SUMS, text="not in the bundle: nothing shows that its files are whole")
         return
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        yield Discrepancy(place=SUMS, text=f"cannot be read: {error.strerror}")
+        return
+    except ValueError as error:
         yield Discrepancy(place=SUMS, text=str(error))
         return
     present = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file() and file.name != SUMS]

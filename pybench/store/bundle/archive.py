@@ -116,6 +116,9 @@ def _check_end(file: Path, stream: IO[bytes]) -> None:
 
 def _check_members(file: Path, members: Sequence[zipfile.ZipInfo], free_bytes: int) -> str:
     """The run's id. Raises ``BundleError`` for anything that a bundle does not hold."""
+    # The last record may count fewer than there are.
+    if len(members) > MAX_FILES + 1:
+        raise BundleError(f"{file}: holds {len(members)} files, more than the {MAX_FILES} that a bundle may have")
     total = sum(member.file_size for member in members)
     if total > min(MAX_TOTAL_BYTES, free_bytes):
         raise BundleError(f"{file}: {total} bytes when unpacked; a bundle has at most {MAX_TOTAL_BYTES}, and must fit")

@@ -13,6 +13,10 @@ from pybench.model.plural import plural
 from pybench.model.workloads.settings import ALL_GPUS, REST
 from pybench.store.toml.lines import KeyPath
 
+# So many keys fill a screen.
+_MANY = 20
+# Of two words; `duration` is like `quantization` to 0.6.
+_LIKE = 0.65
 _MAX_TEXT = 60
 _BARE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -37,7 +41,9 @@ def describe(value: object) -> str:
 
 def did_you_mean(found: object, valid: Iterable[str], most: int = 1) -> str:
     """Name the closest valid words, at most so many, or nothing."""
-    close = difflib.get_close_matches(str(found)[:_MAX_TEXT], list(valid), n=most) if isinstance(found, str) else []
+    if not isinstance(found, str):
+        return ""
+    close = difflib.get_close_matches(found[:_MAX_TEXT], list(valid), n=most, cutoff=_LIKE)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
@@ -93,7 +99,10 @@ def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
         return "missing, and it is required"
     if kind == "extra_forbidden":
         names = sorted(siblings)
-        return f"unknown key{did_you_mean(error['loc'][-1], names)}; valid are {', '.join(names)}"
+        close = did_you_mean(error["loc"][-1], names)
+        if close and len(names) > _MANY:
+            return f"unknown key{close} `pybench schema` lists all"
+        return f"unknown key{close}; valid are {', '.join(names)}"
     if kind == "literal_error":
         words = re.findall(r"'([^']*)'", context["expected"])
         elsewhere = _ELSEWHERE if found in _ALL and {*words} & {*_ALL} else ""

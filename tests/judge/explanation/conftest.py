@@ -24,6 +24,7 @@ from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.peer_copy import PeerCopy
+from pybench.model.workloads.settings import ModelSettings
 from tests.builders import MANIFEST
 from tests.judge.conftest import Build
 
@@ -73,10 +74,11 @@ class Runs:
         return explain(run, Measurements.of(run.plan, records), self.measured_node)
 
     def measured(self, point: Point, time_s: float, first_gpu: int = 0) -> list[Record]:
-        """Two attempts; copies of a generation tell of their own samples."""
+        """Two attempts; copies of a generation tell of their own samples, a training of its batch or 2 for each GPU."""
         settings = point.settings
         copies = settings.data_parallel if isinstance(settings, Generate) else 1
-        samples = settings.batch_size // copies if isinstance(settings, Generate) else 2 * point.num_gpus
+        assert isinstance(settings, ModelSettings)
+        samples = (settings.shared_samples or 2 * point.num_gpus) // copies
         steps = self.build.steps([time_s, time_s], Work(samples=samples))
         ranks = tuple(
             self.build.rank(steps, rank + first_gpu, replica=rank if copies > 1 else 0)

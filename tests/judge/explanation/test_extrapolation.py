@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pytest
+
 from pybench.compute.plan import point_id
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
@@ -69,6 +71,52 @@ def test_interleaved_stages_are_extrapolated_as_far_as_there_are_layers(runs: An
         count for count in (4, 8, 16, 64, 256, 1024) if 2 * count <= layers
     ]
     assert any(f"{layers} layers of m are fewer than" in note for note in explanation.notes)
+
+
+@pytest.mark.parametrize(
+    ("batch", "counts", "reason"),
+    [
+        (
+            {"batch_size_per_gpu": None, "grad_accum": 1},
+            [4, 8],
+            "16, 64, 256, 1024 GPUs: 8 samples in a step can't be split over data_parallel 16",
+        ),
+        (
+            {"batch_size_per_gpu": 2, "grad_accum": "auto"},
+            [4],
+            "8, 16, 64, 256, 1024 GPUs: 8 samples in a step are no multiple of the 16 that all ranks take at once",
+        ),
+        (
+            {"batch_size_per_gpu": None, "grad_accum": 2},
+            [4],
+            "8, 16, 64, 256, 1024 GPUs: 1 sample of a rank can't be split over grad_accum 2",
+        ),
+    ],
+)
+def test_a_shared_batch_is_extrapolated_as_far_as_its_samples_split(
+    runs: Any, build: Build, batch: dict[str, Any], counts: list[int], reason: str
+) -> None:
+    """Strong scaling: 8 samples give no 16 ranks one each; what a rank has is split over its passes."""
+    points = [(with_settings(build.train(count), global_batch_size=8, **batch), 0.1 / count) for count in (1, 2)]
+    explanation = runs.explain(points)
+    assert [found.num_gpus for found in explanation.extrapolations] == counts
+    assert explanation.notes == (f"fit: not extrapolated to {reason}",)
+
+
+def test_replicas_are_extrapolated_as_far_as_there_are_sequences(runs: Any, build: Build) -> None:
+    """A step of 4 sequences has none for a fifth copy of the model."""
+    points = [
+        dataclasses.replace(
+            with_settings(build.generate(1), data_parallel=count),
+            id=f"decode[data_parallel={count}]",
+            axes={"data_parallel": count},
+        )
+        for count in (1, 2)
+    ]
+    explanation = runs.explain([(point, 0.1 / point.num_gpus) for point in points])
+    assert [found.num_gpus for found in explanation.extrapolations] == [4]
+    refused = "decode: not extrapolated to 8, 16, 64, 256, 1024 GPUs: 4 samples in a step can't be split over"
+    assert any(note.startswith(refused) for note in explanation.notes)
 
 
 def _of_chunks(build: Build, degree: int) -> Point:

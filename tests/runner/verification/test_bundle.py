@@ -161,9 +161,14 @@ def _no_manifest(entries: Entries) -> None:
     del entries[next(name for name in entries if name.endswith("manifest.json"))]
 
 
+def _long_sums(entries: Entries) -> None:
+    entries[next(name for name in entries if name.endswith(SUMS))] = b"\n" * (2**23 + 1)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (_long_sums, "SHA256SUMS: cannot be read: Larger than 8388608 bytes"),
         (_edit, "summary.md: its SHA-256 is not the one in SHA256SUMS"),
         (_add, "worker/pybench/extra.py: in the bundle, but not listed"),
         (_add_elsewhere, "notes.txt: no file of a run"),
@@ -255,6 +260,19 @@ def test_more_files_than_a_bundle_has(small: Path, suite: Path, monkeypatch: pyt
     """By the archive's last record, before its directory is read."""
     monkeypatch.setattr(archive, "MAX_FILES", -1)
     assert "lists 1 files, more than" in faults(small, suite)[0]
+
+
+def test_more_files_than_the_last_record_counts(tmp_path: Path, suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory has them all, whatever that record says."""
+    file = tmp_path / "b.zip"
+    with zipfile.ZipFile(file, "w") as stored:
+        for number in range(4):
+            stored.writestr(f"r/worker/{number}", b"")
+    data = file.read_bytes()
+    end = data.rindex(b"PK\x05\x06")
+    file.write_bytes(data[: end + 8] + (1).to_bytes(2, "little") * 2 + data[end + 12 :])
+    monkeypatch.setattr(archive, "MAX_FILES", 2)
+    assert "holds 4 files, more than the 2 that a bundle may have" in faults(file, suite)[0]
 
 
 @pytest.mark.parametrize(

@@ -317,6 +317,57 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
         FIRST,
         "it lasted 0.010 s",
     ),
+    "a start-up before the attempt, sealed": (
+        lambda f: f.record(0, lambda r: replace(r, startup_s=-5.0)),
+        FIRST,
+        "started up in -5.000 s, which no process does",
+    ),
+    "a start-up beyond the attempt, sealed": (
+        lambda f: f.record(0, lambda r: replace(r, startup_s=1e6)),
+        FIRST,
+        "started up in 1000000.000 s, its steps span 0.",
+    ),
+    "a start-up and steps that do not fit the attempt, sealed": (
+        lambda f: f.record(0, lambda r: replace(r, startup_s=r.duration_s - 0.1)),
+        FIRST,
+        "s, its steps span 0.",
+    ),
+    "no start-up, sealed": (lambda f: f.record(0, lambda r: replace(r, startup_s=None)), FIRST, "has no start-up"),
+    "a start-up of a warm process, sealed": (
+        lambda f: f.record(1, lambda r: replace(r, warm_after=("decode[tensor_parallel=1]",))),
+        SECOND,
+        "in a process that had measured decode[tensor_parallel=1] before",
+    ),
+    "a duration beyond the next attempt, sealed": (
+        lambda f: f.record(0, lambda r: replace(r, duration_s=1e9)),
+        FIRST,
+        "lasted 1000000000.000 s from ",
+    ),
+    "another profile, sealed": (
+        lambda f: f.manifest(lambda m: replace(m, suite=replace(m.suite, profile="h100"))),
+        "suite drill",
+        "profile: 'h100' is claimed, None follows from the suite and the machine",
+    ),
+    "another description, sealed": (
+        lambda f: f.manifest(lambda m: replace(m, suite=replace(m.suite, description="verified by NVIDIA"))),
+        "suite drill",
+        "not the suite that pybench comes with: its description",
+    ),
+    "an id of another suite, sealed": (
+        lambda f: f.manifest(lambda m: replace(m, run_id=m.run_id.replace("drill", "burn"))),
+        "manifest.json",
+        "is claimed, a run of this suite has its time and -drill",
+    ),
+    "an id without a time, sealed": (
+        lambda f: f.manifest(lambda m: replace(m, run_id="20269999T000000Z-drill")),
+        "manifest.json",
+        "run_id: '20269999T000000Z-drill' is claimed, a run of this suite has its time and -drill",
+    ),
+    "another creation, sealed": (
+        lambda f: f.manifest(lambda m: replace(m, created_utc="2020-01-01T00:00:00+00:00")),
+        "manifest.json",
+        "created_utc: 2020-01-01T00:00:00+00:00 is claimed, its run_id is 20",
+    ),
     "another date, sealed": (
         lambda f: f.record(0, lambda r: replace(r, started_utc="2020-01-01T00:00:00+00:00")),
         FIRST,
@@ -536,6 +587,27 @@ def test_a_figures_last_digits_are_those_of_another_numpy(forgery: Forgery, orig
     """Sums are taken in another order by another build: the page, too, holds there."""
     _order(forgery, 1 + 1e-14)
     assert verify_folder(forgery.path, original.parents[1] / "drill.toml").discrepancies == ()
+
+
+def test_a_run_that_began_long_after_its_creation_is_not_fully_checked(forgery: Forgery, original: Path) -> None:
+    """It may have been resumed, or its day is made up: that is named."""
+    forgery.manifest(lambda m: replace(m, run_id="20200101T000000Z-drill", created_utc="2020-01-01T00:00:03+00:00"))
+    found = verify_folder(forgery.path, original.parents[1] / "drill.toml")
+    assert (found.holds, found.complete) == (True, False)
+    (late,) = found.discrepancies
+    assert late.place == FIRST
+    assert late.text.endswith(
+        "the run was created 2020-01-01T00:00:03+00:00: nothing shows whether it was resumed so late"
+    )
+
+
+def test_an_attempt_far_beyond_its_time_limit_is_not_fully_checked(forgery: Forgery, original: Path) -> None:
+    """The last one, which no other follows: its host may have been suspended."""
+    forgery.record(-1, lambda r: replace(r, duration_s=1e6))
+    found = verify_folder(forgery.path, original.parents[1] / "drill.toml")
+    assert (found.holds, found.complete) == (True, False)
+    (long,) = found.discrepancies
+    assert (long.place, long.text.partition(": ")[0]) == (LAST, "lasted 1000000.000 s, its time limit is 60 s")
 
 
 def test_a_suite_of_ones_own_is_not_fully_checked(original: Path) -> None:

@@ -1,0 +1,10 @@
+"""What the system gives as bytes, a path, an argument or a variable, as text that every file can hold."""
+
+from __future__ import annotations
+
+import os
+
+
+def os_text(value: str) -> str:
+    """``value`` with each byte that is no UTF-8 written out, as four characters."""
+    return os.fsencode(value).decode("utf-8", "backslashreplace")

@@ -1,0 +1,55 @@
+"""How many attempts would decide everything that is undecided, as one next step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pybench.model.results import JudgedRow, NodeCheck, Results
+
+_OPTION = "--attempts"
+
+
+@dataclass(frozen=True)
+class MoreAttempts:
+    """The most attempts that any undecided row of a benchmark needs, by the benchmark's name.
+
+    ``by_option``: ``--attempts`` gave every point its attempts, so that one number holds for the whole run.
+    """
+
+    needed: Mapping[str, int]
+    benchmarks: Mapping[str, str]
+    by_option: bool
+
+    @classmethod
+    def of(cls, results: Results) -> MoreAttempts:
+        """Of every inconclusive row and check whose figures name a number."""
+        benchmarks = {point.id: point.benchmark for point in results.points}
+        needed: dict[str, int] = {}
+        for row in results.rows:
+            attempts = row.decision.attempts_to_decide if row.decision else None
+            if row.verdict == "inconclusive" and attempts is not None:
+                name = _benchmark(row, benchmarks)
+                needed[name] = max(attempts, needed.get(name, 0))
+        return cls(needed, benchmarks, any(option.startswith(_OPTION) for option in results.options))
+
+    def step(self, row: JudgedRow) -> str:
+        """What to do next about an inconclusive row, by what its figures predict of more attempts."""
+        decision = row.decision
+        if decision is None:
+            return "raise max_attempts of the benchmark: more attempts narrow the interval"
+        if decision.is_final:
+            return "more attempts do not decide it: compare ratios on the same boards, or move the limit"
+        names_number = decision.attempts_to_decide is not None
+        if self.by_option and self.needed and (names_number or decision.is_of_one_attempt):
+            return f"measure more attempts: {_OPTION} {max(self.needed.values())}"
+        if decision.is_of_one_attempt:
+            return f"measure two attempts or more: {_OPTION} 2, or attempts of the benchmark"
+        if not names_number:
+            return "the figure lies too near its limit: find what holds it back, or move the limit"
+        return f"set max_attempts of the benchmark to {self.needed[_benchmark(row, self.benchmarks)]}"
+
+
+def _benchmark(row: JudgedRow, benchmarks: Mapping[str, str]) -> str:
+    """A check of the node has that of its point."""
+    return benchmarks.get(row.point_id or "", "") if isinstance(row, NodeCheck) else row.benchmark
