@@ -13,7 +13,7 @@ import pytest
 from pybench.compute.energy import attempt_energy
 from pybench.machine.power_recorder import PowerRecorder, sampler_unavailable_reason
 from pybench.model.errors import MachineError
-from pybench.model.trace import PowerTrace
+from pybench.model.trace import GpuTrace, PowerTrace
 from tests.standstill import apart_from, standstills
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
@@ -249,9 +249,14 @@ def test_a_start_survives_two_percent_of_calls_that_fail(fake_nvml: Tell, which:
     fake_nvml(devices=3, fail=f"all:999@every=50-{which},nvmlInit:999@every=2-{which}")
     sampler = PowerRecorder(UUIDS[:3])
     sampler.start()
+    wait_for(lambda: all(map(_has_readings, sampler.snapshot().gpus)))
     trace = sampler.stop()
     assert [(gpu.uuid, gpu.index, gpu.state) for gpu in trace.gpus] == [(UUIDS[i], i, "ok") for i in range(3)]
-    assert all(len(gpu.counter.energy_mj) > 1 and len(gpu.series.power_mw) > 1 for gpu in trace.gpus)
+    assert all(map(_has_readings, trace.gpus))
+
+
+def _has_readings(gpu: GpuTrace) -> bool:
+    return len(gpu.counter.energy_mj) > 1 and len(gpu.series.power_mw) > 1
 
 
 def test_a_driver_that_hangs_makes_the_sampler_unavailable(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
