@@ -107,9 +107,10 @@ def _without_image(options: EngineOptions, needs: LaunchRequirements) -> str | N
     """Why no engine could help: the lock has no image for a backend on this device. Raises ``FileError``."""
     if options.image or needs.request.image:
         return None
+    lock = needs.lock(options)
     try:
         for backend in needs.backends:
-            locked_image(needs.lock(options), needs.image_name(backend), backend, needs.device)
+            locked_image(lock, needs.image_name(backend), backend, needs.device)
     except AbsentImageError as error:
         return str(error)
     return None

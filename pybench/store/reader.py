@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import make_dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar, cast
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 from pydantic_core import SchemaValidator, core_schema
 
 from pybench.model.limits import INTEGERS, LARGEST
@@ -47,12 +48,15 @@ class Reader(Generic[_T]):
         return SchemaValidator(_with(_BOUNDED, self._adapter.core_schema))
 
 
-def failing_fast(adapter: TypeAdapter[Any]) -> SchemaValidator:
-    """Validates as ``adapter`` does, up to the first fault of a sequence or mapping.
+def object_reader(name: str, fields: Sequence[tuple[Any, ...]]) -> SchemaValidator:
+    """Validates an object with ``fields``, as ``make_dataclass`` takes them, up to the first fault of a sequence.
 
-    Of dataclasses alone: a model brings a validator of its own, which would be used in its place.
+    Types are exact, numbers finite and other keys refused, also of dataclasses inside. The object is a dataclass: a
+    model has a validator of its own, which pydantic would use in place of this one.
     """
-    return SchemaValidator(_with(_AT_THE_FIRST, adapter.core_schema))
+    strict = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    kind = make_dataclass(name, fields, namespace={"__pydantic_config__": strict})
+    return SchemaValidator(_with(_AT_THE_FIRST, TypeAdapter(kind).core_schema))
 
 
 def _with(added: Mapping[str, dict[str, Any]], schema: Any) -> Any:  # noqa: ANN401 - any part of a schema

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic import ValidationError
+from pydantic_core import SchemaValidator
 
 from pybench.model.errors import RunFolderError
 from pybench.model.sensor import SensorModel
@@ -30,7 +31,7 @@ from pybench.model.trace import (
 )
 from pybench.store.array_archive import Array, unpack
 from pybench.store.journal_line import check_version, first_problem
-from pybench.store.reader import Reader
+from pybench.store.reader import object_reader
 from pybench.store.safe_folder import opened_folder, read_below, write_file
 
 # Eight GPUs fill 0.8 GiB in the 24 hours that an attempt lasts at most.
@@ -122,7 +123,7 @@ def _described(text: str, path: Path) -> PowerTrace:
     _require(isinstance(values.get(_TRACE), dict), "its description lacks the trace")
     whole = json.dumps({_TRACE: {**values[_TRACE], "gpus": values.get("gpus")}})
     try:
-        described = _reader().read_json(whole.encode())
+        described = _validator().validate_json(whole)
     except ValidationError as error:
         raise RunFolderError(f"{path}: {first_problem(error)}") from error
     trace: PowerTrace = getattr(described, _TRACE)
@@ -131,11 +132,9 @@ def _described(text: str, path: Path) -> PowerTrace:
 
 
 @cache
-def _reader() -> Reader[BaseModel]:
-    """Of an object with a trace. Dataclasses inside are held to the same configuration."""
-    strict = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-    fields_of_file: dict[str, Any] = {_TRACE: (PowerTrace, ...)}
-    return Reader(TypeAdapter(create_model("trace file", __config__=strict, **fields_of_file)))
+def _validator() -> SchemaValidator:
+    """Of an object with a trace."""
+    return object_reader("trace_file", [(_TRACE, PowerTrace)])
 
 
 def _check_description(trace: PowerTrace) -> None:

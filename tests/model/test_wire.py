@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from pybench.model.wire import (
     PROTOCOL_VERSION,
@@ -111,6 +112,14 @@ def test_a_long_line_is_told_in_part() -> None:
     with pytest.raises(ValueError, match="not an event") as refused:
         decode_event("x" * 10_000)
     assert len(str(refused.value)) < 400
+
+
+def test_a_line_is_refused_at_the_first_fault_of_a_list() -> None:
+    """With one an element, a line of 16 MiB took 11 GB."""
+    with pytest.raises(ValueError, match="not an event") as refused:
+        decode_event('{"step":{"requests":[' + "1," * 10_000 + "1]}}")
+    assert isinstance(refused.value.__cause__, ValidationError)
+    assert refused.value.__cause__.error_count() < 50
 
 
 def test_a_long_failure_is_kept_in_part() -> None:

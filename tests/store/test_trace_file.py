@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from pybench.model.errors import RunFolderError
 from pybench.model.sensor import SensorModel
@@ -171,6 +172,17 @@ def test_description_has_its_fields(tmp_path: Path, change: dict[str, Any], prob
     description, arrays = parts(encode_trace(TRACE))
     description["trace"] |= change
     assert problem in refusal(tmp_path, put_together(description, arrays))
+
+
+def test_a_description_is_refused_at_the_first_fault_of_a_list(tmp_path: Path) -> None:
+    """An error takes more than a kilobyte, an element two bytes."""
+    description, arrays = parts(encode_trace(TRACE))
+    description["gpus"] = [1] * 10_000
+    (tmp_path / "trace.npz").write_bytes(put_together(description, arrays))
+    with pytest.raises(RunFolderError) as refused:
+        read_trace(tmp_path, "trace.npz")
+    assert isinstance(refused.value.__cause__, ValidationError)
+    assert refused.value.__cause__.error_count() < 50
 
 
 @pytest.mark.parametrize(

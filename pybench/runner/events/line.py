@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, make_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import SchemaValidator
 
 from pybench.model.limits import INTEGERS
 from pybench.model.wire import EVENT_KINDS, PROTOCOL_VERSION, Event, Failure
-from pybench.store.reader import failing_fast
+from pybench.store.reader import object_reader
 
 # What a record keeps of a failure.
 _MAX_MESSAGE = 2_000
@@ -36,10 +36,8 @@ def decode_event(line: bytes | str) -> Event:
 
 @cache
 def _validator() -> SchemaValidator:
-    """Of an object with one event, by its kind. Dataclasses inside are held to the same configuration."""
-    strict = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-    kinds: list[Any] = [(name, kind | None, None) for name, kind in EVENT_KINDS.items()]
-    return failing_fast(TypeAdapter(make_dataclass("event", kinds, namespace={"__pydantic_config__": strict})))
+    """Of an object with one event, by its kind."""
+    return object_reader("event", [(name, kind | None, None) for name, kind in EVENT_KINDS.items()])
 
 
 def _first(error: ValidationError) -> str:
