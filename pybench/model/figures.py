@@ -6,6 +6,8 @@ A *row* of a comparison is one metric of one point. Which of two figures is bett
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,6 +23,15 @@ MACHINE_KEYS = ("gpu", "power_limit", "mig", "ecc", "fabric", "driver", "cpu", "
 """Keys of a run that are of its machine."""
 NO_MEDIANS = "its file does not have the attempts' medians; rebuild it with: pybench report RUN --format json"
 NOT_ALONE = "a process of somebody else was on a GPU while it was measured; end it and measure again"
+
+
+def key_values(keys: Mapping[str, str], name: str) -> list[object]:
+    """What a key has, one value or several; none where it was not recorded, or holds any other text."""
+    try:
+        found = json.loads(keys.get(name, "null"))
+    except ValueError:  # a file can hold any text
+        return []
+    return found if isinstance(found, list) else [] if found is None else [found]
 
 
 class Row(NamedTuple):

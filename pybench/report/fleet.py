@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,7 +12,7 @@ from rich.text import Text
 from pybench.compute.node_ranges import node_ranges
 from pybench.compute.numbers import plain, short_percent
 from pybench.judge.fleet.decision import BY_IMPORTANCE
-from pybench.model.figures import NO_MEDIANS, PointFigures
+from pybench.model.figures import NO_MEDIANS, PointFigures, key_values
 from pybench.model.fleet import Evidence, FleetLink, FleetNode, FleetResult, GroupSpread, NodeState
 from pybench.model.plural import counted, plural
 from pybench.report.change_words import value_text
@@ -112,7 +111,7 @@ def _kind(result: FleetResult) -> str:
     """The GPUs that the compared nodes have, and the driver if it is one."""
     gpus = _gpus(result.gpus)
     parts = [gpus] if gpus else []
-    if driver := _loaded(result.keys.get("driver")):
+    if driver := key_values(result.keys, "driver"):
         parts.append(f"driver {driver[0]}")
     return f" of {', '.join(parts)}" if parts else ""
 
@@ -123,14 +122,6 @@ def _gpus(nodes: Sequence[Sequence[str]]) -> str:
     if len(kinds) == 1 and len(counts) > 1:
         return f"{counts[0]} to {counts[-1]} x {min(kinds)}"
     return " or ".join(filter(None, map(counted, nodes)))
-
-
-def _loaded(text: str | None) -> list[object]:
-    try:
-        found = json.loads(text or "null")
-    except ValueError:
-        return []
-    return found if isinstance(found, list) else [] if found is None else [found]
 
 
 def _of_state(

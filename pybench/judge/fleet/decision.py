@@ -8,7 +8,6 @@ others have.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from pybench.judge.fleet.identity import identified, usual_suite
 from pybench.judge.fleet.pairs import SlowPairs, slow_pairs
 from pybench.judge.fleet.slow_figures import SlowFigures
 from pybench.model.change import SmallestEffects
-from pybench.model.figures import NOT_ALONE, PointFigures
+from pybench.model.figures import NOT_ALONE, PointFigures, key_values
 from pybench.model.fleet import Barriers, Evidence, FleetLink, FleetNode, FleetResult, NodeRun, NodeState, PairFigure
 from pybench.model.plural import plural
 
@@ -102,11 +101,7 @@ def _agreed(runs: Sequence[NodeRun]) -> dict[str, str]:
 
 def _gpus(run: NodeRun) -> tuple[str, ...]:
     """Names of its GPUs, one for each; none where none are recorded."""
-    try:
-        found = json.loads(run.figures.keys.get("gpu", "null"))
-    except ValueError:
-        return ()
-    return tuple(map(str, found)) if isinstance(found, list) else () if found is None else (str(found),)
+    return tuple(map(str, key_values(run.figures.keys, "gpu")))
 
 
 def _apart(runs: Sequence[NodeRun], suite: str, judged: Collection[str]) -> Iterator[str]:
