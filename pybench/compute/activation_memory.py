@@ -55,7 +55,18 @@ def recomputed_bytes(settings: Train, shape: DecoderShape) -> float:
     """Of one token on one rank: what backward has of the layer that it computes again, one at a time."""
     if settings.activation_checkpointing != "full" or settings.strategy not in _RECOMPUTING:
         return 0.0
-    return _layer(settings, shape, DTYPE_BYTES[settings.computing_dtype])
+    number = DTYPE_BYTES[settings.computing_dtype]
+    return _layer(settings, shape, number) + _first_gradients(settings, shape, number)
+
+
+def _first_gradients(settings: Train, shape: DecoderShape, number: int) -> float:
+    """Of a layer whose MLP has adapters: its output's, and its product's by the frozen weight and by the adapter.
+
+    All of the layer is still there then. Of layers without such adapters no kept run shows theirs.
+    """
+    if not settings.lora_rank or not _trains_mlp(settings) or shape.num_experts > 1:
+        return 0.0
+    return number * (shape.hidden / _along(settings) + 2 * shape.intermediate / settings.tensor_parallel)
 
 
 def kept_is_known(settings: Train, shape: DecoderShape) -> bool:

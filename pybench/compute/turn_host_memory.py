@@ -26,6 +26,8 @@ _KEPT = 1
 _TRAINED_COPIES = 3
 # In which each trainer measures the rates of copies; torch keeps it.
 _RATES_BYTES = 2**28
+# What vLLM and the batches of training pin besides: 64 to 128 MiB in kept runs on one GPU.
+_BUFFERS_BYTES = 2**27
 # Of a weight of four bits.
 _NF4_BYTES = 0.5
 # A matrix from 10 MiB on has a segment of its own, smaller ones share segments of 20 MiB.
@@ -62,7 +64,7 @@ def pinned_bytes(settings: Turn, shape: DecoderShape) -> float:
         engine |= _blocks(read, 1)
     trainer = _trainer_bytes(settings, shape) if settings.sleep_level else 0.0
     trainer += _activation_bytes(settings, shape)
-    return _sum(engine) + trainer + settings.num_trainers * _RATES_BYTES
+    return _sum(engine) + trainer + settings.num_trainers * _RATES_BYTES + _BUFFERS_BYTES
 
 
 def _activation_bytes(settings: Turn, shape: DecoderShape) -> float:

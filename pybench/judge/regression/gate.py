@@ -27,6 +27,7 @@ from pybench.judge.regression.host_shift import (
 )
 from pybench.judge.regression.level_change import Split, last_change, newest_change
 from pybench.judge.regression.night_look import Look, detectable, flagged, look
+from pybench.judge.regression.second_speed import SECOND_SPEED, is_second_speed
 from pybench.judge.regression.series import Series
 from pybench.model.change import SmallestEffects
 from pybench.model.figures import NOT_ALONE, Row, RunFigures
@@ -135,19 +136,34 @@ class _Night:
             {row: look(self.rows[row], base, self.shift(row), worse=worse) for row, base in self.learnt.items()}
             for worse in (True, False)
         ]
-        worse, better = (flagged(looks, smallest) for looks in sides)
+        stand = [flagged(looks, smallest) for looks in sides]
+        drawn = {row for looks, rows in zip(sides, stand, strict=True) for row in rows if self._drawn(row, looks[row])}
+        worse, better = (rows - drawn for rows in stand)
         beside = {point.id for point in self.series.last.points if not point.is_alone}
         for row in self.rows:
             if row not in self.learnt:
                 yield self._learning(row)
             elif row.point_id in beside:
                 yield replace(self._figures(row, sides[0][row]), state="undecided", reason=NOT_ALONE)
-            elif row in worse or row not in better:
-                yield self._decided(
-                    row, sides[0][row] if row in worse else min((s[row] for s in sides), key=_p), row in worse
-                )
-            else:
+            elif row in better and row not in worse:
                 yield self._improved(row, sides[1][row])
+            else:
+                found = sides[0][row] if row in worse else min((s[row] for s in sides), key=_p)
+                decided = self._decided(row, found, row in worse)
+                yield replace(decided, reason=SECOND_SPEED) if row in drawn and decided.state == "pass" else decided
+
+    def _drawn(self, row: Row, found: Look) -> bool:
+        """Whether single attempts of earlier nights were as far off as those that were looked at."""
+        sign = METRICS[row.metric].sign
+        attempts = [[sign * math.log(value) for value in night if value > 0] for night in self.series.attempts(row)]
+        tonight = [value - self.shift(row) for value in attempts[-1]]
+        base = self.learnt[row]
+        return is_second_speed(
+            [*(attempts[night] for night in found.nights[:-1]), tonight],
+            [attempts[night] for night in base.level if night not in found.nights],
+            base.centre,
+            worse=found.deviation < 0,
+        )
 
     def smallest(self, metric: str) -> float:
         """The smallest effect of a metric, a logarithm."""

@@ -67,6 +67,12 @@ class Series:
             _value(last, row.metric),
         )
 
+    def attempts(self, row: Row) -> tuple[tuple[float, ...], ...]:
+        """The medians of each run's attempts; none where :meth:`values` has no figure."""
+        points = self.points(row.point_id)
+        known = zip(points, self.values(row), strict=True)
+        return tuple(point.medians[row.metric] if point and value is not None else () for point, value in known)
+
     def has_otherwise(self, row: Row) -> bool:
         """Whether an earlier run has the row, measured otherwise than in the last."""
         return any(row.metric in own[row.point_id].medians for own in self._points[:-1] if row.point_id in own)
