@@ -21,8 +21,6 @@ from pybench.model.suite import AxisValue
 METRICS = ("output_tokens_per_s", "energy_j_per_output_token")
 _WORSE = np.array([-1.0, 1.0])
 _FIRST = date(2026, 1, 1)
-_SECOND_SPEED = 0.047
-"""As of the two speeds of a decode on an H100 (docs/results/h200x4_2026-11-27.md)."""
 
 Slower = Callable[[int, int], float]
 """Of a point and a night: how much worse its rows are, a logarithm; positive is worse."""
@@ -44,7 +42,7 @@ class Fleet:
 
     ``night_sds`` are the least and greatest spread between nights, drawn for each row evenly on a log scale. A share
     ``bad_attempts`` of attempts is slower by 5 % on average, a share ``bad_nights`` of nights has the host off by 2 %.
-    A share ``second_speed`` of the first point's attempts is slower by 4.7 %.
+    ``second_speed`` is the share of the first point's attempts that are slower, and by how much: negative is faster.
     """
 
     night_sds: tuple[float, float] = (0.003, 0.02)
@@ -54,7 +52,7 @@ class Fleet:
     num_points: int = 20
     num_attempts: int = 3
     slower: Slower = field(default=nothing)
-    second_speed: float = 0.0
+    second_speed: tuple[float, float] = (0.0, 0.0)
 
     def series(self, random: np.random.Generator, num_nights: int, *, vanished: Sequence[int] = ()) -> Series:
         """So many nights, and one more that is judged, on which ``vanished`` points are absent; it has no bad host."""
@@ -90,8 +88,9 @@ class Fleet:
     def _point(self, random: np.random.Generator, point: int, night: int, values: NDArray[np.float64]) -> PointFigures:
         num = self.num_attempts
         bad = (random.random(num) < self.bad_attempts) * random.exponential(0.05, num) + self.slower(point, night)
-        if self.second_speed and point == 0:
-            bad = bad + (random.random(num) < self.second_speed) * _SECOND_SPEED
+        share, size = self.second_speed
+        if share and point == 0:
+            bad = bad + (random.random(num) < share) * size
         attempts = (
             values[:, None] + self.attempt_sd * random.standard_normal((len(METRICS), num)) + bad * _WORSE[:, None]
         )

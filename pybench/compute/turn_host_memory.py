@@ -26,7 +26,7 @@ _KEPT = 1
 _TRAINED_COPIES = 3
 # In which each trainer measures the rates of copies; torch keeps it.
 _RATES_BYTES = 2**28
-# What vLLM and the batches of training pin besides: 64 to 128 MiB in kept runs on one GPU.
+# What vLLM and the batches of training pin besides: 64 to 128 MiB in kept runs on one GPU, not known of several.
 _BUFFERS_BYTES = 2**27
 # Of a weight of four bits.
 _NF4_BYTES = 0.5

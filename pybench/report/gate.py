@@ -12,6 +12,7 @@ from rich.text import Text
 from pybench.compute.numbers import plain, short_percent
 from pybench.judge.regression.baseline import MIN_NIGHTS
 from pybench.judge.regression.gate import BY_IMPORTANCE
+from pybench.judge.regression.second_speed import SECOND_SPEED
 from pybench.model.figures import PointFigures
 from pybench.model.gate import GateResult, GateRow, GateState, LevelChange
 from pybench.model.plural import plural
@@ -55,7 +56,7 @@ def render(
 ) -> str:
     """Draw it. ``points`` are those of the night and the nights before, ``unused`` lines about what does not count.
 
-    Rows that pass are only counted by default.
+    Rows that pass are only counted by default, but for those of a second speed.
     """
     stream = io.StringIO()
     out = console(stream, width, color=color)
@@ -67,6 +68,10 @@ def render(
         rows = [row for row in result.rows if row.state == state]
         if rows and (detail or state != "pass"):
             _rows(out, state, rows, names, width)
+        elif drawn := [row for row in rows if row.reason == SECOND_SPEED]:
+            out.print()
+            out.print(Text(f"{state}, though far off: {plural(len(drawn), 'row')}", style="bold"))
+            _reasons(out, drawn, names)
         if state == "not measured" and result.unmeasured:
             out.print()
             out.print(Text(f"{state}: {plural(len(result.unmeasured), 'point')} that no night has", style="bold"))
@@ -125,6 +130,11 @@ def _rows(out: Console, state: GateState, rows: Sequence[GateRow], names: Mappin
                 hanging(out, f"  {names[row.row.point_id]} {metric_words(row.row.metric)}: {text}")
         return
     out.print(Text(title, style="bold"))
+    _reasons(out, rows, names)
+
+
+def _reasons(out: Console, rows: Sequence[GateRow], names: Mapping[str, str]) -> None:
+    """Each reason once, with its rows."""
     for reason in dict.fromkeys(row.reason for row in rows):
         found = (row.row for row in rows if row.reason == reason)
         hanging(out, f"  {rows_text(found, names)}: {reason}")

@@ -25,7 +25,7 @@ QUIET = {
     "spread 0.5 %, the same": Fleet(night_sds=(0.005, 0.005)),
     "spread 0.5 %, nothing bad": Fleet(night_sds=(0.005, 0.005), bad_attempts=0.0, bad_nights=0.0),
     "spread 0.5 %, one attempt in five of one point 4.7 % slower": Fleet(
-        night_sds=(0.005, 0.005), bad_attempts=0.0, bad_nights=0.0, second_speed=0.2
+        night_sds=(0.005, 0.005), bad_attempts=0.0, bad_nights=0.0, second_speed=(0.2, 0.047)
     ),
     "spread 2 %, nothing bad": Fleet(night_sds=(0.02, 0.02), bad_attempts=0.0, bad_nights=0.0),
 }

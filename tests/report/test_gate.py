@@ -12,6 +12,8 @@ from pybench.judge.regression.series import Series
 from pybench.report.gate import render
 from tests.nights import Fleet, Slower, silent
 
+FAR_OFF = 33
+"""A seed of nights of which the last has two slow attempts at point 0."""
 QUIET = Fleet(night_sds=(0.005, 0.005), bad_attempts=0.0, bad_nights=0.0)
 
 
@@ -115,6 +117,14 @@ def test_rows_that_pass_are_shown_with_detail() -> None:
     """Else they are counted."""
     assert "pass: 40 rows" in shown(lambda _point, _night: 0.0, detail=True)
     assert "pass: 40 rows" not in shown(lambda _point, _night: 0.0)
+
+
+def test_a_row_that_passes_far_off_is_named_with_the_reason() -> None:
+    """Of a second speed; without ``-v``, too."""
+    series = replace(QUIET, second_speed=(0.2, 0.047), num_points=6).series(np.random.default_rng(FAR_OFF), 30)
+    text = render(judge_night(series), _points(series))
+    assert "s: pass\n" in text
+    assert "pass, though far off: 2 rows\n  point 0 (energy, speed): single attempts of earlier nights" in text
 
 
 def test_a_run_without_any_figure_has_the_reason() -> None:

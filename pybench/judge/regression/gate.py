@@ -136,9 +136,10 @@ class _Night:
             {row: look(self.rows[row], base, self.shift(row), worse=worse) for row, base in self.learnt.items()}
             for worse in (True, False)
         ]
-        stand = [flagged(looks, smallest) for looks in sides]
-        drawn = {row for looks, rows in zip(sides, stand, strict=True) for row in rows if self._drawn(row, looks[row])}
-        worse, better = (rows - drawn for rows in stand)
+        drawn = {row for looks in sides for row in flagged(looks, smallest) if self._is_drawn(row, looks[row])}
+        worse, better = (
+            flagged({row: found for row, found in looks.items() if row not in drawn}, smallest) for looks in sides
+        )
         beside = {point.id for point in self.series.last.points if not point.is_alone}
         for row in self.rows:
             if row not in self.learnt:
@@ -152,18 +153,14 @@ class _Night:
                 decided = self._decided(row, found, row in worse)
                 yield replace(decided, reason=SECOND_SPEED) if row in drawn and decided.state == "pass" else decided
 
-    def _drawn(self, row: Row, found: Look) -> bool:
-        """Whether single attempts of earlier nights were as far off as those that were looked at."""
+    def _is_drawn(self, row: Row, found: Look) -> bool:
+        """Whether the nights that were looked at show a second speed of single attempts."""
         sign = METRICS[row.metric].sign
-        attempts = [[sign * math.log(value) for value in night if value > 0] for night in self.series.attempts(row)]
+        attempts = [[sign * math.log(value) for value in night] for night in self.series.attempts(row)]
+        base = self.learnt[row].before(found.nights[0]) or self.learnt[row]
         tonight = [value - self.shift(row) for value in attempts[-1]]
-        base = self.learnt[row]
-        return is_second_speed(
-            [*(attempts[night] for night in found.nights[:-1]), tonight],
-            [attempts[night] for night in base.level if night not in found.nights],
-            base.centre,
-            worse=found.deviation < 0,
-        )
+        seen = [*(attempts[night] for night in found.nights[:-1]), tonight]
+        return is_second_speed(seen, [attempts[night] for night in base.level], base.centre, found.deviation)
 
     def smallest(self, metric: str) -> float:
         """The smallest effect of a metric, a logarithm."""

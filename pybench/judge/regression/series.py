@@ -68,10 +68,11 @@ class Series:
         )
 
     def attempts(self, row: Row) -> tuple[tuple[float, ...], ...]:
-        """The medians of each run's attempts; none where :meth:`values` has no figure."""
+        """The medians of each run's attempts; none where :meth:`values` has no figure, or one has no logarithm."""
         points = self.points(row.point_id)
         known = zip(points, self.values(row), strict=True)
-        return tuple(point.medians[row.metric] if point and value is not None else () for point, value in known)
+        found = (point.medians[row.metric] if point and value is not None else () for point, value in known)
+        return tuple(night if all(0 < one < math.inf for one in night) else () for night in found)
 
     def has_otherwise(self, row: Row) -> bool:
         """Whether an earlier run has the row, measured otherwise than in the last."""
