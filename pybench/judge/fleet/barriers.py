@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from statistics import median
 
+from pybench.compute.binomial import at_least
 from pybench.compute.false_discovery import discoveries
 from pybench.model.change import SmallestEffects
 from pybench.model.fleet import Barriers, Evidence
@@ -77,12 +77,4 @@ def _late_s(node: str, barriers: list[dict[str, float]]) -> Iterator[float]:
 
 def _p(last: int, shares: list[float]) -> float:
     """Probability of being last so often by chance: the tail of a binomial distribution of their mean share."""
-    num, share = len(shares), sum(shares) / max(len(shares), 1)
-    if not last:
-        return 1.0
-    terms = (
-        math.lgamma(num + 1) - math.lgamma(n + 1) - math.lgamma(num - n + 1) + n * math.log(share)
-        + (num - n) * math.log1p(-share)
-        for n in range(last, num + 1)
-    )  # fmt: skip
-    return min(1.0, math.fsum(math.exp(term) for term in terms))
+    return at_least(last, len(shares), sum(shares) / max(len(shares), 1))

@@ -15,7 +15,7 @@ from statistics import median
 from pybench.compute.contrast import contrast
 from pybench.compute.stats import as_fraction
 from pybench.judge.regression.gate import BY_IMPORTANCE, overall
-from pybench.judge.regression.series import Series
+from pybench.judge.regression.series import Series, attempts_of
 from pybench.model.figures import RunFigures
 from pybench.model.gate import Confirmation, GateResult, GateRow
 from pybench.model.workloads.registry import METRICS
@@ -96,8 +96,5 @@ def _beside(now: Sequence[float], before: Sequence[float], smallest: float) -> t
 
 def _logs(run: RunFigures, row: GateRow) -> tuple[float, ...]:
     """Turned so that higher is better."""
-    for point in run.points:
-        if point.id == row.row.point_id:
-            medians, sign = point.medians.get(row.row.metric, ()), METRICS[row.row.metric].sign
-            return tuple(sign * math.log(value) for value in medians) if all(v > 0 for v in medians) else ()
-    return ()
+    point = next((one for one in run.points if one.id == row.row.point_id), None)
+    return attempts_of(point, row.row.metric) if point else ()

@@ -155,8 +155,7 @@ class _Night:
 
     def _is_drawn(self, row: Row, found: Look) -> bool:
         """Whether the nights that were looked at show a second speed of single attempts."""
-        sign = METRICS[row.metric].sign
-        attempts = [[sign * math.log(value) for value in night] for night in self.series.attempts(row)]
+        attempts = self.series.attempts(row)
         base = self.learnt[row].before(found.nights[0]) or self.learnt[row]
         tonight = [value - self.shift(row) for value in attempts[-1]]
         seen = [*(attempts[night] for night in found.nights[:-1]), tonight]

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+from pybench.compute.binomial import at_least
+
 SECOND_SPEED = "single attempts of earlier nights were as far off, too"
 """Of a row that passes for it."""
 _CHANCE = 0.001
@@ -43,9 +45,4 @@ def is_second_speed(
     if sum(map(any, had)) < _LEAST_NIGHTS:
         return False
     share = sum(map(sum, had)) / sum(map(len, had))
-    return _at_least(sum(distance >= far for distance in seen), len(seen), share) > _CHANCE
-
-
-def _at_least(num: int, trials: int, share: float) -> float:
-    """Chance of so many successes or more (binomial distribution)."""
-    return sum(math.comb(trials, n) * share**n * (1 - share) ** (trials - n) for n in range(num, trials + 1))
+    return at_least(sum(distance >= far for distance in seen), len(seen), share) > _CHANCE

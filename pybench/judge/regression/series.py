@@ -12,6 +12,7 @@ from statistics import median
 from pybench.judge.regression.comparison import rows_of
 from pybench.judge.regression.keys import differing, point_difference
 from pybench.model.figures import PointFigures, Row, RunFigures
+from pybench.model.workloads.registry import METRICS
 
 _BROKEN = frozenset(("fail", "missing", "error"))
 
@@ -68,11 +69,8 @@ class Series:
         )
 
     def attempts(self, row: Row) -> tuple[tuple[float, ...], ...]:
-        """The medians of each run's attempts; none where :meth:`values` has no figure, or one has no logarithm."""
-        points = self.points(row.point_id)
-        known = zip(points, self.values(row), strict=True)
-        found = (point.medians[row.metric] if point and value is not None else () for point, value in known)
-        return tuple(night if all(0 < one < math.inf for one in night) else () for night in found)
+        """Logarithms of the medians of each run's attempts, as :func:`attempts_of` has them."""
+        return tuple(attempts_of(point, row.metric) if point else () for point in self.points(row.point_id))
 
     def has_otherwise(self, row: Row) -> bool:
         """Whether an earlier run has the row, measured otherwise than in the last."""
@@ -118,6 +116,12 @@ def _newest_like(runs: Sequence[RunFigures], last: RunFigures, across: Collectio
 
 def _order(run: RunFigures) -> tuple[str, str]:
     return run.created_utc, run.run_id
+
+
+def attempts_of(point: PointFigures, metric: str) -> tuple[float, ...]:
+    """Logarithms of the medians of a point's attempts, higher is better; none where one of them has no logarithm."""
+    medians, sign = point.medians.get(metric, ()), METRICS[metric].sign
+    return tuple(sign * math.log(value) for value in medians) if all(value > 0 for value in medians) else ()
 
 
 def _value(point: PointFigures | None, metric: str) -> float | None:
