@@ -1,8 +1,8 @@
 """Whether nights that are looked at show a second speed, which single attempts of earlier nights had, too.
 
-A process may draw one of two speeds and keep it: of twenty equal runs of a decode on an H100 sixteen took 12.22 ms for
-a token and four 11.65 ms (docs/results/h200x4_2026-11-27.md). The median of three attempts then has the rarer speed now
-and then, which no other night's median has. That is no change of the row.
+An attempt may have one of two speeds: of twenty equal runs of a decode on an H100 sixteen took 12.22 ms for a token and
+four 11.65 ms, by the gaps between the kernels of a CUDA graph (docs/results/h200x4_2026-11-27_graphs.md). The median of
+three attempts then has the rarer speed now and then, which no other night's median has. That is no change of the row.
 """
 
 from __future__ import annotations
