@@ -26,6 +26,8 @@ _FLOAT32 = 4
 _FLOAT32_NORMS = frozenset(("gemma", "gemma3_text"))
 _NORMS_OF_HEADS = frozenset(("qwen3", "gemma3_text"))
 _NORMS_OF_OUTPUTS = frozenset(("gemma3_text",))
+# What backward of a norm has at once, each of its input's size in float32, counted operator by operator.
+_NORM_GRADIENTS = 5
 _ONE_PROJECTION = frozenset(("phi3",))  # for queries, keys and values
 # Those that train transformers' layers as they are, and hold all of a pass.
 _STRATEGIES = frozenset(("ddp", "fsdp", "accelerate", "tensor_parallel"))
@@ -52,11 +54,24 @@ def kept_bytes(settings: Train, shape: DecoderShape) -> float:
 
 
 def recomputed_bytes(settings: Train, shape: DecoderShape) -> float:
-    """Of one token on one rank: what backward has of the layer that it computes again, one at a time."""
+    """Of one token on one rank: the most that backward has of the layer that it computes again, one at a time."""
     if settings.activation_checkpointing != "full" or settings.strategy not in _RECOMPUTING:
         return 0.0
     number = DTYPE_BYTES[settings.computing_dtype]
-    return _layer(settings, shape, number) + _first_gradients(settings, shape, number)
+    at_first = _layer(settings, shape, number) + _first_gradients(settings, shape, number)
+    return at_first if settings.compile else max(at_first, _at_second_norm(settings, shape, number))
+
+
+def _at_second_norm(settings: Train, shape: DecoderShape, number: int) -> float:
+    """Of a layer in backward of the norm before its MLP, which is done: most where ranks split layers, and no norms.
+
+    Left are what norms keep, but for this one's output, what attention reads and keeps, and the gradient of the
+    layer's output.
+    """
+    output = _norm_number(settings, shape, number) - _FLOAT32
+    passing = _FLOAT32 * _NORM_GRADIENTS - output + number
+    attention = number * shape.hidden + _attention(settings, shape, number) / settings.tensor_parallel
+    return _norms(settings, shape, number) + passing * shape.hidden / _along(settings) + attention
 
 
 def _first_gradients(settings: Train, shape: DecoderShape, number: int) -> float:

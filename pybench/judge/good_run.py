@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pybench.compute.flops import model_class
-from pybench.compute.stats import TAIL, Samples, as_fraction, location, logs, prediction_reach, ratio
+from pybench.compute.stats import TAIL, NoRatioError, Samples, as_fraction, location, logs, prediction_reach, ratio
 from pybench.compute.student_t import quantile
 from pybench.judge.evidence import sensor_sd
 from pybench.judge.lookup import SPARING
@@ -43,8 +43,8 @@ def table_of_run(
     these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %. Of joules
     and watts it includes that other boards' sensors have other gains. Rows that would be one name the settings in which
     their points differ. Raises ``UsageError`` when the run is no good example, where by that spread a figure that is to
-    be large may halve or one that is to be small may double, since such a row would hold nothing, and where no setting
-    tells two points of a row apart.
+    be large may halve or one that is to be small may double, since such a row would hold nothing, where a figure is
+    not above zero, and where no setting tells two points of a row apart.
     """
     _refuse(manifest, results)
     points = {point.id: point for point in manifest.plan.points}
@@ -167,7 +167,10 @@ def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResul
 
 def _tolerance(manifest: Manifest, point: Point, metric: str, sensors: float, *sides: Samples) -> float:
     """Relative, on the worse side; two machines whose sensors have this sd differ by sqrt(2) times as much."""
-    reaches = [prediction_reach(logs(samples)) for samples in sides]
+    try:
+        reaches = [prediction_reach(logs(samples)) for samples in sides]
+    except NoRatioError as error:
+        raise UsageError(f"{manifest.run_id}: {point.id}: {metric} can't have a row: {error}") from error
     reach = math.hypot(quantile(TAIL, math.inf) * math.sqrt(2) * sensors, *reaches)
     more = METRICS[metric].higher_is_better
     if reach >= math.log(2):

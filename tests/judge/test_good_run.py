@@ -141,6 +141,13 @@ def test_a_throughput_that_may_halve_is_refused(build: Build) -> None:
     assert [row.tolerance for row in run.table("t").rows] == [MIN_TOLERANCE]
 
 
+def test_a_figure_of_zero_is_refused(build: Build) -> None:
+    """No tolerance is a fraction of it."""
+    run = GoodRun(build, flops=(0.0, 0.0, 0.0))
+    with pytest.raises(UsageError, match=r"square\[gpus=1\]: matmul_flops_per_s can't have a row: .* found 0 "):
+        run.table("k")
+
+
 def test_a_ratio_that_may_halve_is_refused(build: Build) -> None:
     """The baseline's 4.0 and 4.4 s alone reach 0.86."""
     run = GoodRun(build, flops=(100e12, 100e12))

@@ -59,13 +59,14 @@ def _interval_s(barriers: list[dict[str, float]]) -> float:
 
 
 def _times_last(node: str, barriers: list[dict[str, float]]) -> tuple[int, list[float]]:
-    """How often it was last, and its share of each barrier by chance."""
+    """How often it was last, alone, and its share of each barrier by chance."""
     own = [one for one in barriers if node in one]
-    return sum(_last(one) == node for one in own), [1 / len(one) for one in own]
+    return sum(_last(one) == [node] for one in own), [1 / len(one) for one in own]
 
 
-def _last(arrivals_s: Mapping[str, float]) -> str:
-    return max(arrivals_s, key=lambda node: arrivals_s[node])
+def _last(arrivals_s: Mapping[str, float]) -> list[str]:
+    """All that arrived when the last one did."""
+    return [node for node, time in arrivals_s.items() if time == max(arrivals_s.values())]
 
 
 def _late_s(node: str, barriers: list[dict[str, float]]) -> Iterator[float]:

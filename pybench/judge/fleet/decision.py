@@ -156,11 +156,12 @@ class _Fleet:
 
     @cached_property
     def _groups(self) -> dict[str, set[str]]:
-        """Groups of figures of each compared node."""
-        found: dict[str, set[str]] = {}
-        for row, units in self.figures.nodes.rows.items():
-            for node in units:
-                found.setdefault(node, set()).add(group_of(row.metric) or "")
+        """Groups of figures of each compared node; what no other node has shows nothing."""
+        rows = self.figures.nodes.rows
+        found: dict[str, set[str]] = {node: set() for units in rows.values() for node in units}
+        for row, units in rows.items():
+            for node in units if len(units) > 1 or len(found) == 1 else ():
+                found[node].add(group_of(row.metric) or "")
         return found
 
     def _evidence(self, name: str, runs: Sequence[NodeRun]) -> Iterator[Evidence]:
@@ -205,7 +206,8 @@ class _Fleet:
             return ""
         points = [point for one in runs for point in one.figures.points]
         reasons = dict.fromkeys(reason for point in points if (reason := _absence(point)))
-        what = f"no figure of {', '.join(lacking)}" if lacking and own else "no figure"
+        alone = "no figure that another node has, too" if name in self._groups else "no figure"
+        what = f"no figure of {', '.join(lacking)}" if lacking and own else alone
         return ": ".join((what, *[*reasons][:1]))
 
 

@@ -20,7 +20,9 @@ def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
     for link in (link for record in records if record.health for link in record.health.links):
         if link.uuid not in best or link.speed > best[link.uuid].speed:
             best[link.uuid] = link
-    known = [link for link in best.values() if link.generation_max is not None and link.width_max is not None]
+    known = [
+        link for link in best.values() if None not in {link.generation, link.width, link.generation_max, link.width_max}
+    ]
     short = [link for link in known if link.speed < (link.generation_max or 0, link.width_max or 0)]
     for link in short:
         found = f"generation {link.generation} x{link.width}"
@@ -33,8 +35,13 @@ def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
 
 
 def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
-    """ECC errors and remapped rows that came during attempts, and remaps that wait or failed."""
+    """ECC errors and remapped rows that came during attempts, and remaps that wait or failed.
+
+    A GPU whose errors were not counted does not pass.
+    """
     pairs = list(_counts(records))
+    uuids = dict.fromkeys(gpu.uuid for record in records if record.health for gpu in record.health.before)
+    counted = {now.uuid for before, now in pairs if None not in {before.ecc_uncorrected, now.ecc_uncorrected}}
     found = {
         uuid: judged
         for uuid in dict.fromkeys(after.uuid for _, after in pairs)
@@ -42,11 +49,16 @@ def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeC
     }
     for uuid, (verdict, reason) in found.items():
         yield run_check("memory_errors", gpu_name(uuid, machine), verdict, reason)
-    if all(after.ecc_uncorrected is None for _, after in pairs):
+    if not counted:
         yield unknown("memory_errors", "the driver counts no memory errors here")
-    elif not found:
+        return
+    silent = [uuid for uuid in uuids if uuid not in counted | found.keys()]
+    for uuid in silent:
+        reason = "its memory errors were not counted while measuring"
+        yield run_check("memory_errors", gpu_name(uuid, machine), "no_expectation", reason)
+    if not found:
         reason = "no new ECC error, no new remapped row, none pending or failed"
-        yield run_check("memory_errors", "all GPUs", "pass", reason)
+        yield run_check("memory_errors", "all other GPUs" if silent else "all GPUs", "pass", reason)
 
 
 def _counts(records: Sequence[Record]) -> Iterator[tuple[GpuCounters, GpuCounters]]:
@@ -73,8 +85,9 @@ def _memory_verdict(pairs: Sequence[tuple[GpuCounters, GpuCounters]]) -> tuple[V
 
 
 def _risen(pairs: Sequence[tuple[GpuCounters, GpuCounters]], name: str) -> int:
-    """By how much a count rose during attempts; one that fell was reset with the driver."""
-    return sum(max(0, (getattr(after, name) or 0) - (getattr(before, name) or 0)) for before, after in pairs)
+    """By how much a count rose during attempts, where both ends were read; one that fell was reset with the driver."""
+    counts = [(getattr(before, name), getattr(after, name)) for before, after in pairs]
+    return sum(max(0, now - then) for then, now in counts if then is not None and now is not None)
 
 
 def xids(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:

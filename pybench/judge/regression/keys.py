@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pybench.model.errors import UsageError
@@ -74,7 +74,7 @@ def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collec
         if name in _FINGERPRINTS
         else f"{name}: {_change_of(before.get(name), now.get(name))}"
         for name in dict.fromkeys((*before, *now))
-        if _shown(before.get(name)) != _shown(now.get(name)) and not _is_across(name, across)
+        if _values(before.get(name)) != _values(now.get(name)) and not _is_across(name, across)
     )
 
 
@@ -127,30 +127,43 @@ def _groups(name: str) -> Iterator[str]:
 
 
 def _change_of(before: str | None, now: str | None) -> str:
-    """Both values; GPUs by their kind and the beginnings of their UUIDs, where those differ."""
-    texts = _shown(before), _shown(now)
-    short = tuple(map(_counted_gpus, texts))
-    return " -> ".join(short if short[0] != short[1] else texts)
+    """Both values in the shortest form that differs; GPUs by their kind and the beginnings of their UUIDs."""
+    sides = _values(before), _values(now)
+    texts = [(form(sides[0]), form(sides[1])) for form in (_counted_gpus, _distinct, _counted, ", ".join)]
+    return " -> ".join(next((pair for pair in texts if pair[0] != pair[1]), texts[-1]))
 
 
-def _counted_gpus(text: str) -> str:
-    found = [_GPU.fullmatch(part) for part in text.split(", ")]
+def _counted_gpus(values: Sequence[str]) -> str:
+    found = [_GPU.fullmatch(value) for value in values]
     kinds: dict[str, list[str]] = {}
     for match in found:
         if match is None:
-            return text
+            return _distinct(values)
         kinds.setdefault(match[1], []).append(match[2])
     return ", ".join(f"{len(own)} x {kind} ({', '.join(own)})" for kind, own in kinds.items())
 
 
+def _counted(values: Sequence[str]) -> str:
+    return ", ".join(f"{number} x {value}" for value, number in Counter(values).items())
+
+
+def _distinct(values: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(values))
+
+
 def _shown(value: str | None) -> str:
-    """A value as people read it: lists of one and quotes of JSON are taken off."""
+    """A value as people read it, each of a list's once."""
+    return _distinct(_values(value))
+
+
+def _values(value: str | None) -> list[str]:
+    """A key's values as people read them, a lone one as a list of one; quotes of JSON are taken off."""
     if value is None:
-        return "none"
+        return ["none"]
     try:
         found = json.loads(value)
     except ValueError:
-        return value
-    if isinstance(found, list):
-        return ", ".join(dict.fromkeys("none" if item is None else str(item) for item in found)) or "none"
-    return "none" if found is None else str(found)
+        return [value]
+    if not isinstance(found, list):
+        found = [found]
+    return ["none" if item is None else str(item) for item in found] or ["none"]

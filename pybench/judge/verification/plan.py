@@ -34,16 +34,14 @@ _Entry = tuple[str, Point | Skip]
 """How a plan has a point, and the point or the skip."""
 
 
-def check_tables(manifest: Manifest, trusted: Mapping[str, ExpectedTable]) -> Iterator[Discrepancy]:
-    """Every expected table is the trusted one of its name."""
+def check_tables(manifest: Manifest, trusted: Mapping[str, ExpectedTable], origin: str) -> Iterator[Discrepancy]:
+    """Every expected table is the trusted one of its name; ``origin`` continues "the table"."""
     for name, table in manifest.tables.items():
         place = f"table {name}"
         if name not in trusted:
             yield Discrepancy(place=place, text=_OWN.format(kind="table"), state="not checked")
         elif table != trusted[name]:
-            yield Discrepancy(
-                place=place, text=f"not the table that pybench comes with: {_change(table, trusted[name])}"
-            )
+            yield Discrepancy(place=place, text=f"not the table {origin}: {_change(table, trusted[name])}")
 
 
 def _change(table: ExpectedTable, trusted: ExpectedTable) -> str:
@@ -56,10 +54,11 @@ def _change(table: ExpectedTable, trusted: ExpectedTable) -> str:
     return "its description"
 
 
-def check_suite(manifest: Manifest, trusted: Suite | None) -> Iterator[Discrepancy]:
+def check_suite(manifest: Manifest, trusted: Suite | None, origin: str) -> Iterator[Discrepancy]:
     """Profile, description, benchmarks, axes and expectations are those of the trusted suite of its name, if any.
 
-    What the recorded command line changes of it may differ; every report shows those options.
+    What the recorded command line changes of it may differ; every report shows those options. ``origin`` continues
+    "the suite".
     """
     suite = manifest.suite
     place = f"suite {suite.name}"
@@ -70,7 +69,7 @@ def check_suite(manifest: Manifest, trusted: Suite | None) -> Iterator[Discrepan
         text = f"profile: {suite.profile!r} is claimed, {trusted.profile!r} follows from the suite and the machine"
         yield Discrepancy(place=place, text=text)
     if suite.description != trusted.description:
-        yield Discrepancy(place=place, text="not the suite that pybench comes with: its description")
+        yield Discrepancy(place=place, text=f"not the suite {origin}: its description")
     options = manifest.options
     efforts = with_effort(trusted, attempts=options.attempts, steps=options.steps)
     wanted = with_words(efforts, num_devices=manifest.machine.devices.count, max_gpus=options.max_gpus)
@@ -79,11 +78,11 @@ def check_suite(manifest: Manifest, trusted: Suite | None) -> Iterator[Discrepan
     for name in dict.fromkeys((*theirs, *ours)):
         if name not in ours or name not in theirs:
             verb = "lacks" if name not in ours else "adds"
-            yield Discrepancy(place=place, text=f"not the suite that pybench comes with: {verb} benchmark {name}")
+            yield Discrepancy(place=place, text=f"not the suite {origin}: {verb} benchmark {name}")
             continue
         changed = [key for key, value in vars(ours[name]).items() if vars(theirs[name])[key] != value]
         if changed:
-            text = f"not the suite that pybench comes with: {', '.join(changed)} of benchmark {name}"
+            text = f"not the suite {origin}: {', '.join(changed)} of benchmark {name}"
             yield Discrepancy(place=place, text=text)
 
 

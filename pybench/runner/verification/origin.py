@@ -51,9 +51,10 @@ def check_origin(manifest: Manifest, suite_file: Path | None) -> Iterator[Discre
         except FileError:
             continue
 
-    yield from check_tables(manifest, tables)
+    origin = "that pybench comes with" if suite_file is None else f"of {suite_file}"
+    yield from check_tables(manifest, tables, origin)
     if not names:
-        yield from check_suite(manifest, suite)
+        yield from check_suite(manifest, suite, origin)
 
 
 def check_worker(folder: RunFolder, manifest: Manifest) -> Iterator[Discrepancy]:

@@ -39,7 +39,7 @@ from pybench.store.safe_folder import read_below
 _MANIFEST, _JOURNAL = "manifest.json", "journal.jsonl"
 # Of as many files as a bundle may have, with the longest names that runs give them, 6 MB.
 _MAX_SUMS_BYTES = 2**23
-_UNDECIDED: frozenset[Verdict] = frozenset({"missing", "inconclusive", "no_expectation"})
+_UNDECIDED: frozenset[Verdict] = frozenset({"error", "missing", "inconclusive", "no_expectation"})
 
 
 def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool = False) -> Verification:

@@ -47,6 +47,14 @@ def test_what_shows_nobody(late_s: float, num: int, bound_s: float) -> None:
     assert late_nodes(barriers(late_s, num, bound_s), SmallestEffects()) == {}
 
 
+def test_nodes_that_arrive_together_are_not_told_apart() -> None:
+    """By times of few digits: the one that a file names first is no later than the other."""
+    together = Barriers(
+        clock_bound_s=0.0002, arrivals_s=tuple({"a": n + 0.03, "b": n + 0.03, "c": float(n)} for n in range(20))
+    )
+    assert late_nodes(together, SmallestEffects()) == {}
+
+
 def test_of_two_nodes_the_later_one_is_named() -> None:
     """It makes a node suspect; a node that arrived and has no run is not healthy."""
     result = judge_fleet((), barriers=barriers(0.03, names=("node1", "node3")))

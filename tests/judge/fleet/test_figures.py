@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -200,6 +201,23 @@ def test_unlike_nodes_are_named_and_not_compared() -> None:
     allowed = judge_fleet(fleet, across=["driver"])
     assert state(allowed, "node06").state == "bad"
     assert allowed.wanted == ("driver: 580.1 -> 570.1",)
+
+
+def test_a_node_that_lost_a_gpu_is_not_healthy() -> None:
+    """Its points have other ids, so that nothing of it is compared; three names of GPUs are not four."""
+
+    def on(num: int, run: NodeRun, num_listed: int) -> NodeRun:
+        own = with_points(run, lambda p: replace(p, id=f"{p.id}[gpus={num}]"))
+        return replace(own, figures=replace(own.figures, keys={"gpu": json.dumps(["H100"] * num_listed)}), gpus={})
+
+    four = [on(4, run, 4) for run in runs()]
+    lost = judge_fleet([*four[:2], on(3, runs()[2], 3), *four[3:]])
+    node = state(lost, "node03")
+    assert (node.state, node.reason) == ("not compared", "unlike the compared nodes in gpu: 4 x H100 -> 3 x H100")
+    idle = judge_fleet([*four[:2], on(3, runs()[2], 4), *four[3:]])
+    node = state(idle, "node03")
+    assert (node.state, node.reason) == ("not measured", "no figure that another node has, too")
+    assert {state(idle, run.node).state for run in (*four[:2], *four[3:])} == {"healthy"}
 
 
 def test_points_of_other_settings_are_not_compared() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybench.model.health import PcieLink, Xid
+from pybench.model.health import GpuCounters, PcieLink, Xid
 from pybench.model.record import Energy
 from pybench.model.wire import Failure
 from tests.builders import with_settings
@@ -325,6 +325,22 @@ def test_memory_errors_that_came(node: Node, fields: dict[str, int], verdict: st
     assert words in check.reason
 
 
+def test_a_count_that_was_read_once_shows_nothing(node: Node) -> None:
+    """Errors of before the run are not taken for new ones; a GPU that was lost does not pass."""
+    assert node.records[0].health is not None
+    whole = node.records[0].health
+
+    def of_third(gpus: tuple[GpuCounters, ...], uncorrected: int | None) -> tuple[GpuCounters, ...]:
+        return tuple(dataclasses.replace(g, ecc_uncorrected=uncorrected) if g.uuid == "GPU-3" else g for g in gpus)
+
+    former, later = of_third(whole.before, None), of_third(whole.after, 12)
+    lost = tuple(GpuCounters(uuid=gpu.uuid) if gpu.uuid == "GPU-3" else gpu for gpu in whole.after)
+    for change in ({"before": former, "after": later}, {"after": lost}):
+        node.change_health(**change)
+        found = [(one.subject, one.verdict) for one in node.checks() if one.name == "memory_errors"]
+        assert found == [("GPU 3 (GPU-3)", "no_expectation"), ("all other GPUs", "pass")]
+
+
 def test_counters_that_fell_were_reset(node: Node) -> None:
     """With the driver; that is no error."""
     node.change_counters(3, ecc_corrected=0)
@@ -345,6 +361,15 @@ def test_a_narrow_or_slow_slot(node: Node, link: dict[str, int], words: str) -> 
     node.change_health(links=links)
     (check,) = (check for check in node.checks() if check.verdict != "pass")
     assert (check.name, check.subject, check.reason) == ("pcie", "GPU 1 (GPU-1)", words)
+
+
+def test_a_link_that_was_not_read_is_not_slow(node: Node) -> None:
+    """Although the driver reports what it could be."""
+    best = {"generation": 5, "width": 16, "generation_max": 5, "width_max": 16}
+    links = [PcieLink(uuid=f"GPU-{n}", **best) for n in range(7)]
+    node.change_health(links=(*links, PcieLink(uuid="GPU-7", generation_max=5, width_max=16)))
+    (check,) = (check for check in node.checks() if check.name == "pcie")
+    assert (check.verdict, check.reason) == ("pass", "as wide and fast as can be: 7 links")
 
 
 @pytest.mark.parametrize(("number", "words"), [(1, "1 link"), (8, "8 links")])

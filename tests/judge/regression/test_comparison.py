@@ -132,6 +132,15 @@ def test_gpus_are_counted_by_kind_where_that_shows_the_difference() -> None:
     assert found.differences == ("gpu: NVIDIA H200 GPU-0cadc31d-beef -> NVIDIA H200 GPU-0cadc31d-bee0-4000",)
 
 
+def test_how_many_gpus_stand_otherwise_is_a_difference() -> None:
+    """Three boards of four with a lowered limit are not one of them."""
+    then = run(point(), run_id="then", power_limit="[700.0, 600.0, 600.0, 600.0]")
+    found = compare(run(point(), power_limit="[700.0, 700.0, 700.0, 600.0]"), [then])
+    assert found.differences == ("power_limit: 1 x 700.0, 3 x 600.0 -> 3 x 700.0, 1 x 600.0",)
+    found = compare(run(point(), power_limit="[600.0, 700.0, 600.0, 600.0]"), [then])
+    assert found.differences == ("power_limit: 700.0, 600.0 -> 600.0, 700.0",)
+
+
 def test_folders_of_compiled_code_are_no_keys() -> None:
     """A nightly job has another one each night."""
     fields = {"torch": "2.11.0", "$NCCL_ALGO": "Ring", "$TRITON_CACHE_DIR": "/job/7/triton"}

@@ -103,6 +103,15 @@ def _interrupted(forgery: Forgery, num_records: int) -> None:
     forgery.journal(kept)
 
 
+def _interrupted_behind_a_failure(forgery: Forgery) -> None:
+    """Its first attempt was killed: the verdict is an error."""
+    killed = Failure(cause="signal", message="ended by signal 9")
+    forgery.record(
+        0, lambda r: replace(r, failure=killed, energy=None, energy_reason="the attempt failed", conditions=())
+    )
+    _interrupted(forgery, 1)
+
+
 def _false_pass(forgery: Forgery) -> None:
     _interrupted(forgery, 3)
     forgery.results(lambda results: results.update(verdict="pass"))
@@ -351,7 +360,7 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
     "another description, sealed": (
         lambda f: f.manifest(lambda m: replace(m, suite=replace(m.suite, description="verified by NVIDIA"))),
         "suite drill",
-        "not the suite that pybench comes with: its description",
+        "/drill.toml: its description",
     ),
     "an id of another suite, sealed": (
         lambda f: f.manifest(lambda m: replace(m, run_id=m.run_id.replace("drill", "burn"))),
@@ -617,6 +626,19 @@ def test_a_suite_of_ones_own_is_not_fully_checked(original: Path) -> None:
     assert [each.place for each in found.discrepancies] == ["table drill", "suite drill"]
 
 
+def test_the_suite_that_a_run_is_held_against_is_named(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its file, where the user names one; else it is one of pybench's own."""
+    other = tmp_path / "drill.toml"
+    other.write_text((original.parents[1] / "drill.toml").read_text().replace("steps = 3", "steps = 4"))
+    texts = [each.text for each in verify_folder(original, other).discrepancies]
+    assert f"not the suite of {other}: effort of benchmark decode" in texts
+    monkeypatch.setattr("pybench.runner.verification.origin.shipped_suites", lambda: tmp_path)
+    texts = [each.text for each in verify_folder(original).discrepancies]
+    assert "not the suite that pybench comes with: effort of benchmark decode" in texts
+
+
 def test_a_place_is_within_the_folder_by_any_path(forgery: Forgery, monkeypatch: pytest.MonkeyPatch) -> None:
     """A damaged line is named by its file, wherever verify is run."""
     with (forgery.path / "journal.jsonl").open("a") as journal:
@@ -645,8 +667,9 @@ def _killed(forgery: Forgery) -> None:
         (lambda f: _interrupted(f, 1), 3),
         (lambda f: _interrupted(f, 3), 1),
         (lambda f: f.journal(f.records[:-1]), 2),
+        (_interrupted_behind_a_failure, 3),
     ],
-    ids=["killed", "a point missing", "an attempt less", "a record less"],
+    ids=["killed", "a point missing", "an attempt less", "a record less", "a failure"],
 )
 def test_a_run_that_was_stopped_is_unfinished(
     forgery: Forgery, original: Path, stop: Callable[[Forgery], object], num_owed: int

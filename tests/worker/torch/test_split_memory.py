@@ -47,7 +47,7 @@ LLAMA_3 = {**LLAMA_2, "intermediate_size": 14336, "num_key_value_heads": 8, "voc
         (LLAMA_3, 4, True, 2, 4096, 0.01),
         (LLAMA_3, 2, True, 2, 4096, 0.01),
         (LLAMA_2, 4, True, 8, 2048, 0.02),
-        (LLAMA_2, 4, False, 8, 2048, 0.06),
+        (LLAMA_2, 4, False, 8, 2048, 0.01),
     ],
 )
 def test_planned_memory_is_the_peak(
