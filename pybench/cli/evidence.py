@@ -18,6 +18,8 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
 
     It holds manifest, journal, traces, worker source, results, reports and SHA-256 sums.
     """
+    import shlex
+
     from pybench.cli.output import echo
     from pybench.machine.signature import require_key, sign
     from pybench.model.errors import RunFolderError
@@ -29,9 +31,9 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
     folder = RunFolder.open(run_folder)
     manifest = folder.read_manifest()
     if not (folder.path / "results.json").is_file():
+        run, results = (shlex.quote(str(path)) for path in (run_folder, run_folder / "results.json"))
         raise RunFolderError(
-            f"{run_folder}: no results.json; write it with: "
-            f"pybench report {run_folder} --format json -o {run_folder / 'results.json'}"
+            f"{run_folder}: no results.json; write it with: pybench report {run} --format json -o {results}"
         )
     if key is not None:
         require_key(key)
@@ -41,7 +43,7 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
     echo(f"sha256 {digest_of(file)}")
     if key is not None:
         echo(f"signature: {sign(file, key)}")
-    echo(f"check it with: pybench verify {file}")
+    echo(f"check it with: pybench verify {shlex.quote(str(file))}")
 
 
 @click.command()
@@ -61,7 +63,7 @@ def verify(
     from dataclasses import asdict
 
     from pybench.cli.exit_codes import BY_VERIFICATION
-    from pybench.cli.output import echo
+    from pybench.cli.output import echo, terminal_options
     from pybench.cli.power_files import write_json
     from pybench.model.errors import UsageError
     from pybench.report.verification import render
@@ -71,6 +73,6 @@ def verify(
     if signers is not None and path.is_dir():
         raise UsageError(f"--signers {signers}: a run's folder has no signature; give its bundle")
     found = verify_folder(path, suite_file) if path.is_dir() else verify_bundle(path, suite_file, signers)
-    echo(render(found), nl=False)
+    echo(render(found, width=terminal_options()["width"]), nl=False)
     write_json(json_file, {"holds": found.holds, "complete": found.complete, **asdict(found)})
     ctx.exit(BY_VERIFICATION[found.holds, found.complete])

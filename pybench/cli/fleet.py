@@ -103,9 +103,12 @@ def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, 
     """
     from pybench.cli.output import echo
     from pybench.compute.pair_rounds import DECISION_ROUNDS, pair_rounds
+    from pybench.model.errors import UsageError
     from pybench.store.fleet_runs import read_fleet
     from pybench.store.pair_file import read_pairs
 
+    if every and rounds is not None:
+        raise UsageError("--all prints every round: leave out --rounds, or --all")
     figures = [
         figure for path in met for figure in (read_pairs(path) if path.is_file() else read_fleet([str(path)]).pairs)
     ]

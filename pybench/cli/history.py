@@ -56,14 +56,11 @@ def history(
     from pybench.cli.output import echo, terminal_options
     from pybench.judge.regression.keys import check_across
     from pybench.judge.regression.series import nights, series_of
-    from pybench.model.errors import RunFolderError, UsageError
+    from pybench.model.errors import RunFolderError
     from pybench.report.history import csv_text, no_run, render
     from pybench.store.history import read_history
 
-    if accepted is not None and html_file is None and not self_test:
-        raise UsageError("--accepted is for --html and --self-test: give one of them, too, or leave it out")
-    if smallest and not self_test:
-        raise UsageError("--smallest is for --self-test: give both, or neither")
+    _check_options(accepted, html_file, smallest, self_test=self_test, as_csv=as_csv)
     found = read_history(folder)
     runs = [run for run in found.runs if suite in {None, run.suite}]
     if not runs:
@@ -80,15 +77,30 @@ def history(
         )
         raise RunFolderError(f"{folder}: {len(runs)} {what}; run the suite without these")
     series = series_of(shown, shown[-1], across)
-    if html_file is not None:
-        from pybench.cli.output_file import write_text
-        from pybench.report.page.history import render as render_page
-
-        write_text(html_file, render_page(found, series, accepted_changes(accepted)))
     if self_test:
         print_self_test(series, accepted_changes(accepted), effects_of(smallest))
     elif not as_csv:
         echo(render(found, series, **terminal_options()), nl=False)
+    if html_file is not None:
+        from pybench.cli.output_file import write_bytes, write_shown
+        from pybench.report.page.history import render as render_page
+
+        write = write_bytes if as_csv else write_shown  # CSV is read by a program
+        write(html_file, render_page(found, series, accepted_changes(accepted)).encode())
+
+
+def _check_options(
+    accepted: Path | None, html_file: Path | None, smallest: tuple[str, ...], *, self_test: bool, as_csv: bool
+) -> None:
+    """Raise ``UsageError`` for an option that has no effect beside the others."""
+    from pybench.model.errors import UsageError
+
+    if accepted is not None and html_file is None and not self_test:
+        raise UsageError("--accepted is for --html and --self-test: give one of them, too, or leave it out")
+    if smallest and not self_test:
+        raise UsageError("--smallest is for --self-test: give both, or neither")
+    if as_csv and self_test:
+        raise UsageError("--csv and --self-test both print to standard output: give one of them")
 
 
 def print_self_test(series: Series, accepted: Sequence[Accepted] = (), effects: SmallestEffects | None = None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pybench.cli.output import echo
 from pybench.model.errors import UsageError
 
 
@@ -35,6 +36,13 @@ def write_text(file: Path, text: str) -> None:
     write_bytes(file, text.encode())
 
 
+def write_shown(file: Path, content: bytes) -> None:
+    """Write a report and print what was written; nothing beside what a pipe gets. Raises ``UsageError``."""
+    write_bytes(file, content)
+    if file.is_file():
+        echo(f"{file}: {len(content):,} bytes")
+
+
 def write_bytes(file: Path, content: bytes) -> None:
     """Replace the file, or what a link leads to, once all is on the disk; pipes and devices are written to as they are.
 
@@ -46,7 +54,8 @@ def write_bytes(file: Path, content: bytes) -> None:
         else:
             _replace(file.resolve(), content)
     except OSError as error:
-        instead = "; give a file" if isinstance(error, IsADirectoryError) else ""
+        steps = {IsADirectoryError: "; give a file", FileNotFoundError: "; make its folder first"}
+        instead = steps.get(type(error), "")
         raise UsageError(f"{file}: cannot be written: {error.strerror}{instead}") from error
 
 

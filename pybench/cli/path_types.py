@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import click
@@ -19,7 +20,8 @@ class _Folder(click.Path):
         """Refuse a file in one line, also where only the results of a run are there."""
         path = Path(value)
         if path.is_file():
-            kept = f"; what a results.json has is shown by: pybench report {path}" if path.suffix == ".json" else ""
+            command = f"pybench report {shlex.quote(str(path))}"
+            kept = f"; what a results.json has is shown by: {command}" if path.suffix == ".json" else ""
             raise UsageError(f"{path}: a folder is needed here, and this is a file{kept}")
         return super().convert(value, param, ctx)
 

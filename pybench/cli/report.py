@@ -51,6 +51,7 @@ def report(
     RUN is a run's folder or its results.json. With REFERENCEs, RUN is reported against them.
     """
     from pybench.cli.output import echo
+    from pybench.cli.output_file import write_shown
     from pybench.model.errors import UsageError
 
     if detail and name != "terminal":
@@ -73,9 +74,9 @@ def report(
     elif kind == "folder":
         echo(export(view, name, output))
     elif kind == "bytes":
-        _write(output, render_bytes(view, name))
+        write_shown(output, render_bytes(view, name))
     else:
-        _write(output, render(view, name, **({"detail": detail} if name == "terminal" else {})).encode())
+        write_shown(output, render(view, name, **({"detail": detail} if name == "terminal" else {})).encode())
 
 
 def _report_comparison(
@@ -84,6 +85,7 @@ def _report_comparison(
     """The run against its references: the table of ``pybench compare``, or a page."""
     from pybench.cli.compare import print_comparison
     from pybench.cli.output import echo
+    from pybench.cli.output_file import write_shown
     from pybench.judge.regression.comparison import compare
     from pybench.judge.regression.figures import run_figures
     from pybench.model.errors import UsageError
@@ -104,17 +106,7 @@ def _report_comparison(
     if output is None:
         echo(text, nl=False)
     else:
-        _write(output, text.encode())
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Write a report and print what was written; nothing beside what a pipe gets. Raises ``UsageError``."""
-    from pybench.cli.output import echo
-    from pybench.cli.output_file import write_bytes
-
-    write_bytes(file, content)
-    if file.is_file():
-        echo(f"{file}: {len(content):,} bytes")
+        write_shown(output, text.encode())
 
 
 def print_terminal_report(view: RunView, *, detail: bool) -> None:

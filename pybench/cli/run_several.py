@@ -48,6 +48,7 @@ class Several:
 
 def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     """Measure two stacks in turn, print how B compares with A, and give the exit code of that."""
+    import shlex
     from shutil import which
 
     from pybench.cli.compare import print_comparison
@@ -74,9 +75,10 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     print_comparison(found, now, [before], detail=True)
     for name, stack, job in zip("AB", stacks, jobs, strict=True):
         echo(f"{name}: {stack}: {job.folder.path}")
-    echo(f"again: pybench compare {jobs[1].folder.path} {jobs[0].folder.path} --across software -v")
+    a, b = (shlex.quote(str(job.folder.path)) for job in jobs)
+    echo(f"again: pybench compare {b} {a} --across software -v")
     if all(own.verdict == "error" for own in results):
-        echo(f"both ended in an error; the cause, and what to do: pybench report {jobs[0].folder.path}")
+        echo(f"both ended in an error; the cause, and what to do: pybench report {a}")
         return BY_VERDICT["error"]
     return BY_CHANGE[found.verdict]
 
@@ -119,7 +121,7 @@ def run_again(several: Several, times: int) -> int:
     one if it ends in time when it takes as long as the longest before it.
     """
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
-    from pybench.cli.finish import name_faults, write_reports
+    from pybench.cli.finish import name_faults, name_resuming, write_reports
     from pybench.cli.output import echo
     from pybench.runner.time_budget import TimeBudget
 
@@ -138,8 +140,8 @@ def run_again(several: Several, times: int) -> int:
         try:
             results = job.finish(several.progress)
         except KeyboardInterrupt:
-            click.echo(f"pybench: interrupted in run {number} of {times}", err=True)
-            click.echo(f"pybench: go on with: pybench run --resume {job.folder.path}", err=True)
+            click.echo(f"pybench: run {number} of {times} is not finished", err=True)
+            name_resuming(job.folder.path, several.engine.python)
             return INTERRUPTED
         write_reports(job, results, shown=False)
         echo(f"run {number} of {times}: {results.verdict.replace('_', ' ')}: {job.folder.path}")

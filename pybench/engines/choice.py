@@ -30,6 +30,10 @@ def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: N
         name = LOCAL
     if options.python and name != LOCAL:
         raise UsageError(f"--python names an interpreter of this machine; it goes with --engine {LOCAL}, not {name}")
+    if options.image and name == LOCAL:
+        raise UsageError(
+            f"--image {options.image}: engine {LOCAL} runs no image; leave out --image, or choose another --engine"
+        )
     if name == LOCAL:
         _name_unapplied(needs.request, notify)
     else:

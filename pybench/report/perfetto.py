@@ -1,8 +1,8 @@
-"""A run as a Perfetto trace: power, clock and temperature of each GPU, attempts, steps and phases on one clock.
+"""A run as a Perfetto trace: power and clock of each GPU and its memory, temperature, attempts, steps, phases.
 
-Times are CLOCK_REALTIME nanoseconds, which torch's profiler and other recorders write too. Numbers of messages and
-fields are those of perfetto's published ``trace_packet.proto``, ``track_event.proto`` and ``track_descriptor.proto``;
-the few kinds of field that they need are written here, without a protobuf package.
+All are on one clock, CLOCK_REALTIME in nanoseconds, which torch's profiler and other recorders write too. Numbers of
+messages and fields are those of perfetto's published ``trace_packet.proto``, ``track_event.proto`` and
+``track_descriptor.proto``; the few kinds of field that they need are written here, without a protobuf package.
 """
 
 from __future__ import annotations
@@ -144,12 +144,16 @@ def _attempt(tracks: _Tracks, view: RunView, record: Record, trace: PowerTrace |
 def _gpu(tracks: _Tracks, gpu: GpuTrace, trace: PowerTrace, offset_ns: int, host: str = "") -> None:
     name = host + gpu_label(gpu.uuid, gpu.index)
     times_ns, power_mw = power_samples(gpu, trace)
+    polled, slow = gpu.polled, gpu.slow
     columns = (
         ("power", "W", times_ns, power_mw, 1e-3),
-        ("SM clock", "MHz", np.asarray(gpu.slow.t_ns, np.int64), np.asarray(gpu.slow.sm_clock_mhz, np.int64), 1.0),
-        ("temperature", "°C", np.asarray(gpu.slow.t_ns, np.int64), np.asarray(gpu.slow.temperature_c, np.int64), 1.0),
+        ("memory power", "W", polled.t_ns, polled.memory_mw, 1e-3),
+        ("SM clock", "MHz", slow.t_ns, slow.sm_clock_mhz, 1.0),
+        ("memory clock", "MHz", slow.t_ns, slow.memory_clock_mhz, 1.0),
+        ("temperature", "°C", slow.t_ns, slow.temperature_c, 1.0),
     )
-    for what, unit, at_ns, values, factor in columns:
+    for what, unit, recorded_ns, recorded, factor in columns:
+        at_ns, values = np.asarray(recorded_ns, np.int64), np.asarray(recorded, np.int64)
         known = values != MISSING
         if len(values) and known.any():
             track = tracks.track(f"{name} {what}", _GPUS, unit)

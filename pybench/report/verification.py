@@ -13,7 +13,6 @@ from pybench.report.printable import printable
 _MOST_PARAGRAPHS = 40
 _MOST_PLACES = 4
 _MOST_NAMED = 3
-_WIDTH = 80
 _TITLES: dict[DiscrepancyState, str] = {
     "does not hold": "Does not hold",
     "unfinished": "Unfinished",
@@ -21,14 +20,14 @@ _TITLES: dict[DiscrepancyState, str] = {
 }
 
 
-def render(found: Verification) -> str:
+def render(found: Verification, *, width: int = 80) -> str:
     """At most 40 paragraphs for each kind of discrepancy."""
     lines = [*_headline(found), ""]
     for state, title in _TITLES.items():
         own = [each for each in found.discrepancies if each.state == state]
         if own:
             lines += [f"{title} ({len(own)})", *_listed(own), ""]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return "\n".join(part for line in lines for part in _wrapped(line, width)).rstrip("\n") + "\n"
 
 
 def _headline(found: Verification) -> list[str]:
@@ -36,7 +35,7 @@ def _headline(found: Verification) -> list[str]:
     counts = ", ".join(f"{count:,} {name.removesuffix('s') if count == 1 else name}" for name, count in items)
     run = printable(found.run_id)
     if not found.holds:
-        return [f"DOES NOT HOLD  {run}", *_wrapped("", _summary(found))]
+        return [f"DOES NOT HOLD  {run}", _summary(found)]
     if found.unfinished:
         head = [f"UNFINISHED  {run}", "What was recorded holds; finish the run with: pybench run --resume RUN"]
     elif not found.complete:
@@ -69,14 +68,14 @@ def _listed(found: Sequence[Discrepancy]) -> list[str]:
             paragraphs.append(f"{len(own)} places: {printable(text)}: {listed}{more}")
         else:
             paragraphs += [f"{printable(place)}: {printable(text)}" for place in own]
-    lines = [line for paragraph in paragraphs[:_MOST_PARAGRAPHS] for line in _wrapped("  ", paragraph)]
+    lines = [f"  {paragraph}" for paragraph in paragraphs[:_MOST_PARAGRAPHS]]
     if len(paragraphs) > _MOST_PARAGRAPHS:
         lines.append(f"  and {len(paragraphs) - _MOST_PARAGRAPHS} more; --json FILE has all")
     return lines
 
 
-def _wrapped(indent: str, text: str) -> list[str]:
-    after = f"{indent}  " if indent else ""
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=indent, subsequent_indent=after, break_on_hyphens=False, break_long_words=False
-    )
+def _wrapped(line: str, width: int) -> list[str]:
+    """What goes on below an indented line is indented further. An empty line stays."""
+    after = "    " if line.startswith("  ") else ""
+    found = textwrap.wrap(line, width, subsequent_indent=after, break_on_hyphens=False, break_long_words=False)
+    return found or [line]

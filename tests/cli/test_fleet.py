@@ -125,6 +125,7 @@ def test_pairs_that_have_met_are_left_out(tmp_path: Path) -> None:
         (("check", "--pairs", "absent.json"), "absent.json: cannot be read: No such file or directory"),
         (("pairs", "a", "a"), "a: named twice; give each node once"),
         (("pairs", "a"), "1 node: a pair needs two"),
+        (("pairs", "a", "b", "--rounds", "1", "--all"), "--all prints every round: leave out --rounds, or --all"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
@@ -47,11 +48,23 @@ def test_a_page_is_written_besides(here: Path, drill: Drill) -> None:
     assert CliRunner().invoke(main, drill()).exit_code in {0, 4}
     done = history("runs", "--html", "page.html")
     assert (done.exit_code, done.stdout.startswith("drill: 1 run, ")) == (0, True), done.output
-    assert "TP 2: speed" in (here / "page.html").read_text()
+    page = (here / "page.html").read_bytes()
+    assert b"TP 2: speed" in page
+    assert done.stdout.endswith(f"\npage.html: {len(page):,} bytes\n")
+    assert "page.html" not in history("runs", "--html", "page.html", "--csv").stdout
     alone = history("runs", "--accepted", "accepted.toml")
     assert (alone.exit_code, "--accepted is for --html and --self-test: give one of them" in alone.stderr) == (2, True)
     alone = history("runs", "--smallest", "3")
     assert (alone.exit_code, "--smallest is for --self-test: give both, or neither" in alone.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("page", [(), ("--html", "page.html")])
+def test_csv_has_no_self_test_behind_it(here: Path, drill: Drill, page: tuple[str, ...]) -> None:
+    """A program reads it: the two are refused together, whether a page is written besides or not."""
+    assert CliRunner().invoke(main, drill()).exit_code in {0, 4}
+    both = history("runs", "--csv", "--self-test", *page)
+    assert (both.exit_code, both.stdout) == (2, "")
+    assert "--csv and --self-test both print to standard output: give one of them" in both.stderr
 
 
 def test_a_self_test_begins_behind_the_last_accepted_change(here: Path, drill: Drill) -> None:

@@ -76,6 +76,10 @@ def test_event_files_need_a_folder_of_their_own(here: Path, finished: Path) -> N
         (("--format", "tensorboard"), "--format tensorboard writes several files; give their folder with -o DIR"),
         (("--format", "perfetto"), "--format perfetto is not text; give its file with -o FILE"),
         (("--format", "json", "-o", "."), ".: cannot be written: Is a directory; give a file"),
+        (
+            ("--format", "json", "-o", "absent/results.json"),
+            "absent/results.json: cannot be written: No such file or directory; make its folder first",
+        ),
         (("--format", "json", "-v"), "-v belongs to --format terminal; --format json is always complete"),
     ):
         refused = pybench("report", run, *arguments)

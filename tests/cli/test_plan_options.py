@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -135,13 +136,14 @@ def test_the_plan_refuses_what_the_run_would(here: Path, drill: Drill) -> None:
 
 
 @pytest.mark.parametrize("command", [("explain",), ("bundle",), ("expect", "--from"), ("run", "--resume")])
-def test_a_file_in_the_place_of_a_runs_folder(here: Path, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("name", ["results.json", "my results.json"])
+def test_a_file_in_the_place_of_a_runs_folder(here: Path, command: tuple[str, ...], name: str) -> None:
     """One line, with what shows a kept results.json."""
-    file = here / "results.json"
+    file = here / name
     file.write_text("{}")
     done = CliRunner().invoke(main, (*command, str(file)))
     assert done.exit_code == 2
     assert done.stderr == (
         f"pybench: {file}: a folder is needed here, and this is a file; what a results.json has is shown by: "
-        f"pybench report {file}\n"
+        f"pybench report {shlex.quote(str(file))}\n"
     )

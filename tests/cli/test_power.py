@@ -258,18 +258,36 @@ def test_a_file_lost_meanwhile_costs_no_joules(fake_nvml: Tell, tmp_path: Path) 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1])
 def test_a_signal_is_the_commands_and_joules_are_printed(fake_nvml: Tell, number: signal.Signals) -> None:
+    code, errors = recorded_with(fake_nvml, number, signal.SIG_DFL, "echo begun; exec sleep 30")
+    assert code == 128 + number
+    assert "scope: gpu_board" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_is_ignored_stays_ignored(fake_nvml: Tell, number: signal.Signals) -> None:
+    """By the command too: nohup has SIGHUP ignored, a shell SIGINT for what it starts behind &."""
+    code, errors = recorded_with(fake_nvml, number, signal.SIG_IGN, "echo begun; read word; exit 7")
+    assert code == 7
+    assert "scope: gpu_board" in errors
+
+
+def recorded_with(fake_nvml: Tell, number: signal.Signals, before: signal.Handlers, script: str) -> tuple[int, str]:
+    """Exit code and standard error of a recording of the script that gets the signal, then a line, once it has begun.
+
+    ``before`` is what the signal does as the recording is started.
+    """
     fake_nvml(devices=1)
-    program = (sys.executable, "-c", "from pybench.cli.main import main; main()")
-    command = (*program, "power", "record", "--", "sh", "-c", "echo begun; exec sleep 30")
+    start = f"import signal; signal.signal({number:d}, signal.{before.name}); from pybench.cli.main import main; main()"
+    command = (sys.executable, "-c", start, "power", "record", "--", "sh", "-c", script)
+    pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as recording:
         assert recording.stdout is not None
         assert recording.stdout.readline() == "begun\n"
         recording.send_signal(number)
-        _, errors = recording.communicate(timeout=100)
-    assert recording.returncode == 128 + number
-    assert "scope: gpu_board" in errors
+        _, errors = recording.communicate("go on\n", timeout=100)
+    return recording.returncode, errors
 
 
 def test_sixteen_gpus_have_labels_within_the_picture(fake_nvml: Tell, tmp_path: Path) -> None:

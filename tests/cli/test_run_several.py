@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from pybench.cli.exit_codes import BY_VERDICT
+from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
 from pybench.cli.main import main
+from pybench.runner.run import Run
 from pybench.store.journal import RunFolder
 from tests.cli.conftest import Drill
 
@@ -60,9 +62,11 @@ def test_two_equal_stacks_are_unchanged(here: Path, drill: Drill) -> None:
 def test_two_stacks_that_both_fail_are_an_error(here: Path, drill: Drill) -> None:
     """Nothing is compared: the exit code is that of a run that ends so, and the next step is named."""
     python = drill(behaviour="crash")[-1]
-    done = CliRunner().invoke(main, ("run", "drill.toml", "--ab", python, python))
+    done = CliRunner().invoke(main, ("run", "drill.toml", "--ab", python, python, "--runs", "my runs"))
     assert done.exit_code == BY_VERDICT["error"], done.output
     assert "both ended in an error; the cause, and what to do: pybench report " in done.output
+    for command in re.findall(r"pybench (compare .*|report .*)", done.output):
+        assert CliRunner().invoke(main, shlex.split(command)).exit_code in {0, 4}, command
 
 
 def test_a_slower_stack_regresses(here: Path, drill: Drill) -> None:
@@ -138,3 +142,18 @@ def test_what_holds_for_all_runs_is_noted_once(here: Path, drill: Drill) -> None
     done = CliRunner().invoke(main, (*arguments, "--aa", "2"))
     assert done.exit_code == 0, done.output
     assert done.output.count("the suite's [container] has no effect") == 1
+
+
+def test_an_interrupted_repetition_names_its_python(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run goes on with the Python that began it alone."""
+
+    def interrupted(_run: Run, _progress: object) -> None:
+        raise KeyboardInterrupt
+
+    arguments = drill()
+    monkeypatch.setattr(Run, "finish", interrupted)
+    done = CliRunner().invoke(main, (*arguments, "--aa", "2"))
+    assert done.exit_code == INTERRUPTED, done.output
+    (run,) = [folder for folder in (here / "runs").iterdir() if folder.is_dir()]
+    assert "run 1 of 2 is not finished" in done.stderr
+    assert f"interrupted; go on with: pybench run --resume {run} --python {arguments[-1]}\n" in done.stderr

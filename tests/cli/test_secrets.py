@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +37,18 @@ def test_a_secret_stays_nowhere(here: Path, drill: Drill, monkeypatch: pytest.Mo
     assert all("'HF_TOKEN': '***'" in log for log in logs)
     assert [path for path in run.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()] == []
     assert (next(run.rglob("notes.txt"))).read_text() == "the token is ***\n"
+
+
+def test_a_secret_that_is_a_word_of_the_suite(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its attempts are those of the plan, and the run ends."""
+    monkeypatch.setenv("HF_TOKEN", "decode")
+    arguments = drill()
+    ask_for_it(here)
+    assert CliRunner().invoke(main, (*arguments, "--time-limit", "30s")).exit_code == 0
+    (run,) = (here / "runs").iterdir()
+    records = [json.loads(line)["record"] for line in (run / "journal.jsonl").read_text().splitlines()]
+    assert [record["point_id"][-2] for record in records] == ["1", "2", "2", "1"]
+    assert all((run / record["log"]).exists() for record in records)
 
 
 def test_a_secret_that_was_not_asked_for_reaches_no_worker(

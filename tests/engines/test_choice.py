@@ -96,6 +96,13 @@ def test_none_takes_the_python_it_is_given() -> None:
         choose_launcher(EngineOptions(engine="docker", python=sys.executable), NEEDS, print)
 
 
+@pytest.mark.parametrize("options", [EngineOptions(engine="none"), EngineOptions(python=sys.executable)])
+def test_none_runs_no_image(options: EngineOptions) -> None:
+    """Whoever names an image would else measure this machine's Python in its place."""
+    with pytest.raises(UsageError, match="engine none runs no image; leave out --image"):
+        choose_launcher(replace(options, image="vllm-0.31.0"), NEEDS, print)
+
+
 @pytest.mark.parametrize("python", ["/nowhere/python3", "no-such-python", "pyproject.toml"])
 def test_a_python_that_is_no_program(python: str) -> None:
     """Told before a run's folder is made, for it would fail in every attempt."""

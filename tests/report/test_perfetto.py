@@ -11,9 +11,11 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 from pybench.model.errors import UsageError
 from pybench.model.results import Results
+from pybench.model.trace import MISSING, PolledColumns
 from pybench.report.perfetto import render
 from pybench.report.run_view import RunView
-from tests.report.page_run import SECOND, run_in_waves, run_over_hosts, traced_run
+from pybench.store.trace_file import write_trace
+from tests.report.page_run import SECOND, power_trace, run_in_waves, run_over_hosts, traced_run
 
 
 def _read(view: RunView) -> Any:
@@ -47,6 +49,16 @@ def _slices(trace: Any, name: str) -> list[tuple[str, float, float]]:
     return found
 
 
+def _counter(trace: Any, name: str) -> list[tuple[float, float]]:
+    """Time in s and value of a counter's readings."""
+    names = _names(trace)
+    return [
+        (packet.timestamp / SECOND, packet.track_event.double_counter_value)
+        for packet in trace.packet
+        if packet.HasField("track_event") and names[packet.track_event.track_uuid] == name
+    ]
+
+
 def test_every_field_is_one_that_perfetto_knows(trace: Any) -> None:
     """Written anew by the official classes it is as long, so that nothing was unknown to them."""
     known = perfetto_trace_pb2.Trace()
@@ -65,13 +77,8 @@ def test_times_are_wall_clock_times(trace: Any) -> None:
 
 def test_power_of_each_gpu_is_a_counter_in_watts(trace: Any) -> None:
     """600 samples an attempt, with the peak of 700 W and a mW more for each GPU; one vertical axis for all."""
-    names = _names(trace)
     for index in range(4):
-        values = [
-            packet.track_event.double_counter_value
-            for packet in trace.packet
-            if packet.HasField("track_event") and names[packet.track_event.track_uuid] == f"GPU {index} power"
-        ]
+        values = [value for _, value in _counter(trace, f"GPU {index} power")]
         assert len(values) == 2 * 600
         assert max(values) == pytest.approx(700.0 + index / 1000)
     counters = [p.track_descriptor.counter for p in trace.packet if p.track_descriptor.HasField("counter")]
@@ -80,6 +87,20 @@ def test_power_of_each_gpu_is_a_counter_in_watts(trace: Any) -> None:
         ("MHz", "MHz"),
         ("°C", "°C"),
     }
+
+
+def test_memory_has_counters_of_power_and_clock(results: Results, tmp_path: Path) -> None:
+    """Beside those of the whole GPU; a reading that failed is left out."""
+    view = traced_run(tmp_path, results, num_gpus=1, attempts=1)
+    trace = power_trace(1, 600)
+    polled = PolledColumns(
+        t_ns=(2 * SECOND, 3 * SECOND), instant_mw=(1, 1), average_mw=(1, 1), memory_mw=(92_500, MISSING)
+    )
+    gpus = (dataclasses.replace(trace.gpus[0], polled=polled),)
+    write_trace(dataclasses.replace(trace, gpus=gpus), tmp_path / "trace.1.npz")
+    found = _read(view)
+    assert _counter(found, "GPU 0 memory power") == [(2.0, 92.5)]
+    assert {value for _, value in _counter(found, "GPU 0 memory clock")} == {3201.0}
 
 
 def test_steps_and_phases_stand_where_they_were(trace: Any) -> None:

@@ -24,3 +24,12 @@ def test_many_places_of_one_text_share_it() -> None:
     assert shown.endswith(
         "Not checked (6)\n  6 places: no record: other.json; p0; p1; p2; and 2 more (--json FILE has all)\n"
     )
+
+
+def test_a_narrow_terminal_has_every_line() -> None:
+    """What goes on below an indented line is indented further."""
+    found = Discrepancy(place="results.json", text="'pass' is claimed, 'missing' follows", state="does not hold")
+    shown = render(Verification(run_id="run", discrepancies=(found,)), width=40)
+    assert max(map(len, shown.splitlines())) <= 40
+    assert shown.endswith("Does not hold (1)\n  results.json: 'pass' is claimed,\n    'missing' follows\n")
+    assert max(map(len, render(Verification(run_id="run", discrepancies=()), width=40).splitlines())) <= 40

@@ -93,6 +93,16 @@ def test_a_run_without_results_is_not_bundled(forgery: Forgery, tmp_path: Path) 
     assert not list(tmp_path.glob("*b.zip*"))
 
 
+def test_a_name_of_two_words_is_one_in_the_commands_to_copy(forgery: Forgery, tmp_path: Path) -> None:
+    """Of the bundle, and of the run whose results are to be written first."""
+    run = forgery.path.rename(tmp_path / "my run")
+    made = pybench("bundle", run, "-o", tmp_path / "my bundle.zip")
+    assert made.stdout.endswith(f"check it with: pybench verify '{tmp_path}/my bundle.zip'\n")
+    (run / "results.json").unlink()
+    refused = pybench("bundle", run, "-o", tmp_path / "b.zip")
+    assert refused.stderr.endswith(f"pybench report '{run}' --format json -o '{run}/results.json'\n")
+
+
 @pytest.mark.parametrize("name", ["summary.md", "worker/pybench/model/wire.py", "attempts/decode_tensor_parallel=1.1"])
 def test_a_link_is_not_bundled(forgery: Forgery, tmp_path: Path, name: str) -> None:
     """Nothing outside of the run's folder gets into a bundle."""
