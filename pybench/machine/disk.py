@@ -20,6 +20,7 @@ _REMEDIES = {
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
     errno.EROFS: "make it writable",
+    errno.EFBIG: "allow larger files (ulimit -f)",
     errno.EMFILE: "allow more open files (ulimit -n)",
     errno.ENFILE: "allow more open files (sysctl fs.file-max)",
     errno.ENOMEM: "free memory",

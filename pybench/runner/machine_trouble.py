@@ -5,6 +5,7 @@ An attempt that fails this way is not recorded, so that the run can be resumed a
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from pybench.engines.base import Launcher
@@ -20,7 +21,7 @@ ATTEMPT_BYTES = 4 * 2**20
 
 def resume_remedy(run: Path) -> tuple[str, str]:
     """What is kept once a begun run met a faulty disk, and what to do after that is repaired."""
-    return "nothing recorded is lost", f": pybench run --resume {run}"
+    return "nothing recorded is lost", f": pybench run --resume {shlex.quote(str(run))}"
 
 
 def blame_machine(record: Record, launcher: Launcher, run: Path) -> None:
@@ -32,6 +33,6 @@ def blame_machine(record: Record, launcher: Launcher, run: Path) -> None:
         return
     facts = get_engine(launcher.name).find()
     if facts.reason:
-        raise MachineError(f"{facts.reason}; start it, then: pybench run --resume {run}")
+        raise MachineError(f"{facts.reason}; start it, then: pybench run --resume {shlex.quote(str(run))}")
     if reports_full_disk(record.failure.message):
         raise engine_error(launcher.name, facts.data_root, "can't start a container", record.failure.message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -151,9 +152,10 @@ class OpenRun:
 
     def _without(self, error: HostLostError, point: Point, number: int) -> MachineError:
         """What a host that is gone leaves: the attempt is not recorded."""
+        run = shlex.quote(str(self.folder.path))
         return MachineError(
             f"{error}; it was lost in {point.id} attempt {number} ({plural(len(self.records), 'attempt')} kept); "
-            f"once it is back, on every host: pybench run --resume {self.folder.path} --rendezvous HOST:PORT --nodes N"
+            f"once it is back, on every host: pybench run --resume {run} --rendezvous HOST:PORT --nodes N"
         )
 
     def _session(self, attempts: tuple[Attempt, ...]) -> Session:

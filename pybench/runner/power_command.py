@@ -89,7 +89,7 @@ def _run(argv: Sequence[str], packages: PackageCounters | str) -> int:
 
 
 class _Forwarding:
-    """Gives a process the signals that this one gets; those of the keyboard reach it by the terminal already."""
+    """Gives a process the signals that this one gets and does not ignore; the terminal itself sends the keyboard's."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -98,7 +98,9 @@ class _Forwarding:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._former = {number: signal.signal(number, self._take) for number in (*_OUTSIDE, *_KEYBOARD)}
+            # nohup has SIGHUP ignored, a shell SIGINT for what it starts behind &: the command ignores them, too.
+            taken = [number for number in (*_OUTSIDE, *_KEYBOARD) if signal.getsignal(number) is not signal.SIG_IGN]
+            self._former = {number: signal.signal(number, self._take) for number in taken}
         return self
 
     def __exit__(self, *_: object) -> None:

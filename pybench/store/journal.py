@@ -150,11 +150,21 @@ class RunFolder:
         return writing(self.path)
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Write the manifest whole or not at all. Raises ``RunFolderError``."""
+        """Write the manifest whole or not at all. Raises ``RunFolderError``, also for one that would not be read back.
+
+        Raises ``ValueError`` where a point would be read back as another one.
+        """
         body = _MANIFEST.dump_json(manifest, indent=1)[1:] + b"\n"
         data = _MANIFEST_HEAD % _digest(body) + body
         if len(data) > _MAX_MANIFEST_BYTES or has_too_many(data):
             raise RunFolderError(f"{self.path}: its plan is larger than a manifest may be; run parts of the suite (-k)")
+        try:
+            values = decode_json(data)
+        except ValueError as error:
+            where = f"{self.path / _MANIFEST_FILE}: would not be read back: {error}"
+            raise RunFolderError(f"{where}; change it in the suite or its table") from error
+        if _MANIFEST_READER.read(values).plan.digests != manifest.plan.digests:
+            raise ValueError(f"{self.path}: a point of the manifest would not be read back as it is")
         with run_folder_errors(self.path, "write the manifest"), opened_folder(self.path) as folder:
             write_file(folder, _MANIFEST_FILE, data)
 

@@ -52,6 +52,7 @@ def test_room_is_asked_for_and_given_back(tmp_path: Path) -> None:
         (errno.EIO, "look for the fault in the kernel's log (dmesg), then do it"),
         (errno.EROFS, "make it writable, then do it"),
         (errno.EMFILE, "allow more open files (ulimit -n), then do it"),
+        (errno.EFBIG, "allow larger files (ulimit -f), then do it"),
         (errno.EACCES, "make it writable, then do it"),
     ],
 )

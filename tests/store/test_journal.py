@@ -26,6 +26,7 @@ from pybench.model.plan_options import PlanOptions
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
 from pybench.model.suite import Plan, Point
 from pybench.model.wire import Failure, Metric, Step, Work
+from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.matmul import Matmul
 from pybench.store import journal, journal_line
 from pybench.store.journal import RunFolder, attempt_name
@@ -285,6 +286,24 @@ def test_no_record_is_written_that_is_not_read_back(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"not JSON compliant|valid number"):
             folder.append(bad)
     assert folder.records() == (record(1),)
+
+
+@pytest.mark.parametrize("number", [1e61, 2**64, [2**64]])
+def test_no_manifest_is_written_that_is_not_read_back(tmp_path: Path, manifest: Manifest, number: Any) -> None:
+    """A number beyond all bounds is refused before anything is measured."""
+    given: dict[str, Any] = {"backend": "vllm", "model": "llama-tiny", "engine_args": {"a": number}}
+    settings = Generate(**given, batch_size=1, prompt_tokens=1, output_tokens=1)
+    folder, point = run_folder(tmp_path), replace(manifest.plan.points[0], settings=settings)
+    with pytest.raises(RunFolderError, match=r"plan\.points\.0\.settings\.engine_args\.a[.0]*: .* is larger than any"):
+        folder.write_manifest(replace(manifest, plan=Plan(points=(point,), skips=())))
+    assert not (folder.path / "manifest.json").exists()
+
+
+def test_no_manifest_is_written_whose_points_are_read_back_as_others(tmp_path: Path, manifest: Manifest) -> None:
+    """Its own records would be refused; here a number without its fraction."""
+    point = replace(manifest.plan.points[0], effort=Effort(dither_ms=20))
+    with pytest.raises(ValueError, match="would not be read back as it is"):
+        run_folder(tmp_path).write_manifest(replace(manifest, plan=Plan(points=(point,), skips=())))
 
 
 def test_a_record_that_no_journal_keeps_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

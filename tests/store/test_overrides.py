@@ -105,7 +105,11 @@ def test_a_table_is_written_as_in_the_file(tmp_path: Path) -> None:
     [
         ("batch_size", "--set batch_size: expected KEY=VALUE"),
         ("=1", "expected KEY=VALUE"),
-        ("batchsize=1", "'batchsize' is no setting of any benchmark; did you mean 'batch_size'?; valid are"),
+        (
+            "batchsize=1",
+            "'batchsize' is no setting of any benchmark; did you mean 'batch_size'? `pybench schema` lists all",
+        ),
+        ("lr=1", "'lr' is no setting of any benchmark; valid are activation_checkpointing, "),
         ("batch_size=many", "--set batch_size=many: found 'many', expected an integer"),
         ("batch_size=0", "--set batch_size=0: found 0, must be at least 1"),
         ("batch_size=1.5", "found 1.5, expected an integer"),

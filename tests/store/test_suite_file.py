@@ -361,6 +361,15 @@ def test_engine_arguments_and_whole_rates(tmp_path: Path) -> None:
     assert repr(benchmark.settings["request_rate_per_s"]) == "8.0"
 
 
+def test_whole_numbers_of_effort(tmp_path: Path) -> None:
+    """A number with a fraction may be written without: read back from a manifest, the point has the same digest."""
+    effort = (
+        _read(tmp_path, GOOD + "dither_ms = 20\ncollective_timeout_s = 5\ntime_limit_s = 60\n").benchmarks[0].effort
+    )
+    numbers = (effort.dither_ms, effort.collective_timeout_s, effort.time_limit_s)
+    assert repr(numbers) == "(20.0, 5.0, 60.0)"
+
+
 @settings(deadline=None)  # an example may meet a machine that stands still
 @given(st.text() | st.text(alphabet='[]{}="ab.1\n') | st.text(alphabet='[]=".1\n').map(lambda text: GOOD + text))
 def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,19 +64,21 @@ def _of_process(
     if (fault := _wrong_ranks(records, num_ranks)) is not None:
         yield fault
         return
-    orders, unread = _orders(folder, len(records))
+    orders, following, unread = _orders(folder, len(records))
     contracts = [
         _contract(manifest, points[record.point_id], record, earlier, num_ranks, _end_ns(manifest, orders, number))
         for number, (record, earlier) in enumerate(zip(records, before, strict=True))
     ]
     ahead_ns = [contracts[0].site(rank).joined.offset_ns for rank in range(num_ranks)]
-    reader = EventReader(folder, num_ranks, len(records), ahead_ns)
+    stopped = _stopped(following, points) if records[-1].ok else None
+    followed = contracts if stopped is None else [*contracts, _of_stopped(contracts[-1], stopped)]
+    reader = EventReader(folder, num_ranks, len(followed), ahead_ns)
     if unread is None:
         yield from _ordered(orders, records, contracts)
     else:
         yield Discrepancy(place=attempt_label(records[0]), text=f"its worker's orders cannot be read: {unread}")
     yield from _warmth(records)
-    for place, contract in enumerate(contracts):
+    for place, contract in enumerate(followed):
         reader.begin(place, _check(contract))
     try:
         reader.poll()
@@ -115,19 +118,32 @@ def _wrong_ranks(records: Sequence[Record], num_ranks: int) -> Discrepancy | Non
     return None
 
 
-def _orders(folder: Path, num_attempts: int) -> tuple[list[Any], str | None]:
-    """What the process was ordered for its attempts, or why that cannot be read; it may have reached no more."""
+def _orders(folder: Path, num_attempts: int) -> tuple[list[Any], bytes, str | None]:
+    """What the process was ordered for its attempts, and what follows, or why that cannot be read."""
     try:
         data = read_below(folder, ORDERS_FILE, _MAX_ORDERS_BYTES)
         # What follows stays in one piece: each line of two bytes would take thirty times as much.
         *lines, rest = data.split(b"\n", num_attempts)
         if rest and len(lines) < num_attempts:
-            lines.append(rest)
-        return [decode_json(line) for line in lines], None
+            lines, rest = [*lines, rest], b""
+        return [decode_json(line) for line in lines], rest, None
     except OSError as error:
-        return [], error.strerror or str(error)
+        return [], b"", error.strerror or str(error)
     except ValueError as error:
-        return [], str(error)
+        return [], b"", str(error)
+
+
+def _stopped(following: bytes, points: Mapping[str, Point]) -> Point | None:
+    """The point that a process may have begun before it was stopped, by the order that follows; it has no record."""
+    begin = '{"point_id": '
+    if not following.startswith(begin.encode()):
+        return None
+    return next((p for p in points.values() if following.startswith(f"{begin}{json.dumps(p.id)},".encode())), None)
+
+
+def _of_stopped(last: Contract, point: Point) -> Contract:
+    """The contract of an attempt that follows the ``last`` one in its process."""
+    return replace(last, order=work_order(point, last.order.device, (), last.order.end_ns))
 
 
 def _end_ns(manifest: Manifest, orders: Sequence[Any], number: int) -> int | None:

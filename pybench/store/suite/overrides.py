@@ -20,7 +20,7 @@ from pybench.store.suite.parse import written_suite
 from pybench.store.suite.profiles import WrittenSuite, fields_of_workload
 from pybench.store.suite.rules import suite_problems
 from pybench.store.suite.schema import suite_model
-from pybench.store.toml.problem_text import did_you_mean, key_text, message_of
+from pybench.store.toml.problem_text import did_you_mean, key_text, message_of, valid_text
 
 _FORM = "KEY=VALUE with a KEY such as batch_size, benchmark.decode.attempts or axes.tensor_parallel"
 _BENCHMARK, _AXES = "benchmark.", "axes."
@@ -124,13 +124,10 @@ def _targets(tables: Sequence[dict[str, Any]], override: _Override) -> set[str]:
     valid = {table["name"]: _keys(table, axes_only=override.is_axis) for table in meant}
     takes = {name for name, keys in valid.items() if override.key in keys}
     if not takes:
-        everything = sorted(set().union(*valid.values()))
+        everything = set().union(*valid.values())
         noun = "axis" if override.is_axis else "setting"
         where = f"of benchmark {override.benchmark}" if override.benchmark else "of any benchmark"
-        raise override.refuse(
-            f"{override.key!r} is no {noun} {where}{did_you_mean(override.key, everything)}; "
-            f"valid are {', '.join(everything) or 'none'}"
-        )
+        raise override.refuse(f"{override.key!r} is no {noun} {where}{valid_text(override.key, everything)}")
     return takes
 
 

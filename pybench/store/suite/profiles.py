@@ -62,7 +62,7 @@ class WrittenBenchmark:
             workload=self.workload,
             settings={key: _number(key, value) for key, value in fields.values.items() if key not in _EFFORT},
             axes={key: tuple(_number(key, value) for value in values) for key, values in fields.axes.items()},
-            effort=_effort({key: value for key, value in fields.values.items() if key in _EFFORT}),
+            effort=_effort({key: _number(key, value) for key, value in fields.values.items() if key in _EFFORT}),
             expectations=self.expectations,
             required=self.required,
             round_up_batch=self.round_up_batch,
@@ -104,8 +104,9 @@ def _number(key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
 
 @cache
 def _fractional() -> frozenset[str]:
-    """Settings that may be written without a fraction, and are numbers with one all the same."""
-    hints = [(name, hint) for kind in SETTINGS_OF.values() for name, hint in get_type_hints(kind).items()]
+    """Settings and effort fields that may be written without a fraction, and are numbers with one all the same."""
+    kinds = (Effort, *SETTINGS_OF.values())
+    hints = [(name, hint) for kind in kinds for name, hint in get_type_hints(kind).items()]
     return frozenset(name for name, hint in hints if float in (hint, *get_args(hint)))
 
 
@@ -113,4 +114,4 @@ def _effort(given: dict[str, Any]) -> Effort:
     """More attempts raise the most attempts, unless that is given, too."""
     effort = Effort(**given)
     most = effort.max_attempts if "max_attempts" in given else max(effort.attempts, effort.max_attempts)
-    return dataclasses.replace(effort, max_attempts=most, time_limit_s=float(effort.time_limit_s))
+    return dataclasses.replace(effort, max_attempts=most)

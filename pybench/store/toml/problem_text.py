@@ -47,6 +47,15 @@ def did_you_mean(found: object, valid: Iterable[str], most: int = 1) -> str:
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
+def valid_text(found: object, valid: Iterable[str]) -> str:
+    """Of many valid words the closest, else all."""
+    names = sorted(valid)
+    close = did_you_mean(found, names)
+    if close and len(names) > _MANY:
+        return f"{close} `pybench schema` lists all"
+    return f"{close}; valid are {', '.join(names) or 'none'}"
+
+
 def key_text(path: KeyPath, document: dict[str, Any]) -> str:
     """Key path in the file's own words, e.g. ``[[benchmark]] "decode" -> axes.tensor_parallel[2]``."""
     if path[:1] == ("benchmark",) and len(path) > 1 and isinstance(path[1], int):
@@ -98,11 +107,7 @@ def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
     if kind == "missing":
         return "missing, and it is required"
     if kind == "extra_forbidden":
-        names = sorted(siblings)
-        close = did_you_mean(error["loc"][-1], names)
-        if close and len(names) > _MANY:
-            return f"unknown key{close} `pybench schema` lists all"
-        return f"unknown key{close}; valid are {', '.join(names)}"
+        return f"unknown key{valid_text(error['loc'][-1], siblings)}"
     if kind == "literal_error":
         words = re.findall(r"'([^']*)'", context["expected"])
         elsewhere = _ELSEWHERE if found in _ALL and {*words} & {*_ALL} else ""

@@ -9,10 +9,13 @@ import pytest
 
 from pybench.model.record import Record
 from pybench.model.wire import Failure
+from pybench.runner.prepare import prepare_run
 from pybench.runner.verification.events import check_events
-from tests.runner.test_run import finish
+from tests.progress import NoProgress
+from tests.runner.drill import suite_text
+from tests.runner.test_run import fake, finish
 from tests.runner.test_sessions import prepare
-from tests.runner.verification.forgery import Forgery
+from tests.runner.verification.forgery import Forgery, faster
 
 
 @pytest.fixture
@@ -60,3 +63,35 @@ def test_a_failed_attempt_is_the_last_of_its_process(shared: Forgery) -> None:
     records = shared.records
     last = next(place for place, record in enumerate(records) if record.log != records[0].log) - 1
     assert (last, found(shared, [*records[:last], killed(records[last]), *records[last + 1 :]])) == (2, [])
+
+
+class Interrupting(NoProgress):
+    """In the warm-up of the second point."""
+
+    def __init__(self) -> None:
+        self._phases: list[str] = []
+
+    def phase(self, name: str) -> None:
+        self._phases.append(name)
+        if self._phases.count("warmup") == 2:
+            raise KeyboardInterrupt
+
+
+def test_what_was_begun_as_a_run_was_interrupted_is_held_against_nothing(
+    tmp_path: Path, no_driver: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events of an attempt without a record follow those of one that both ranks measured to its end."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
+    points = "tensor_parallel = [2]\nbatch_size = [1, 2]"
+    suite = suite_text(max_attempts=2, time_limit_s=60).replace("batch_size = 1\n", "")
+    (tmp_path / "drill.toml").write_text(
+        suite.partition("[[benchmark.expect]]")[0].replace("tensor_parallel = [1, 2]", points)
+    )
+    run = prepare_run(tmp_path / "drill.toml", tmp_path / "runs", fake)
+    with pytest.raises(KeyboardInterrupt):
+        run.finish(Interrupting())
+    forgery = Forgery(run.folder.path)
+    (record,) = forgery.records
+    assert found(forgery, [record]) == []
+    differ = "rank 0: steps differ at 0, 1, 2 from its worker's events"
+    assert (f"{record.point_id}, attempt 1", differ) in found(forgery, [faster(record)])
