@@ -43,6 +43,8 @@ def explanation_of(run: RunFolder, manifest: Manifest, node_path: Path | None) -
 
     Raises ``UsageError`` where the run measured a node itself, or has nothing to explain.
     """
+    import shlex
+
     from pybench.judge.explanation.explanation import explain as explain_run
     from pybench.judge.measurements import Measurements
     from pybench.model.errors import UsageError
@@ -51,8 +53,7 @@ def explanation_of(run: RunFolder, manifest: Manifest, node_path: Path | None) -
 
     points = manifest.plan.points
     if points and all(isinstance(point.settings, NodeSettings) for point in points):
-        raise UsageError(
-            f"{run.path}: a node check itself; give a run with speedups: pybench explain OTHER --node {run.path}"
-        )
+        command = f"pybench explain OTHER --node {shlex.quote(str(run.path))}"
+        raise UsageError(f"{run.path}: a node check itself; give a run with speedups: {command}")
     node = measured_node(node_path or latest_node_run(run.path, manifest.fingerprint))
     return explain_run(manifest, Measurements.of(manifest.plan, run.records()), node)

@@ -54,9 +54,9 @@ def write_bytes(file: Path, content: bytes) -> None:
         else:
             _replace(file.resolve(), content)
     except OSError as error:
-        steps = {IsADirectoryError: "; give a file", FileNotFoundError: "; make its folder first"}
-        instead = steps.get(type(error), "")
-        raise UsageError(f"{file}: cannot be written: {error.strerror}{instead}") from error
+        remedies = {IsADirectoryError: "; give a file", FileNotFoundError: "; make its folder first"}
+        remedy = remedies.get(type(error), "")
+        raise UsageError(f"{file}: cannot be written: {error.strerror}{remedy}") from error
 
 
 def _write_special(file: Path, content: bytes) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # As for any other file that a command can't write.
 _NOT_WRITTEN = 2
+_LONGEST_S = 86_400.0
 _GPUS = click.option("--gpu", "indices", type=click.IntRange(0), multiple=True, help="Only this GPU; may be repeated.")
 _JSON = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the result there, too.")
 _TRACE = click.option(
@@ -62,10 +63,10 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
     It takes some 65 s a GPU and needs torch with CUDA. What is found is stored in the user's cache for this GPU under
     this driver, and later runs use it.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from pybench.machine.calibrate import calibrate as calibrate_gpu
-    from pybench.machine.calibration_file import write_calibration
+    from pybench.machine.calibration_file import calibration_path, write_calibration
     from pybench.model.errors import MachineError
     from pybench.report.calibration import render
 
@@ -79,16 +80,19 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
     found = []
     for uuid in uuids:
         calibration, trace = calibrate_gpu(uuid)
-        found.append(calibration)
         path = None
         if calibration.model is not None:
-            path = write_calibration(calibration.uuid, calibration.driver, calibration.model)
+            try:
+                path = write_calibration(calibration.uuid, calibration.driver, calibration.model)
+            except OSError as error:  # what was fitted is shown all the same
+                calibration = replace(calibration, reason=f"{calibration_path(uuid)}: {error.strerror}")
+        found.append(calibration)
         click.echo(render(calibration, path), nl=False)
         if trace_file is not None:
             write_trace_file(trace_file, trace)
     write_json(json_file, [asdict(calibration) for calibration in found])
-    if any(calibration.model is None for calibration in found):
-        raise MachineError("power calibrate: not every GPU's sensor was fitted; nothing is stored for those")
+    if any(calibration.reason is not None for calibration in found):
+        raise MachineError("power calibrate: not every GPU's sensor was fitted and stored")
 
 
 @power.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -140,7 +144,14 @@ def record(
 
 @power.command()
 @_GPUS
-@click.option("--interval", type=click.FloatRange(0.1), default=1.0, show_default=True, help="Seconds between lines.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1, _LONGEST_S),
+    default=1.0,
+    show_default=True,
+    callback=_finite,
+    help="Seconds between lines.",
+)
 @click.option("--count", type=click.IntRange(1), help="End after so many lines; default: at Ctrl-C.")
 def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
     """Print the newest power of every GPU, line by line."""

@@ -26,7 +26,7 @@ _FLOAT32 = 4
 _FLOAT32_NORMS = frozenset(("gemma", "gemma3_text"))
 _NORMS_OF_HEADS = frozenset(("qwen3", "gemma3_text"))
 _NORMS_OF_OUTPUTS = frozenset(("gemma3_text",))
-# What backward of a norm has at once, each of its input's size in float32, counted operator by operator.
+# Tensors that backward of a norm has at once, of its input's size in float32, counted operator by operator.
 _NORM_GRADIENTS = 5
 _ONE_PROJECTION = frozenset(("phi3",))  # for queries, keys and values
 # Those that train transformers' layers as they are, and hold all of a pass.
@@ -63,10 +63,10 @@ def recomputed_bytes(settings: Train, shape: DecoderShape) -> float:
 
 
 def _at_second_norm(settings: Train, shape: DecoderShape, number: int) -> float:
-    """Of a layer in backward of the norm before its MLP, which is done: most where ranks split layers, and no norms.
+    """Of a layer in backward of the norm before its MLP: the most where ranks split layers but not norms.
 
-    Left are what norms keep, but for this one's output, what attention reads and keeps, and the gradient of the
-    layer's output.
+    The MLP's backward is done. Left are what norms keep, but for this one's output, what attention reads and keeps, and
+    the gradient of the layer's output.
     """
     output = _norm_number(settings, shape, number) - _FLOAT32
     passing = _FLOAT32 * _NORM_GRADIENTS - output + number

@@ -48,7 +48,7 @@ RunLoad = Callable[[str, Schedule], list[Span]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was found of one GPU; ``reason`` is why there is no model."""
+    """What was found of one GPU; ``reason`` is why there is no model, or why it is not stored."""
 
     uuid: str
     index: int | None

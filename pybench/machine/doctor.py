@@ -98,7 +98,7 @@ def _gpus(machine: Machine) -> Finding:
     return _finding(
         "GPUs",
         well=bool(machine.gpus),
-        found=f"{counted(kinds)}, driver {machine.driver}" if machine.gpus else str(machine.gpu_reason),
+        found=f"{counted(kinds)}, driver {machine.driver or 'unknown'}" if machine.gpus else str(machine.gpu_reason),
         remedy="install the NVIDIA driver; without it suites use their cpu profile and power is unknown",
     )
 

@@ -40,10 +40,12 @@ class PackageCounters:
     def open(cls, root: Path = POWERCAP) -> Self | str:
         """The counters of this machine, or the reason why there are none."""
         folders = sorted(path for path in root.glob("intel-rapl:*") if path.name.count(":") == 1)
-        if not folders:
-            return "no RAPL zone: the kernel or the virtual machine does not offer powercap"
         try:
-            return cls(tuple(_zone(folder) for folder in folders))
+            # Beside the packages a platform may have a zone of all that it draws, them included: "psys".
+            packages = [folder for folder in folders if _name(folder).startswith("package")]
+            if not packages:
+                return "no RAPL zone: the kernel or the virtual machine does not offer powercap"
+            return cls(tuple(_zone(folder) for folder in packages))
         except PermissionError as error:
             return f"{error.filename}: not readable; make it so with chmod, or run as root"
         except (OSError, ValueError) as error:
@@ -58,6 +60,9 @@ class PackageCounters:
         return {zone.name: uj * _MICRO for zone, uj in self._sum_uj.items()}
 
 
+def _name(folder: Path) -> str:
+    return (folder / "name").read_text(encoding="ascii").strip()
+
+
 def _zone(folder: Path) -> _Zone:
-    name = (folder / "name").read_text(encoding="ascii").strip()
-    return _Zone(name, folder / "energy_uj", int((folder / "max_energy_range_uj").read_text(encoding="ascii")))
+    return _Zone(_name(folder), folder / "energy_uj", int((folder / "max_energy_range_uj").read_text(encoding="ascii")))

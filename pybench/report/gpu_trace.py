@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pybench.compute.clock_events import event_words
-from pybench.compute.energy.series import polled_power_mw
+from pybench.compute.energy.series import IMPOSSIBLE_W, polled_power_mw
 from pybench.compute.energy.times import Nanoseconds, series_times_ns
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
 
@@ -15,13 +15,14 @@ from pybench.model.trace import MISSING, GpuTrace, PowerTrace
 def power_samples(gpu: GpuTrace, trace: PowerTrace) -> tuple[Nanoseconds, Nanoseconds]:
     """When, in ns of CLOCK_MONOTONIC, and how many mW, in order of time.
 
-    The driver's series; without one, polled power: that of the moment, else the driver's mean.
+    The driver's series; without one, polled power: that of the moment, else the driver's mean. Readings that no board
+    draws are left out: they are errors of the driver, beside which a chart would show nothing else.
     """
     if len(gpu.series.power_mw):
         times_ns, power_mw = series_times_ns(gpu.series, trace.offsets), np.asarray(gpu.series.power_mw, np.int64)
     else:
         times_ns, power_mw = np.asarray(gpu.polled.t_ns, np.int64), polled_power_mw(gpu.polled)
-    known = power_mw != MISSING
+    known = (power_mw != MISSING) & (power_mw <= IMPOSSIBLE_W * 1e3)
     order = np.argsort(times_ns[known], kind="stable")
     return times_ns[known][order], power_mw[known][order]
 

@@ -11,7 +11,8 @@ from pybench.model.workloads.settings import AUTO
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.report.headline import requests_differ
 
-_STAGED = frozenset(name for name, strategy in STRATEGIES.items() if strategy.has_stages)
+# A results.json may have anything for a setting, what has no hash too.
+_STAGED = tuple(name for name, strategy in STRATEGIES.items() if strategy.has_stages)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -36,7 +37,8 @@ def export(view: RunView, out: Path) -> str:
             _write(writer, folder, scalars(points[record.point_id], record, view.trace(record.trace)))
         except OSError as error:
             raise UsageError(f"{folder}: cannot write event files: {error.strerror}") from error
-    return f"{plural(len(view.good_records), 'attempt')} written; look at them with: tensorboard --logdir {out}"
+    written = plural(len(view.good_records), "attempt")
+    return f"{written} written; look at them with: tensorboard --logdir {shlex.quote(str(out))}"
 
 
 def scalars(point: Point, record: Record, trace: PowerTrace | None) -> Iterator[Scalar]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
@@ -49,7 +50,7 @@ def latest_node_run(run: Path, fingerprint: str) -> Path:
             return other.path
     raise RunFolderError(
         f"{own.parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
-        f"node_check --runs {own.parent}, or name one with --node"
+        f"node_check --runs {shlex.quote(str(own.parent))}, or name one with --node"
     )
 
 

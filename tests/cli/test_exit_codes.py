@@ -129,3 +129,11 @@ def test_an_error_steers_no_terminal(here: Path) -> None:
     assert result.stderr.replace("\n", "").isprintable()
     absent = CliRunner().invoke(main, ("plan", "no\x1b[31m.toml"))
     assert absent.stderr.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("interval", ["nan", "inf", "1e30"])
+def test_an_interval_that_is_no_length_of_time_is_a_wrong_option(interval: str) -> None:
+    """Before anything is measured, and no internal error."""
+    result = CliRunner().invoke(main, ["power", "watch", "--interval", interval])
+    assert result.exit_code == 2
+    assert "Invalid value for '--interval'" in result.stderr

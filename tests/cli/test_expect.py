@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,23 +100,26 @@ def test_explaining_needs_a_nodes_run(folder: Path) -> None:
         assert "it measured no matmul in float32; give a run of node_check on this machine" in done.stderr
 
 
-def test_explaining_looks_for_a_nodes_run_beside_the_run(folder: Path) -> None:
+@pytest.mark.parametrize("runs", ["runs", "my runs"])
+def test_explaining_looks_for_a_nodes_run_beside_the_run(folder: Path, runs: str) -> None:
     """There is none: the command that makes it is named, in one line."""
+    folder = folder.parent.rename(folder.parent.with_name(runs)) / folder.name
     done = CliRunner().invoke(main, ["explain", str(folder)])
     assert done.exit_code == 2
-    runs = folder.resolve().parent
-    assert f"make one with: pybench run node_check --runs {runs}, or name one with --node" in done.stderr
+    quoted = shlex.quote(str(folder.resolve().parent))
+    assert f"make one with: pybench run node_check --runs {quoted}, or name one with --node" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("options", [(), ("--node", "OTHER")])
 def test_a_node_check_has_nothing_to_explain(tmp_path: Path, options: tuple[str, ...]) -> None:
     """Also beside another one: the command that uses it is named."""
-    run, other = (Node(num_gpus=2).write(tmp_path, datetime(2026, 11, 24, hour, tzinfo=UTC)) for hour in (8, 9))
+    runs = tmp_path / "my runs"
+    run, other = (Node(num_gpus=2).write(runs, datetime(2026, 11, 24, hour, tzinfo=UTC)) for hour in (8, 9))
     done = CliRunner().invoke(main, ["explain", str(run), *(str(other) if o == "OTHER" else o for o in options)])
     assert (done.exit_code, done.stderr) == (
         2,
-        f"pybench: {run}: a node check itself; give a run with speedups: pybench explain OTHER --node {run}\n",
+        f"pybench: {run}: a node check itself; give a run with speedups: pybench explain OTHER --node '{run}'\n",
     )
 
 

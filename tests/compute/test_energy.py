@@ -545,3 +545,18 @@ def test_an_impossible_sample_moves_no_joule(spike_w: int) -> None:
     assert found.flags == ("glitch",)
     assert found.energy_j == pytest.approx(400.0, rel=1e-3)
     assert found.max_power_w == pytest.approx(400.0)
+
+
+def test_a_load_that_is_short_beside_its_window_is_no_glitch() -> None:
+    """0.4 s at 700 W in 10 s at 70 W: fewer than one sample in twenty."""
+    one = gpu(series=series(lambda t: 700 if 5000 <= t < 5400 else 70, last_ms=10_500))
+    found = energy(one, 0, 10_000)
+    assert (found.method, found.max_power_w) == ("series", 700.0)
+    assert found.energy_j == pytest.approx(10 * 70 + 0.4 * 630, rel=0.01)
+    assert found.flags == ()
+
+
+def test_readings_that_no_board_draws_are_glitches_together_too() -> None:
+    found = energy(gpu(counter(constant(400), READS_MS), series(lambda t: 2_000_000 if t in (480, 500) else 400)))
+    assert found.flags == ("glitch",)
+    assert found.max_power_w == pytest.approx(400.0)

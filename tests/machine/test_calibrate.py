@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from pybench.cli.main import main
 from pybench.machine import calibrate as calibrate_module
-from pybench.machine.calibrate import Schedule, calibrate, run_square_load
+from pybench.machine.calibrate import Calibration, Schedule, calibrate, run_square_load
 from pybench.machine.calibration_file import write_calibration
-from pybench.machine.sensor_models import sensor_model
+from pybench.machine.sensor_models import sensor_model, shipped_model
 from pybench.model.errors import MachineError
 from pybench.report.calibration import render
 
@@ -64,6 +67,24 @@ def test_a_load_that_moves_nothing_is_no_calibration(
     assert found.model is None
     assert found.reason is not None
     assert "not stored" in render(found, None)
+
+
+def test_a_fit_that_can_not_be_stored_is_shown_all_the_same(
+    fake_nvml: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A minute of load a GPU is not lost to a cache that is no folder."""
+    fake_nvml(devices=1)
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = shipped_model("NVIDIA H200", "580.00")
+    fitted = Calibration(UUID, 0, "NVIDIA H200", "580.00", None, model, None)
+    monkeypatch.setattr(calibrate_module, "calibrate", lambda _uuid: (fitted, None))
+    file = tmp_path / "found.json"
+    result = CliRunner().invoke(main, ["power", "calibrate", "--json", str(file)])
+    assert result.exit_code == 3
+    assert f"not stored: {tmp_path / 'cache'}" in result.stdout
+    assert result.stderr == "pybench: power calibrate: not every GPU's sensor was fitted and stored\n"
+    assert json.loads(file.read_text())[0]["model"] == asdict(model)
 
 
 def test_without_a_gpu_for_torch_the_load_fails_in_one_line() -> None:

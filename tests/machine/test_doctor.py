@@ -183,6 +183,14 @@ def test_gpus_are_counted_by_kind_and_memory(
     assert found("GPUs").found == f"{says}, driver {healthy.driver}"
 
 
+def test_a_driver_that_does_not_name_its_version_has_an_unknown_one(
+    healthy: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its GPUs are found all the same."""
+    monkeypatch.setattr(doctor, "snapshot", lambda: replace(healthy, driver=None))
+    assert found("GPUs").found == "2 x NVIDIA H200 of 140 GiB, driver unknown"
+
+
 @pytest.mark.parametrize(
     ("topology", "says"),
     [

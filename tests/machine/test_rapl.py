@@ -18,10 +18,11 @@ def zone(root: Path, number: str, name: str, energy_uj: int, range_uj: int = 1_0
     return folder / "energy_uj"
 
 
-def test_packages_are_counted_and_their_parts_are_not(tmp_path: Path) -> None:
+def test_packages_are_counted_and_neither_their_parts_nor_the_platform(tmp_path: Path) -> None:
     first = zone(tmp_path, "0", "package-0", 999_000)
     second = zone(tmp_path, "1", "package-1", 10_000)
     zone(tmp_path, "0:0", "dram", 0)
+    zone(tmp_path, "2", "psys", 50_000)
     counters = PackageCounters.open(tmp_path)
     assert not isinstance(counters, str)
     first.write_text("2000")

@@ -25,12 +25,14 @@ def _trace(**columns: Any) -> tuple[GpuTrace, PowerTrace]:
         ({"polled": _POLLED}, [(1, 10), (3, 30)]),
         # Boards before Ampere report the mean alone.
         ({"polled": PolledColumns(t_ns=(3, 1), instant_mw=(MISSING,) * 2, average_mw=(33, 11))}, [(1, 11), (3, 33)]),
+        # Of an error of the driver, all 32 bits.
+        ({"series": SeriesColumns(realtime_ns=(104, 105), power_mw=(2**32 - 1, 8))}, [(5, 8)]),
         ({}, []),
     ],
-    ids=["series", "moment", "mean", "none"],
+    ids=["series", "moment", "mean", "impossible", "none"],
 )
 def test_power_is_that_of_the_best_source(columns: dict[str, Any], expected: list[tuple[int, int]]) -> None:
-    """In order of time, without what was not read, on the monotonic clock."""
+    """In order of time, without what was not read or no board draws, on the monotonic clock."""
     times_ns, power_mw = power_samples(*_trace(**columns))
     assert list(zip(times_ns.tolist(), power_mw.tolist(), strict=True)) == expected
 

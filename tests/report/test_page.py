@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,11 @@ import pytest
 
 from pybench.model.results import Results
 from pybench.report.page.codec import extremes, pack, pack_levels, unpack
-from pybench.report.page.power import power_payload
+from pybench.report.page.power import command_payload, power_payload
 from pybench.report.page.render import render
 from pybench.report.run_view import RunView
 from pybench.store.shipped import shipped_suites
-from tests.report.page_run import run_in_waves, run_over_hosts, traced_run
+from tests.report.page_run import SECOND, power_trace, run_in_waves, run_over_hosts, traced_run
 from tests.report.pages import PageReader
 
 KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
@@ -82,11 +83,32 @@ def test_each_host_has_its_power_on_its_own_clock(results: Results, tmp_path: Pa
     assert first["steps"] == other["steps"] != []
 
 
+def test_times_of_days_fit_their_columns() -> None:
+    """What a recording keeps of its beginning and its end may be farther apart than 32 bits of tenths of a ms."""
+    trace = power_trace(1, 2)
+    late = replace(trace.gpus[0].series, realtime_ns=[SECOND, 70 * 3600 * SECOND])
+    trace = replace(trace, end_ns=80 * 3600 * SECOND, gpus=(replace(trace.gpus[0], series=late),))
+    (attempt,) = command_payload("train", trace, SECOND, trace.end_ns).attempts
+    times_s = unpack(attempt["gpus"][0]["t"]) * attempt["tick_s"]
+    assert times_s.tolist() == pytest.approx([1.0, 70 * 3600.0], abs=1e-3)
+    assert attempt["end"] * attempt["tick_s"] == pytest.approx(80 * 3600.0, abs=1e-3)
+
+
 def test_prefill_and_decode_are_apart_where_the_tables_have_them_apart(results: Results, tmp_path: Path) -> None:
     """Of four steps each; none where a sequence ends before another has its first token."""
     apart, waves = (power_payload(run(tmp_path, results)).attempts[0] for run in (traced_run, run_in_waves))
     assert [name for name, _, _ in apart["phases"]] == ["prefill", "decode"] * 4
     assert (len(waves["steps"]), waves["phases"]) == (4, [])
+
+
+@pytest.mark.parametrize("name", ["output_tokens_per_s", "energy_j_per_output_token"])
+def test_points_whose_only_figure_is_zero_are_drawn(results: Results, name: str) -> None:
+    """Joules of a counter that stands still, or a throughput of nothing, on an axis without a length."""
+    point = results.points[0]
+    metrics = {**point.metrics, name: replace(point.metrics[name], value=0.0, low=None, high=None)}
+    text = render(RunView(results=replace(results, points=(replace(point, metrics=metrics),))))
+    assert "Energy against throughput" in text
+    assert not re.search(r"\b(nan|inf)\b", text.partition("<main")[2].partition("<script")[0])
 
 
 def test_a_bad_gpu_is_named(results: Results) -> None:

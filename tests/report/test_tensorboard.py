@@ -76,10 +76,11 @@ def scalars(path: Path) -> dict[str, list[tuple[int, float, float]]]:
 
 def test_steps_losses_and_watts_meet_on_one_clock(run: RunView, tmp_path: Path) -> None:
     """The trace began 1 s before the first step, which ends 3 s after the attempt's start."""
-    said = export(run, tmp_path / "out")
-    assert said == f"1 attempt written; look at them with: tensorboard --logdir {tmp_path / 'out'}"
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["fit_data_parallel=1.1"]
-    found = scalars(tmp_path / "out" / "fit_data_parallel=1.1")
+    out = tmp_path / "my events"
+    said = export(run, out)
+    assert said == f"1 attempt written; look at them with: tensorboard --logdir '{out}'"
+    assert [path.name for path in out.iterdir()] == ["fit_data_parallel=1.1"]
+    found = scalars(out / "fit_data_parallel=1.1")
     assert found["step/tokens_per_s"] == [(0, 200.0, EPOCH_S + 3), (1, 200.0, EPOCH_S + 5)]
     assert found["step/loss"] == [(0, 5.0, EPOCH_S + 3), (1, 4.0, EPOCH_S + 5)]
     assert [value for _, value, _ in found["loss_from_first_step"]] == [7.0, 6.0, 5.0, 4.0]

@@ -293,6 +293,15 @@ def test_what_ran_out_of_memory_has_the_plans_changes_where_it_was_tight(
     assert f"next: {next_step}" in text
 
 
+@pytest.mark.parametrize("value", [[], {}])
+def test_a_setting_of_another_kind_is_no_error(results: Results, value: object) -> None:
+    """As a results.json may have it that somebody else wrote."""
+    points = tuple(
+        dataclasses.replace(point, settings={**point.settings, "strategy": value}) for point in results.points
+    )
+    assert _render(dataclasses.replace(results, points=points)) == _render(results)
+
+
 def test_a_figure_of_one_gpu_says_so_in_every_table() -> None:
     """Two GPUs make twice as many tokens."""
     path = shipped_suites() / "measured" / "turns_two-h200x2-20261122.json"

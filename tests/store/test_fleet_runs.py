@@ -42,7 +42,7 @@ def test_the_path_names_the_node(collected: Path) -> None:
 
 
 def test_a_folder_has_the_figures_of_each_gpu(collected: Path) -> None:
-    """Attempts' medians by UUID; results alone do not have them. Keys name no UUID, and once how all GPUs stand."""
+    """Attempts' medians by UUID; results alone do not have them. Keys name no UUID."""
     first, second, _ = read_fleet([str(collected)]).runs
     assert first.uuids == ("GPU-one0", "GPU-one1")
     own = next(units for row, units in first.gpus.items() if row.metric == "memory_bytes_per_s")
@@ -52,9 +52,6 @@ def test_a_folder_has_the_figures_of_each_gpu(collected: Path) -> None:
     }  # fmt: skip
     assert isinstance(next(iter(first.gpus)), Row)
     assert json.loads(first.figures.keys["gpu"]) == ["NVIDIA H200", "NVIDIA H200"]
-    assert {name: len(json.loads(first.figures.keys[name])) for name in ("power_limit", "mig", "ecc")} == {
-        "power_limit": 1, "mig": 1, "ecc": 1,
-    }  # fmt: skip
     assert second.gpus == {}
 
 

@@ -23,10 +23,11 @@ MIN_SAMPLES = 4
 RIPPLE_SPAN_S = 2.0
 # A load in step with the samples shows in so many of those nearest to a window, or to an end of a long one.
 LOOKED_AT = 250
-# A board in use draws some tens of watts, and never three times its highest usual power: such a reading is an error of
-# the driver, not power.
+# A board in use draws some tens of watts. A lone reading of three times its highest usual power is an error of the
+# driver; several together are a load that is short beside the window. No board draws the last: it is an error always.
 GLITCH_W = 1.0
 GLITCH_TIMES = 3.0
+IMPOSSIBLE_W = 10e3
 USUAL_PERCENTILE = 95
 # Doubt where folded samples begin and end, as a multiple of the variance of a counter's value. With 1, 4 of 60
 # simulated windows of 5 s over a load of 50.6 Hz were outside, with 2 two.
@@ -57,7 +58,7 @@ class Samples:
         middle_w = middle(power_w) if len(power_w) else 0.0
         if middle_w <= GLITCH_W or (power_w.min() >= GLITCH_W and power_w.max() <= GLITCH_TIMES * middle_w):
             return cls(time_s, power_w, 0)
-        glitch = (power_w < GLITCH_W) | (power_w > GLITCH_TIMES * np.percentile(power_w, USUAL_PERCENTILE))
+        glitch = (power_w < GLITCH_W) | _too_high(power_w, float(np.percentile(power_w, USUAL_PERCENTILE)))
         return cls(time_s[~glitch], power_w[~glitch], int(glitch.sum()))
 
     def near(self, start_s: float, end_s: float) -> Samples:
@@ -80,6 +81,15 @@ class Samples:
     def period_s(self) -> float | None:
         """Median spacing, ``None`` for a lone sample."""
         return middle(np.diff(self.time_s)) if len(self.time_s) > 1 else None
+
+
+def _too_high(power_w: Column, usual_w: float) -> npt.NDArray[np.bool_]:
+    """Which readings are more than the board drew: those next to each other bear each other out."""
+    high = power_w > GLITCH_TIMES * usual_w
+    lone = high.copy()
+    lone[1:] &= ~high[:-1]
+    lone[:-1] &= ~high[1:]
+    return lone | (high & (power_w > IMPOSSIBLE_W))
 
 
 def _longest_s(time_s: Column, start_s: float, end_s: float) -> float:
@@ -123,7 +133,7 @@ def highest_power_w(power_mw: npt.NDArray[np.int64]) -> float | None:
     # What is usual is no less than the middle.
     if highest_mw > GLITCH_TIMES * middle(_some(power_mw, FEW_USUAL)):
         usual_mw = float(np.percentile(_some(power_mw, MOST_USUAL), USUAL_PERCENTILE))
-        highest_mw = np.max(power_mw, where=power_mw <= max(GLITCH_TIMES * usual_mw, 0.0), initial=MISSING)
+        highest_mw = np.max(power_mw, where=~_too_high(power_mw / 1e3, max(usual_mw / 1e3, 0.0)), initial=MISSING)
     return None if highest_mw == MISSING else float(highest_mw) / 1e3
 
 

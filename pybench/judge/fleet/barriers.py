@@ -61,12 +61,11 @@ def _interval_s(barriers: list[dict[str, float]]) -> float:
 def _times_last(node: str, barriers: list[dict[str, float]]) -> tuple[int, list[float]]:
     """How often it was last, alone, and its share of each barrier by chance."""
     own = [one for one in barriers if node in one]
-    return sum(_last(one) == [node] for one in own), [1 / len(one) for one in own]
+    return sum(_is_last(node, one) for one in own), [1 / len(one) for one in own]
 
 
-def _last(arrivals_s: Mapping[str, float]) -> list[str]:
-    """All that arrived when the last one did."""
-    return [node for node, time in arrivals_s.items() if time == max(arrivals_s.values())]
+def _is_last(node: str, arrivals_s: Mapping[str, float]) -> bool:
+    return all(time < arrivals_s[node] for other, time in arrivals_s.items() if other != node)
 
 
 def _late_s(node: str, barriers: list[dict[str, float]]) -> Iterator[float]:

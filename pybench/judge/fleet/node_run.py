@@ -10,7 +10,7 @@ from statistics import median
 from pybench.judge.measurements import Measurements
 from pybench.judge.node.ranks import PointRecords
 from pybench.judge.regression.figures import run_figures
-from pybench.model.figures import Row, RunFigures, key_values
+from pybench.model.figures import Row, RunFigures
 from pybench.model.fleet import NodeRun, PairFigure
 from pybench.model.machine import Machine
 from pybench.model.record import Record
@@ -20,7 +20,6 @@ from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.registry import SLOWER_FRACTIONS, TRAITS_OF
 
 _PAIR = 2
-_OF_EACH_GPU = ("power_limit", "mig", "ecc")
 
 
 def node_run(node: str, results: Results, gpus: dict[Row, dict[str, tuple[float, ...]]] | None = None) -> NodeRun:
@@ -93,10 +92,8 @@ def _rail_values(record: Record, metric: str) -> Iterator[tuple[int, float]]:
 
 
 def _without_uuids(figures: RunFigures, results: Results) -> RunFigures:
-    """Nodes of one kind have equal names of GPUs, as many of them; how all GPUs of a node stand counts once."""
-    own = {name: key_values(figures.keys, name) for name in _OF_EACH_GPU}
-    alike = {name: json.dumps(each[:1]) for name, each in own.items() if each and each.count(each[0]) == len(each)}
-    return replace(figures, keys={**figures.keys, **alike, "gpu": json.dumps(results.provenance.gpu_names)})
+    """Nodes of one kind have equal names of GPUs, and as many of them."""
+    return replace(figures, keys={**figures.keys, "gpu": json.dumps(results.provenance.gpu_names)})
 
 
 def _faults(results: Results) -> Iterator[str]:

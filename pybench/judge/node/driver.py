@@ -52,13 +52,13 @@ def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeC
     if not counted:
         yield unknown("memory_errors", "the driver counts no memory errors here")
         return
-    silent = [uuid for uuid in uuids if uuid not in counted | found.keys()]
-    for uuid in silent:
+    uncounted = [uuid for uuid in uuids if uuid not in counted | found.keys()]
+    for uuid in uncounted:
         reason = "its memory errors were not counted while measuring"
         yield run_check("memory_errors", gpu_name(uuid, machine), "no_expectation", reason)
     if not found:
         reason = "no new ECC error, no new remapped row, none pending or failed"
-        yield run_check("memory_errors", "all other GPUs" if silent else "all GPUs", "pass", reason)
+        yield run_check("memory_errors", "all other GPUs" if uncounted else "all GPUs", "pass", reason)
 
 
 def _counts(records: Sequence[Record]) -> Iterator[tuple[GpuCounters, GpuCounters]]:

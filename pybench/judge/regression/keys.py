@@ -74,8 +74,14 @@ def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collec
         if name in _FINGERPRINTS
         else f"{name}: {_change_of(before.get(name), now.get(name))}"
         for name in dict.fromkeys((*before, *now))
-        if _values(before.get(name)) != _values(now.get(name)) and not _is_across(name, across)
+        if _compared(name, before) != _compared(name, now) and not _is_across(name, across)
     )
+
+
+def _compared(name: str, keys: Mapping[str, str]) -> list[str]:
+    """A key's values; what is equal of all GPUs counts once, as ``gpu`` has how many there are."""
+    found = _values(keys.get(name))
+    return found if name == "gpu" or len({*found}) > 1 else found[:1]
 
 
 def across_words(differences: Collection[str]) -> tuple[str, ...]:

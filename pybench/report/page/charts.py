@@ -126,9 +126,10 @@ def energy_chart(results: Results) -> Chart | None:
         return None
     names = short_labels([point for point, _, _ in shown], with_benchmark=True)
     benchmarks = list(dict.fromkeys(point.benchmark for point, _, _ in shown))
+    # Of zeros alone, an axis to 1.
     axes = Axes(
-        1.12 * max(h.value for _, h, _ in shown) / speeds.factor,
-        1.2 * max(e.value for _, _, e in shown) / joules.factor,
+        1.12 * max(h.value for _, h, _ in shown) / speeds.factor or 1.0,
+        1.2 * max(e.value for _, _, e in shown) / joules.factor or 1.0,
     )
     parts = [svg.grid(axes, svg.ticks(axes.x_max, 5), speeds.unit, joules.unit, plain)]
     for point, found, spent in shown:

@@ -20,7 +20,7 @@ from pybench.report.page.codec import Integers, extremes, pack, pack_levels
 from pybench.report.run_view import RunView
 
 TICK_NS = 100_000
-"""Times of the page are counted in tenths of a millisecond."""
+"""Times of the page are counted in tenths of a millisecond, of a trace of days in as many as 32 bits need."""
 MOST_SAMPLES = 10_000_000
 """A page holds traces up to so many samples; the others are named."""
 _COARSE_FROM = 100_000
@@ -97,15 +97,20 @@ def _set_apart(attempt: dict[str, Any], taken: int) -> dict[str, dict[str, Any]]
 
 def _attempt(label: str, steps: Sequence[tuple[int, int, int]], span: str, trace: PowerTrace) -> dict[str, Any]:
     """``steps`` are start, end of prefill and end of each; ``span`` is what they are called."""
-    origin_ns = trace.start_ns
+    origin_ns, tick_ns = trace.start_ns, _tick_ns(trace)
+
+    def ticks(time_ns: int) -> int:
+        return (time_ns - origin_ns) // tick_ns
+
     return {
         "label": label,
         "span": span,
-        "end": _ticks(trace.end_ns, origin_ns),
-        "gpus": [_gpu(gpu, trace, origin_ns) for gpu in trace.gpus],
-        "steps": [[_ticks(start, origin_ns), _ticks(end, origin_ns)] for start, _, end in steps],
+        "tick_s": tick_ns / 1e9,
+        "end": ticks(trace.end_ns),
+        "gpus": [_gpu(gpu, trace, tick_ns) for gpu in trace.gpus],
+        "steps": [[ticks(start), ticks(end)] for start, _, end in steps],
         "phases": [
-            [name, _ticks(a, origin_ns), _ticks(b, origin_ns)]
+            [name, ticks(a), ticks(b)]
             for start, cut, end in steps
             if start < cut < end
             for name, a, b in (("prefill", start, cut), ("decode", cut, end))
@@ -113,15 +118,26 @@ def _attempt(label: str, steps: Sequence[tuple[int, int, int]], span: str, trace
     }
 
 
-def _gpu(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> dict[str, Any]:
+def _tick_ns(trace: PowerTrace) -> int:
+    """A recording of days keeps what lies near its marks: two neighbours may be as far apart as its ends."""
+    columns = [column for gpu in trace.gpus for column in (power_samples(gpu, trace)[0], _anchors_ns(gpu))]
+    ends_ns = [int(time_ns) for column in columns if len(column) for time_ns in (column[0], column[-1])]
+    reach_ns = max([trace.start_ns, *ends_ns]) - min([trace.start_ns, *ends_ns])
+    return TICK_NS * (1 + reach_ns // (TICK_NS * (2**31 - 1)))
+
+
+def _gpu(gpu: GpuTrace, trace: PowerTrace, tick_ns: int) -> dict[str, Any]:
+    origin_ns = trace.start_ns
     times_ns, power_mw = power_samples(gpu, trace)
-    ticks = (times_ns - origin_ns) // TICK_NS
+    ticks = (times_ns - origin_ns) // tick_ns
     found: dict[str, Any] = {
         "name": gpu_label(gpu.uuid, gpu.index),
         "t": pack(ticks),
         "mw": pack_levels(power_mw),
-        "limits": [[_ticks(a, origin_ns), _ticks(b, origin_ns), word] for a, b, word in clock_limits(gpu, trace)],
-        "anchors": pack((_anchors_ns(gpu) - origin_ns) // TICK_NS),
+        "limits": [
+            [(a - origin_ns) // tick_ns, (b - origin_ns) // tick_ns, word] for a, b, word in clock_limits(gpu, trace)
+        ],
+        "anchors": pack((_anchors_ns(gpu) - origin_ns) // tick_ns),
     }
     if len(ticks) > _COARSE_FROM:
         coarse_ticks, coarse_mw = extremes(ticks, power_mw, _COARSE_BUCKETS)
@@ -147,7 +163,3 @@ def _joint(record: Record, ahead_ns: int) -> list[tuple[int, int, int]]:
     together = zip(*(rank.steps for rank in record.ranks), strict=True)
     spans = (phase_cuts_ns(ranks) for ranks in together)
     return [(start + ahead_ns, cut + ahead_ns, end + ahead_ns) for start, cut, end in spans]
-
-
-def _ticks(time_ns: int, origin_ns: int) -> int:
-    return (time_ns - origin_ns) // TICK_NS

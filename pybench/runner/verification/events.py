@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +69,10 @@ def _of_process(
         for number, (record, earlier) in enumerate(zip(records, before, strict=True))
     ]
     ahead_ns = [contracts[0].site(rank).joined.offset_ns for rank in range(num_ranks)]
-    stopped = _stopped(following, points) if records[-1].ok else None
-    followed = contracts if stopped is None else [*contracts, _of_stopped(contracts[-1], stopped)]
+    stopped = _stopped(following, points) if records[-1].ok else []
+    earlier, end_ns = [*before[-1], records[-1]], contracts[-1].order.end_ns
+    further = [_contract(manifest, point, records[-1], earlier, num_ranks, end_ns) for point in stopped]
+    followed = [*contracts, *further]
     reader = EventReader(folder, num_ranks, len(followed), ahead_ns)
     if unread is None:
         yield from _ordered(orders, records, contracts)
@@ -119,7 +120,7 @@ def _wrong_ranks(records: Sequence[Record], num_ranks: int) -> Discrepancy | Non
 
 
 def _orders(folder: Path, num_attempts: int) -> tuple[list[Any], bytes, str | None]:
-    """What the process was ordered for its attempts, and what follows, or why that cannot be read."""
+    """What the process was ordered for its attempts, and the orders that follow; or why these cannot be read."""
     try:
         data = read_below(folder, ORDERS_FILE, _MAX_ORDERS_BYTES)
         # What follows stays in one piece: each line of two bytes would take thirty times as much.
@@ -133,17 +134,12 @@ def _orders(folder: Path, num_attempts: int) -> tuple[list[Any], bytes, str | No
         return [], b"", str(error)
 
 
-def _stopped(following: bytes, points: Mapping[str, Point]) -> Point | None:
-    """The point that a process may have begun before it was stopped, by the order that follows; it has no record."""
+def _stopped(following: bytes, points: Mapping[str, Point]) -> list[Point]:
+    """The point of the first order that follows the records: the process may have begun it before it was stopped."""
     begin = '{"point_id": '
     if not following.startswith(begin.encode()):
-        return None
-    return next((p for p in points.values() if following.startswith(f"{begin}{json.dumps(p.id)},".encode())), None)
-
-
-def _of_stopped(last: Contract, point: Point) -> Contract:
-    """The contract of an attempt that follows the ``last`` one in its process."""
-    return replace(last, order=work_order(point, last.order.device, (), last.order.end_ns))
+        return []
+    return [p for p in points.values() if following.startswith(f"{begin}{json.dumps(p.id)},".encode())]
 
 
 def _end_ns(manifest: Manifest, orders: Sequence[Any], number: int) -> int | None:

@@ -141,6 +141,20 @@ def test_how_many_gpus_stand_otherwise_is_a_difference() -> None:
     assert found.differences == ("power_limit: 700.0, 600.0 -> 600.0, 700.0",)
 
 
+def test_what_is_equal_of_all_gpus_counts_once() -> None:
+    """Machines of two and of four GPUs differ in ``gpu`` alone."""
+
+    def of(number: int) -> dict[str, str]:
+        values = {"gpu": "H200", "power_limit": 700.0, "mig": False, "ecc": None}
+        return {name: json.dumps([value] * number) for name, value in values.items()}
+
+    found = compare(run(point(), **of(4)), [run(point(), run_id="then", **of(2))])
+    assert found.differences == ("gpu: 2 x H200 -> 4 x H200",)
+    lowered = {**of(4), "power_limit": "[700.0, 700.0, 700.0, 600.0]"}
+    found = compare(run(point(), **lowered), [run(point(), run_id="then", **of(2))], across=("gpu",))
+    assert found.differences == ("power_limit: 700.0 -> 700.0, 600.0",)
+
+
 def test_folders_of_compiled_code_are_no_keys() -> None:
     """A nightly job has another one each night."""
     fields = {"torch": "2.11.0", "$NCCL_ALGO": "Ring", "$TRITON_CACHE_DIR": "/job/7/triton"}

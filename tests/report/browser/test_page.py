@@ -10,8 +10,10 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -238,3 +240,17 @@ def test_the_power_of_a_command_is_drawn(open_page: Open) -> None:
     assert re.findall(r"to (\d+\.\d) W", _view(page)[2]) == ["700.0"] * 4
     assert "command" in page.inner_text("#power-legend")
     assert "14406 J" in page.inner_text("h1")
+
+
+def test_the_power_of_a_command_of_days_is_drawn(open_page: Open) -> None:
+    """Of 70 hours the sampler keeps the beginning and the end, farther apart than 32 bits of its usual times."""
+    trace = power_trace(1, 600)
+    hours_ns = 70 * 3600 * SECOND
+    realtime_ns = np.where(np.arange(600) < 300, 0, hours_ns) + np.asarray(trace.gpus[0].series.realtime_ns)
+    series = replace(trace.gpus[0].series, realtime_ns=realtime_ns)
+    trace = replace(trace, end_ns=trace.end_ns + hours_ns, gpus=(replace(trace.gpus[0], series=series),))
+    page = open_page(command_page(trace, 2 * SECOND, 11 * SECOND + hours_ns))
+    start_s, end_s, peaks = _view(page)
+    assert start_s == 0.0
+    assert end_s == pytest.approx(trace.end_ns / SECOND, abs=0.01)
+    assert re.findall(r"to (\d+\.\d) W", peaks) == ["700.0"]

@@ -48,13 +48,13 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
 (async function power() {
   const source = document.getElementById("power-data");
   if (!source) { document.body.dataset.ready = "yes"; return; }
-  const TICK_S = 1e-4, W = 1e-3, BLOCK = 16, LARGE = 256;
+  const W = 1e-3, BLOCK = 16, LARGE = 256;
   const attempts = JSON.parse(source.textContent);
   const plot = document.getElementById("plot");
   const status = document.getElementById("power-status");
   const legend = document.getElementById("power-legend");
   const view = document.getElementById("power-view");
-  let current = null, chart = null;
+  let current = null, chart = null, tickS = 0;
 
   async function unpack(text) {
     const raw = atob(text), packed = new Uint8Array(raw.length);
@@ -130,9 +130,9 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
     const found = [xs];
     for (const one of current.series) {
       const ys = new Array(2 * n).fill(null);
-      let at = lower(one.t, from / TICK_S), each = 0;
+      let at = lower(one.t, from / tickS), each = 0;
       for (let i = 0; i < n; i++) {
-        const end = lowerFrom(one.t, i === n - 1 ? to / TICK_S + 1e-9 : (from + (i + 1) * step) / TICK_S, at + each);
+        const end = lowerFrom(one.t, i === n - 1 ? to / tickS + 1e-9 : (from + (i + 1) * step) / tickS, at + each);
         each = end - at;
         if (end > at) {
           const [low, high] = extremes(one, at, end);
@@ -149,10 +149,10 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
   }
   // Where a pixel at an edge holds no sample, the line goes on to the neighbour outside.
   function edge(ys, one, from, to, n) {
-    const before = lower(one.t, from / TICK_S) - 1, after = lower(one.t, to / TICK_S);
+    const before = lower(one.t, from / tickS) - 1, after = lower(one.t, to / tickS);
     const mix = (i, x) => {
       if (i < 0 || i + 1 >= one.t.length) return null;
-      const share = (x / TICK_S - one.t[i]) / (one.t[i + 1] - one.t[i]);
+      const share = (x / tickS - one.t[i]) / (one.t[i + 1] - one.t[i]);
       return (one.mw[i] + share * (one.mw[i + 1] - one.mw[i])) * W;
     };
     if (ys[0] === null) ys[0] = mix(before, from);
@@ -178,7 +178,7 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
 
   function lanes(u) {
     const c = u.ctx, left = u.bbox.left, right = left + u.bbox.width, top = u.bbox.top, p = devicePixelRatio;
-    const place = (ticks) => u.valToPos(ticks * TICK_S, "x", true);
+    const place = (ticks) => u.valToPos(ticks * tickS, "x", true);
     const inside = (a, b) => b > left && a < right;
     c.save();
     c.beginPath(); c.rect(left, top, u.bbox.width, u.bbox.height); c.clip();
@@ -191,7 +191,7 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
     const colors = { prefill: ink("--s4"), decode: ink("--s5") }, red = ink("--fail");
     for (const [name, a, b] of current.attempt.phases) bar(colors[name], a, b, 0);
     // Of many spans or marks within one pixel, one is drawn.
-    const tick = (x) => u.posToVal((x - left) / p, "x") / TICK_S, first = tick(left), last = tick(right);
+    const tick = (x) => u.posToVal((x - left) / p, "x") / tickS, first = tick(left), last = tick(right);
     const { starts, ends } = current.limits, anchors = current.anchors;
     for (let i = Math.max(lower(starts, first) - 1, 0); i < starts.length && starts[i] <= last;) {
       bar(red, starts[i], ends[i], 1);
@@ -232,7 +232,7 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
   function draw() {
     if (chart) chart.destroy();
     const top = 1.18 * Math.max(1, ...current.series.map((one) => one.large.high.reduce((a, b) => Math.max(a, b), 0) * W));
-    const width = Math.max(plot.clientWidth, 260), whole = [0, current.attempt.end * TICK_S];
+    const width = Math.max(plot.clientWidth, 260), whole = [0, current.attempt.end * tickS];
     const axis = { stroke: ink("--quiet"), grid: { stroke: ink("--grid"), width: 1 }, ticks: { stroke: ink("--line"), width: 1 } };
     let busy = false;
     chart = new uPlot({
@@ -259,6 +259,7 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
   }
   async function choose(number) {
     const attempt = attempts[number];
+    tickS = attempt.tick_s;
     const limits = union(attempt.gpus.flatMap((gpu) => gpu.limits));
     const anchors = [];
     current = { attempt, limits, series: [], anchors: [], complete: attempt.gpus.every((gpu) => !gpu.columns) };
@@ -293,7 +294,7 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
     document.body.dataset.complete = "yes";
   }
   function zoom(how) {
-    const { min, max } = chart.scales.x, span = max - min, end = current.attempt.end * TICK_S;
+    const { min, max } = chart.scales.x, span = max - min, end = current.attempt.end * tickS;
     const to = { in: [min + span / 4, max - span / 4], out: [min - span / 2, max + span / 2], left: [min - span / 3, max - span / 3], right: [min + span / 3, max + span / 3], all: [0, end] }[how];
     const length = Math.min(to[1] - to[0], end), from = Math.min(Math.max(to[0], 0), end - length);
     chart.setScale("x", { min: from, max: from + length });
