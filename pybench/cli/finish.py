@@ -26,12 +26,12 @@ def finish(job: Run, progress: Progress, *, detail: bool) -> tuple[Results, bool
 
 def name_resuming(run: Path, python: str | None) -> None:
     """Print the command that finishes an interrupted run, with the workers' Python where one was named."""
-    import shlex
-
     import click
 
-    words = ("pybench", "run", "--resume", str(run), *(("--python", python) if python else ()))
-    click.echo(f"pybench: interrupted; go on with: {shlex.join(words)}", err=True)
+    from pybench.runner.machine_trouble import resume_command
+
+    command = resume_command(run, *(("--python", python) if python else ()))
+    click.echo(f"pybench: interrupted; go on with: {command}", err=True)
 
 
 def name_faults(job: Run, progress: Progress) -> None:

@@ -42,10 +42,11 @@ class PackageCounters:
         folders = sorted(path for path in root.glob("intel-rapl:*") if path.name.count(":") == 1)
         try:
             # Beside the packages a platform may have a zone of all that it draws, them included: "psys".
-            packages = [folder for folder in folders if _name(folder).startswith("package")]
+            names = {folder: (folder / "name").read_text(encoding="ascii").strip() for folder in folders}
+            packages = {folder: name for folder, name in names.items() if name.startswith("package")}
             if not packages:
                 return "no RAPL zone: the kernel or the virtual machine does not offer powercap"
-            return cls(tuple(_zone(folder) for folder in packages))
+            return cls(tuple(_zone(name, folder) for folder, name in packages.items()))
         except PermissionError as error:
             return f"{error.filename}: not readable; make it so with chmod, or run as root"
         except (OSError, ValueError) as error:
@@ -60,9 +61,5 @@ class PackageCounters:
         return {zone.name: uj * _MICRO for zone, uj in self._sum_uj.items()}
 
 
-def _name(folder: Path) -> str:
-    return (folder / "name").read_text(encoding="ascii").strip()
-
-
-def _zone(folder: Path) -> _Zone:
-    return _Zone(_name(folder), folder / "energy_uj", int((folder / "max_energy_range_uj").read_text(encoding="ascii")))
+def _zone(name: str, folder: Path) -> _Zone:
+    return _Zone(name, folder / "energy_uj", int((folder / "max_energy_range_uj").read_text(encoding="ascii")))

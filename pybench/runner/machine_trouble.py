@@ -19,9 +19,14 @@ from pybench.model.record import Record
 ATTEMPT_BYTES = 4 * 2**20
 
 
+def resume_command(run: Path, *further: str) -> str:
+    """The command that finishes a run, to copy; ``further`` are its arguments beyond the run's folder."""
+    return shlex.join(("pybench", "run", "--resume", str(run), *further))
+
+
 def resume_remedy(run: Path) -> tuple[str, str]:
     """What is kept once a begun run met a faulty disk, and what to do after that is repaired."""
-    return "nothing recorded is lost", f": pybench run --resume {shlex.quote(str(run))}"
+    return "nothing recorded is lost", f": {resume_command(run)}"
 
 
 def blame_machine(record: Record, launcher: Launcher, run: Path) -> None:
@@ -33,6 +38,6 @@ def blame_machine(record: Record, launcher: Launcher, run: Path) -> None:
         return
     facts = get_engine(launcher.name).find()
     if facts.reason:
-        raise MachineError(f"{facts.reason}; start it, then: pybench run --resume {shlex.quote(str(run))}")
+        raise MachineError(f"{facts.reason}; start it, then: {resume_command(run)}")
     if reports_full_disk(record.failure.message):
         raise engine_error(launcher.name, facts.data_root, "can't start a container", record.failure.message)

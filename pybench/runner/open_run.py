@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ from pybench.report.formats import REPORT_FILES
 from pybench.runner.attempt import attempt_figure, run_session
 from pybench.runner.compiled_code import folder_of
 from pybench.runner.events.contract import Site
-from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine
+from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine, resume_command
 from pybench.runner.session import Session, work_order
 from pybench.runner.time_budget import OutOfTimeError, TimeBudget, attempts_s, durations_s
 from pybench.store.journal import RunFolder
@@ -152,10 +151,10 @@ class OpenRun:
 
     def _without(self, error: HostLostError, point: Point, number: int) -> MachineError:
         """What a host that is gone leaves: the attempt is not recorded."""
-        run = shlex.quote(str(self.folder.path))
+        command = resume_command(self.folder.path, "--rendezvous", "HOST:PORT", "--nodes", "N")
         return MachineError(
             f"{error}; it was lost in {point.id} attempt {number} ({plural(len(self.records), 'attempt')} kept); "
-            f"once it is back, on every host: pybench run --resume {run} --rendezvous HOST:PORT --nodes N"
+            f"once it is back, on every host: {command}"
         )
 
     def _session(self, attempts: tuple[Attempt, ...]) -> Session:

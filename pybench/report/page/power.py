@@ -59,15 +59,18 @@ def power_payload(view: RunView) -> PowerPayload:
         except PybenchError as error:
             notes.append(f"{label}: {error}")
             continue
-        if trace is None or not any(len(power_samples(gpu, trace)[0]) for gpu in trace.gpus):
+        if trace is None:
             continue
-        size = sum(len(power_samples(gpu, trace)[0]) for gpu in trace.gpus)
+        samples = _samples(trace)
+        size = sum(len(times_ns) for times_ns, _ in samples)
+        if not size:
+            continue
         if size > room:
             notes.append(f"{label}: {size:,} samples are left out; pybench report --format perfetto holds every trace")
             continue
         room -= size
         ahead_ns = 0 if part is None else part.clock.offset_ns
-        attempts.append(_attempt(label, _joint(record, ahead_ns), "measured step", trace))
+        attempts.append(_attempt(label, _joint(record, ahead_ns), "measured step", trace, samples))
         columns |= _set_apart(attempts[-1], len(columns))
     return PowerPayload(tuple(attempts), tuple(notes), columns)
 
@@ -81,7 +84,7 @@ def _traced(view: RunView) -> Iterator[tuple[Record, HostPart | None]]:
 
 def command_payload(label: str, trace: PowerTrace, start_ns: int, end_ns: int) -> PowerPayload:
     """The trace of one command, which ran from ``start_ns`` to ``end_ns``."""
-    attempt = _attempt(label, [(start_ns, start_ns, end_ns)], "command", trace)
+    attempt = _attempt(label, [(start_ns, start_ns, end_ns)], "command", trace, _samples(trace))
     return PowerPayload((attempt,), (), _set_apart(attempt, 0))
 
 
@@ -95,9 +98,22 @@ def _set_apart(attempt: dict[str, Any], taken: int) -> dict[str, dict[str, Any]]
     return columns
 
 
-def _attempt(label: str, steps: Sequence[tuple[int, int, int]], span: str, trace: PowerTrace) -> dict[str, Any]:
+def _samples(trace: PowerTrace) -> list[tuple[Integers, Integers]]:
+    """Of each GPU, as :func:`power_samples` has them."""
+    return [power_samples(gpu, trace) for gpu in trace.gpus]
+
+
+def _attempt(
+    label: str,
+    steps: Sequence[tuple[int, int, int]],
+    span: str,
+    trace: PowerTrace,
+    samples: Sequence[tuple[Integers, Integers]],
+) -> dict[str, Any]:
     """``steps`` are start, end of prefill and end of each; ``span`` is what they are called."""
-    origin_ns, tick_ns = trace.start_ns, _tick_ns(trace)
+    anchors_ns = [_anchors_ns(gpu) for gpu in trace.gpus]
+    origin_ns = trace.start_ns
+    tick_ns = _tick_ns(origin_ns, [*anchors_ns, *(times_ns for times_ns, _ in samples)])
 
     def ticks(time_ns: int) -> int:
         return (time_ns - origin_ns) // tick_ns
@@ -107,7 +123,10 @@ def _attempt(label: str, steps: Sequence[tuple[int, int, int]], span: str, trace
         "span": span,
         "tick_s": tick_ns / 1e9,
         "end": ticks(trace.end_ns),
-        "gpus": [_gpu(gpu, trace, tick_ns) for gpu in trace.gpus],
+        "gpus": [
+            _gpu(gpu, trace, own, anchors, tick_ns)
+            for gpu, own, anchors in zip(trace.gpus, samples, anchors_ns, strict=True)
+        ],
         "steps": [[ticks(start), ticks(end)] for start, _, end in steps],
         "phases": [
             [name, ticks(a), ticks(b)]
@@ -118,17 +137,18 @@ def _attempt(label: str, steps: Sequence[tuple[int, int, int]], span: str, trace
     }
 
 
-def _tick_ns(trace: PowerTrace) -> int:
+def _tick_ns(origin_ns: int, columns: Sequence[Integers]) -> int:
     """A recording of days keeps what lies near its marks: two neighbours may be as far apart as its ends."""
-    columns = [column for gpu in trace.gpus for column in (power_samples(gpu, trace)[0], _anchors_ns(gpu))]
     ends_ns = [int(time_ns) for column in columns if len(column) for time_ns in (column[0], column[-1])]
-    reach_ns = max([trace.start_ns, *ends_ns]) - min([trace.start_ns, *ends_ns])
+    reach_ns = max([origin_ns, *ends_ns]) - min([origin_ns, *ends_ns])
     return TICK_NS * (1 + reach_ns // (TICK_NS * (2**31 - 1)))
 
 
-def _gpu(gpu: GpuTrace, trace: PowerTrace, tick_ns: int) -> dict[str, Any]:
+def _gpu(
+    gpu: GpuTrace, trace: PowerTrace, samples: tuple[Integers, Integers], anchors_ns: Integers, tick_ns: int
+) -> dict[str, Any]:
     origin_ns = trace.start_ns
-    times_ns, power_mw = power_samples(gpu, trace)
+    times_ns, power_mw = samples
     ticks = (times_ns - origin_ns) // tick_ns
     found: dict[str, Any] = {
         "name": gpu_label(gpu.uuid, gpu.index),
@@ -137,7 +157,7 @@ def _gpu(gpu: GpuTrace, trace: PowerTrace, tick_ns: int) -> dict[str, Any]:
         "limits": [
             [(a - origin_ns) // tick_ns, (b - origin_ns) // tick_ns, word] for a, b, word in clock_limits(gpu, trace)
         ],
-        "anchors": pack((_anchors_ns(gpu) - origin_ns) // tick_ns),
+        "anchors": pack((anchors_ns - origin_ns) // tick_ns),
     }
     if len(ticks) > _COARSE_FROM:
         coarse_ticks, coarse_mw = extremes(ticks, power_mw, _COARSE_BUCKETS)
