@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from pybench.model.results import JudgedRow, NodeCheck, Results
@@ -14,12 +15,14 @@ _OPTION = "--attempts"
 class MoreAttempts:
     """The most attempts that any undecided row of a benchmark needs, by the benchmark's name.
 
-    ``by_option``: ``--attempts`` gave every point its attempts, so that one number holds for the whole run.
+    ``by_option``: ``--attempts`` gave every point its attempts, so that one number holds for the whole run. ``aliased``
+    points keep the power sensor's rhythm.
     """
 
     needed: Mapping[str, int]
     benchmarks: Mapping[str, str]
     by_option: bool
+    aliased: AbstractSet[str]
 
     @classmethod
     def of(cls, results: Results) -> MoreAttempts:
@@ -31,7 +34,8 @@ class MoreAttempts:
             if row.verdict == "inconclusive" and attempts is not None:
                 name = _benchmark(row, benchmarks)
                 needed[name] = max(attempts, needed.get(name, 0))
-        return cls(needed, benchmarks, any(option.startswith(_OPTION) for option in results.options))
+        aliased = {point.id for point in results.points if "alias_risk" in point.flags}
+        return cls(needed, benchmarks, any(option.startswith(_OPTION) for option in results.options), aliased)
 
     def step(self, row: JudgedRow) -> str:
         """What to do next about an inconclusive row, by what its figures predict of more attempts."""
@@ -39,7 +43,7 @@ class MoreAttempts:
         if decision is None:
             return "raise max_attempts of the benchmark: more attempts narrow the interval"
         if decision.is_final:
-            return "more attempts do not decide it: compare ratios on the same boards, or move the limit"
+            return self._sharper(row)
         names_number = decision.attempts_to_decide is not None
         if self.by_option and self.needed and (names_number or decision.is_of_one_attempt):
             return f"measure more attempts: {_OPTION} {max(self.needed.values())}"
@@ -48,6 +52,12 @@ class MoreAttempts:
         if not names_number:
             return "the figure lies too near its limit: find what holds it back, or move the limit"
         return f"set max_attempts of the benchmark to {self.needed[_benchmark(row, self.benchmarks)]}"
+
+    def _sharper(self, row: JudgedRow) -> str:
+        """What narrows joules that more attempts do not."""
+        if not self.aliased.isdisjoint(row.point_ids):
+            return "more attempts do not decide it: dither avoids aliasing, --set dither_ms=20; or move the limit"
+        return "more attempts do not decide it: compare ratios on the same boards, or move the limit"
 
 
 def _benchmark(row: JudgedRow, benchmarks: Mapping[str, str]) -> str:

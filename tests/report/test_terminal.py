@@ -384,20 +384,24 @@ def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Resul
     """As its figures say: a number, a limit that is too near, no spread between attempts, or one attempt too few."""
     decision = Decision(num_attempts=3, p_pass=0.2, p_fail=0.3, pass_level=0.01, fail_level=0.01)
     (row,) = [row for row in results.scaling if row.verdict == "inconclusive"]
+    aliased = tuple(dataclasses.replace(point, flags=("alias_risk",)) for point in results.points)
     shown = []
-    for more in (
-        dataclasses.replace(decision, attempts_to_decide=9),
-        decision,
-        dataclasses.replace(decision, is_final=True),
-        dataclasses.replace(decision, num_attempts=1),
+    for more, points in (
+        (dataclasses.replace(decision, attempts_to_decide=9), results.points),
+        (decision, results.points),
+        (dataclasses.replace(decision, is_final=True), results.points),
+        (dataclasses.replace(decision, is_final=True), aliased),
+        (dataclasses.replace(decision, num_attempts=1), results.points),
     ):
         rows = (dataclasses.replace(row, decision=more),)
-        text = _words(_render(dataclasses.replace(results, scaling=rows, checks=(), comparisons=(), node=())))
+        only = dataclasses.replace(results, points=points, scaling=rows, checks=(), comparisons=(), node=())
+        text = _words(_render(only))
         shown.append(text.partition("because inconclusive next: ")[2].partition(" Not ")[0])
     assert shown == [
         "set max_attempts of the benchmark to 9",
         "the figure lies too near its limit: find what holds it back, or move the limit",
         "more attempts do not decide it: compare ratios on the same boards, or move the limit",
+        "more attempts do not decide it: dither avoids aliasing, --set dither_ms=20; or move the limit",
         "measure two attempts or more: --attempts 2, or attempts of the benchmark",
     ]
 
