@@ -556,6 +556,26 @@ def test_a_load_that_is_short_beside_its_window_is_no_glitch() -> None:
     assert found.flags == ()
 
 
+@pytest.mark.parametrize(
+    ("usual_w", "peak_w", "beside_w", "is_glitch"),
+    [
+        pytest.param(240, 784, (191, 432), False, id="of an H100, a stage of four"),
+        pytest.param(240, 854, (724, 305), False, id="the last of a load"),
+        pytest.param(120, 650, (120, 120), False, id="whose tail the load may hide"),
+        pytest.param(120, 900, (120, 120), True, id="without a tail"),
+        pytest.param(400, 3_100, (600, 600), True, id="beyond any board"),
+    ],
+)
+def test_a_lone_peak_is_no_glitch_where_a_low_pass_left_its_tail(
+    usual_w: int, peak_w: int, beside_w: tuple[int, int], *, is_glitch: bool
+) -> None:
+    """A prefill of 20 ms: one reading of more than three times the usual."""
+    peak = {480: beside_w[0], 500: peak_w, 520: beside_w[1]}
+    found = energy(gpu(series=series(lambda t: peak.get(t, usual_w), last_ms=2_500)), 0, 2_000)
+    assert found.flags == (("glitch",) if is_glitch else ())
+    assert found.max_power_w == (max(beside_w) if is_glitch else peak_w)
+
+
 def test_readings_that_no_board_draws_are_glitches_together_too() -> None:
     found = energy(gpu(counter(constant(400), READS_MS), series(lambda t: 2_000_000 if t in (480, 500) else 400)))
     assert found.flags == ("glitch",)

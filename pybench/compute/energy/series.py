@@ -23,10 +23,13 @@ MIN_SAMPLES = 4
 RIPPLE_SPAN_S = 2.0
 # A load in step with the samples shows in so many of those nearest to a window, or to an end of a long one.
 LOOKED_AT = 250
-# A board in use draws some tens of watts. A lone reading of three times its highest usual power is an error of the
-# driver; several together are a load that is short beside the window. No board draws the last: it is an error always.
+# A board in use draws some tens of watts. Readings of three times its highest usual power may be errors of the driver,
+# but several together are a load that is short beside the window, and so is one beside which the sensor's low-pass has
+# left its tail: a seventh or more of it. A lone one above 3 kW, and any above 10 kW, is an error always.
 GLITCH_W = 1.0
 GLITCH_TIMES = 3.0
+TAIL_TIMES = 7.0
+LONE_MOST_W = 3e3
 IMPOSSIBLE_W = 10e3
 USUAL_PERCENTILE = 95
 # Doubt where folded samples begin and end, as a multiple of the variance of a counter's value. With 1, 4 of 60
@@ -86,10 +89,14 @@ class Samples:
 def _too_high(power_w: Column, usual_w: float) -> npt.NDArray[np.bool_]:
     """Which readings are more than the board drew: those next to each other bear each other out."""
     high = power_w > GLITCH_TIMES * usual_w
-    lone = high.copy()
-    lone[1:] &= ~high[:-1]
-    lone[:-1] &= ~high[1:]
-    return lone | (high & (power_w > IMPOSSIBLE_W))
+    if not high.any():
+        return high
+    beside_w = np.zeros_like(power_w)
+    beside_w[1:] = power_w[:-1]
+    beside_w[:-1] = np.maximum(beside_w[:-1], power_w[1:])
+    lone = beside_w <= GLITCH_TIMES * usual_w
+    alone = lone & ((power_w > TAIL_TIMES * beside_w) | (power_w > LONE_MOST_W))
+    return np.asarray(high & (alone | (power_w > IMPOSSIBLE_W)))
 
 
 def _longest_s(time_s: Column, start_s: float, end_s: float) -> float:
