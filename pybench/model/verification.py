@@ -23,13 +23,17 @@ class Discrepancy:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """Of one run. ``checked`` counts what was held against something else, by its name in the plural."""
+    """Of one run. ``checked`` counts what was held against something else, by its name in the plural.
+
+    ``other_version`` of pybench made the run, where it is not this one.
+    """
 
     run_id: str
     discrepancies: tuple[Discrepancy, ...]
     checked: dict[str, int] = field(default_factory=dict)
     verdict: str | None = None
     signature: str | None = None
+    other_version: str | None = None
 
     @property
     def holds(self) -> bool:

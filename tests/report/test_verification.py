@@ -33,3 +33,15 @@ def test_a_narrow_terminal_has_every_line() -> None:
     assert max(map(len, shown.splitlines())) <= 40
     assert shown.endswith("Does not hold (1)\n  results.json: 'pass' is claimed,\n    'missing' follows\n")
     assert max(map(len, render(Verification(run_id="run", discrepancies=()), width=40).splitlines())) <= 40
+
+
+def test_a_run_of_another_version_is_sent_to_that_version() -> None:
+    """Its joules may follow by another formula: its folder is not damaged for that."""
+    found = (Discrepancy(place="decode, attempt 1", text="1 is claimed, 2 follows"),)
+    shown = render(Verification(run_id="run", discrepancies=found, other_version="0.0.1"), width=200)
+    assert shown.splitlines()[1] == (
+        "1 in decode, attempt 1. Do not rely on this run's figures until they hold by pybench 0.0.1, which made them "
+        "and whose formulas may differ."
+    )
+    same = render(Verification(run_id="run", discrepancies=found), width=200)
+    assert same.splitlines()[1] == "1 in decode, attempt 1. Do not rely on this run's figures; get its folder again."

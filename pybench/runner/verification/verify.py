@@ -62,16 +62,19 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
             raise
         text = str(error).replace(f"{path}/", "").replace(str(path), "the run's folder")
         return Verification(run_id=path.name, discrepancies=(*found, Discrepancy(place=path.name, text=text)))
+    same_version = manifest.pybench_version == version("pybench")
+    other_version = None if same_version else manifest.pybench_version
     try:
         results = assemble(manifest, Measurements.of(manifest.plan, records))
     except MALFORMED as error:
         found.append(Discrepancy(place=_JOURNAL, text=f"cannot be judged: {type(error).__name__}: {error}"))
-        return Verification(run_id=manifest.run_id, discrepancies=tuple(found), checked=checked)
+        return Verification(
+            run_id=manifest.run_id, discrepancies=tuple(found), checked=checked, other_version=other_version
+        )
     view = RunView(results=results, manifest=manifest, records=records, path=folder.path)
     # A run that was stopped has no report, or claims neither a pass nor a failure.
     unfinished = results.verdict in _UNDECIDED or not has_reports(folder.path)
     found += check_reports(folder, view, checked)
-    same_version = manifest.pybench_version == version("pybench")
     found += guarded(_MANIFEST, check_machine(manifest, same_version=same_version))
     found += guarded(_MANIFEST, check_origin(manifest, suite_file))
     found += guarded(_MANIFEST, check_plan(manifest, load_models(), without_packages, same_version=same_version))
@@ -84,7 +87,11 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
     found += _traces(view, manifest, checked)
     checked["attempts"] = len(records)
     return Verification(
-        run_id=manifest.run_id, discrepancies=tuple(dict.fromkeys(found)), checked=checked, verdict=results.verdict
+        run_id=manifest.run_id,
+        discrepancies=tuple(dict.fromkeys(found)),
+        checked=checked,
+        verdict=results.verdict,
+        other_version=other_version,
     )
 
 

@@ -707,6 +707,7 @@ def test_another_version_is_not_fully_checked(forgery: Forgery, original: Path) 
         lambda m: replace(m, pybench_version="0.0.1", worker_sha256=worker_digest(forgery.path / "worker"))
     )
     found = verify_folder(forgery.path, original.parents[1] / "drill.toml")
-    assert (found.holds, found.complete) == (True, False)
+    assert (found.holds, found.complete, found.other_version) == (True, False, "0.0.1")
     assert {each.place for each in found.discrepancies} >= {"summary.md"}
+    assert verify_folder(original, original.parents[1] / "drill.toml").other_version is None
     assert json.loads((forgery.path / "results.json").read_text())["provenance"]["pybench_version"] == "0.0.1"
