@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pybench.model.progress import Progress
     from pybench.model.results import Results
     from pybench.runner.run import Run
@@ -24,13 +22,13 @@ def finish(job: Run, progress: Progress, *, detail: bool) -> tuple[Results, bool
     return results, interrupted
 
 
-def name_resuming(run: Path, python: str | None) -> None:
-    """Print the command that finishes an interrupted run, with the workers' Python where one was named."""
+def name_resuming(job: Run) -> None:
+    """Print the command that finishes an interrupted run."""
     import click
 
     from pybench.runner.machine_trouble import resume_command
 
-    command = resume_command(run, *(("--python", python) if python else ()))
+    command = resume_command(job.folder.path, job.launcher)
     click.echo(f"pybench: interrupted; go on with: {command}", err=True)
 
 
@@ -49,7 +47,7 @@ def write_reports(job: Run, results: Results, *, shown: bool, detail: bool = Fal
     from pybench.runner.machine_trouble import resume_remedy
 
     view = RunView.of_folder(job.folder, results)
-    with disk_error(job.folder.path, *resume_remedy(job.folder.path)):
+    with disk_error(job.folder.path, *resume_remedy(job.folder.path, job.launcher)):
         write_report_files(job.folder, view)
     if shown:
         print_terminal_report(view, detail=detail)

@@ -197,12 +197,10 @@ def _failure(write: Callable[..., object], *arguments: object) -> PybenchError |
 
 def _uuids(indices: tuple[int, ...]) -> list[str]:
     """Of the named GPUs, or of all that are visible."""
-    from pybench.machine.gpus import find_gpus
-    from pybench.model.errors import MachineError, UsageError
+    from pybench.machine.gpus import gpus_to_measure
+    from pybench.model.errors import UsageError
 
-    found = find_gpus()
-    if not found.gpus:
-        raise MachineError(f"no power to measure: {found.reason}; see pybench doctor")
+    found = gpus_to_measure()
     there = {gpu.index: gpu.uuid for gpu in found.gpus}
     if absent := [index for index in indices if index not in there]:
         known = "; ".join((f"there are {', '.join(map(str, there))}", *found.faults))

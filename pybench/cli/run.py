@@ -125,7 +125,7 @@ def run(
         raise UsageError("run takes either a SUITE, alone or with one of --ab and --aa, or --resume RUN alone")
     if sbatch or batch:
         if not sbatch:
-            raise UsageError(f"{batch[0]}: words behind -- are options of sbatch and need --sbatch before them")
+            raise UsageError(f"{batch[0]}: run takes one SUITE; only --sbatch takes further words, behind --")
         submit_batch(root, batch)
         ctx.exit(0)
     if (code := over_allocation(root, hosts.nodes)) is not None:
@@ -144,8 +144,7 @@ def run(
         with gathered(hosts, engine, progress.note) as gathering:
             served = gathering is None and hosts.given
             begin = partial(_begun, suite, resume, root, chosen, engine)
-            finished = partial(_finished, python=engine.python, detail=detail)
-            code = 0 if served else finished(begin(gathering, progress), progress, gathering)
+            code = 0 if served else _finished(begin(gathering, progress), progress, gathering, detail=detail)
         ctx.exit(code)
 
 
@@ -181,7 +180,7 @@ def _begun(
     return resume_run(resume, choose, chosen, gathering)
 
 
-def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, python: str | None, detail: bool) -> int:
+def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, detail: bool) -> int:
     """Measure, judge and print the run; gives its exit code."""
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
 
@@ -190,7 +189,7 @@ def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, pyth
         return BY_VERDICT[results.verdict]
     if gathering is not None:
         gathering.dismiss("the run was interrupted on the host that leads")
-    name_resuming(job.folder.path, python)
+    name_resuming(job)
     return INTERRUPTED
 
 
@@ -250,7 +249,7 @@ def plan(
         raise UsageError("--time-limit goes by what runs took here: give it without --gpu, --gpus and --nodes")
     for fault in machine.gpu_faults:
         click.echo(f"pybench: {fault}; left out", err=True)
-    found, points = plan_suite(suite, machine, options, root, num_hosts=num_hosts or 1)
+    found, points = plan_suite(suite, machine, options, root, assumed_hosts=(num_hosts or 1) if is_assumed else None)
     load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
     takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)
     assumed = _assumed(machine, kind, num_hosts) if is_assumed else None

@@ -49,7 +49,6 @@ class Several:
 def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     """Measure two stacks in turn, print how B compares with A, and give the exit code of that."""
     import shlex
-    from shutil import which
 
     from pybench.cli.compare import print_comparison
     from pybench.cli.exit_codes import BY_CHANGE, BY_VERDICT, INTERRUPTED
@@ -64,8 +63,8 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     try:
         results = SideBySide(*jobs).finish(several.progress)
     except KeyboardInterrupt:
-        for job, stack in zip(jobs, stacks, strict=True):
-            name_resuming(job.folder.path, stack if which(stack) else None)
+        for job in jobs:
+            name_resuming(job)
         return INTERRUPTED
     for job, own in zip(jobs, results, strict=True):
         write_reports(job, own, shown=False)
@@ -141,7 +140,7 @@ def run_again(several: Several, times: int) -> int:
             results = job.finish(several.progress)
         except KeyboardInterrupt:
             click.echo(f"pybench: run {number} of {times} is not finished", err=True)
-            name_resuming(job.folder.path, several.engine.python)
+            name_resuming(job)
             return INTERRUPTED
         write_reports(job, results, shown=False)
         echo(f"run {number} of {times}: {results.verdict.replace('_', ' ')}: {job.folder.path}")

@@ -50,12 +50,13 @@ def lacking(point: Point, there: Devices) -> str | None:
     """What there is too little of for the point, such as ``8 GPUs (4 here)``; ``None`` when there is enough."""
     if BACKENDS[point.settings.backend].device not in {None, there.kind}:
         return f"{point.settings.backend} (needs GPUs)"
+    where = "planned for" if there.assumed else "here"
     nodes, each = point.settings.num_nodes, point.settings.num_gpus_per_node
     if nodes > there.num_hosts:
-        return f"{nodes} nodes ({there.num_hosts} here)"
+        return f"{nodes} nodes ({there.num_hosts} {where})"
     if each <= there.count:
         return None
-    return f"{_count(each, there.kind)}{' on each node' if nodes > 1 else ''} ({there.count} here)"
+    return f"{_count(each, there.kind)}{' on each node' if nodes > 1 else ''} ({there.count} {where})"
 
 
 def _count(number: int, device: DeviceKind) -> str:

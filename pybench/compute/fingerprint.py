@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from pybench.model.host import Host
 from pybench.model.machine import Machine
 
+HOST_FIELD = "host "
+"""Begins the name of a field of another host, before the host's own."""
+
 
 def machine_fields(machine: Machine) -> dict[str, str]:
     """The machine's fields by name, as text, so that a difference can be reported field by field."""
@@ -31,7 +34,7 @@ def run_fields(machine: Machine, hosts: Sequence[Host] = ()) -> dict[str, str]:
     others = [host for host in hosts if host.machine != machine or host is not hosts[0]]
     return {
         **machine_fields(machine),
-        **{f"host {host.name}": json.dumps(machine_fields(host.machine)) for host in others},
+        **{f"{HOST_FIELD}{host.name}": json.dumps(machine_fields(host.machine)) for host in others},
     }
 
 

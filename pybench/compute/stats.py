@@ -13,6 +13,7 @@ from statistics import fmean, median, stdev
 
 from pybench.compute.contrast import contrast
 from pybench.compute.student_t import quantile, upper_tail
+from pybench.model.limits import LARGEST
 
 Samples = Sequence[Sequence[float]]
 """One sequence of step values for each attempt."""
@@ -24,7 +25,10 @@ CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
 _FALSE_FLAG = 0.02
 _MIN_FOR_OUTLIER = 4
-_MOST_LOGARITHM = 700.0
+# Both of a finite exponential, and of one that stays finite beside the quotient of any four figures.
+_MOST_LOGARITHM = 150.0
+# Below it a quotient of two figures, or its square, may vanish.
+_LEAST = 1 / LARGEST
 
 
 class NoRatioError(ValueError):
@@ -42,7 +46,7 @@ def medians(samples: Samples) -> list[float]:
 def logs(samples: Samples) -> list[float]:
     """Logarithms of the attempts' medians. Raises ``NoRatioError`` unless all are positive."""
     found = medians(samples)
-    if min(found) <= 0:
+    if not _have_logarithms(found):
         raise NoRatioError(f"a ratio needs positive values, found {min(found):g} in an attempt")
     return [math.log(value) for value in found]
 
@@ -88,7 +92,7 @@ def outlying_attempts(samples: Samples) -> tuple[int, ...]:
     Each is held against a t prediction interval of the others, the level shared by all (a deleted residual).
     """
     found = medians(samples)
-    values = [math.log(value) for value in found] if min(found) > 0 else found
+    values = [math.log(value) for value in found] if _have_logarithms(found) else found
     if len(values) < _MIN_FOR_OUTLIER:
         return ()
     return tuple(place for place in range(len(values)) if _is_outlier(values, place))
@@ -115,27 +119,39 @@ def prediction_reach(values: Sequence[float]) -> float:
 
 def _quotient(above: Sequence[Samples], below: Sequence[Samples], systematic_sd: float) -> Interval:
     tops, bases = [logs(samples) for samples in above], [logs(samples) for samples in below]
-    value = math.prod(location(samples) for samples in above) / math.prod(location(samples) for samples in below)
+    quotient = math.prod(location(samples) for samples in above) / math.prod(location(samples) for samples in below)
+    value = _bounded(quotient)
     spread = contrast(tops, bases, systematic_sd=systematic_sd)
     if spread is None:
         return value, None, None
     low, high = spread.interval(TAIL)
-    return (value, *_around(value, low - spread.value, high - spread.value))
+    # Relative to its middle: without width both ends are the value itself.
+    return value, _grown(value, low - spread.value), _grown(value, high - spread.value)
 
 
-def _around(value: float, low: float, high: float) -> tuple[float, float]:
-    """Ends of an interval of logarithms relative to its middle; without width they are the value itself."""
-    return value * math.exp(low), value * math.exp(high)
+def _grown(value: float, logarithm: float) -> float:
+    """A value times an exponential."""
+    return _bounded(value * math.exp(min(logarithm, _MOST_LOGARITHM)))
+
+
+def _bounded(value: float) -> float:
+    """What no measurement reaches is held to the largest, so that a results.json with it can be read."""
+    return max(-LARGEST, min(value, LARGEST))
+
+
+def _have_logarithms(values: Sequence[float]) -> bool:
+    """Whether all are positive; one smaller than any measurement counts as zero."""
+    return min(values) >= _LEAST
 
 
 def _offsets(values: Sequence[float]) -> list[float]:
     """From the first value, of logarithms where all are positive; exactly 0 where all are equal."""
     first = values[0]
-    if min(values) > 0:
+    if _have_logarithms(values):
         return [math.log(value / first) for value in values]
     return [value - first for value in values]
 
 
 def _moved(values: Sequence[float], offset: float) -> float:
     """The first value moved by such an offset."""
-    return values[0] * math.exp(offset) if min(values) > 0 else values[0] + offset
+    return _grown(values[0], offset) if _have_logarithms(values) else _bounded(values[0] + offset)

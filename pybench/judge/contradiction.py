@@ -1,5 +1,7 @@
 """What a kept ``results.json`` contradicts of itself: rows, counts and verdict follow from its points.
 
+A figure lies in its interval, and no count, time or probability is below what it can be.
+
 Only what every version's statistics and words have in common is held, so that results of any day can be read.
 """
 
@@ -9,12 +11,15 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from pybench.compute.stats import Interval
 from pybench.judge.loss_curve import METRIC as LOSS_DEVIATION
 from pybench.judge.verdict import overall
+from pybench.model.limits import LARGEST
 from pybench.model.results import (
     CheckResult,
     ClaimResult,
     ComparisonResult,
+    Estimate,
     JobResult,
     JudgedRow,
     NodeCheck,
@@ -22,7 +27,7 @@ from pybench.model.results import (
     Results,
     ScalingResult,
 )
-from pybench.model.verdict import Verdict
+from pybench.model.verdict import Decision, Verdict
 from pybench.model.workloads.registry import METRICS
 
 # Figures and ratios are written with all their digits; another build takes their means in another order.
@@ -83,6 +88,64 @@ def _contradictions(results: Results) -> Iterator[str]:
             yield from (f"{name}.{number}: {words}" for words in _absent(named, points))
     yield from _of_counts(results)
     yield from _of_verdict(results)
+    for number, point in enumerate(results.points):
+        yield from (f"points.{number}.{words}" for words in _of_point(point))
+    for place, (value, low, high) in _intervals(results):
+        if (low is not None and value < low - _TOLERANCE * abs(low)) or (
+            high is not None and value > high + _TOLERANCE * abs(high)
+        ):
+            ends = " to ".join("" if end is None else f"{end:g}" for end in (low, high))
+            yield f"{place}: {value:g} lies outside its interval, {ends.strip()}"
+    for name, rows in lists.items():
+        for number, row in enumerate(rows):
+            yield from (f"{name}.{number}.decision.{words}" for words in _of_decision(row.decision))
+
+
+def _of_point(point: PointResult) -> Iterator[str]:
+    """Counts and times that can be."""
+    counts = {
+        "num_gpus": (point.num_gpus, 1),
+        "attempts": (point.attempts, 0),
+        "failed_attempts": (point.failed_attempts, 0),
+    }
+    yield from (f"{name}: {number} is no count" for name, (number, least) in counts.items() if number < least)
+    if point.failed_attempts > point.attempts:
+        yield f"failed_attempts: {point.failed_attempts} of {point.attempts} attempts"
+    for number, phase in enumerate(point.energy_phases):
+        if phase.duration_s < 0:
+            yield f"energy_phases.{number}.duration_s: {phase.duration_s:g} is no time"
+
+
+def _of_decision(decision: Decision | None) -> Iterator[str]:
+    """Counts and probabilities that can be."""
+    if decision is None:
+        return
+    for name in ("num_attempts", "num_points", "attempts_to_decide"):
+        if (getattr(decision, name) or 0) < 0:
+            yield f"{name}: {getattr(decision, name)} is no count"
+    for name in ("p_pass", "p_fail", "pass_level", "fail_level"):
+        if not 0 <= getattr(decision, name) <= 1:
+            yield f"{name}: {getattr(decision, name):g} is no probability"
+
+
+def _intervals(results: Results) -> Iterator[tuple[str, Interval]]:
+    """Every figure with its ends and its place."""
+    estimates: list[tuple[str, Estimate | None]] = []
+    for number, point in enumerate(results.points):
+        estimates += [(f"points.{number}.metrics.{name}", found) for name, found in point.metrics.items()]
+        for part, phase in enumerate(point.energy_phases):
+            if phase.energy_j is not None:
+                yield f"points.{number}.energy_phases.{part}.energy_j", (phase.energy_j, phase.low_j, phase.high_j)
+    estimates += [(f"claims.{number}.found", claim.found) for number, claim in enumerate(results.claims)]
+    for number, job in enumerate(results.jobs):
+        names = ("time_h", "energy_j", "time_saved_fraction", "energy_saved_fraction")
+        estimates += [(f"jobs.{number}.{name}", getattr(job, name)) for name in names]
+    yield from ((place, (found.value, found.low, found.high)) for place, found in estimates if found is not None)
+    for kind in ("scaling", "comparisons"):
+        for number, row in enumerate(getattr(results, kind)):
+            figure = _found(row)
+            if figure.value is not None:
+                yield f"{kind}.{number}", (figure.value, figure.low, figure.high)
 
 
 def _of_row(row: JudgedRow, points: _Points) -> Iterator[str]:
@@ -126,7 +189,7 @@ def _quotient(values: list[float]) -> float:
     """Of two, or of two quotients; of logarithms, since what nothing measured may have any size."""
     top, base, *first = map(math.log, values)
     change = top - base - (first[0] - first[1] if first else 0.0)
-    return math.exp(min(change, math.log(1e300)))
+    return math.exp(min(change, math.log(LARGEST)))
 
 
 def _of_pass(row: JudgedRow, points: _Points) -> Iterator[str]:

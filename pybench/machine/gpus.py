@@ -8,6 +8,7 @@ from typing import Any
 
 from pybench.machine.nvml import NoDriverError, NvmlError, answer, constant, query, session, text
 from pybench.machine.time_limit import returned_within
+from pybench.model.errors import MachineError
 from pybench.model.machine import GpuInfo, GpuInventory
 from pybench.model.visible_gpus import visible
 
@@ -34,6 +35,14 @@ def find_gpus(limit_s: float = LIMIT_S) -> GpuInventory:
     """
     found = returned_within(limit_s, _find_gpus)
     return found[0] if found else _nothing(f"the driver has not answered for {limit_s:g} s")
+
+
+def gpus_to_measure() -> GpuInventory:
+    """As :func:`find_gpus`, with a GPU at least. Raises ``MachineError`` where there is none."""
+    found = find_gpus()
+    if not found.gpus:
+        raise MachineError(f"no power to measure: {found.reason}; see pybench doctor")
+    return found
 
 
 def _find_gpus() -> GpuInventory:

@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pybench.compute.energy import LoadPeriods, attempt_energy
-from pybench.machine.gpus import find_gpus
+from pybench.machine.gpus import gpus_to_measure
 from pybench.machine.power_recorder import PowerRecorder
-from pybench.model.errors import MachineError, UsageError
+from pybench.model.errors import UsageError
 from pybench.model.record import Energy
 from pybench.model.trace import PowerTrace
 
@@ -45,16 +45,14 @@ class Window:
 class PowerSampler(PowerRecorder):
     """Samples GPUs, all that are visible unless ``uuids`` names some, and knows the joules of named windows.
 
-    A GPU that can't be queried is left out with a ``RuntimeWarning``.
+    A GPU that can't be queried is left out with a ``RuntimeWarning``. Raises ``MachineError`` where none is visible.
 
     Every mark and every end of a window costs two to five readings of a GPU's energy counter, some 10 ms of CPU time.
     """
 
     def __init__(self, uuids: Sequence[str] | None = None) -> None:
         if uuids is None:
-            found = find_gpus()
-            if not found.gpus:
-                raise MachineError(f"power sampler: {found.reason}")
+            found = gpus_to_measure()
             for fault in found.faults:
                 warnings.warn(f"power sampler: {fault}; left out", RuntimeWarning, stacklevel=2)
             uuids = [gpu.uuid for gpu in found.gpus]

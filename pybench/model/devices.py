@@ -13,7 +13,7 @@ class Devices:
     """``count`` GPUs, or CPU cores where there is none, on each of ``num_hosts``.
 
     ``memory_bytes`` is that of the GPU that has least, ``host_memory_bytes`` that of a host, ``compute_capability`` the
-    least of the GPUs; ``None`` is unknown.
+    least of the GPUs; ``None`` is unknown. Those of a plan for another machine are ``assumed``.
     """
 
     kind: DeviceKind
@@ -22,3 +22,4 @@ class Devices:
     memory_bytes: float | None = None
     host_memory_bytes: float | None = None
     compute_capability: tuple[int, int] | None = None
+    assumed: bool = False

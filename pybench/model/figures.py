@@ -19,17 +19,17 @@ from pybench.model.verdict import Verdict
 FIGURES_VERSION = 2
 
 
-MACHINE_KEYS = ("gpu", "power_limit", "mig", "ecc", "fabric", "driver", "cpu", "kernel")
+MACHINE_KEYS = ("gpu", "power_limit", "mig", "ecc", "fabric", "driver", "cpu", "kernel", "network")
 """Keys of a run that are of its machine."""
 NO_MEDIANS = "its file does not have the attempts' medians; rebuild it with: pybench report RUN --format json"
 NOT_ALONE = "a process of somebody else was on a GPU while it was measured; end it and measure again"
 
 
-def key_values(keys: Mapping[str, str], name: str) -> list[object]:
-    """What a key has, one value or several; none where it was not recorded, or holds any other text."""
+def key_values(keys: Mapping[str, object], name: str) -> list[object]:
+    """What a key has, one value or several; none where it was not recorded, or holds anything else."""
     try:
-        found = json.loads(keys.get(name, "null"))
-    except ValueError:  # a file can hold any text
+        found = json.loads(str(keys.get(name, "null")))
+    except (ValueError, RecursionError):  # a file can hold any text
         return []
     return found if isinstance(found, list) else [] if found is None else [found]
 

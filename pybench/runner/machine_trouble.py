@@ -6,10 +6,12 @@ An attempt that fails this way is not recorded, so that the run can be resumed a
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 from pybench.engines.base import Launcher
 from pybench.engines.error import engine_error
+from pybench.engines.local import Local
 from pybench.engines.registry import get_engine
 from pybench.machine.disk import reports_full_disk, require_room
 from pybench.model.errors import MachineError
@@ -19,14 +21,16 @@ from pybench.model.record import Record
 ATTEMPT_BYTES = 4 * 2**20
 
 
-def resume_command(run: Path, *further: str) -> str:
-    """The command that finishes a run, to copy; ``further`` are its arguments beyond the run's folder."""
-    return shlex.join(("pybench", "run", "--resume", str(run), *further))
+def resume_command(run: Path, launcher: Launcher, *further: str) -> str:
+    """The command that finishes a run with the workers' Python that began it, to copy; ``further`` are options."""
+    python = launcher.python if isinstance(launcher, Local) else sys.executable
+    named = () if python == sys.executable else ("--python", python)
+    return shlex.join(("pybench", "run", "--resume", str(run), *further, *named))
 
 
-def resume_remedy(run: Path) -> tuple[str, str]:
+def resume_remedy(run: Path, launcher: Launcher) -> tuple[str, str]:
     """What is kept once a begun run met a faulty disk, and what to do after that is repaired."""
-    return "nothing recorded is lost", f": {resume_command(run)}"
+    return "nothing recorded is lost", f": {resume_command(run, launcher)}"
 
 
 def blame_machine(record: Record, launcher: Launcher, run: Path) -> None:
@@ -38,6 +42,6 @@ def blame_machine(record: Record, launcher: Launcher, run: Path) -> None:
         return
     facts = get_engine(launcher.name).find()
     if facts.reason:
-        raise MachineError(f"{facts.reason}; start it, then: {resume_command(run)}")
+        raise MachineError(f"{facts.reason}; start it, then: {resume_command(run, launcher)}")
     if reports_full_disk(record.failure.message):
         raise engine_error(launcher.name, facts.data_root, "can't start a container", record.failure.message)

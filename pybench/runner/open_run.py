@@ -151,7 +151,7 @@ class OpenRun:
 
     def _without(self, error: HostLostError, point: Point, number: int) -> MachineError:
         """What a host that is gone leaves: the attempt is not recorded."""
-        command = resume_command(self.folder.path, "--rendezvous", "HOST:PORT", "--nodes", "N")
+        command = resume_command(self.folder.path, self.launcher, "--rendezvous", "HOST:PORT", "--nodes", "N")
         return MachineError(
             f"{error}; it was lost in {point.id} attempt {number} ({plural(len(self.records), 'attempt')} kept); "
             f"once it is back, on every host: {command}"

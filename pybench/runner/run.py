@@ -74,7 +74,7 @@ class Run:
     def held(self) -> Iterator[list[Record]]:
         """Hold the run's folder, free of what a killed runner left; gives its records, complete on disk at the end."""
         path = self.folder.path
-        with disk_error(path, *resume_remedy(path)), self.folder.lock():
+        with disk_error(path, *resume_remedy(path, self.launcher)), self.folder.lock():
             # A runner that was killed may have left workers that still hold GPUs.
             self.launcher.remove_leftovers(self.folder.mark)
             records = list(self.folder.records())

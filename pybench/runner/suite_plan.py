@@ -47,15 +47,16 @@ def plan_suite(
     options: PlanOptions = NO_OPTIONS,
     root: Path | None = None,
     hosts: Sequence[Host] = (),
-    num_hosts: int = 1,
+    assumed_hosts: int | None = None,
 ) -> tuple[Suite, Plan]:
     """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``, or all ``hosts``.
 
-    ``num_hosts`` like ``machine`` are planned for where no ``hosts`` are there. Runs below ``root`` show how long
-    attempts take, which a time limit needs. Raises ``FileError``, ``UsageError``, or ``MachineError`` where the machine
-    lacks required GPUs and no point of the plan is missing for it.
+    With ``assumed_hosts``, so many like ``machine``, which are not here, are planned for. Runs below ``root`` show how
+    long attempts take, which a time limit needs. Raises ``FileError``, ``UsageError``, or ``MachineError`` where the
+    machine lacks required GPUs and no point of the plan is missing for it.
     """
-    there = replace(machine.devices, num_hosts=max(num_hosts, len(hosts)))
+    num_hosts = assumed_hosts or max(1, len(hosts))
+    there = replace(machine.devices, num_hosts=num_hosts, assumed=assumed_hosts is not None)
     read = read_suite(
         find_suite(path),
         profile=options.profile,
@@ -79,21 +80,24 @@ def plan_suite(
         skipped_ids = [skip.id for skip in (*every.skips, *every.left_out)]
         ids = abridged([*(point.id for point in every.points), *skipped_ids], _FEW)
         raise UsageError(f"-k {options.keep!r} keeps no point of {path}{_in_profile(suite)}, which has {ids}")
-    _require_gpus(required, plan, machine)
+    _require_gpus(required, plan, machine, assumed=there.assumed)
     _require_backends(required, suite)
     if options.time_limit_s is not None and root is not None:
         plan = within(plan, earlier_times_s(suite, plan, machine, root, hosts), options.time_limit_s)
     return suite, plan
 
 
-def _require_gpus(required: Required, plan: Plan, machine: Machine) -> None:
+def _require_gpus(required: Required, plan: Plan, machine: Machine, *, assumed: bool) -> None:
     """Points of all GPUs, and those of the cpu profile, need no more than is there: without them nothing is missing."""
-    here = len(machine.gpus)
-    if here < required.num_gpus and not any(skip.num_gpus > here for skip in plan.skips):
-        reason = f" ({machine.gpu_reason})" if machine.gpu_reason else ""
-        raise MachineError(
-            f"--require gpus={required.num_gpus}: {here} here{reason}; see pybench doctor, or require what is here"
-        )
+    there = len(machine.gpus)
+    if there >= required.num_gpus or any(skip.num_gpus > there for skip in plan.skips):
+        return
+    if assumed:
+        raise UsageError(f"--require gpus={required.num_gpus}: {there} planned for; give --gpus {required.num_gpus}")
+    reason = f" ({machine.gpu_reason})" if machine.gpu_reason else ""
+    raise MachineError(
+        f"--require gpus={required.num_gpus}: {there} here{reason}; see pybench doctor, or require what is here"
+    )
 
 
 def _require_backends(required: Required, suite: Suite) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -21,6 +22,8 @@ from pybench.store.safe_folder import read_named
 _RESULTS = Reader(TypeAdapter(Results))
 # Those of the largest suite that is kept have 0.2 MB, those of 4096 points some 16 MB.
 _MAX_BYTES = 2**26
+_MOST_LEVELS = 32
+_REBUILD = "rebuild it with: pybench report RUN --format json"
 
 
 def results_of(path: Path) -> Results:
@@ -48,28 +51,40 @@ def decode_results(path: Path, data: bytes) -> Results:
     except ValidationError as error:
         detail = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in detail["loc"]) or "file"
-        message = f"{path}: not a results.json that this pybench reads: {place}: {detail['msg']}"
+        message = f"{path}: not a results.json that this pybench reads: {place}: {detail['msg']}; {_REBUILD}"
         raise RunFolderError(message) from error
     except ValueError as error:
-        raise RunFolderError(f"{path}: not a results.json that this pybench reads: {error}") from error
+        raise RunFolderError(f"{path}: not a results.json that this pybench reads: {error}; {_REBUILD}") from error
     if results.schema_version != RESULTS_VERSION:
         raise RunFolderError(
-            f"{path}: results of version {results.schema_version}, this pybench reads {RESULTS_VERSION}; "
-            "rebuild them with: pybench report RUN --format json"
+            f"{path}: results of version {results.schema_version}, this pybench reads {RESULTS_VERSION}; {_REBUILD}"
         )
+    if words := next(_faults(results), None):
+        raise RunFolderError(f"{path}: {words}; the file was edited or damaged; {_REBUILD}")
+    return results
+
+
+def _faults(results: Results) -> Iterator[str]:
+    """What no run writes, each with its place."""
     if name := _beyond_measure(results):
-        raise RunFolderError(f"{path}: {name} is larger than any measurement; the file was edited or damaged")
+        yield f"{name} is larger than any measurement"
     ((name, times),) = Counter(point.id for point in results.points).most_common(1) or (("", 0),)
     if times > 1:
-        raise RunFolderError(f"{path}: points: {name} stands there {times} times; the file was edited or damaged")
+        yield f"points: {name} stands there {times} times"
+    for number, point in enumerate(results.points):
+        if _is_deeper(point.settings, _MOST_LEVELS):
+            yield f"points.{number}.settings: more than {_MOST_LEVELS} levels of lists and objects"
     for number, row in enumerate(results.scaling):
         if min(row.count, row.baseline_count) < 1:
-            raise RunFolderError(f"{path}: scaling.{number}.count: no count of GPUs; the file was edited or damaged")
+            yield f"scaling.{number}.count: no count of GPUs"
     if words := contradiction(results):
-        raise RunFolderError(
-            f"{path}: {words}; the file was edited or damaged; rebuild it with: pybench report RUN --format json"
-        )
-    return results
+        yield words
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Whether lists and objects lie in each other on more than ``levels``: they are written by recursion."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return bool(inner) and (levels == 0 or any(_is_deeper(item, levels - 1) for item in inner))
 
 
 def _beyond_measure(results: Results) -> str | None:

@@ -42,7 +42,7 @@ def find_suite(named: Path) -> Path:
     Raises ``FileError`` naming the closest of both, and how to list the shipped suites, when there is neither.
     """
     try:
-        named.stat()
+        named.lstat()
     except FileNotFoundError:
         return _shipped_suite(named)
     except (OSError, ValueError):

@@ -33,7 +33,8 @@ def read_text(path: Path, noun: str, begins: str, ending: str = ".toml") -> str:
             raise refuse(path, f"{about.st_size} bytes; {noun} has at most {MAX_FILE_BYTES}")
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise refuse(path, f"no such file{nearby(path, ending)}") from error
+        found = f"a symbolic link to {path.readlink()}, which leads to no file" if path.is_symlink() else "no such file"
+        raise refuse(path, f"{found}{nearby(path, ending)}") from error
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and is_machine_fault(error):
             raise
@@ -64,5 +65,6 @@ def nearby(path: Path, ending: str = ".toml") -> str:
 
 
 def names_beside(path: Path, ending: str = ".toml") -> list[str]:
-    """Files with that ending in the folder that ``path`` was looked for in, sorted."""
-    return sorted(other.name for other in path.parent.glob(f"*{ending}")) if path.parent.is_dir() else []
+    """Other files with that ending in the folder that ``path`` was looked for in, sorted."""
+    names = (other.name for other in path.parent.glob(f"*{ending}")) if path.parent.is_dir() else ()
+    return sorted(name for name in names if name != path.name)

@@ -157,6 +157,7 @@ def test_one_point_alone_is_judged_by_nothing(drill: Drill) -> None:
             ("run", "drill.toml", "--resume", "runs"),
             "run takes either a SUITE, alone or with one of --ab and --aa, or --resume RUN",
         ),
+        (("run", "drill.toml", "other.toml"), "other.toml: run takes one SUITE; only --sbatch takes further words"),
         (("run", "--resume", "nowhere"), "nowhere: there is no such folder; give a folder below runs/"),
         (("report", "nowhere"), "nowhere: there is no such folder; give a folder below runs/"),
         (("run", "drill.toml", "-k", "and"), "-k: column 1: found 'and', expected a word"),

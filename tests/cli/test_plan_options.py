@@ -97,6 +97,7 @@ def test_plan_for_hosts_that_are_not_here() -> None:
     two = CliRunner().invoke(main, ("plan", "fleet_check", "--gpu", "h200", "--gpus", "8", "--nodes", "2"))
     assert (one.exit_code, two.exit_code) == (0, 0)
     assert one.output.endswith("0 points, 0 attempts in 0 processes; 3 left out\n")
+    assert "left out: 2 nodes (1 planned for)\n" in one.output
     assert "planned for 2 nodes of 8 x h200, not for this machine\n" in two.output
     assert re.search(r"\n[1-9] points, [^;]*\n$", two.output)
 
@@ -112,6 +113,15 @@ def test_required_gpus_that_no_point_misses_are_no_pass(drill: Drill, command: s
     assert done.stderr.startswith("pybench: --require gpus=1: 0 here (no NVIDIA driver")
     assert done.stderr.endswith("; see pybench doctor, or require what is here\n")
     assert not Path("runs").exists()
+
+
+def test_required_gpus_that_are_not_planned_for_are_refused() -> None:
+    """This machine's doctor knows nothing of them; points that need them are skipped."""
+    plan = ("plan", "tp_scaling", "--gpu", "h100", "--require", "gpus=2")
+    done = CliRunner().invoke(main, (*plan, "-k", "tensor_parallel=1"))
+    assert (done.exit_code, done.stderr) == (2, "pybench: --require gpus=2: 1 planned for; give --gpus 2\n")
+    assert CliRunner().invoke(main, (*plan, "-k", "tensor_parallel=1", "--gpus", "2")).exit_code == 0
+    assert "skipped: needs 2 GPUs, found 1\n" in CliRunner().invoke(main, plan).output
 
 
 def test_a_required_backend_that_no_benchmark_has_is_refused(drill: Drill) -> None:

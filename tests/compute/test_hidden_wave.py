@@ -44,7 +44,7 @@ def waves(time_s: Column, number: int, cycle: int, offset_hz: float, apart_by: i
 
 
 def inverse(columns: Column) -> Column:
-    return np.linalg.inv(columns.T @ columns + 1e-3 * len(columns) * np.eye(2))
+    return np.asarray(np.linalg.inv(columns.T @ columns + 1e-3 * len(columns) * np.eye(2)), dtype=np.float64)
 
 
 def off_by(time_s: Column, power_w: Column, cycle: int) -> Column:

@@ -383,6 +383,15 @@ def test_points_over_nodes_need_as_many_hosts() -> None:
     assert left_out_list(small)[-1] == "2 GPUs on each node (1 here)"
 
 
+def test_what_is_planned_for_is_not_here() -> None:
+    """A plan for another machine counts that one's GPUs and nodes."""
+    suite = _suite("train", TRAIN, nodes=(1, 2), data_parallel=(2, 3))
+    alone = expand(suite, {"m": SHAPE}, Devices("cuda", 2, assumed=True))
+    assert left_out_list(alone) == ("3 GPUs (2 planned for)", "2 nodes (1 planned for)")
+    two = expand(suite, {"m": SHAPE}, Devices("cuda", 1, 2, assumed=True))
+    assert left_out_list(two)[-1] == "2 GPUs on each node (1 planned for)"
+
+
 def test_nodes_may_be_required() -> None:
     """What is required and not there is missing, not left out."""
     found = _over_nodes(required=parse_required("nodes=2"))

@@ -7,7 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from pybench.compute.stats import Interval, NoRatioError, Samples, estimate, location, outlying_attempts, ratio
+from pybench.compute.stats import (
+    Interval,
+    NoRatioError,
+    Samples,
+    estimate,
+    location,
+    outlying_attempts,
+    ratio,
+    ratio_change,
+)
+from pybench.model.limits import LARGEST
 
 
 def _noisy(random: np.random.Generator, truth: float, num_attempts: int) -> Samples:
@@ -109,6 +119,23 @@ def test_a_step_that_is_zero_is_no_trouble() -> None:
     assert low is not None
     assert high is not None
     assert low < 0.1 < high
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [[[1e60], [1e-300]], [[1e-300], [1e60]], [[1e60], [1e-60]], [[1e60, 1e60], [1.0]], [[5e-324], [5e-324]]],
+    ids=str,
+)
+@pytest.mark.filterwarnings("error")
+def test_what_no_attempts_can_measure_has_finite_figures(samples: Samples) -> None:
+    """A journal that was edited holds any number up to the largest that is read; their quotient has no limit."""
+    figures = [location(samples), *estimate(samples)]
+    for below in (samples, [[1e-59], [1e-59]]):
+        try:
+            figures += [*ratio(samples, below), *ratio_change((samples, below), (below, samples))]
+        except NoRatioError:
+            assert min(map(min, samples)) < 1 / LARGEST
+    assert all(abs(figure) <= LARGEST for figure in figures if figure is not None)
 
 
 def test_more_attempts_narrow_the_interval() -> None:

@@ -134,6 +134,31 @@ EDITS: dict[str, tuple[str, Callable[[Values], object], str]] = {
         lambda v: next(row for row in v["node"] if row["name"] == "slowest").update(value=-0.5),
         "a pass whose figure -0.5 lies outside its limits",
     ),
+    "another interval": (
+        COMPARISONS,
+        lambda v: v["comparisons"][0].update(low=-1.0, high=0.1),
+        "comparisons.0: 0.907172 lies outside its interval, -1 to 0.1",
+    ),
+    "a probability": (
+        FIGURES,
+        lambda v: v["checks"][0]["decision"].update(p_pass=-1.0),
+        "checks.0.decision.p_pass: -1 is no probability",
+    ),
+    "attempts": (
+        FIGURES,
+        lambda v: v["checks"][0]["decision"].update(num_attempts=-1),
+        "checks.0.decision.num_attempts: -1 is no count",
+    ),
+    "a claim's figure": (
+        CLAIMS,
+        lambda v: v["claims"][0]["found"].update(value=1e9, low=1.0, high=2.0),
+        "claims.0.found: 1e+09 lies",
+    ),
+    "a job's time": (
+        JOBS,
+        lambda v: v["jobs"][0]["time_h"].update(value=-1.0, low=1.0, high=2.0),
+        "jobs.0.time_h: -1 lies outside",
+    ),
     "a job's point": (JOBS, lambda v: v["jobs"][0].update(point_id="x"), "jobs.0: x is none of the points"),
     "a claim's baseline": (CLAIMS, lambda v: v["claims"][0].update(baseline_id="x"), "claims.0: x is none of the"),
 }

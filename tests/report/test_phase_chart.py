@@ -59,3 +59,13 @@ def test_the_page_has_the_chart_where_steps_have_phases(results: Results) -> Non
     without = _view(results, replace(_step(1), spans=()))
     assert phase_chart(without, {}) is None
     assert 'id="phases"' not in render(without)
+
+
+def test_phases_without_time_are_not_drawn(results: Results) -> None:
+    """They have no share of their step; beside other steps they count for nothing."""
+    nothing = _view(results, _step(0))
+    assert phase_chart(nothing, {}) is None
+    assert 'id="phases"' not in render(nothing)
+    beside = phase_chart(_view(results, _step(0), _step(1)), {})
+    assert beside is not None
+    assert beside.rows == getattr(phase_chart(_view(results, _step(1)), {}), "rows", None)

@@ -15,7 +15,7 @@ from pybench.model.container import EngineFacts
 from pybench.model.errors import MachineError
 from pybench.model.record import Record
 from pybench.model.wire import Failure
-from pybench.runner.machine_trouble import blame_machine
+from pybench.runner.machine_trouble import blame_machine, resume_command
 
 UP = EngineFacts(name="docker", version="28", data_root="/")
 DOCKER = cast("Launcher", SimpleNamespace(name="docker", container=object()))  # nothing is started with it
@@ -50,6 +50,20 @@ def test_an_engine_whose_disk_is_full(engine: Any, tmp_path: Path) -> None:
     engine(UP)
     with pytest.raises(MachineError, match=r"can't start a container: .*no space left on device.; free space in / \("):
         blame_machine(launch_failure("mkdir /var/lib/docker/x: no space left on device."), DOCKER, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "options"),
+    [
+        (Local(), "--nodes 2"),
+        (DOCKER, "--nodes 2"),
+        (Local("./python"), "--nodes 2 --python ./python"),
+        (Local("/my tools/python"), "--nodes 2 --python '/my tools/python'"),
+    ],
+)
+def test_a_run_goes_on_with_the_python_that_began_it(launcher: Launcher, options: str) -> None:
+    """It is refused with another one; the Python of pybench itself needs no name."""
+    assert resume_command(Path("runs/a"), launcher, "--nodes", "2") == f"pybench run --resume runs/a {options}"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,13 @@ from pybench.store.journal_line import decode_line, encode_line
 from pybench.store.results_file import read_results
 from tests.builders import POINT_RESULT, RECORD, RESULTS, estimate
 
+PHASE = {"name": "decode", "duration_s": 1.0, "energy_j": 2.0, "low_j": 1.0, "high_j": 3.0}
 POINT = replace(POINT_RESULT, metrics={"step_s": estimate(1.0, "s", 0.9, 1.1)})
+
+
+def nested(levels: int) -> object:
+    """A number in so many lists."""
+    return [nested(levels - 1)] if levels else 1
 
 
 def read(folder: Path, **metric: Any) -> None:
@@ -31,7 +37,42 @@ def read(folder: Path, **metric: Any) -> None:
 def test_what_was_measured_is_read(tmp_path: Path) -> None:
     """Else nothing below would show anything."""
     read(tmp_path)
-    read(tmp_path, value=1e60, medians=[-1e60])
+    read(tmp_path, value=1e60, low=-1e60, high=1e60, medians=[-1e60])
+
+
+@pytest.mark.parametrize(
+    ("edits", "words"),
+    [
+        ({"num_gpus": 0}, "num_gpus: 0 is no count"),
+        ({"attempts": -1}, "attempts: -1 is no count"),
+        ({"failed_attempts": -1}, "failed_attempts: -1 is no count"),
+        ({"failed_attempts": 4}, "failed_attempts: 4 of 3 attempts"),
+        ({"metrics": {"step_s": asdict(estimate(5.0, "s", 0.9, 1.1))}}, "metrics.step_s: 5 lies outside its interval"),
+        ({"metrics": {"step_s": asdict(estimate(5.0, "s", None, 1.1))}}, "metrics.step_s: 5 lies outside its interval"),
+        ({"settings": {"model": nested(32)}}, "settings: more than 32 levels of lists and objects"),
+        ({"energy_phases": [{**PHASE, "duration_s": -1.0}]}, "energy_phases.0.duration_s: -1 is no time"),
+        ({"energy_phases": [{**PHASE, "low_j": 9.0}]}, "energy_phases.0.energy_j: 2 lies outside its interval"),
+    ],
+)
+def test_what_no_run_writes_is_refused(tmp_path: Path, edits: dict[str, Any], words: str) -> None:
+    """A count below what there is, a figure beside its interval, a time that runs backward: with the field's place."""
+    values = json.loads(json.dumps(asdict(replace(RESULTS, points=(POINT,)))))
+    values["points"][0] |= edits
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps(values))
+    with pytest.raises(RunFolderError) as caught:
+        read_results(file)
+    assert str(caught.value).startswith(f"{file}: points.0.{words}")
+    assert str(caught.value).endswith("edited or damaged; rebuild it with: pybench report RUN --format json")
+
+
+@pytest.mark.parametrize("edits", [{"verdict": "fine"}, {"points": 7}, {"counts": {"passed": "x"}}])
+def test_a_refusal_of_a_field_has_the_next_step(tmp_path: Path, edits: dict[str, Any]) -> None:
+    """The run's folder has what the file lost."""
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps({**json.loads(json.dumps(asdict(RESULTS))), **edits}))
+    with pytest.raises(RunFolderError, match=r"; rebuild it with: pybench report RUN --format json$"):
+        read_results(file)
 
 
 def test_a_point_that_stands_there_twice(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pybench.model.errors import FileError
 from pybench.report.suites import render_suites
 from pybench.store.shipped import described_suites, find_suite, shipped_suites
+from pybench.store.suite.file import read_suite
 from pybench.store.text_file import nearby
 
 
@@ -57,6 +58,17 @@ def test_a_missing_file_has_neighbours(tmp_path: Path) -> None:
     (tmp_path / "drill.toml").touch()
     with pytest.raises(FileError, match=r"no such file; did you mean 'drill\.toml'\?; `pybench plan` alone lists"):
         find_suite(tmp_path / "dril.toml")
+
+
+@pytest.mark.parametrize("name", ["gone.toml", "gone", "tp_scaling"])
+def test_a_link_that_leads_nowhere_is_named_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Its own name is no other file to give."""
+    monkeypatch.chdir(tmp_path)
+    Path("zzz.toml").touch()
+    Path(name).symlink_to("nowhere")
+    message = f"{name}: a symbolic link to nowhere, which leads to no file; in that folder: zzz.toml"
+    with pytest.raises(FileError, match=f"^{re.escape(message)}$"):
+        read_suite(find_suite(Path(name)), profile=None, machine_kind="cpu")
 
 
 def test_a_few_files_of_the_folder_where_none_is_near(tmp_path: Path) -> None:

@@ -15,23 +15,34 @@ from pybench.model.verdict import Verdict
 
 
 def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
-    """Links narrower or slower, even when busy, than GPU and slot can be."""
+    """Links narrower or slower, even when busy, than GPU and slot can be.
+
+    A GPU whose link was not read does not pass.
+    """
     best: dict[str, PcieLink] = {}
     for link in (link for record in records if record.health for link in record.health.links):
         if link.uuid not in best or link.speed > best[link.uuid].speed:
             best[link.uuid] = link
-    known = [
-        link for link in best.values() if None not in {link.generation, link.width, link.generation_max, link.width_max}
-    ]
-    short = [link for link in known if link.speed < (link.generation_max or 0, link.width_max or 0)]
+    known = {
+        uuid: link
+        for uuid, link in best.items()
+        if None not in {link.generation, link.width, link.generation_max, link.width_max}
+    }
+    uuids = dict.fromkeys((*_watched(records), *best))
+    short = [link for link in known.values() if link.speed < (link.generation_max or 0, link.width_max or 0)]
     for link in short:
         found = f"generation {link.generation} x{link.width}"
         possible = f"generation {link.generation_max} x{link.width_max}"
         yield run_check("pcie", gpu_name(link.uuid, machine), "fail", f"{found} at best, could be {possible}")
     if not known:
         yield unknown("pcie", "the driver does not report how fast its links are")
-    elif not short:
-        yield run_check("pcie", "all GPUs", "pass", f"as wide and fast as can be: {plural(len(known), 'link')}")
+        return
+    unread = [uuid for uuid in uuids if uuid not in known]
+    for uuid in unread:
+        yield run_check("pcie", gpu_name(uuid, machine), "no_expectation", "its link was not read while measuring")
+    if not short:
+        reason = f"as wide and fast as can be: {len(known)} of {plural(len(uuids), 'link')}"
+        yield run_check("pcie", "all other GPUs" if unread else "all GPUs", "pass", reason)
 
 
 def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
@@ -40,7 +51,6 @@ def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeC
     A GPU whose errors were not counted does not pass.
     """
     pairs = list(_counts(records))
-    uuids = dict.fromkeys(gpu.uuid for record in records if record.health for gpu in record.health.before)
     counted = {now.uuid for before, now in pairs if None not in {before.ecc_uncorrected, now.ecc_uncorrected}}
     found = {
         uuid: judged
@@ -52,13 +62,18 @@ def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeC
     if not counted:
         yield unknown("memory_errors", "the driver counts no memory errors here")
         return
-    uncounted = [uuid for uuid in uuids if uuid not in counted | found.keys()]
+    uncounted = [uuid for uuid in _watched(records) if uuid not in counted | found.keys()]
     for uuid in uncounted:
         reason = "its memory errors were not counted while measuring"
         yield run_check("memory_errors", gpu_name(uuid, machine), "no_expectation", reason)
     if not found:
         reason = "no new ECC error, no new remapped row, none pending or failed"
         yield run_check("memory_errors", "all other GPUs" if uncounted else "all GPUs", "pass", reason)
+
+
+def _watched(records: Sequence[Record]) -> Sequence[str]:
+    """Every GPU whose counters were looked at, also without an answer."""
+    return tuple(dict.fromkeys(gpu.uuid for record in records if record.health for gpu in record.health.before))
 
 
 def _counts(records: Sequence[Record]) -> Iterator[tuple[GpuCounters, GpuCounters]]:

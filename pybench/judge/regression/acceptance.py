@@ -6,12 +6,12 @@ all of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 
+from pybench.compute.fingerprint import HOST_FIELD
 from pybench.judge.regression.comparison import rows_of
 from pybench.judge.regression.series import Series
-from pybench.model.figures import Row, RunFigures
+from pybench.model.figures import Row, RunFigures, key_values
 from pybench.model.gate import Accepted, HostShift
 from pybench.model.plural import abridged
 
@@ -75,12 +75,12 @@ def _is_about(one: Accepted, run: RunFigures) -> bool:
 
 
 def _gpus(run: RunFigures) -> tuple[str, ...]:
-    """UUIDs of a run's GPUs; none where they were not recorded."""
-    try:
-        found = json.loads(run.keys.get("gpu", "[]"))
-    except ValueError:  # a file can hold any text
-        return ()
-    return tuple(str(name).rpartition(" ")[2] for name in found) if isinstance(found, list) else ()
+    """UUIDs of a run's GPUs, the leading host's first; none where they were not recorded."""
+    names = key_values(run.keys, "gpu")
+    for key in run.keys:
+        others = key_values(run.keys, key) if key.startswith(HOST_FIELD) else ()
+        names += [name for host in others if isinstance(host, dict) for name in key_values(host, "gpus")]
+    return tuple(dict.fromkeys(name.rpartition(" ")[2] for name in names if isinstance(name, str)))
 
 
 def _name(one: Accepted) -> str:

@@ -65,7 +65,7 @@ def _names(point: PointResult, metrics: Collection[str]) -> list[str]:
     """A step's time only where no headline has the same meaning, its joules where nothing divides them."""
     watched = [name for name in WATCHED if name in point.metrics]
     if len([name for name in watched if name in HEADLINES]) > 1:
-        watched.remove(_SAME_AS_HEADLINE)
+        watched = [name for name in watched if name != _SAME_AS_HEADLINE]
     if not any(name.startswith(f"{_ENERGY_OF_STEP}_per") for name in watched) and _ENERGY_OF_STEP in point.metrics:
         watched.append(_ENERGY_OF_STEP)
     return list(dict.fromkeys((*watched, *(name for name in metrics if name in point.metrics))))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from pybench.compute.fingerprint import HOST_FIELD
 from pybench.model.errors import UsageError
 from pybench.model.figures import MACHINE_KEYS, PointFigures, RunFigures
 from pybench.model.results import Results
@@ -126,7 +127,7 @@ def _is_across(name: str, across: Collection[str]) -> bool:
 def _groups(name: str) -> Iterator[str]:
     if name.startswith("$"):
         yield from ("environment", "software")
-    elif name not in _NOT_PACKAGES:
+    elif name not in _NOT_PACKAGES and not name.startswith(HOST_FIELD):
         yield from ("packages", "software")
     elif name in _SOFTWARE:
         yield "software"
@@ -168,7 +169,7 @@ def _values(value: str | None) -> list[str]:
         return ["none"]
     try:
         found = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):  # a file can hold any text
         return [value]
     if not isinstance(found, list):
         found = [found]

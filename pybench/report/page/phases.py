@@ -50,11 +50,11 @@ def phase_chart(view: RunView, names: Mapping[str, str]) -> Chart | None:
 
 
 def _lanes(view: RunView) -> dict[str, list[Part]]:
-    """Of each point the phases of its median step, of all ranks together."""
+    """Of each point the phases of its median step, of all ranks together. Phases without time have no share of it."""
     steps: dict[str, list[list[Part]]] = {}
     for record in view.good_records:
         for ranks in zip(*(rank.steps for rank in record.ranks), strict=True):
-            if parts := _parts(ranks):
+            if _length(parts := _parts(ranks)) > 0:
                 steps.setdefault(record.point_id, []).append(parts)
     return {point_id: sorted(found, key=_length)[(len(found) - 1) // 2] for point_id, found in steps.items()}
 

@@ -86,9 +86,12 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "no backend": (lambda values: values["points"][0]["settings"].pop("backend"), r"settings\.backend: Field required"),
     "count": (_settings(0, gpus=0), r"points\.0\.settings\.gpus: .*greater than or equal to 1"),
     "size": (_settings(5, message_bytes="x"), r"points\.5\.settings\.message_bytes.*valid integer"),
-    "zero": (_metric(0, "matmul_flops_per_s", value=0.0), r"matmul_flops_per_s\.value: smaller than any"),
-    "negative": (_metric(5, "collective_s", value=-1.0), r"points\.5\.metrics\.collective_s\.value: smaller than any"),
-    "tiny": (_metric(5, "collective_s", value=1e-99), "smaller than any measurement"),
+    "zero": (_metric(0, "matmul_flops_per_s", value=0.0, low=None), r"matmul_flops_per_s\.value: smaller than any"),
+    "negative": (
+        _metric(5, "collective_s", value=-1.0, low=None),
+        r"points\.5\.metrics\.collective_s\.value: smaller than any",
+    ),
+    "tiny": (_metric(5, "collective_s", value=1e-99, low=None), "smaller than any measurement"),
     "huge": (_metric(0, "matmul_flops_per_s", value=1e99), "larger than any measurement"),
     "unit": (_metric(0, "matmul_flops_per_s", unit="bytes/s"), "no metric of matmul in that unit"),
     "another's": (

@@ -363,22 +363,32 @@ def test_a_narrow_or_slow_slot(node: Node, link: dict[str, int], words: str) -> 
     assert (check.name, check.subject, check.reason) == ("pcie", "GPU 1 (GPU-1)", words)
 
 
-def test_a_link_that_was_not_read_is_not_slow(node: Node) -> None:
-    """Although the driver reports what it could be."""
+def test_a_link_that_was_not_read_is_neither_slow_nor_well(node: Node) -> None:
+    """Although the driver reports what it could be, or reported nothing of that GPU."""
     best = {"generation": 5, "width": 16, "generation_max": 5, "width_max": 16}
-    links = [PcieLink(uuid=f"GPU-{n}", **best) for n in range(7)]
-    node.change_health(links=(*links, PcieLink(uuid="GPU-7", generation_max=5, width_max=16)))
-    (check,) = (check for check in node.checks() if check.name == "pcie")
-    assert (check.verdict, check.reason) == ("pass", "as wide and fast as can be: 7 links")
+    links = tuple(PcieLink(uuid=f"GPU-{n}", **best) for n in range(7))
+    for unread in ((), (PcieLink(uuid="GPU-7", generation_max=5, width_max=16),)):
+        node.change_health(links=links + unread)
+        assert [(check.subject, check.verdict, check.reason) for check in node.checks() if check.name == "pcie"] == [
+            ("GPU 7 (GPU-7)", "no_expectation", "its link was not read while measuring"),
+            ("all other GPUs", "pass", "as wide and fast as can be: 7 of 8 links"),
+        ]
 
 
-@pytest.mark.parametrize(("number", "words"), [(1, "1 link"), (8, "8 links")])
-def test_links_that_are_well_are_counted(node: Node, number: int, words: str) -> None:
-    """One of them, too."""
-    best = {"generation": 5, "width": 16, "generation_max": 5, "width_max": 16}
-    node.change_health(links=tuple(PcieLink(uuid=f"GPU-{n}", **best) for n in range(number)))
+def test_a_slow_link_hides_no_link_that_was_not_read(node: Node) -> None:
+    """Both are named."""
+    link = PcieLink(uuid="GPU-1", generation=5, width=8, generation_max=5, width_max=16)
+    node.change_health(links=(link, *(PcieLink(uuid=f"GPU-{n}") for n in (0, *range(2, 8)))))
+    found = [(check.subject, check.verdict) for check in node.checks() if check.name == "pcie"]
+    assert found[0] == ("GPU 1 (GPU-1)", "fail")
+    assert len(found) == 8
+    assert {verdict for _, verdict in found[1:]} == {"no_expectation"}
+
+
+def test_links_that_are_well_are_counted(node: Node) -> None:
+    """All of them."""
     (check,) = (check for check in node.checks() if check.name == "pcie")
-    assert check.reason == f"as wide and fast as can be: {words}"
+    assert (check.subject, check.reason) == ("all GPUs", "as wide and fast as can be: 8 of 8 links")
 
 
 @pytest.mark.parametrize(("place", "subject"), [("0000:1a:00", "GPU 1 (GPU-1)"), ("0000:99:00", "PCI 0000:99:00")])

@@ -7,10 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pybench.compute.fingerprint import run_fields
 from pybench.judge.regression.acceptance import about, of_all_points, unused
+from pybench.judge.regression.keys import run_keys
 from pybench.judge.regression.series import Series
 from pybench.model.figures import RunFigures
 from pybench.model.gate import Accepted, HostShift, LevelChange
+from tests.builders import H200, HOST, MACHINE, RESULTS
 from tests.nights import Fleet
 
 FIRST, SECOND = "GPU-739c0fb5-d7b3-5f86-545d-0c41f279dd44", "GPU-d3ac301e-b2a5-73e5-a265-00eba18f9fb0"
@@ -41,13 +44,25 @@ def test_an_entry_is_about_its_suite_and_machine(entry: Accepted, *, is_about: b
     assert bool(about(Series((run(FIRST, SECOND),)), (entry,))) == is_about
 
 
+def test_an_entry_may_name_a_gpu_of_any_host() -> None:
+    """Of a run over several hosts, whose other hosts are one key each; the entry to copy names the leading host's."""
+    leading, other = (replace(MACHINE, gpus=(replace(H200, uuid=uuid),)) for uuid in (FIRST, SECOND))
+    hosts = (replace(HOST, machine=leading), replace(HOST, name="b", machine=other))
+    results = replace(RESULTS, machine_fields=run_fields(leading, hosts))
+    over_hosts = replace(run(FIRST), keys=run_keys(results))
+    assert about(Series((over_hosts,)), (replace(ENTRY, gpu=SECOND),))
+    assert of_all_points(over_hosts, ()).gpu == FIRST
+    (words,) = unused((replace(ENTRY, gpu="GPU-0"),), over_hosts, ())
+    assert words.endswith(f"this one has {FIRST}, {SECOND}")
+
+
 def test_a_machine_keeps_its_entries_when_a_board_is_replaced() -> None:
     """With --across gpu its earlier runs have the GPU that an entry names."""
     series = Series((run(FIRST, night=2), run(SECOND)))
     assert about(series, (replace(ENTRY, gpu=FIRST),))
 
 
-@pytest.mark.parametrize("text", ["", "[", "7", '"GPU-0"', "{}"])
+@pytest.mark.parametrize("text", ["", "[", "7", "[7]", "{}", '{"gpus": 7}', "[" * 5000])
 def test_a_run_of_unknown_gpus_has_none(text: str) -> None:
     """A file can hold any text."""
     odd = replace(run(), keys={"gpu": text})

@@ -120,6 +120,13 @@ def test_a_key_that_differs_is_named_and_may_be_allowed(key: str, value: str, ac
     assert wanted.changes
 
 
+@pytest.mark.parametrize("key", ["network", "host b"])
+def test_another_host_or_network_is_no_software(key: str) -> None:
+    now, then = run(point(), **{key: '"a"'}), run(point(), run_id="then", **{key: '"b"'})
+    assert compare(now, [then], across=["software", "packages"]).verdict == "incomparable"
+    assert compare(now, [then], across=[key]).verdict != "incomparable"
+
+
 def test_gpus_are_counted_by_kind_where_that_shows_the_difference() -> None:
     """With the beginnings of their UUIDs; whole where these are alike."""
     four = [f"NVIDIA H200 GPU-{number}cadc31d-bee0-4000" for number in range(4)]

@@ -41,6 +41,16 @@ def test_other_metrics_are_there_by_wish(build: Any) -> None:
     assert run_figures(_results(build), ["step_s"]).points[0].medians["step_s"] == (1.1, 2.0)
 
 
+def test_headlines_alone_are_watched(build: Any) -> None:
+    """A results.json can lack the time of a step."""
+    point = _results(build).points[0]
+    found = Estimate(value=1.0, low=None, high=None, unit="s", medians=(1.0,))
+    names = ("output_tokens_per_s", "samples_per_s")
+    bare = replace(point, metrics=dict.fromkeys(names, found))
+    (figures,) = run_figures(replace(_results(build), points=(bare,))).points
+    assert set(figures.medians) == set(names)
+
+
 def test_keys_are_machine_software_and_suite(build: Any) -> None:
     """By the names that --across takes."""
     keys = run_figures(_results(build)).keys
