@@ -528,6 +528,14 @@ def test_readings_too_far_apart_for_any_grid() -> None:
     assert half_width_j(found) >= off_j(found, 400.0)
 
 
+def test_a_value_read_long_after_the_last_is_of_its_own_time() -> None:
+    """Nothing was read for half a minute around the window: no period, which fits no grid, is as long as that."""
+    times_ms = [*range(-14_170, -14_100, 11), -14_060, 16_990, 17_001, 17_012, 17_090]
+    found = energy(gpu(counter(constant(400), times_ms)), 0, 2_000)
+    assert found.method == "counter"
+    assert found.energy_j == pytest.approx(800, rel=0.05)
+
+
 @pytest.mark.parametrize("wrong_mj", [0, 2**40, OFFSET_MJ // 2], ids=["zero", "spike", "fallen"])
 @pytest.mark.parametrize("which", [30, 60, 100])
 def test_a_wrong_counter_reading_is_flagged_or_held(wrong_mj: int, which: int) -> None:

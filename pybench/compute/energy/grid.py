@@ -135,12 +135,12 @@ def _period_limits_s(readings: Readings) -> tuple[float, float]:
     """As short and as long as the period can be."""
     quiet_start_s, quiet_end_s = readings.quiet_spans
     shortest_s = max(SHORTEST_PERIOD_S, float(np.max(quiet_end_s - quiet_start_s, initial=0.0)))
-    return shortest_s, min(LONGEST_PERIOD_S, longest_period_s(*readings.brackets))
+    return shortest_s, longest_period_s(*readings.brackets)
 
 
 def longest_period_s(low_s: Column, high_s: Column) -> float:
     """As long as a period can be, by the two steps that came soonest after each other."""
-    return float(np.min(high_s[1:] - low_s[:-1], initial=np.inf))
+    return float(np.min(high_s[1:] - low_s[:-1], initial=LONGEST_PERIOD_S))
 
 
 @dataclass(frozen=True)
