@@ -10,12 +10,13 @@ from typing import Any, cast, get_args, get_type_hints
 
 from pybench.model.effort import Effort
 from pybench.model.errors import RunFolderError
+from pybench.model.expected import ExpectedRow
 from pybench.model.job import Job
 from pybench.model.limits import Range
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import MOST_TIME_S
 from pybench.model.record import Record
-from pybench.model.suite import AxisValue, Benchmark, Expectation, Point, Scaling, Skip, table_of
+from pybench.model.suite import AxisValue, Benchmark, Expectation, Limits, Point, Scaling, Skip, table_of
 from pybench.model.workloads.registry import METRICS_OF, AnySettings
 from pybench.store.model_config import config_digest
 from pybench.store.utc_time import utc_time
@@ -59,6 +60,9 @@ def breaches(manifest: Manifest) -> Iterator[Breach]:
     for name, architecture in manifest.suite.own_models.items():
         if name.rpartition("@")[2] != (found := config_digest(architecture)):
             yield f"suite.own_models.{name}", f"its config has the digest {found}"
+    for name, table in manifest.tables.items():
+        for number, row in enumerate(table.rows):
+            yield from _of_row(f"tables.{name}.rows.{number}", row)
     plan = manifest.plan
     kinds: dict[str, tuple[Point | Skip, ...]] = {"points": plan.points, "skips": plan.skips, "left_out": plan.left_out}
     for name, entries in kinds.items():
@@ -82,7 +86,13 @@ def _of_run(manifest: Manifest) -> Iterator[Breach]:
         yield "options.time_limit_s", f"{limit_s:g} is no time limit, which is above 0 s and at most {MOST_TIME_S} s"
 
 
-def _of_numbers(key: str, values: Effort | AnySettings | Job) -> Iterator[Breach]:
+def _of_row(key: str, row: ExpectedRow) -> Iterator[Breach]:
+    yield from _of_numbers(key, row)
+    if row.limits == (None, None):
+        yield key, "has no value, minimum or maximum"
+
+
+def _of_numbers(key: str, values: Effort | AnySettings | Job | Expectation | ExpectedRow) -> Iterator[Breach]:
     """Numbers beyond the limits that a suite file has for them: what runs so often, or is so large, never ends."""
     for name, limits in _limits(cast("Any", type(values))).items():
         found = getattr(values, name)
@@ -108,6 +118,9 @@ def _of_expectation(key: str, expectation: Expectation, benchmark: Benchmark, ma
         yield "tables", f"holds no table {table!r}, which {key} names"
     if expectation.metric not in METRICS_OF[benchmark.workload]:
         yield f"{key}.metric", f"{expectation.metric!r} is no metric of workload {benchmark.workload}"
+    yield from _of_numbers(key, expectation)
+    if isinstance(expectation, Limits) and expectation.minimum is None and expectation.maximum is None:
+        yield key, "has no minimum and no maximum"
     if isinstance(expectation, Scaling) and not benchmark.axes.get(expectation.along):
         yield f"{key}.along", f"the benchmark has no values of {expectation.along!r}"
 
