@@ -60,14 +60,16 @@ class ErrorBoundary(click.Group):
             ctx.exit(MACHINE)
 
 
+_LONGEST_LINE = 4000
 _JUDGING = frozenset({"run", "power", "compare", "gate", "fleet"})
 
 
 def _end(ctx: click.Context, message: str, code: int) -> None:
-    from pybench.report.printable import printable
+    from pybench.report.printable import ends, printable
 
-    # A file's own text may be in it.
-    click.echo("\n".join(map(printable, f"pybench: {message}".splitlines())), err=True)
+    # A file's own text may be in it, of any length.
+    lines = [ends(printable(line), _LONGEST_LINE) for line in f"pybench: {message}".splitlines()]
+    click.echo("\n".join(lines), err=True)
     ctx.exit(code)
 
 

@@ -13,3 +13,9 @@ def printable(text: str) -> str:
 def cut(text: str, room: int) -> str:
     """``text``, or as much of it as there is room for."""
     return text if len(text) <= room else f"{text[: max(room - 3, 0)]}..."
+
+
+def ends(text: str, room: int) -> str:
+    """``text``, or as much of its beginning and its end as there is room for: a message ends with what to do next."""
+    half = (room - 5) // 2
+    return text if len(text) <= room else f"{text[:half]} ... {text[-half:]}"

@@ -89,6 +89,8 @@ def _fault(record: Record) -> str | None:
         utc_time(record.started_utc)
     except ValueError as error:
         return f"started_utc: {error}"
+    if record.attempt < 1:
+        return f"attempt: {record.attempt} is no number of an attempt, which count from 1"
     return _fault_in_times(record) or (_fault_in_steps(record) if record.ok else None)
 
 

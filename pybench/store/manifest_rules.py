@@ -48,7 +48,14 @@ def require_planned(path: Path, manifest: Manifest, records: Sequence[Record]) -
 def breaches(manifest: Manifest) -> Iterator[Breach]:
     """Every rule that a manifest breaks, suite before plan."""
     yield from _of_run(manifest)
-    benchmarks = {benchmark.name: benchmark for benchmark in manifest.suite.benchmarks}
+    yield from _of_suite(manifest)
+    for name, table in manifest.tables.items():
+        for number, row in enumerate(table.rows):
+            yield from _of_row(f"tables.{name}.rows.{number}", row)
+    yield from _of_plan(manifest)
+
+
+def _of_suite(manifest: Manifest) -> Iterator[Breach]:
     for number, benchmark in enumerate(manifest.suite.benchmarks):
         if benchmark.workload not in METRICS_OF:
             yield f"suite.benchmarks.{number}.workload", f"{benchmark.workload!r} is no workload of this pybench"
@@ -60,9 +67,10 @@ def breaches(manifest: Manifest) -> Iterator[Breach]:
     for name, architecture in manifest.suite.own_models.items():
         if name.rpartition("@")[2] != (found := config_digest(architecture)):
             yield f"suite.own_models.{name}", f"its config has the digest {found}"
-    for name, table in manifest.tables.items():
-        for number, row in enumerate(table.rows):
-            yield from _of_row(f"tables.{name}.rows.{number}", row)
+
+
+def _of_plan(manifest: Manifest) -> Iterator[Breach]:
+    benchmarks = {benchmark.name: benchmark for benchmark in manifest.suite.benchmarks}
     plan = manifest.plan
     kinds: dict[str, tuple[Point | Skip, ...]] = {"points": plan.points, "skips": plan.skips, "left_out": plan.left_out}
     for name, entries in kinds.items():

@@ -38,6 +38,7 @@ from pybench.store.safe_folder import opened_folder, read_below, write_file
 MAX_BYTES = 2**30
 _DESCRIPTION, _TRACE = "description", "trace"
 _MAX_DESCRIPTION_BYTES = 2**22
+_MIN_SENSOR_SPAN_S = 1e-6
 _MAX_SENSOR_SPAN_S = 60.0
 # Sums and differences of times and counts stay within 64 bits.
 _LIMIT = 2**62
@@ -150,7 +151,7 @@ def _check_description(trace: PowerTrace) -> None:
 def _is_possible(sensor: SensorModel) -> bool:
     spans_s = (sensor.period_s, sensor.window_s, sensor.average_span_s)
     times_s = (sensor.tau_s, sensor.tau_sigma_s, sensor.lag_high_s - sensor.lag_low_s, abs(sensor.lag_low_s))
-    return all(0 < each <= _MAX_SENSOR_SPAN_S for each in spans_s) and all(
+    return all(_MIN_SENSOR_SPAN_S <= each <= _MAX_SENSOR_SPAN_S for each in spans_s) and all(
         0 <= each <= _MAX_SENSOR_SPAN_S for each in times_s
     )
 

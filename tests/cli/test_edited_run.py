@@ -165,3 +165,14 @@ def test_every_command_refuses_it(finished: Path, edit: str) -> None:
         assert message in done.stderr, command
     assert message in " ".join(run.invoke(main, ["verify", str(finished)]).stdout.split())
     assert run.invoke(main, ["history", "runs"]).exit_code == 0
+
+
+def test_a_message_has_no_more_of_a_long_text_than_its_ends(finished: Path) -> None:
+    """Its beginning has file and key, its end what to do next."""
+    values = edited(of_manifest(finished), ("suite", "benchmarks", 0, "workload"), "y" * 200_000)
+    (finished / "manifest.json").write_bytes(manifest_bytes(values))
+    done = CliRunner().invoke(main, ["report", str(finished)])
+    assert done.exit_code == 2
+    assert len(done.stderr) < 5000
+    assert done.stderr.startswith(f"pybench: {finished}/manifest.json: suite.benchmarks.0.workload: 'yyy")
+    assert done.stderr.endswith("yyy' is no workload of this pybench; the file was edited or damaged\n")

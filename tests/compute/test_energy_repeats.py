@@ -147,3 +147,20 @@ def test_bounds_of_trainings_are_narrow_and_hold(num_windows: int, board: str) -
     outcome = measure("training", 6.0, num_windows, BOARDS[board])
     assert outcome.told_percent >= 97
     assert outcome.half_width_percent <= 0.6
+
+
+@pytest.mark.parametrize("gap_s", [3.0, 40.0, 1e9])
+def test_a_gap_of_any_length_is_looked_over(gap_s: float) -> None:
+    """A file that was edited may have one of years: repetitions on either side count as before, and cost no more."""
+    cycle_w = np.resize([300.0, 500.0, 650.0, 350.0, 420.0], 400)
+    time_s, power_w = samples(cycle_w)
+    time_s[200:] += gap_s
+    assert Repeats.of(time_s, power_w, PERIOD_S, 60).in_step == 1.0
+    if gap_s < 1e6:
+        found = Repeats.of(time_s, power_w, PERIOD_S, 60)
+        assert (found.in_step, found.shared_fraction) == pytest.approx(expected(time_s, power_w, 60))
+
+
+def test_samples_of_which_most_are_missing_show_no_repetition() -> None:
+    time_s = np.arange(50_000, dtype=np.float64) * (PERIOD_S * 121)
+    assert Repeats.of(time_s, np.resize([300.0, 500.0], 50_000), PERIOD_S, 60) == Repeats(0.0, 0.0)

@@ -94,6 +94,15 @@ def test_times_of_days_fit_their_columns() -> None:
     assert attempt["end"] * attempt["tick_s"] == pytest.approx(80 * 3600.0, abs=1e-3)
 
 
+def test_times_that_go_back_fit_their_columns() -> None:
+    """A counter's call may be said to return after years: an edited trace is drawn all the same."""
+    trace = power_trace(1, 2)
+    counter = replace(trace.gpus[0].counter, before_ns=[1, 2, 3], after_ns=[1, 2**60, 3], energy_mj=[1, 2, 3])
+    trace = replace(trace, gpus=(replace(trace.gpus[0], counter=counter),))
+    (attempt,) = command_payload("train", trace, 1, 2).attempts
+    assert max(unpack(attempt["gpus"][0]["anchors"])) * attempt["tick_s"] == pytest.approx(2**60 / 1e9, rel=1e-3)
+
+
 def test_prefill_and_decode_are_apart_where_the_tables_have_them_apart(results: Results, tmp_path: Path) -> None:
     """Of four steps each; none where a sequence ends before another has its first token."""
     apart, waves = (power_payload(run(tmp_path, results)).attempts[0] for run in (traced_run, run_in_waves))

@@ -150,6 +150,14 @@ def test_times_that_no_attempt_has(change: Callable[[], Record], message: str) -
         decode_line(Path("journal.jsonl"), 1, line)
 
 
+@pytest.mark.parametrize("number", [0, -1])
+def test_attempts_count_from_1(number: int) -> None:
+    """No other number is of an attempt that pybench makes."""
+    line = encode_line(replace(RECORD_OF_ONE, attempt=number), 1)[:-1]
+    with pytest.raises(RunFolderError, match=rf":1: attempt: {number} is no number of an attempt, which count from 1;"):
+        decode_line(Path("journal.jsonl"), 1, line)
+
+
 @pytest.mark.parametrize("key", ["attempt", "duration_s"])
 def test_a_number_as_text_has_the_bounds_of_a_number(key: str) -> None:
     """A search for long runs of digits does not tell it from a name."""

@@ -21,10 +21,11 @@ from click import UsageError
 from pybench.cli.duration import Duration
 from pybench.model.effort import Effort
 from pybench.model.errors import RunFolderError
+from pybench.model.expected import ExpectedTable, FigureRow
 from pybench.model.manifest import MANIFEST_VERSION, Manifest
 from pybench.model.plan_options import PlanOptions
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
-from pybench.model.suite import Plan, Point
+from pybench.model.suite import Benchmark, Comparison, Limits, Plan, Point
 from pybench.model.wire import Failure, Metric, Step, Work
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.matmul import Matmul
@@ -388,6 +389,54 @@ def test_a_manifest_with_a_checksum_made_again(
     """What no suite may have, or no option, is in no manifest either: computing with it might never end."""
     folder = run_folder(tmp_path)
     forged(folder, manifest, *path, value=value)
+    with pytest.raises(RunFolderError, match=message):
+        folder.read_manifest()
+
+
+@pytest.mark.parametrize(
+    ("place", "values", "message"),
+    [
+        ("row", {"value": None}, r"tables\.t\.rows\.0: has no value, minimum or maximum; the file was"),
+        ("row", {"value": -1.0}, r"tables\.t\.rows\.0\.value: -1\.0 is below 0, the least"),
+        ("row", {"tolerance": 2.0}, r"tables\.t\.rows\.0\.tolerance: 2\.0 is above 1, the most"),
+        ("row", {"count": 0}, r"tables\.t\.rows\.0\.count: 0 is below 1"),
+        ("limits", {"minimum": None}, r"expectations\.0: has no minimum and no maximum"),
+        ("comparison", {"factor": 0.0}, r"expectations\.1\.factor: 0\.0 is below 0\.001"),
+    ],
+)
+def test_what_figures_are_judged_by_is_as_a_file_may_have_it(
+    tmp_path: Path, manifest: Manifest, place: str, values: dict[str, Any], message: str
+) -> None:
+    """Rows of tables and expectations: judging by others would break off."""
+    row = FigureRow(
+        machine="any",
+        workload="matmul",
+        metric="matmul_flops_per_s",
+        count=1,
+        source="a test",
+        kind="measured",
+        value=1.0,
+        unit="FLOP/s",
+    )
+    limits = Limits(metric="matmul_flops_per_s", minimum=1.0)
+    comparison = Comparison(metric="matmul_flops_per_s", order="below", other="matmul")
+    changed = {
+        name: replace(old, **(values if name == place else {}))
+        for name, old in (("row", row), ("limits", limits), ("comparison", comparison))
+    }
+    benchmark = Benchmark(
+        name="matmul",
+        workload="matmul",
+        settings={"backend": "torch"},
+        axes={},
+        effort=Effort(),
+        expectations=(changed["limits"], changed["comparison"]),  # type: ignore[arg-type]
+    )
+    table = ExpectedTable(name="t", description="", rows=(changed["row"],))  # type: ignore[arg-type]
+    folder = run_folder(tmp_path)
+    folder.write_manifest(
+        replace(manifest, suite=replace(manifest.suite, benchmarks=(benchmark,)), tables={"t": table})
+    )
     with pytest.raises(RunFolderError, match=message):
         folder.read_manifest()
 

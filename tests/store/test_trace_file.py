@@ -195,6 +195,10 @@ def test_a_description_is_refused_at_the_first_fault_of_a_list(tmp_path: Path) -
             {"sensor": {"name": "a", "source": "b", "period_s": 0, "window_s": 1}},
             "gpus.0.sensor: a time is out of range",
         ),
+        (
+            {"sensor": {"name": "a", "source": "b", "period_s": 1e-9, "window_s": 1}},
+            "gpus.0.sensor: a time is out of range",
+        ),
         ({"sensor": {"name": "a", "source": "b", "period_s": float("nan"), "window_s": 1}}, "period_s"),
     ],
 )

@@ -23,6 +23,8 @@ CHANCE_REPEAT, SURE_REPEAT = 0.5, 0.9
 # Changes are alike for as long as their autocorrelation is no less than this. After more samples than the second a
 # repetition adds too little.
 LEAST_ALIKE, LONGEST_SHARED = 0.1, 8
+# Hours of samples, and more than a window is looked at: beyond, most are missing.
+MOST_PLACES = 2**22
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,14 @@ class Repeats:
     @classmethod
     def of(cls, time_s: Column, power_w: Column, period_s: float, most_repeat: int) -> Self:
         """Of two samples or more; repetitions of up to ``most_repeat`` of them are looked for."""
-        number = np.rint((time_s - time_s[0]) / period_s).astype(np.intp)
-        samples = _autocorrelation(number, power_w, 2 * most_repeat)
-        changes = _autocorrelation(number[1:], power_w[1:] - power_w[:-1], 2 * most_repeat)
+        farthest = 2 * most_repeat
+        # No repetition reaches over a longer gap, whatever its length.
+        apart = np.minimum(np.diff(np.rint((time_s - time_s[0]) / period_s)), farthest + 1)
+        number = np.concatenate(([0], np.cumsum(apart.astype(np.intp))))
+        if number[-1] > MOST_PLACES:
+            return cls(0.0, 0.0)
+        samples = _autocorrelation(number, power_w, farthest)
+        changes = _autocorrelation(number[1:], power_w[1:] - power_w[:-1], farthest)
         return cls(min(_in_step(samples, most_repeat), _in_step(changes, most_repeat)), _shared_fraction(changes))
 
 

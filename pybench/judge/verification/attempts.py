@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import count, pairwise
 
 from pybench.compute.measured_window import window_ns
 from pybench.compute.schedule import pending, undecided
@@ -51,10 +51,22 @@ def check_completeness(
 ) -> Iterator[Discrepancy]:
     """Every attempt that the plan and its undecided rows call for is recorded, under the settings of the plan.
 
-    What a time limit may have left out is not checked: nothing shows whether it did.
+    What a time limit may have left out is not checked: nothing shows whether it did. It leaves out no attempt before
+    one that was made, as a point's attempts are made in their order.
     """
+    made: dict[str, set[int]] = {}
+    for record in records:
+        made.setdefault(record.point_id, set()).add(record.attempt)
+    last = {point: max(numbers) for point, numbers in made.items()}
+    for point, numbers in made.items():
+        missing = next(number for number in count(1) if number not in numbers)
+        if missing < last[point]:
+            text = f"no record, though attempt {last[point]} has one"
+            yield Discrepancy(place=f"{point}, attempt {missing}", text=text)
     owed = (*pending(manifest.plan.points, records), *undecided(manifest.plan.points, results.rows, records))
     for point, number in dict.fromkeys((point.id, number) for point, number in owed):
+        if number < last.get(point, 0):
+            continue
         text = "no record: a missing attempt, or an unfinished run, which pybench run --resume RUN finishes"
         yield without_record(manifest, f"{point}, attempt {number}", text, unfinished=unfinished)
     planned = manifest.plan.digests

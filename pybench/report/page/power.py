@@ -138,8 +138,11 @@ def _attempt(
 
 
 def _tick_ns(origin_ns: int, columns: Sequence[Integers]) -> int:
-    """A recording of days keeps what lies near its marks: two neighbours may be as far apart as its ends."""
-    ends_ns = [int(time_ns) for column in columns if len(column) for time_ns in (column[0], column[-1])]
+    """A recording of days keeps what lies near its marks: two neighbours may be as far apart as its ends.
+
+    A column whose times go back, as in a file that was edited, may have its ends anywhere.
+    """
+    ends_ns = [int(time_ns) for column in columns if len(column) for time_ns in (column.min(), column.max())]
     reach_ns = max([origin_ns, *ends_ns]) - min([origin_ns, *ends_ns])
     return TICK_NS * (1 + reach_ns // (TICK_NS * (2**31 - 1)))
 

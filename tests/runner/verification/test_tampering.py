@@ -610,6 +610,17 @@ def test_a_run_that_began_long_after_its_creation_is_not_fully_checked(forgery: 
     )
 
 
+def test_no_time_limit_leaves_out_an_attempt_before_one_that_was_made(forgery: Forgery, original: Path) -> None:
+    """The attempts of a point are made in their order: the first one was removed."""
+    forgery.manifest(lambda m: replace(m, options=replace(m.options, time_limit_s=600.0)))
+    suite = original.parents[1] / "drill.toml"
+    assert verify_folder(forgery.path, suite).holds
+    forgery.journal(forgery.records[1:])
+    shutil.rmtree(forgery.path / "attempts" / attempt_name(FIRST.partition(",")[0], 1))
+    wrong = [found for found in verify_folder(forgery.path, suite).discrepancies if found.state == "does not hold"]
+    assert (FIRST, "no record, though attempt 2 has one") in [(found.place, found.text) for found in wrong]
+
+
 def test_an_attempt_far_beyond_its_time_limit_is_not_fully_checked(forgery: Forgery, original: Path) -> None:
     """The last one, which no other follows: its host may have been suspended."""
     forgery.record(-1, lambda r: replace(r, duration_s=1e6))
