@@ -32,7 +32,8 @@ constexpr double kMostAmplitude = 2.0;
 // did, of what prefills and idle pipelines looked like on H100s at most 0.22.
 constexpr double kShownPart = 0.25;
 
-// Samples of a cycle, and periods of waves in it; each is a multiple of a sixth of the sampling.
+// Samples of a cycle, and periods of waves in it; each is a multiple of a sixth of the sampling. The first is of
+// samples beside each other.
 struct Cycle {
     size_t samples;
     std::array<size_t, 3> periods;  // 0 for none
@@ -220,15 +221,18 @@ HiddenWave hidden_wave(const SeenSamples& samples) {
     const Complex offset = turning(samples, kOffsetHz);
     const double mean_w =
         std::accumulate(samples.power_w, samples.power_w + samples.size, 0.0) / static_cast<double>(samples.size);
-    const Looked adjacent(samples, 1, offset);
-    for (const Cycle& cycle : kCycles) {
-        const Looked looked(samples, cycle.samples, offset);
+    std::vector<Looked> each;
+    for (const Cycle& cycle : kCycles) each.emplace_back(samples, cycle.samples, offset);
+    const Looked& adjacent = each.front();
+    if (!adjacent.compared.enough()) return best;
+    for (size_t number = 0; number < each.size(); ++number) {
+        const Looked& looked = each[number];
         if (!looked.compared.enough()) continue;
-        for (const size_t periods : cycle.periods) {
+        for (const size_t periods : kCycles[number].periods) {
             if (periods == 0) continue;
             const double in_step_hz =
-                static_cast<double>(periods) / (static_cast<double>(cycle.samples) * samples.period_s);
-            const Complex& wave = sixths[kSixths / cycle.samples * periods - 1];
+                static_cast<double>(periods) / (static_cast<double>(looked.cycle) * samples.period_s);
+            const Complex& wave = sixths[kSixths / looked.cycle * periods - 1];
             const HiddenWave found = sought(samples, looked, adjacent, wave, in_step_hz, mean_w);
             if (found.evidence > best.evidence) best = found;
         }

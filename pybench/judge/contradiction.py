@@ -81,6 +81,7 @@ def _contradictions(results: Results) -> Iterator[str]:
     for name, rows in lists.items():
         for number, row in enumerate(rows):
             yield from (f"{name}.{number}: {words}" for words in _of_row(row, points))
+            yield from (f"{name}.{number}.decision.{words}" for words in _of_decision(row.decision))
     unjudged: dict[str, tuple[ClaimResult | JobResult, ...]] = {"claims": results.claims, "jobs": results.jobs}
     for name, others in unjudged.items():
         for number, other in enumerate(others):
@@ -96,9 +97,6 @@ def _contradictions(results: Results) -> Iterator[str]:
         ):
             ends = " to ".join("" if end is None else f"{end:g}" for end in (low, high))
             yield f"{place}: {value:g} lies outside its interval, {ends.strip()}"
-    for name, rows in lists.items():
-        for number, row in enumerate(rows):
-            yield from (f"{name}.{number}.decision.{words}" for words in _of_decision(row.decision))
 
 
 def _of_point(point: PointResult) -> Iterator[str]:

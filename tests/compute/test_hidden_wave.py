@@ -96,6 +96,15 @@ def test_too_few_samples_show_nothing() -> None:
     assert _energy.hidden_wave(time_s[:0], power_w[:0], tau_s=TAU_S, period_s=PERIOD_S)[0] == 0.0
 
 
+def test_samples_that_can_be_compared_over_whole_cycles_alone_show_nothing() -> None:
+    """As in a file that was edited: a few of them have their neighbours beside them, too, but not enough."""
+    number = np.arange(500)
+    time_s = np.where(number < 50, 0.0, 0.005 * (number // 8 % 3)) + number * PERIOD_S
+    power_w = 400 + 100 * np.cos(2 * np.pi * time_s / (3 * PERIOD_S))
+    assert 0 < len(compared(time_s, 1)) < 50 < len(compared(time_s, 3))
+    assert _energy.hidden_wave(time_s, power_w, tau_s=TAU_S, period_s=PERIOD_S)[0] == 0.0
+
+
 @pytest.mark.parametrize("name", ["square_50hz", "square_100hz"])
 def test_how_far_samples_in_step_may_be_off(name: str) -> None:
     """The load's mean is 450 W. Evenly spaced samples alone show a steady load."""

@@ -23,7 +23,7 @@ CHANCE_REPEAT, SURE_REPEAT = 0.5, 0.9
 # Changes are alike for as long as their autocorrelation is no less than this. After more samples than the second a
 # repetition adds too little.
 LEAST_ALIKE, LONGEST_SHARED = 0.1, 8
-# Hours of samples, and more than a window is looked at: beyond, most are missing.
+# Periods of samples, 20 ms each: nearly a day. Where they are more, most samples are missing.
 MOST_PLACES = 2**22
 
 

@@ -94,9 +94,9 @@ def _too_high(power_w: Column, usual_w: float) -> npt.NDArray[np.bool_]:
     beside_w = np.zeros_like(power_w)
     beside_w[1:] = power_w[:-1]
     beside_w[:-1] = np.maximum(beside_w[:-1], power_w[1:])
-    lone = beside_w <= GLITCH_TIMES * usual_w
-    alone = lone & ((power_w > TAIL_TIMES * beside_w) | (power_w > LONE_MOST_W))
-    return np.asarray(high & (alone | (power_w > IMPOSSIBLE_W)))
+    lone = high & (beside_w <= GLITCH_TIMES * usual_w)
+    without_tail = (power_w > TAIL_TIMES * beside_w) | (power_w > LONE_MOST_W)
+    return np.asarray((lone & without_tail) | (high & (power_w > IMPOSSIBLE_W)))
 
 
 def _longest_s(time_s: Column, start_s: float, end_s: float) -> float:

@@ -62,8 +62,8 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
             raise
         text = str(error).replace(f"{path}/", "").replace(str(path), "the run's folder")
         return Verification(run_id=path.name, discrepancies=(*found, Discrepancy(place=path.name, text=text)))
-    same_version = manifest.pybench_version == version("pybench")
-    other_version = None if same_version else manifest.pybench_version
+    other_version = None if manifest.pybench_version == version("pybench") else manifest.pybench_version
+    same_version = other_version is None
     try:
         results = assemble(manifest, Measurements.of(manifest.plan, records))
     except MALFORMED as error:
