@@ -22,10 +22,12 @@ from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.train import Train
 
 _FLOAT32 = 4
-# Their norms multiply by the weight in float32.
-_FLOAT32_NORMS = frozenset(("gemma", "gemma3_text"))
-_NORMS_OF_HEADS = frozenset(("qwen3", "gemma3_text"))
-_NORMS_OF_OUTPUTS = frozenset(("gemma3_text",))
+FLOAT32_NORMS = frozenset(("gemma", "gemma2", "gemma3_text"))
+"""Families whose norms multiply by the weight in float32."""
+NORMS_OF_HEADS = frozenset(("qwen3", "gemma3_text"))
+"""Families that normalise each head's queries and keys."""
+NORMS_OF_OUTPUTS = frozenset(("gemma2", "gemma3_text"))
+"""Families that normalise what attention and MLP give, besides what these read."""
 # Tensors that backward of a norm has at once, of its input's size in float32, counted operator by operator.
 _NORM_GRADIENTS = 5
 _ONE_PROJECTION = frozenset(("phi3",))  # for queries, keys and values
@@ -134,9 +136,9 @@ def _inputs(settings: Train, shape: DecoderShape, number: int) -> float:
 
 def _norms(settings: Train, shape: DecoderShape, number: int) -> float:
     hidden = 2 * shape.hidden
-    if shape.model_type in _NORMS_OF_OUTPUTS:  # compiled, the MLP's norm is computed again from the one before
+    if shape.model_type in NORMS_OF_OUTPUTS:  # compiled, the MLP's norm is computed again from the one before
         hidden += (1 if settings.compile else 2) * shape.hidden
-    heads = _queries(shape) + _keys(shape) if shape.model_type in _NORMS_OF_HEADS else 0
+    heads = _queries(shape) + _keys(shape) if shape.model_type in NORMS_OF_HEADS else 0
     each = number if settings.compile else _norm_number(settings, shape, number)
     return each * (hidden / _along(settings) + heads / settings.tensor_parallel)
 
@@ -145,7 +147,7 @@ def _norm_number(settings: Train, shape: DecoderShape, number: int) -> int:
     """Bytes of a number that a norm has: as it is, and normalised where its weight is trained."""
     if settings.lora_rank:
         return _FLOAT32
-    return _FLOAT32 + (_FLOAT32 if shape.model_type in _FLOAT32_NORMS else number)
+    return _FLOAT32 + (_FLOAT32 if shape.model_type in FLOAT32_NORMS else number)
 
 
 def _attention(settings: Train, shape: DecoderShape, number: int) -> float:

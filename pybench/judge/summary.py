@@ -20,7 +20,7 @@ from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
 
-_INPUT_BOUND = 0.05
+INPUT_BOUND = 0.05
 """Share of a step spent on waiting for samples, above which a loader is what limits it."""
 _STAGES_WAIT = 0.2
 """Share of a step that a pipeline's GPUs wait: with four microbatches for each equal stage it stays below."""
@@ -116,7 +116,7 @@ def _flags(
         "kv_starved": starvation(point, samples) is not None,
         "not_alone": company(good) is not None,
         "beyond_peak": excess(samples) is not None,
-        "input_bound": _exceeds(samples, "input_wait_fraction", _INPUT_BOUND),
+        "input_bound": _exceeds(samples, "input_wait_fraction", INPUT_BOUND),
         "stages_wait": _has_microbatches(point) and _exceeds(samples, "stage_idle_fraction", _STAGES_WAIT),
         "no_control_steps": _lacks_control_steps(point, samples),
         "gpu_without_layers": any(gpu.num_layers == 0 for gpu in gpus),

@@ -12,6 +12,9 @@ class LayerBytes:
     forward: float
     backward: float
 
+    def __add__(self, other: LayerBytes) -> LayerBytes:
+        return LayerBytes(self.forward + other.forward, self.backward + other.backward)
+
     def step(self, *, recompute: bool) -> float:
-        """Of a training's step; recomputed layers go forward twice."""
+        """Of a training's step; what is computed again goes forward twice."""
         return self.forward * (1 + recompute) + self.backward

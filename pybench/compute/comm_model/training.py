@@ -10,18 +10,17 @@ Narayanan et al. (arXiv:2104.04473, 2.2).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.layer_bytes import LayerBytes
-from pybench.compute.comm_model.step_time import StepTime
+from pybench.compute.comm_model.step_time import StepTime, roofline
+from pybench.compute.comm_model.training_shape import TrainingShape
 from pybench.compute.comm_model.zero import UNFUSED_UPDATE_PASSES, exchange_s, moved_bytes
 from pybench.compute.flops import num_parameters
 from pybench.model.decoder_flops import forward_flops_per_token, step_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.workloads.stage_layers import even_layers
 from pybench.model.workloads.stage_memory import rank_weights
-from pybench.model.workloads.train_strategies import Sharing
 
 # In a layer's forward, and as many in its backward.
 _REDUCTIONS_PER_PASS = 2
@@ -39,61 +38,9 @@ _FUSED_LOSS_BYTES_PER_LOGIT = (4, 4)
 # Of a vocabulary that ranks split. Forward: the largest (reads 2), the distance from it (2 and 4), its exponential (4
 # and 4), their sum (4), the quotient (4 and 4). Backward: the gradient (4 and 4) and its cast (4 and 2).
 _SPLIT_LOSS_BYTES_PER_LOGIT = (28, 14)
-# DDP's own default.
-BUCKET_BYTES = 25 * 2**20
 # Of a collective beside which products run: it takes multiprocessors and memory traffic from them. Without this,
 # predictions for DDP, Accelerate and FSDP on 2 and 4 H200s lack 0.36 to 0.52 of the collectives' time.
 _UNHIDDEN_FRACTION = 0.45
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingShape:
-    """Samples of one data-parallel rank, tokens of each, bytes of an element; ``recompute``: layers do forward twice.
-
-    A rank has one of ``context_parallel`` chunks of each sample.
-
-    The samples go through in ``passes``; gradients are shared in the last one, and FSDP gathers weights in each. A
-    bucket of DDP holds ``bucket_bytes``; each gradient has ``bucket_copies``: into its bucket, and back where it is no
-    view of that. With ``loss_in_chunks`` the head and its loss do forward twice. ``fused_loss`` and ``fused_update``
-    are one kernel each, of whole logits and of AdamW. ``adapters`` are the parameters of LoRA, which alone are trained;
-    ``None``: all are. ``clip``: to a largest norm. A rank of a pipeline has ``stages_per_rank``, interleaved with those
-    of the others. Each rank has so many ``layers_of_ranks``; ``None``: they are cut evenly, as by ``layer_split``.
-    ``norms`` are of all tokens on every tensor-parallel rank, or with ``split_tokens`` of its own; ``None``: they are
-    left out. So is what a mixture's ``experts`` do beside their products.
-    """
-
-    samples: float
-    sequence_tokens: int
-    element_bytes: int
-    sharing: Sharing = "ddp"
-    data_parallel: int = 1
-    tensor_parallel: int = 1
-    context_parallel: int = 1
-    pipeline_parallel: int = 1
-    microbatches: int = 1
-    stages_per_rank: int = 1
-    layers_of_ranks: tuple[int, ...] | None = None
-    passes: int = 1
-    bucket_bytes: int = BUCKET_BYTES
-    bucket_copies: int = 2
-    recompute: bool = False
-    loss_in_chunks: bool = False
-    fused_loss: bool = False
-    fused_update: bool = True
-    adapters: int | None = None
-    clip: bool = False
-    norms: LayerBytes | None = None
-    experts: LayerBytes | None = None
-    split_tokens: bool = False
-
-    @property
-    def sharing_ranks(self) -> int:
-        """Ranks that share gradients: those of every replica, and of every chunk of its sequences."""
-        return self.data_parallel * self.context_parallel
-
-    def layers_of(self, decoder: DecoderShape) -> tuple[int, ...]:
-        """Layers of each rank of a pipeline."""
-        return self.layers_of_ranks or even_layers(decoder.layers, self.pipeline_parallel)
 
 
 def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> StepTime:
@@ -103,21 +50,33 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
     trained = _trained(decoder, shape)
     gradient_bytes = trained * shape.element_bytes
     sharing = _SHARING[shape.sharing]
-    summed_bytes = _ACCUMULATION_PASSES * (shape.passes - 1) * gradient_bytes
-    return StepTime(
+    # Microbatches of a pipeline add their gradients as passes do.
+    summed_bytes = _ACCUMULATION_PASSES * (shape.passes * shape.microbatches - 1) * gradient_bytes
+    unpackings = shape.passes * (2 + shape.recompute)
+    work = StepTime(
         compute_s=forward_s + backward_s,
         memory_s=(
             _update_bytes(shape, trained)
             + summed_bytes
             + _loss_bytes(decoder, shape, tokens)
             + _norm_bytes(decoder, shape, tokens)
-            + _expert_bytes(decoder, shape, tokens)
+            + _in_layers(decoder, shape, tokens / shape.tensor_parallel, shape.inner)
+            + unpackings * shape.unpacked_bytes
         )
         / figures.memory_bytes_per_s,
         communication_s=sharing(figures, decoder, shape, gradient_bytes, forward_s, backward_s)
         + _inside_s(figures, decoder, shape)
         + _between_chunks_s(figures, decoder, shape),
     )
+    return work + _adapters(figures, decoder, shape, tokens)
+
+
+def _adapters(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape, tokens: float) -> StepTime:
+    """The adapters' products: forward 2 operations for each of their weights and token, backward twice that."""
+    own = tokens / shape.tensor_parallel * pipeline_fraction(decoder, shape)
+    flops = 2 * (shape.adapters or 0) * own * (3 + shape.recompute)
+    moved = 0.0 if shape.adapter_products is None else shape.adapter_products.step(recompute=shape.recompute)
+    return roofline(figures, flops, moved * own * decoder.layers)
 
 
 def _passes_s(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape, tokens: float) -> tuple[float, float]:
@@ -148,21 +107,16 @@ def _loss_bytes(decoder: DecoderShape, shape: TrainingShape, tokens: float) -> f
 
 
 def _norm_bytes(decoder: DecoderShape, shape: TrainingShape, tokens: float) -> float:
-    if shape.norms is None:
-        return 0.0
     own = tokens / shape.tensor_parallel if shape.split_tokens else tokens
     return _in_layers(decoder, shape, own * decoder.hidden, shape.norms)
 
 
-def _expert_bytes(decoder: DecoderShape, shape: TrainingShape, tokens: float) -> float:
-    if shape.experts is None:
-        return 0.0
-    return _in_layers(decoder, shape, tokens, shape.experts)
-
-
-def _in_layers(decoder: DecoderShape, shape: TrainingShape, number: float, each: LayerBytes) -> float:
+def _in_layers(decoder: DecoderShape, shape: TrainingShape, number: float, each: LayerBytes | None) -> float:
     """Of so many tokens or numbers in all layers of a rank."""
-    return number * decoder.layers * pipeline_fraction(decoder, shape) * each.step(recompute=shape.recompute)
+    if each is None:
+        return 0.0
+    again = shape.recompute or shape.recompute_between
+    return number * decoder.layers * pipeline_fraction(decoder, shape) * each.step(recompute=again)
 
 
 def _attention(decoder: DecoderShape, shape: TrainingShape) -> tuple[DecoderShape, int]:
@@ -240,7 +194,8 @@ def _fsdp_s(
     Between passes a rank keeps whole gradients, but no whole weights.
     """
     layers, degree, passes = decoder.layers, shape.sharing_ranks, shape.passes
-    weight_bytes = num_parameters(decoder) * shape.element_bytes / (shape.tensor_parallel * shape.pipeline_parallel)
+    all_bytes = shape.stored_bytes or num_parameters(decoder) * shape.element_bytes
+    weight_bytes = all_bytes / (shape.tensor_parallel * shape.pipeline_parallel)
     gather_s = figures.collective_s("all_gather", weight_bytes / layers, degree)
     scatter_s = figures.collective_s("reduce_scatter", gradient_bytes / layers, degree)
     layer_backward_s = backward_s / passes / layers

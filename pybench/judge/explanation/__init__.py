@@ -8,7 +8,8 @@
 | `notes` | sentences about points, each once |
 | `predicted_phases` | the phases of a point's step from its settings and those figures |
 | `launches` | whether the CPU that launches kernels bounds decode |
-| `unknown_work` | work that the model of step times leaves out |
+| `unknown_work` | work that the model of step times does not know |
+| `left_out` | what predictions leave out of work that the model knows |
 | `extrapolation` | speedups on more GPUs than were measured |
 | `turn_phases` | the phases of a turn beside the same work alone, and their floors |
 | `explanation` | all of it, for one run |

@@ -10,6 +10,7 @@ from pybench.compute.comm_model.step_time import Shortfall, StepTime, attribute,
 from pybench.compute.fingerprint import differences
 from pybench.judge.explanation.extrapolation import extrapolate
 from pybench.judge.explanation.launches import launch_bound, refuse_launch_bound
+from pybench.judge.explanation.left_out import left_out
 from pybench.judge.explanation.measured_node import MeasuredNode
 from pybench.judge.explanation.measured_step import MeasuredStep, measured_groups, measured_turns
 from pybench.judge.explanation.node_figures import node_figures
@@ -61,6 +62,7 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
             notes.append(f"{group[0].label}: {_OTHER_GPUS}")
             figures = replace(figures, gpus={})
         baselines.append(_baseline(figures, group[0]))
+        notes += [f"{group[0].label}: {sentence}" for sentence in left_out(group)]
         if len(group) == 1:
             continue
         fits = tuple(_fits(figures))

@@ -35,7 +35,7 @@ def launch_bound(figures: NodeFigures, point: Point, samples: float) -> str | No
     per_layer = BACKENDS[settings.backend].launches_per_layer
     if per_layer is None or figures.launch_s is None or decoder is None or not isinstance(settings, Generate):
         return None
-    shape, _ = generation_shape(settings, samples, 1)
+    shape, _ = generation_shape(settings, decoder, samples, 1)
     round_s = decode_round(figures, decoder, shape).total_s
     num_launches = per_layer * decoder.layers
     launches_s = num_launches * figures.launch_s

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pybench.compute.clock_events import POWER_LIMIT
-from pybench.compute.comm_model.figures import NodeFigures
+from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, whole
+from pybench.compute.numbers import percent
 from pybench.compute.phases import phase_cuts_ns
 from pybench.compute.plan import point_id
 from pybench.compute.stats import location
@@ -16,6 +17,7 @@ from pybench.judge.explanation.unknown_work import runs_in_waves
 from pybench.judge.formulas.joint_step import JointStep, joint_steps
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
+from pybench.judge.summary import INPUT_BOUND
 from pybench.model.gpu_state import GpuState, gpu_label
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import NODES, PARALLEL_AXES, ModelSettings
@@ -31,7 +33,8 @@ class MeasuredStep:
     """A point with its median step, the samples in it, the names of its GPUs and how they stood.
 
     ``prefill_s`` is the median time until every sequence of a generation has its first token, ``None`` where none was
-    reported. ``power_w`` is the mean of one of its GPUs.
+    reported. ``power_w`` is the mean of one of its GPUs, ``input_wait_fraction`` the share of a step that waits for a
+    loader, ``None`` where there is none.
     """
 
     point: Point
@@ -41,6 +44,7 @@ class MeasuredStep:
     gpus: tuple[str, ...]
     gpu_states: tuple[GpuState, ...] = ()
     power_w: float | None = None
+    input_wait_fraction: float | None = None
 
     @property
     def settings(self) -> ModelSettings:
@@ -73,7 +77,13 @@ class MeasuredStep:
         return node.on(self.gpus) if node.gpus else node
 
     def predicted(self, node: NodeFigures) -> tuple[StepTime, ...]:
-        """Phases as the model has them, with what joins the point's own nodes. Raises ``UnmeasuredError``."""
+        """Phases as the model has them, with what joins the point's own nodes. Raises ``UnmeasuredError``.
+
+        The model leaves a loader out, which hides behind the steps unless these wait for it.
+        """
+        if self.input_wait_fraction is not None and self.input_wait_fraction > INPUT_BOUND:
+            waits = percent(self.input_wait_fraction)
+            raise UnmeasuredError(f"it waits for its loader {waits} of a step, and the model knows no loader")
         return predicted_phases(self.figures(node.over(self.settings.num_nodes)), self.point, self.samples)
 
     def as_baseline(self, predicted: tuple[StepTime, ...]) -> Baseline:
@@ -129,7 +139,7 @@ def measured_groups(measurements: Measurements) -> list[list[MeasuredStep]]:
 
 def _measured(point: Point, measurements: Measurements) -> MeasuredStep | None:
     found = measurements.samples(point)
-    samples, powers_w = found.get("step_s"), found.get("mean_power_w")
+    samples, powers_w, waits = (found.get(name) for name in ("step_s", "mean_power_w", "input_wait_fraction"))
     if samples is None or not isinstance(point.settings, ModelSettings):
         return None
     good = measurements.good(point.id)
@@ -143,6 +153,7 @@ def _measured(point: Point, measurements: Measurements) -> MeasuredStep | None:
         gpus=gpus,
         gpu_states=tuple(state for state in gpu_states(good) if state.uuid in gpus),
         power_w=None if powers_w is None else location(powers_w) / point.num_gpus,
+        input_wait_fraction=None if waits is None else location(waits),
     )
 
 

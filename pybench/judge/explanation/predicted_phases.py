@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pybench.compute.adapters import adapter_parameters
+from pybench.compute.adapters import adapted_sides, adapter_parameters
+from pybench.compute.comm_model.adapters import adapter_products, around_adapters
 from pybench.compute.comm_model.experts import plain_experts
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_phases
+from pybench.compute.comm_model.inner import fused_inner, gathered_keys, plain_inner
 from pybench.compute.comm_model.layer_bytes import LayerBytes
 from pybench.compute.comm_model.norms import fused_norms, plain_norms
 from pybench.compute.comm_model.step_time import StepTime
-from pybench.compute.comm_model.training import BUCKET_BYTES, TrainingShape, training_step
+from pybench.compute.comm_model.training import training_step
+from pybench.compute.comm_model.training_shape import BUCKET_BYTES, TrainingShape
+from pybench.compute.train_memory import stored_bytes
 from pybench.judge.explanation.unknown_work import refuse_unknown
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
@@ -36,7 +40,7 @@ def predicted_phases(figures: NodeFigures, point: Point, samples: float, *, grow
     settings, decoder = point.settings, point.shape
     assert decoder is not None, "a model without a shape was refused"
     if isinstance(settings, Generate):
-        shape, waves = generation_shape(settings, samples, grown)
+        shape, waves = generation_shape(settings, decoder, samples, grown)
         return tuple(phase.times(waves) for phase in generation_phases(figures, decoder, shape))
     assert isinstance(settings, Train), "other work was refused"
     return (training_step(figures, decoder, _training(settings, decoder, samples, grown)),)
@@ -53,7 +57,9 @@ def _degrees(settings: ModelSettings, grown: int) -> dict[str, int]:
     return {**degrees, raised: degrees[raised] * grown}
 
 
-def generation_shape(settings: Generate, samples: float, grown: int) -> tuple[GenerationShape, float]:
+def generation_shape(
+    settings: Generate, decoder: DecoderShape, samples: float, grown: int
+) -> tuple[GenerationShape, float]:
     """One wave of a replica, which runs as many sequences at a time as it may, and how many waves it has."""
     degrees = _degrees(settings, grown)
     share = max(1, round(samples / degrees["data_parallel"]))
@@ -65,7 +71,7 @@ def generation_shape(settings: Generate, samples: float, grown: int) -> tuple[Ge
         element_bytes=DTYPE_BYTES[settings.dtype],
         tensor_parallel=degrees["tensor_parallel"],
         pipeline_parallel=degrees["pipeline_parallel"],
-        norms=_norms(settings, fused=BACKENDS[settings.backend].fuses_norms),
+        norms=_norms(settings, decoder, fused=BACKENDS[settings.backend].fuses_norms),
     )
     return shape, share / at_once
 
@@ -74,7 +80,8 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
     strategy = STRATEGIES[settings.strategy]
     assert strategy.sharing is not None, "other strategies were refused"
     degrees = _degrees(settings, grown)
-    of_rank = samples / degrees["data_parallel"]
+    of_rank, packed = samples / degrees["data_parallel"], settings.weights == "nf4"
+    passes = _passes(settings, of_rank)
     grown_settings = replace(settings, pipeline_parallel=degrees["pipeline_parallel"])
     return TrainingShape(
         samples=of_rank,
@@ -88,30 +95,67 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
         microbatches=grown_settings.num_microbatches,
         stages_per_rank=settings.stages_per_rank or 1,
         layers_of_ranks=rank_layers(stage_layers(grown_settings, decoder), degrees["pipeline_parallel"]),
-        passes=_passes(settings, of_rank),
+        passes=passes,
         bucket_bytes=settings.bucket_cap_mb * 2**20 if settings.bucket_cap_mb else BUCKET_BYTES,
         bucket_copies=_bucket_copies(settings),
         recompute=settings.activation_checkpointing == "full",
+        recompute_between=settings.activation_checkpointing == "selective",
         loss_in_chunks=settings.loss_chunk_tokens is not None,
         fused_loss=bool(settings.compile),
         fused_update=settings.fused_adamw,
         adapters=adapter_parameters(decoder, settings),
+        adapter_products=_adapter_products(settings, decoder),
+        stored_bytes=stored_bytes(settings, decoder) if packed else None,
+        unpacked_bytes=_unpacked_bytes(settings, decoder) if packed else 0.0,
         clip=settings.max_grad_norm is not None,
-        norms=_norms(settings, fused=bool(settings.compile)),
-        experts=_experts(settings, decoder),
+        norms=_norms(settings, decoder, fused=bool(settings.compile)),
+        inner=_inner(settings, decoder, degrees["context_parallel"], of_rank / passes),
         split_tokens=bool(settings.sequence_parallel),
     )
 
 
-def _norms(settings: ModelSettings, *, fused: bool) -> LayerBytes:
-    return (fused_norms if fused else plain_norms)(DTYPE_BYTES[settings.dtype])
+def _norms(settings: ModelSettings, decoder: DecoderShape, *, fused: bool) -> LayerBytes:
+    number = DTYPE_BYTES[settings.dtype]
+    if fused:
+        return fused_norms(number, decoder.model_type)
+    return plain_norms(number, decoder.model_type, trained=_trains_all(settings))
 
 
-def _experts(settings: Train, decoder: DecoderShape) -> LayerBytes | None:
-    """What a compiler fuses of a mixture is not known."""
-    if decoder.num_experts == 1 or settings.compile:
+def _inner(settings: Train, decoder: DecoderShape, chunks: int, samples: float) -> LayerBytes:
+    """``samples`` are those of a pass on one rank."""
+    number, trained = DTYPE_BYTES[settings.dtype], _trains_all(settings)
+    inner = fused_inner(decoder, number) if settings.compile else plain_inner(decoder, number, trained=trained)
+    if decoder.num_experts > 1:
+        inner += plain_experts(decoder, number, trained=trained)
+    if chunks > 1:
+        inner += gathered_keys(decoder, number, chunks, in_order=samples <= 1)
+    return inner if trained else inner + _around_adapters(settings, decoder)
+
+
+def _trains_all(settings: ModelSettings) -> bool:
+    return isinstance(settings, Train) and settings.lora_rank is None
+
+
+def _adapter_products(settings: Train, decoder: DecoderShape) -> LayerBytes | None:
+    if settings.lora_rank is None:
         return None
-    return plain_experts(decoder, DTYPE_BYTES[settings.dtype], trained=settings.lora_rank is None)
+    return adapter_products(adapted_sides(decoder, settings), settings.lora_rank, DTYPE_BYTES[settings.dtype])
+
+
+def _around_adapters(settings: Train, decoder: DecoderShape) -> LayerBytes:
+    return around_adapters(
+        adapted_sides(decoder, settings),
+        DTYPE_BYTES[settings.dtype],
+        fused=bool(settings.compile),
+        packed=settings.weights == "nf4",
+        dropped=bool(settings.lora_dropout),
+    )
+
+
+def _unpacked_bytes(settings: Train, decoder: DecoderShape) -> float:
+    """Of all layers' weights once: what is read in four bits, and written in the type that computes."""
+    ends = DTYPE_BYTES[settings.dtype] * decoder.end_weights
+    return stored_bytes(settings, decoder) - ends + DTYPE_BYTES[settings.dtype] * decoder.layer_weights * decoder.layers
 
 
 def _bucket_copies(settings: Train) -> int:

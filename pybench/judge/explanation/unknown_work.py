@@ -1,4 +1,4 @@
-"""What the model of step times leaves out: work of which a prediction would be a guess."""
+"""What the model of step times does not know: work of which a prediction would be a guess."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ def refuse_unknown(point: Point) -> None:
     if settings.num_nodes > 1 and len(_raised(settings)) > 1:
         raise UnmeasuredError(f"over nodes the model knows one parallel degree ({', '.join(_raised(settings))} here)")
     unknown = _of_generation(settings) if isinstance(settings, Generate) else _of_training(settings)
+    if isinstance(settings, Train) and point.shape is not None and point.shape.num_experts > 1:
+        unknown |= _of_mixtures(settings)
     for name, is_set in {**_of_all(settings), **unknown}.items():
         if is_set:
             raise UnmeasuredError(f"the model knows no {name}")
@@ -55,11 +57,20 @@ def _of_generation(settings: Generate) -> dict[str, bool]:
     }
 
 
+def _of_mixtures(settings: Train) -> dict[str, bool]:
+    """What a compiler makes of experts is not known; selective checkpointing keeps no grouped products."""
+    return {
+        "compiled experts (compile)": bool(settings.compile),
+        "selective activation_checkpointing of experts": settings.activation_checkpointing == "selective",
+    }
+
+
 def _of_training(settings: Train) -> dict[str, bool]:
     strategy = STRATEGIES[settings.strategy]
     found = settings.finds_batch_size and settings.grad_accum == AUTO
     # Of whole copies of the model: no run has measured chunks over split weights.
     chunks = settings.context_parallel > 1 and strategy.parallel_axes != ("context_parallel",)
+    is_selective = settings.activation_checkpointing == "selective"
     passes = not strategy.exchanges_once and (found or settings.num_passes > 1)
     return {
         f"strategy {settings.strategy}": strategy.sharing is None,
@@ -71,5 +82,6 @@ def _of_training(settings: Train) -> dict[str, bool]:
             if traits.is_unpredicted is not None
         },
         f"grad_accum of {settings.strategy}": passes,
+        "selective activation_checkpointing of weights = 'nf4'": settings.weights == "nf4" and is_selective,
         "number of passes that was found by trying (batch_size_per_gpu, grad_accum)": found,
     }

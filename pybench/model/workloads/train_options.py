@@ -69,6 +69,8 @@ DEFAULT_OUTPUT_TOKENS = 64
 
 _DECODED = Need(other="evaluation_method", wanted=("generation",), why="belongs to evaluation_method = 'generation'")
 
+_ON_HOST = "update in host memory, whose rate no node check measures"
+
 OPTION_TRAITS: dict[str, OptionTraits] = {
     "schedule": OptionTraits(needs=(_one_stage("gpipe"), _one_stage("1f1b"))),
     "stages_per_rank": OptionTraits(
@@ -91,10 +93,6 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
         is_unpredicted=is_on,
     ),
     "sequence_parallel": OptionTraits(degree="tensor_parallel"),
-    "activation_checkpointing": OptionTraits(
-        work="selective activation_checkpointing",
-        is_unpredicted=_equals("selective"),
-    ),
     "optimizer": OptionTraits(
         needs=(
             Need(
@@ -169,7 +167,6 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
     "evaluation_accumulation_steps": OptionTraits(at_least_given="evaluation_every_steps"),
     "evaluation_output_tokens": OptionTraits(needs=(_DECODED,)),
     "evaluation_beams": OptionTraits(needs=(_DECODED,)),
-    "loader_workers": OptionTraits(work="input from a loader (loader_workers)", is_unpredicted=is_given),
     "pin_memory": OptionTraits(at_least_given="loader_workers", gpu_only=True),
     "packing": OptionTraits(at_least_given="loader_workers"),
     "sample_tokens": OptionTraits(at_least_given="loader_workers"),
@@ -181,12 +178,12 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
     ),
     "lora_alpha": OptionTraits(at_least_given="lora_rank"),
     "lora_targets": OptionTraits(at_least_given="lora_rank"),
-    "weights": OptionTraits(at_least_given="lora_rank", work="weights = 'nf4'", is_unpredicted=_equals("nf4")),
+    "weights": OptionTraits(at_least_given="lora_rank"),
     "double_quantization": OptionTraits(
         needs=(Need(other="weights", wanted=("nf4",), why="belongs to weights = 'nf4'"),),
     ),
-    "cpu_offload": OptionTraits(gpu_only=True, work="cpu_offload", is_unpredicted=is_on),
-    "offload_optimizer": OptionTraits(gpu_only=True, work="offload_optimizer", is_unpredicted=is_on),
+    "cpu_offload": OptionTraits(gpu_only=True, work=f"{_ON_HOST} (cpu_offload)", is_unpredicted=is_on),
+    "offload_optimizer": OptionTraits(gpu_only=True, work=f"{_ON_HOST} (offload_optimizer)", is_unpredicted=is_on),
     "offload_parameters": OptionTraits(
         needs=(
             Need(

@@ -18,7 +18,8 @@ from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import generation_phases
 from pybench.compute.comm_model.scale_out import predict
 from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, attribute
-from pybench.compute.comm_model.training import TrainingShape, training_step
+from pybench.compute.comm_model.training import training_step
+from pybench.compute.comm_model.training_shape import TrainingShape
 from pybench.model.expected import FigureRow
 from pybench.store.expected_tables import read_table
 from pybench.store.shipped import shipped_suites

@@ -12,7 +12,8 @@ from pybench.compute.comm_model.generation import GenerationShape, decode_round,
 from pybench.compute.comm_model.layer_bytes import LayerBytes
 from pybench.compute.comm_model.norms import fused_norms, plain_norms
 from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, attribute, roofline
-from pybench.compute.comm_model.training import TrainingShape, pipeline_fraction, training_step
+from pybench.compute.comm_model.training import pipeline_fraction, training_step
+from pybench.compute.comm_model.training_shape import TrainingShape
 from pybench.model.workloads.train_strategies import Sharing
 from tests.builders import DECODER
 
@@ -70,24 +71,33 @@ def test_every_tensor_parallel_rank_computes_the_norms() -> None:
 
 
 def test_norms_of_training_are_split_with_the_tokens() -> None:
-    """4 tokens of 8 numbers in 2 layers; forward 84 bytes each, as many for what is computed again, backward 180."""
+    """4 tokens of 8 numbers in 2 layers; forward 84 bytes each, as many for what is computed again, backward 214."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=2, tensor_parallel=2)
     without_s = training_step(_UNIT, DECODER, shape).memory_s
     for split_tokens, numbers in ((False, 4 * 8 * 2), (True, 2 * 8 * 2)):
         normed = dataclasses.replace(shape, norms=plain_norms(2), split_tokens=split_tokens)
-        assert training_step(_UNIT, DECODER, normed).memory_s - without_s == numbers * (84 + 180)
+        assert training_step(_UNIT, DECODER, normed).memory_s - without_s == numbers * (84 + 214)
         again = dataclasses.replace(normed, recompute=True)
-        assert training_step(_UNIT, DECODER, again).memory_s - without_s == numbers * (2 * 84 + 180)
+        assert training_step(_UNIT, DECODER, again).memory_s - without_s == numbers * (2 * 84 + 214)
 
 
-def test_experts_of_training_move_bytes_for_each_token() -> None:
-    """4 tokens in 2 layers: 3 bytes in forward, as many for what is computed again, and 5 in backward."""
+def test_what_lies_between_products_moves_bytes_for_each_token() -> None:
+    """4 tokens in 2 layers: 3 bytes in forward, as many for what is computed again, and 5 in backward.
+
+    Selective checkpointing computes them again, too, and no product. Tensor-parallel ranks share them.
+    """
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=2)
     without_s = training_step(_UNIT, DECODER, shape).memory_s
-    mixture = dataclasses.replace(shape, experts=LayerBytes(forward=3.0, backward=5.0))
-    assert training_step(_UNIT, DECODER, mixture).memory_s - without_s == 4 * 2 * (3 + 5)
-    again = dataclasses.replace(mixture, recompute=True)
+    moving = dataclasses.replace(shape, inner=LayerBytes(forward=3.0, backward=5.0))
+    assert training_step(_UNIT, DECODER, moving).memory_s - without_s == 4 * 2 * (3 + 5)
+    again = dataclasses.replace(moving, recompute=True)
     assert training_step(_UNIT, DECODER, again).memory_s - without_s == 4 * 2 * (2 * 3 + 5)
+    selective = training_step(_UNIT, DECODER, dataclasses.replace(moving, recompute_between=True))
+    assert selective.memory_s - without_s == 4 * 2 * (2 * 3 + 5)
+    assert selective.compute_s == training_step(_UNIT, DECODER, shape).compute_s
+    split = dataclasses.replace(moving, tensor_parallel=2)
+    split_s = training_step(_UNIT, DECODER, dataclasses.replace(split, inner=None)).memory_s
+    assert training_step(_UNIT, DECODER, split).memory_s - split_s == 4 * 2 * (3 + 5) / 2
 
 
 def test_tensor_parallel_halves_work_and_adds_reductions() -> None:
@@ -217,10 +227,36 @@ def test_frozen_weights_get_no_gradient_of_their_own() -> None:
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, adapters=10)
     attention, weights = 4 * 4 * 2 * 8 * 2, 4 * (2 * 2 * _LAYER + 2 * _HEAD)
     found = training_step(_UNIT, DECODER, shape)
-    assert found.compute_s == pytest.approx(2 * weights + 3 * attention)
+    products = 2 * 4 * 10
+    assert found.compute_s == pytest.approx(2 * weights + 3 * attention + 3 * products)
     assert found.memory_s == 7 * 10 + 36 * 4 * 32
     again = training_step(_UNIT, DECODER, dataclasses.replace(shape, recompute=True))
-    assert again.compute_s == pytest.approx(3 * weights + 4 * attention - 4 * 2 * _HEAD)
+    assert again.compute_s == pytest.approx(3 * weights + 4 * attention - 4 * 2 * _HEAD + 4 * products)
+
+
+def test_thin_adapters_wait_for_memory() -> None:
+    """Of 3 bytes in forward and 6 in backward for 4 tokens in 2 layers, where their products are done sooner."""
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, adapters=10)
+    bare = training_step(_UNIT, DECODER, dataclasses.replace(shape, adapters=0))
+    thin = training_step(_UNIT, DECODER, dataclasses.replace(shape, adapter_products=LayerBytes(300.0, 600.0)))
+    assert thin.compute_s == bare.compute_s
+    assert thin.memory_s - bare.memory_s == 7 * 10 + 4 * 2 * 900
+    thick = training_step(_UNIT, DECODER, dataclasses.replace(shape, adapter_products=LayerBytes(3.0, 6.0)))
+    assert thick.memory_s - bare.memory_s == 7 * 10
+    assert thick.compute_s - bare.compute_s == 3 * 2 * 4 * 10
+
+
+def test_four_bits_are_unpacked_in_each_pass_over_the_layers() -> None:
+    """Forward, where layers are recomputed again, and backward, in both passes; FSDP gathers what is stored."""
+    shape = TrainingShape(samples=2, sequence_tokens=4, element_bytes=1, adapters=10, passes=2)
+    for recompute, times in ((False, 4), (True, 6)):
+        packed = dataclasses.replace(shape, recompute=recompute, unpacked_bytes=1000.0)
+        whole_s = training_step(_UNIT, DECODER, dataclasses.replace(packed, unpacked_bytes=0.0)).memory_s
+        assert training_step(_UNIT, DECODER, packed).memory_s - whole_s == times * 1000
+    curves = {(name, 2): AlphaBeta(0.0, 1.0) for name in ("all_gather", "reduce_scatter")}
+    node = dataclasses.replace(_UNIT, collectives=curves)
+    sharded = dataclasses.replace(shape, samples=64, passes=1, data_parallel=2, sharing="fsdp", stored_bytes=500.0)
+    assert training_step(node, DECODER, sharded).communication_s == 250 + 5.0 + 0.45 * (2 * 250 + 5.0)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +321,8 @@ def test_a_pipelines_bubble() -> None:
 def test_a_pipelines_slowest_rank_decides(recompute: bool, passes: int) -> None:
     """By hand: 8 microbatches, each 4 layers over two ranks. Recomputing is of layers, not of the head behind them.
 
-    Each microbatch but one takes what the slowest rank does, one what all do; the fullest rank updates longest.
+    Each microbatch but one takes what the slowest rank does, one what all do. The fullest rank updates longest, and
+    adds its gradients to those of the microbatches before seven times.
     """
     shape = TrainingShape(
         samples=1, sequence_tokens=4, element_bytes=1, pipeline_parallel=2, microbatches=8, recompute=recompute
@@ -297,7 +334,7 @@ def test_a_pipelines_slowest_rank_decides(recompute: bool, passes: int) -> None:
     assert pipeline_fraction(decoder, shape) == pytest.approx((7 * (2 * layer + head) + whole) / (8 * whole))
     assert pipeline_fraction(decoder, uneven) == pytest.approx((7 * max(3 * layer, layer + head) + whole) / (8 * whole))
     even_s, uneven_s = (training_step(_UNIT, decoder, each).memory_s for each in (shape, uneven))
-    assert uneven_s - even_s == 7 * _LAYER
+    assert uneven_s - even_s == (7 + 3 * 7) * _LAYER
 
 
 def test_interleaved_stages_halve_the_bubble_and_send_twice() -> None:

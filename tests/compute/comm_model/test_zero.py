@@ -8,7 +8,8 @@ import pytest
 
 from pybench.compute.comm_model.alpha_beta import AlphaBeta
 from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
-from pybench.compute.comm_model.training import TrainingShape, training_step
+from pybench.compute.comm_model.training import training_step
+from pybench.compute.comm_model.training_shape import TrainingShape
 from pybench.compute.comm_model.zero import exchange_s, moved_bytes
 from tests.builders import DECODER
 

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from functools import cache
-from pathlib import Path
 
 import pytest
 
-from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, whole
-from pybench.judge.explanation.measured_node import MeasuredNode
-from pybench.judge.explanation.node_figures import node_figures
-from pybench.judge.explanation.predicted_phases import predicted_phases
-from pybench.model.effort import Effort
-from pybench.model.suite import Point
-from pybench.model.workloads.train import Train
-from pybench.store.model_shapes import load_models
-from pybench.store.node_run import measured_node
-from pybench.store.shipped import shipped_suites
+from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime
+from tests.judge.explanation.kept_points import kept_points, predicted_and_measured, settings_of
 
 H100S, H200S = "h100x2-20261125", "h200x2-20261126"
 NODES = {H100S: "node_check-h100x2-20261125", H200S: "node_check-h200x2-20261124"}
-
-
-def _file(stem: str) -> Path:
-    return shipped_suites() / f"measured/{stem}.json"
-
-
-@cache
-def _node(machine: str) -> MeasuredNode:
-    return measured_node(_file(NODES[machine]))
 
 
 def _kept(machine: str, suite: str, point_id: str) -> tuple[StepTime, float]:
@@ -38,24 +18,12 @@ def _kept(machine: str, suite: str, point_id: str) -> tuple[StepTime, float]:
 
     On the H100s layers were cut evenly, as by ``layer_split``, on the H200s by their work.
     """
-    points = json.loads(_file(f"{suite}-{machine}").read_text())["points"]
-    (kept,) = (point for point in points if point["id"] == point_id)
-    known = {field.name for field in dataclasses.fields(Train)}
-    settings = Train(**{name: value for name, value in kept["settings"].items() if name in known})
+    (kept,) = (point for point in kept_points(f"{suite}-{machine}") if point["id"] == point_id)
+    settings = settings_of(kept)
     if settings.strategy == "pipeline_parallel" and machine == H100S:
         assert settings.microbatches is not None
         settings = dataclasses.replace(settings, strategy="layer_split")
-    architecture = load_models()[settings.model]
-    point = Point(
-        id=point_id,
-        benchmark=kept["benchmark"],
-        axes=kept["axes"],
-        settings=settings,
-        effort=Effort(),
-        architecture=architecture,
-    )
-    figures = node_figures(_node(machine), settings.dtype)
-    return whole(predicted_phases(figures, point, settings.effective_batch_size)), kept["metrics"]["step_s"]["value"]
+    return predicted_and_measured(NODES[machine], kept, settings)
 
 
 @pytest.mark.parametrize(

@@ -67,12 +67,14 @@ def test_norms_are_of_the_kernels_that_run_them(runs: Any, build: Build) -> None
     [
         ({"strategy": "deepspeed", "zero_stage": 3}, "zero_stage = 3"),
         ({"strategy": "deepspeed", "grad_accum": 2}, "grad_accum of deepspeed"),
-        ({"strategy": "deepspeed", "offload_optimizer": True}, "offload_optimizer"),
+        ({"strategy": "deepspeed", "offload_optimizer": True}, r"update in host memory, .* \(offload_optimizer\)"),
         ({"strategy": "deepspeed", "dtype": "float32"}, "float32 weights of deepspeed"),
         ({"strategy": "deepspeed", "deepspeed_config": {}}, "deepspeed_config"),
         ({"strategy": "unsloth"}, "strategy unsloth"),
-        ({"lora_rank": 8, "weights": "nf4"}, "nf4"),
-        ({"activation_checkpointing": "selective"}, "selective"),
+        (
+            {"lora_rank": 8, "weights": "nf4", "activation_checkpointing": "selective"},
+            "selective .* of weights",
+        ),
         ({"strategy": "fsdp", "mixed_precision": "bfloat16"}, "mixed_precision"),
         ({"strategy": "fsdp", "cpu_offload": True}, "cpu_offload"),
         ({"strategy": "fsdp", "reshard_after_forward": False}, "reshard_after_forward"),
@@ -91,6 +93,39 @@ def test_training_that_the_model_does_not_know(runs: Any, build: Build, settings
     asked = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, **settings))
     with pytest.raises(UnmeasuredError, match=named):
         predicted_phases(figures, asked, 4)
+
+
+def test_four_bits_take_longer_to_read(runs: Any, build: Build) -> None:
+    """Products are the same; weights are unpacked, and outputs copied. FSDP gathers less."""
+    figures = node_figures(runs.measured_node, "bfloat16")
+    for strategy in ("ddp", "fsdp"):
+        point = with_settings(build.train(2), strategy=strategy, lora_rank=8)
+        [plain] = predicted_phases(figures, point, 4)
+        [packed] = predicted_phases(figures, with_settings(point, weights="nf4"), 4)
+        assert packed.compute_s == plain.compute_s
+        assert packed.memory_s > plain.memory_s
+        assert (packed.communication_s < plain.communication_s) is (strategy == "fsdp")
+
+
+def test_selective_checkpointing_computes_no_product_again(runs: Any, build: Build) -> None:
+    """What lies between the products is moved as often as with whole layers."""
+    figures = node_figures(runs.measured_node, "bfloat16")
+    kinds = ("none", "selective", "full")
+    points = (with_settings(build.train(1), activation_checkpointing=kind) for kind in kinds)
+    none, selective, full = (whole(predicted_phases(figures, point, 4)) for point in points)
+    assert selective.compute_s == none.compute_s < full.compute_s
+    assert none.memory_s < selective.memory_s == full.memory_s
+
+
+def test_compiled_and_selectively_recomputed_experts_are_not_known(runs: Any, build: Build) -> None:
+    """They are refused by name; plain ones are predicted."""
+    figures = node_figures(runs.measured_node, "bfloat16")
+    mixture = dataclasses.replace(build.train(1), architecture={**build.architecture, "num_local_experts": 4})
+    assert predicted_phases(figures, mixture, 4)
+    with pytest.raises(UnmeasuredError, match="knows no compiled experts"):
+        predicted_phases(figures, with_settings(mixture, compile=True), 4)
+    with pytest.raises(UnmeasuredError, match="knows no selective activation_checkpointing of experts"):
+        predicted_phases(figures, with_settings(mixture, activation_checkpointing="selective"), 4)
 
 
 def test_zero_of_both_stages_is_predicted_alike(runs: Any, build: Build) -> None:

@@ -145,11 +145,11 @@ def test_frozen_weights_leave_as_they_are_stored(runs: Any, build: Build, weight
 
 
 def test_a_phase_without_a_floor_names_why(runs: Any, build: Build) -> None:
-    """Four bits are outside of the model; the handover of what is trained is measured all the same."""
-    explanation = explained(runs, build, turn_point(lora_rank=8, weights="nf4"))
+    """What is kept in host memory is outside of the model; the handover of what is trained is measured all the same."""
+    explanation = explained(runs, build, turn_point(activation_offload=True))
     assert phases_of(explanation.turns[0])["train"].floor_s is None
     [note] = [note for note in explanation.notes if "train has no floor" in note]
-    assert note == "turns: train has no floor: the model knows no weights = 'nf4'"
+    assert note == "turns: train has no floor: the model knows no activation_offload"
 
 
 def test_a_node_without_copies_has_no_floor_of_them(runs: Any, build: Build) -> None:

@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 pytest.importorskip("transformers")
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 from transformers import GptOssConfig
 from transformers.integrations.moe import grouped_mm_experts_forward
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
 
 from pybench.compute.comm_model.experts import plain_experts
 from pybench.model.decoder_shape import DecoderShape
+from tests.worker.torch.traffic import Traffic
 
 TOKENS = 512
-PRODUCTS = ("grouped_mm", "aten.mm")
-WRITE_ONLY = ("empty", "zeros")
-
-
-class Traffic(TorchDispatchMode):
-    """Bytes of what each kernel takes and returns; views and products have none."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.num_bytes = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        name = str(func)
-        taken = [each for each in tree_iter((args, kwargs or {})) if isinstance(each, torch.Tensor)]
-        made = [each for each in tree_iter(found) if isinstance(each, torch.Tensor)]
-        storages = {each.untyped_storage()._cdata for each in taken}
-        is_view = not func._schema.is_mutable and any(each.untyped_storage()._cdata in storages for each in made)
-        if is_view or name.startswith(("prim.", "aten._unsafe_view")) or any(part in name for part in PRODUCTS):
-            return found
-        if any(part in name for part in WRITE_ONLY):
-            taken = []
-        if "empty" not in name:
-            self.num_bytes += sum(each.numel() * each.element_size() for each in (*taken, *made))
-        return found
 
 
 def counted(shape: DecoderShape, *, trained: bool) -> tuple[float, float]:
