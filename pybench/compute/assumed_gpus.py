@@ -52,7 +52,7 @@ def _assumed(machine: Machine, kind: str, memory_gib: float | None, count: int, 
         fabric="none",
         gpu_count=count,
         gpu_names=(kind,) * count,
-        gpu_vram_gb=(memory_gib,) * count,
+        gpu_vram_gib=(memory_gib,) * count,
         gpus=gpus,
         gpu_reason=None,
         gpu_faults=(),
@@ -64,7 +64,7 @@ def _assumed(machine: Machine, kind: str, memory_gib: float | None, count: int, 
 def _own_memory_gib(machine: Machine) -> float | None:
     if not machine.gpus:
         raise UsageError("--gpus: there is no GPU here to take the kind from; give it: --gpu h200")
-    return min((gpu.vram_gb for gpu in machine.gpus if gpu.vram_gb is not None), default=None)
+    return min((gpu.vram_gib for gpu in machine.gpus if gpu.vram_gib is not None), default=None)
 
 
 def _own_capability(machine: Machine) -> str | None:
@@ -95,7 +95,7 @@ def _gpu(index: int, kind: str, memory_gib: float | None, capability: str | None
         index=index,
         uuid=f"assumed-{index}",
         name=kind,
-        vram_gb=memory_gib,
+        vram_gib=memory_gib,
         pci_bus_id=None,
         compute_capability=capability,
         power_limit_w=None,

@@ -93,7 +93,8 @@ def _version(package: str) -> str | None:
 
 def _gpus(machine: Machine) -> Finding:
     kinds = (
-        gpu.name if gpu.vram_gb is None else f"{gpu.name} of {amount_text(gpu.vram_gb * _GIB)}" for gpu in machine.gpus
+        gpu.name if gpu.vram_gib is None else f"{gpu.name} of {amount_text(gpu.vram_gib * _GIB)}"
+        for gpu in machine.gpus
     )
     return _finding(
         "GPUs",

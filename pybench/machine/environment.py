@@ -37,7 +37,7 @@ def snapshot() -> Machine:
         fabric=fabric_of(inventory.topology),
         gpu_count=len(inventory.gpus),
         gpu_names=names,
-        gpu_vram_gb=tuple(gpu.vram_gb for gpu in inventory.gpus),
+        gpu_vram_gib=tuple(gpu.vram_gib for gpu in inventory.gpus),
         gpus=inventory.gpus,
         gpu_reason=inventory.reason,
         gpu_faults=inventory.faults,

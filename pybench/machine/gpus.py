@@ -116,7 +116,7 @@ def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's hand
         index=index,
         uuid=text(answer("DeviceGetUUID", handle)) or "",
         name=text(answer("DeviceGetName", handle)) or "",
-        vram_gb=None if memory is None else round(memory.total / _GIB, 2),
+        vram_gib=None if memory is None else round(memory.total / _GIB, 2),
         pci_bus_id=None if pci is None else text(pci.busId),
         compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
         power_limit_w=_scaled(limit, _MILLI),

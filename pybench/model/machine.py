@@ -17,7 +17,7 @@ class GpuInfo:
     index: int
     uuid: str
     name: str
-    vram_gb: float | None
+    vram_gib: float | None
     pci_bus_id: str | None
     compute_capability: str | None
     power_limit_w: float | None
@@ -66,7 +66,7 @@ class Machine:
     fabric: Literal["nvlink", "pcie", "none"]
     gpu_count: int
     gpu_names: tuple[str, ...]
-    gpu_vram_gb: tuple[float | None, ...]
+    gpu_vram_gib: tuple[float | None, ...]
     gpus: tuple[GpuInfo, ...]
     gpu_reason: str | None
     topology: tuple[tuple[str, ...], ...]
@@ -96,7 +96,7 @@ class Machine:
     @property
     def gpu_memory_bytes(self) -> float | None:
         """Of the GPU that has least; ``None`` without GPUs, or where the driver does not report it of all."""
-        found = [gpu.vram_gb for gpu in self.gpus if gpu.vram_gb is not None]
+        found = [gpu.vram_gib for gpu in self.gpus if gpu.vram_gib is not None]
         return min(found) * 2**30 if found and len(found) == len(self.gpus) else None
 
     @property

@@ -10,7 +10,7 @@ from pybench.compute.assumed_gpus import with_gpus
 from pybench.model.errors import UsageError
 from tests.builders import MACHINE
 
-NO_GPUS = dataclasses.replace(MACHINE, kind="cpu", gpus=(), gpu_count=0, gpu_names=(), gpu_vram_gb=())
+NO_GPUS = dataclasses.replace(MACHINE, kind="cpu", gpus=(), gpu_count=0, gpu_names=(), gpu_vram_gib=())
 
 
 @pytest.mark.parametrize(

@@ -161,14 +161,14 @@ def test_settings_that_bend_a_gpus_figures(
     assert not [finding for finding in examine() if finding.name == "GPU 0"]
 
 
-def _of(*vram_gb: float | None, healthy: Machine) -> Machine:
+def _of(*vram_gib: float | None, healthy: Machine) -> Machine:
     """A machine with so many GPUs."""
-    gpus = tuple(replace(healthy.gpus[0], index=index, vram_gb=size) for index, size in enumerate(vram_gb))
+    gpus = tuple(replace(healthy.gpus[0], index=index, vram_gib=size) for index, size in enumerate(vram_gib))
     return replace(healthy, gpus=gpus)
 
 
 @pytest.mark.parametrize(
-    ("vram_gb", "says"),
+    ("vram_gib", "says"),
     [
         ((79.65, 79.65, 79.65), "3 x NVIDIA H200 of 79.7 GiB"),
         ((79.65, 140.4), "1 x NVIDIA H200 of 79.7 GiB, 1 x NVIDIA H200 of 140 GiB"),
@@ -176,10 +176,10 @@ def _of(*vram_gb: float | None, healthy: Machine) -> Machine:
     ],
 )
 def test_gpus_are_counted_by_kind_and_memory(
-    healthy: Machine, monkeypatch: pytest.MonkeyPatch, vram_gb: tuple[float | None, ...], says: str
+    healthy: Machine, monkeypatch: pytest.MonkeyPatch, vram_gib: tuple[float | None, ...], says: str
 ) -> None:
     """Each kind once, whatever their number."""
-    monkeypatch.setattr(doctor, "snapshot", lambda: _of(*vram_gb, healthy=healthy))
+    monkeypatch.setattr(doctor, "snapshot", lambda: _of(*vram_gib, healthy=healthy))
     assert found("GPUs").found == f"{says}, driver {healthy.driver}"
 
 

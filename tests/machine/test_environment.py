@@ -31,7 +31,7 @@ def test_gpus_driver_and_fabric(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch
     machine = snapshot()
     assert (machine.kind, machine.fabric, machine.gpu_count) == ("h200", "nvlink", 2)
     assert machine.gpu_names == ("NVIDIA H200", "NVIDIA H200")
-    assert machine.gpu_vram_gb == tuple(gpu.vram_gb for gpu in machine.gpus)
+    assert machine.gpu_vram_gib == tuple(gpu.vram_gib for gpu in machine.gpus)
     assert (machine.cuda_driver, machine.gpu_reason) == ("13.0", None)
     assert machine.driver is not None
     assert re.fullmatch(r"580\.\d+\.fake", machine.driver)

@@ -30,7 +30,7 @@ def test_two_gpus(fake_nvml: Tell) -> None:
         index=1,
         uuid=UUIDS[1],
         name="NVIDIA H200",
-        vram_gb=139.7,
+        vram_gib=139.7,
         pci_bus_id="00000000:1A:00.0",
         compute_capability="9.0",
         power_limit_w=650.0,
@@ -74,7 +74,7 @@ def test_unanswered_questions_are_unknown(fake_nvml: Tell) -> None:
     questions = ("MemoryInfo", "EccMode", "NvLinkState", "PciInfo_v3", "EnforcedPowerLimit", "MaxClockInfo")
     fake_nvml(fail=",".join(f"nvmlDeviceGet{question}:3" for question in questions))
     gpu = find_gpus().gpus[0]
-    assert (gpu.vram_gb, gpu.ecc_enabled, gpu.num_nvlinks, gpu.pci_bus_id) == (None, None, None, None)
+    assert (gpu.vram_gib, gpu.ecc_enabled, gpu.num_nvlinks, gpu.pci_bus_id) == (None, None, None, None)
     assert (gpu.power_limit_w, gpu.sm_clock_max_hz, gpu.power_limit_default_w) == (None, None, 700.0)
 
 

@@ -241,7 +241,7 @@ def test_a_batch_that_was_found_is_below_the_most() -> None:
     shapes, shares, expanding = load_models(), {}, []
     for path in sorted((SUITES / "measured").glob("fsdp_largest*.json")):
         kept = json.loads(path.read_text())
-        memory_bytes = kept["provenance"]["gpus"][0]["vram_gb"] * 2**30
+        memory_bytes = kept["provenance"]["gpus"][0]["vram_gib"] * 2**30
         for one in kept["points"]:
             if not one["settings"]:
                 continue

@@ -48,7 +48,7 @@ def _claimed(machine: Machine) -> dict[str, object]:
         "fabric": machine.fabric,
         "gpu_count": machine.gpu_count,
         "gpu_names": [*machine.gpu_names],
-        "gpu_vram_gb": [*machine.gpu_vram_gb],
+        "gpu_vram_gib": [*machine.gpu_vram_gib],
     }
 
 
@@ -59,5 +59,5 @@ def _of_gpus(machine: Machine) -> dict[str, object]:
         "fabric": fabric_of(machine.topology),
         "gpu_count": len(names),
         "gpu_names": names,
-        "gpu_vram_gb": [gpu.vram_gb for gpu in machine.gpus],
+        "gpu_vram_gib": [gpu.vram_gib for gpu in machine.gpus],
     }

@@ -523,9 +523,9 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
         "machine.gpu_count: 8 is claimed, 2 follows",
     ),
     "other memory of GPUs, sealed": (
-        _of_machine(lambda m: replace(m, gpu_vram_gb=(180.0, *m.gpu_vram_gb[1:]))),
+        _of_machine(lambda m: replace(m, gpu_vram_gib=(180.0, *m.gpu_vram_gib[1:]))),
         "manifest.json",
-        "machine.gpu_vram_gb[0]: 180 is claimed, 139.7 follows",
+        "machine.gpu_vram_gib[0]: 180 is claimed, 139.7 follows",
     ),
     "another device, sealed": (
         lambda f: f.manifest(lambda m: replace(m, device="cpu")),
