@@ -5,27 +5,33 @@ from __future__ import annotations
 import errno
 import tempfile
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from pybench.cli.guarded_output import GuardedStream, guarded_output
+from pybench.cli.guarded_output import guarded_output, output_error
 from pybench.machine.signals import signals_interrupt
 
 
 class ErrorBoundary(click.Group):
     """A command that ends with its own exit code, one line for an error, and never a traceback."""
 
+    def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - click's own signature
+        """Run the command line. Standard output or error that is closed or full stops nothing."""
+        with guarded_output():
+            return super().main(*args, **options)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options. Those of help and version print, and end the command."""
+        with _checked_output(ctx):
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
-        """Run the command. Standard output that is closed or full stops nothing; a signal is named as Ctrl-C is."""
-        with guarded_output() as out:
-            try:
-                result = self._invoke(ctx)
-            except click.exceptions.Exit as ended:
-                self._check_output(ctx, out, ended.exit_code)
-                raise
-            self._check_output(ctx, out, 0)
-            return result
+        """Run the command. A signal is named as Ctrl-C is."""
+        with _checked_output(ctx):
+            return self._invoke(ctx)
 
     def _invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
         from pybench.cli.exit_codes import INTERNAL, INTERRUPTED, MACHINE, exit_code_of
@@ -48,20 +54,31 @@ class ErrorBoundary(click.Group):
             text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             _end(ctx, f"internal error: {text}; please report it with {_details(error)}", INTERNAL)
 
-    def _check_output(self, ctx: click.Context, out: GuardedStream, code: int) -> None:
-        """A full disk under standard output is an error of a command that only prints. A verdict keeps its code."""
-        from pybench.cli.exit_codes import MACHINE
-
-        out.flush()
-        if out.error is None or out.error.errno == errno.EPIPE:
-            return
-        click.echo(f"pybench: standard output: {out.error.strerror}", err=True)
-        if code == 0 and ctx.invoked_subcommand not in _JUDGING:
-            ctx.exit(MACHINE)
-
 
 _LONGEST_LINE = 4000
 _JUDGING = frozenset({"run", "power", "compare", "gate", "fleet"})
+
+
+@contextmanager
+def _checked_output(ctx: click.Context) -> Iterator[None]:
+    """A full disk under standard output is an error of a command that only prints. A verdict keeps its code."""
+    try:
+        yield
+    except click.exceptions.Exit as ended:
+        _check_output(ctx, ended.exit_code)
+        raise
+    _check_output(ctx, 0)
+
+
+def _check_output(ctx: click.Context, code: int) -> None:
+    from pybench.cli.exit_codes import MACHINE
+
+    error = output_error()
+    if error is None or error.errno == errno.EPIPE:
+        return
+    click.echo(f"pybench: standard output: {error.strerror}", err=True)
+    if code == 0 and ctx.invoked_subcommand not in _JUDGING:
+        ctx.exit(MACHINE)
 
 
 def _end(ctx: click.Context, message: str, code: int) -> None:

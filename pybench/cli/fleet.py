@@ -56,13 +56,14 @@ def check(
     from pybench.judge.regression.keys import check_across
     from pybench.model.errors import UsageError
     from pybench.report import fleet as report
-    from pybench.store.fleet_runs import CollectedRuns, read_fleet
+    from pybench.store.fleet_runs import CollectedRuns, read_fleet, require_names
     from pybench.store.pair_file import read_barriers, read_pairs
 
     if not run_paths and pair_file is None and barrier_file is None:
         raise UsageError("nothing to judge; give runs of nodes, --pairs FILE or --barriers FILE")
     apart = [file for file in (pair_file, barrier_file) if file is not None]
     found = read_fleet(run_paths, apart) if run_paths else CollectedRuns()
+    require_names(found)
     check_across(across, {name for run in found.runs for name in run.figures.keys})
     result = judge_fleet(
         found.runs,

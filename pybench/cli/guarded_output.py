@@ -63,15 +63,21 @@ def _open_absent_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for the whole process
 
 
+def output_error() -> OSError | None:
+    """Why not all that was printed reached standard output, where it is guarded."""
+    sys.stdout.flush()
+    return sys.stdout.error if isinstance(sys.stdout, GuardedStream) else None
+
+
 @contextmanager
-def guarded_output() -> Iterator[GuardedStream]:
-    """Guard both streams; gives standard output."""
+def guarded_output() -> Iterator[None]:
+    """Guard both streams."""
     _open_absent_streams()
     before = sys.stdout, sys.stderr
     out, err = GuardedStream(sys.stdout), GuardedStream(sys.stderr)
     sys.stdout, sys.stderr = out, err
     try:
-        yield out
+        yield
     finally:
         out.flush()
         err.flush()

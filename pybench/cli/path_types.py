@@ -11,7 +11,19 @@ import click
 from pybench.model.errors import UsageError
 
 
-class _Folder(click.Path):
+class _Path(click.Path):
+    """A path of at least one character."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Refuse an empty text, which Python takes for the current folder."""
+        if not os.fspath(value):
+            self.fail("an empty path; is a variable of the shell not set?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _Folder(_Path):
     """A folder, such as a run's."""
 
     def convert(
@@ -26,6 +38,6 @@ class _Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
-PATH = click.Path(path_type=Path)
-FILE = click.Path(path_type=Path, dir_okay=False)
+PATH = _Path(path_type=Path)
+FILE = _Path(path_type=Path, dir_okay=False)
 FOLDER = _Folder(path_type=Path, file_okay=False)

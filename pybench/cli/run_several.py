@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pybench.engines.requirements import EngineOptions
     from pybench.model.plan_options import PartOf, PlanOptions
     from pybench.model.progress import Progress
+    from pybench.model.suite import Plan
     from pybench.runner.run import Run
 
 _WORST_FIRST = (3, 1, 4)
@@ -88,11 +90,35 @@ def _both(several: Several, stacks: tuple[str, str]) -> tuple[Run, Run]:
 
     engines = [_with_stack(several, stack) for stack in stacks]
     first = several.prepared(engines[0], "ab")
+    folders = [first.folder.path]
     try:
-        return first, several.prepared(engines[1], "ab")
+        second = several.prepared(engines[1], "ab")
+        folders.append(second.folder.path)
+        _check_common(first.manifest.plan, second.manifest.plan, several.progress)
     except BaseException:
-        rmtree(first.folder.path, ignore_errors=True)
+        for folder in folders:
+            rmtree(folder, ignore_errors=True)
         raise
+    return first, second
+
+
+def _check_common(a: Plan, b: Plan, progress: Progress) -> None:
+    """Note what one stack alone can measure, which is compared with nothing. Raises ``UsageError`` if all is."""
+    from pybench.model.errors import UsageError
+    from pybench.model.plural import plural
+
+    ids = {point.id for plan in (a, b) for point in plan.points}
+    found = [
+        f"{name} can't measure {plural(number, 'point')}: {reason}"
+        for name, plan in (("A", a), ("B", b))
+        for reason, number in Counter(
+            skip.reason for skip in (*plan.skips, *plan.left_out) if skip.id in ids or not ids
+        ).items()
+    ]
+    if {point.id for point in a.points}.isdisjoint(point.id for point in b.points):
+        raise UsageError("\n".join(("--ab: no point that both can measure", *found)))
+    for text in found:
+        progress.note(f"--ab: {text}")
 
 
 def _with_stack(several: Several, stack: str) -> EngineOptions:

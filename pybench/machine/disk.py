@@ -32,6 +32,14 @@ _CLOSED = (errno.EACCES, errno.EPERM)
 _SCRATCH = "room"
 
 
+class NoRoomError(OSError):
+    """The disk has fewer than ``num_bytes``, which are needed."""
+
+    def __init__(self, code: int, reason: str, num_bytes: int) -> None:
+        super().__init__(code, reason)
+        self.num_bytes = num_bytes
+
+
 @contextmanager
 def disk_error(folder: Path, kept: str, then: str) -> Iterator[None]:
     """Turn a fault of the machine in ``folder`` into a ``MachineError``: where, what, what is ``kept``, what next.
@@ -46,7 +54,8 @@ def disk_error(folder: Path, kept: str, then: str) -> Iterator[None]:
             raise
         names = [name for name in (error.filename, error.filename2) if isinstance(name, str)]
         where = next((name for name in names if Path(name).is_relative_to(folder)), folder)
-        room = f" ({room_text(folder)})" if is_disk_full(error) else ""
+        needed = f" of {error.num_bytes:,} needed" if isinstance(error, NoRoomError) else ""
+        room = f" ({room_text(folder)}{needed})" if is_disk_full(error) else ""
         known = f"{kept}: " if kept and error.errno not in _GONE else ""
         raise MachineError(f"{where}: {error.strerror}{room}; {known}{_remedy(error)}, then{then}") from error
 
@@ -58,7 +67,7 @@ def _remedy(error: OSError) -> str:
 
 
 def require_room(folder: Path, num_bytes: int) -> None:
-    """Allocate ``num_bytes`` on the disk and free them. Raises ``OSError`` where there are fewer, also by quota.
+    """Allocate ``num_bytes`` on the disk and free them. Raises ``NoRoomError`` where there are fewer, also by quota.
 
     What else has the name of the file for it, a link to another one also, makes way.
     """
@@ -68,6 +77,10 @@ def require_room(folder: Path, num_bytes: int) -> None:
         file = os.open(_SCRATCH, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=inside)
         try:
             os.posix_fallocate(file, 0, num_bytes)
+        except OSError as error:
+            if is_disk_full(error):
+                raise NoRoomError(error.errno or errno.ENOSPC, error.strerror or "", num_bytes) from error
+            raise
         finally:
             os.close(file)
             _remove_scratch(inside)

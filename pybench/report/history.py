@@ -16,7 +16,7 @@ from pybench.judge.regression.comparison import rows_of
 from pybench.judge.regression.series import Series
 from pybench.judge.regression.trend import Trend, trends
 from pybench.model.figures import RunFigures
-from pybench.model.plural import plural
+from pybench.model.plural import abridged, plural
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import metric_words, signed_percent, value_text
 from pybench.report.csv_cell import csv_cell
@@ -29,6 +29,7 @@ from pybench.report.text_table import console, draw, hanging, without_trailing_s
 from pybench.store.history import History
 
 _MOST_SKIPPED = 5
+_MOST_NAMES = 3
 _WIDTHS = (30, 20, 12)
 CSV_HEADS = (
     "run_id",
@@ -97,9 +98,12 @@ def left_out(history: History, series: Series) -> Iterator[str]:
 
 def skipped(history: History) -> Iterator[str]:
     """Entries of a history's folder that are no run, with the reason, and what else is to be known of its reading."""
-    for name, reason in history.skipped[:_MOST_SKIPPED]:
-        yield f"skipped: {name}: {reason}"
-    if (more := len(history.skipped) - _MOST_SKIPPED) > 0:
+    names: dict[str, list[str]] = {}
+    for name, reason in history.skipped:
+        names.setdefault(reason, []).append(name)
+    for reason, own in [*names.items()][:_MOST_SKIPPED]:
+        yield f"skipped: {abridged(own, _MOST_NAMES)}: {reason}"
+    if more := sum(len(own) for own in [*names.values()][_MOST_SKIPPED:]):
         yield f"skipped: {more} more"
     if history.note:
         yield f"note: {history.note}"

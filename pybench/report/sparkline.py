@@ -19,11 +19,13 @@ def sparkline(values: Sequence[float | None], width: int = 30) -> str:
         return ""
     middle = median(known)
     room = max(max(known) - min(known), LEAST_RANGE_FRACTION * abs(middle))
-    low = (max(known) + min(known) - room) / 2
+    centre = (max(known) + min(known)) / 2
     columns = min(width, len(values))
     cuts = [len(values) * column // columns for column in range(columns + 1)]
     shares = ([v for v in values[start:end] if v is not None] for start, end in pairwise(cuts))
-    return "".join(_block((median(share) - low) / room if room else 0.5) if share else _GAP for share in shares)
+    return "".join(
+        _block(0.5 + (median(share) - centre) / room if room else 0.5) if share else _GAP for share in shares
+    )
 
 
 def _block(height: float) -> str:

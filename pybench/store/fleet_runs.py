@@ -29,19 +29,24 @@ _RUN_NAME = re.compile(r"\d{8}T\d{6}Z-.*")
 _OF_NO_NODE = re.compile(rf"{_RUN_NAME.pattern}|runs|results|\.{{0,2}}|/")
 _MANIFEST, _RESULTS = "manifest.json", "results.json"
 _MOST_LEVELS = 3
+_MOST_LINES = 5
+
+
+class _NamelessError(RunFolderError):
+    """A run of one node, of which its path has no name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedRuns:
-    """Runs of single nodes, pairs of runs over two; paths that are none: by node where it is known, with the reason.
+    """Runs of single nodes, pairs of runs over two; nodes whose runs are unreadable, with the reason.
 
-    ``notes`` are what else was left out.
+    ``nameless`` are the runs of single nodes whose path names none, ``notes`` what else was left out.
     """
 
     runs: tuple[NodeRun, ...] = ()
     pairs: tuple[PairFigure, ...] = ()
     unreadable: dict[str, str] = field(default_factory=dict)
-    skipped: tuple[str, ...] = ()
+    nameless: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -56,8 +61,8 @@ class _PairRun:
 def read_fleet(given: Sequence[str], apart: Collection[Path] = ()) -> CollectedRuns:
     """Read every run below the paths, but files ``apart``. Raises ``RunFolderError`` where nothing can be read."""
     runs: list[NodeRun] = []
-    unreadable: dict[str, str] = {}
-    skipped: list[str] = []
+    refused: list[tuple[str | None, str]] = []
+    nameless: list[str] = []
     pair_runs: dict[tuple[str, ...], _PairRun] = {}
     notes: list[str] = []
     for text in given:
@@ -72,20 +77,43 @@ def read_fleet(given: Sequence[str], apart: Collection[Path] = ()) -> CollectedR
                     runs.append(read)
                 elif pair_runs.setdefault(read.identity, read) is not read:
                     notes.append(f"pairs: run {read.identity[0]} was given twice; it counts once")
+            except _NamelessError as error:
+                nameless.append(str(error))
             except PybenchError as error:
-                reason = str(error).splitlines()[0]
-                skipped.append(reason)
-                unreadable.setdefault(node or "", reason)
+                refused.append((node, str(error).splitlines()[0]))
     if not runs and not pair_runs:
-        raise RunFolderError("\n".join(skipped[:5]))
-    unreadable.pop("", None)
+        raise RunFolderError(_lines((*nameless, *(reason for _, reason in refused))))
+    unreadable, others = _by_node(refused)
     return CollectedRuns(
         runs=tuple(runs),
         pairs=tuple(pair for one in pair_runs.values() for pair in one.pairs),
         unreadable=unreadable,
-        skipped=tuple(skipped),
-        notes=tuple(notes),
+        nameless=tuple(nameless),
+        notes=(*notes, *others),
     )
+
+
+def _by_node(refused: Sequence[tuple[str | None, str]]) -> tuple[dict[str, str], list[str]]:
+    """The first reason of each node, and notes of the others."""
+    unreadable: dict[str, str] = {}
+    notes: list[str] = []
+    for node, reason in refused:
+        if node is None or node in unreadable:
+            notes.append(f"not read: {reason}")
+        else:
+            unreadable[node] = reason
+    return unreadable, notes
+
+
+def require_names(found: CollectedRuns) -> None:
+    """Raise ``RunFolderError`` for runs that would not be judged, since nobody knows of which node they are."""
+    if found.nameless:
+        raise RunFolderError(_lines(found.nameless))
+
+
+def _lines(reasons: Sequence[str]) -> str:
+    more = len(reasons) - _MOST_LINES
+    return "\n".join((*reasons[:_MOST_LINES], *([f"and {more} more"] if more > 0 else [])))
 
 
 def _name_and_path(text: str) -> tuple[str | None, Path]:
@@ -153,7 +181,7 @@ def _read(node: str | None, place: Path) -> NodeRun | _PairRun:
 
 def _known(node: str | None, place: Path) -> str:
     if node is None:
-        raise RunFolderError(f"{place}: its path names no node; give NODE={place}")
+        raise _NamelessError(f"{place}: its path names no node; give NODE={place}")
     return node
 
 

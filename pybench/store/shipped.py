@@ -6,8 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pybench
-from pybench.store.text_file import MOST_NAMES, names_beside, refuse
-from pybench.store.toml.problem_text import did_you_mean
+from pybench.store.text_file import meant, names_beside, refuse
 
 
 def shipped_suites() -> Path:
@@ -37,12 +36,14 @@ def _suite_files() -> dict[str, Path]:
 
 
 def find_suite(named: Path) -> Path:
-    """The file ``named``, or the shipped suite of that bare name (``tp_scaling``).
+    """The file ``named``, or the shipped suite of that bare name (``tp_scaling``), which no folder hides.
 
     Raises ``FileError`` naming the closest of both, and how to list the shipped suites, when there is neither.
     """
     try:
         named.lstat()
+        if is_bare(named) and named.is_dir():
+            return _suite_files().get(named.name, named)
     except FileNotFoundError:
         return _shipped_suite(named)
     except (OSError, ValueError):
@@ -60,5 +61,5 @@ def _shipped_suite(named: Path) -> Path:
     if is_bare(named) and named.name in suites:
         return suites[named.name]
     what = "neither a file nor a shipped suite" if is_bare(named) else "no such file"
-    hint = did_you_mean(named.name, (*names_beside(named), *suites), MOST_NAMES)
+    hint = meant(named, (*names_beside(named), *suites))
     raise refuse(named, f"{what}{hint}; `pybench plan` alone lists the shipped suites")

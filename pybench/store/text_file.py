@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import codecs
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from pybench.model.errors import FileError, Problem, is_machine_fault
 from pybench.model.plural import abridged
-from pybench.store.toml.problem_text import did_you_mean
+from pybench.store.toml.problem_text import closest, suggestion
 
 MAX_FILE_BYTES = 2**20
 MOST_NAMES = 3
@@ -61,7 +62,14 @@ def nearby(path: Path, ending: str = ".toml") -> str:
     """Name the closest files with that ending in the folder of ``path``; the first few where none is close."""
     names = names_beside(path, ending)
     beside = f"; in that folder: {abridged(names, MOST_NAMES)}" if names else ""
-    return did_you_mean(path.name, names, MOST_NAMES) or beside
+    return meant(path, names) or beside
+
+
+def meant(path: Path, names: Iterable[str]) -> str:
+    """Name those ``names`` that differ from that of ``path`` in case or ending alone, and the closest others."""
+    names = tuple(names)
+    same = [name for name in names if Path(name).stem.casefold() == path.stem.casefold()]
+    return suggestion([*dict.fromkeys((*same, *closest(path.name, names, MOST_NAMES)))][:MOST_NAMES])
 
 
 def names_beside(path: Path, ending: str = ".toml") -> list[str]:

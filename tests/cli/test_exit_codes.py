@@ -121,6 +121,35 @@ def test_a_full_disk_under_the_output(here: Path, drill: Drill) -> None:
     assert (printed.returncode, printed.stderr) == (3, b"pybench: standard output: No space left on device\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("report", "--help")])
+def test_a_full_disk_under_a_help(arguments: tuple[str, ...]) -> None:
+    """One line and exit code 3, as for every command that only prints."""
+    with Path("/dev/full").open("w") as full:
+        command = (sys.executable, "-c", CODE, *arguments)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (3, b"pybench: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("report", "--help")])
+def test_a_help_that_nobody_reads_to_its_end(arguments: tuple[str, ...]) -> None:
+    """As ``pybench --help | true`` leaves it: nothing went wrong."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run((sys.executable, "-c", CODE, *arguments), stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [("run", "--no-such-option"), ("no-such-command",), ("run", "absent")])
+def test_a_mistake_keeps_its_code_where_no_error_can_be_printed(here: Path, arguments: tuple[str, ...]) -> None:
+    """1 would be a verdict."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run((sys.executable, "-c", CODE, *arguments), stderr=full, cwd=here, check=False)
+    assert done.returncode == exit_codes.USAGE
+
+
 def test_an_error_steers_no_terminal(here: Path) -> None:
     """A file's own text, or its name, may be in the message."""
     (here / "evil.toml").write_text('schema = 1\nname = "\\u001b[31m\\u202ex"\n')

@@ -72,6 +72,17 @@ def test_a_healthy_fleet_drains_nothing(collected: Path) -> None:
     assert "not measured: node09: no run of it was given" in fleet("check", *well, "--nodes", "node09").stdout
 
 
+def test_a_run_of_an_unknown_node_is_refused(collected: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left out, a slow node would be in no report. ``NODE=`` names it."""
+    (run,) = (collected / "node03").iterdir()
+    monkeypatch.chdir(run.parent)
+    given = [str(collected / f"node{number:02}") for number in (1, 2, 4, 5)]
+    refused = fleet("check", *given, run.name)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == f"pybench: {run.name}: its path names no node; give NODE={run.name}\n"
+    assert "bad: node03" in fleet("check", *given, f"node03={run.name}").stdout
+
+
 def test_two_nodes_are_not_decided(collected: Path) -> None:
     """Exit code 4 and what to do."""
     done = fleet("check", str(collected / "node01"), str(collected / "node02"))

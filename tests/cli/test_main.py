@@ -65,6 +65,23 @@ def test_run_leaves_its_reports(here: Path, drill: Drill) -> None:
     assert pybench("report", str(folder)).stdout in shown
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("report", ""), "'RUN'"),
+        (("report", "RUN", "--format", "html", "-o", ""), "'-o' / '--output'"),
+        (("run", ""), "'[SUITE]'"),
+        (("run", "drill.toml", "--runs", ""), "'--runs'"),
+        (("gate", "RUN", "--history", ""), "'--history'"),
+    ],
+)
+def test_an_empty_path_is_refused(here: Path, arguments: tuple[str, ...], option: str) -> None:
+    """As a variable that is not set leaves it; the current folder is written as a dot."""
+    result = pybench(*arguments)
+    assert (result.exit_code, [*here.iterdir()]) == (2, []), result.output
+    assert f"Invalid value for {option}: an empty path; is a variable of the shell not set?" in result.stderr
+
+
 def test_event_files_need_a_folder_of_their_own(here: Path, finished: Path) -> None:
     """One for each attempt; the other formats write nothing."""
     pytest.importorskip("tensorboard")

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
 from pybench.cli.main import main
+from pybench.engines import local
 from pybench.runner.run import Run
 from pybench.store.journal import RunFolder
 from tests.cli.conftest import Drill
@@ -109,6 +110,39 @@ def test_what_cannot_be_run_is_refused(here: Path, drill: Drill, options: tuple[
     assert done.exit_code in {2, 3}, done.output
     assert message in " ".join(done.output.split())
     assert not (here / "runs").exists() or not list((here / "runs").iterdir())
+
+
+@pytest.mark.parametrize("lacking", [("stack-a",), ("stack-a", "stack-b")])
+def test_stacks_without_a_point_in_common_are_refused(
+    here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch, lacking: tuple[str, ...]
+) -> None:
+    """Before anything is measured, which would be compared with nothing; each stack with what it lacks."""
+    monkeypatch.setattr(local, "missing_packages", lambda python, names: names if Path(python).name in lacking else ())
+    stacks = [_worker(here, drill, name) for name in ("stack-a", "stack-b")]
+    done = CliRunner().invoke(main, ("run", "drill.toml", "--ab", *stacks))
+    assert done.exit_code == 2, done.output
+    first, *others = done.stderr.splitlines()
+    assert first == "pybench: --ab: no point that both can measure"
+    why = "can't measure 2 points: backend torch needs torch and transformers, not found here: "
+    assert [line[:1] for line in others if line[2:].startswith(why)] == ["A", "B"][: len(lacking)]
+    assert not list((here / "runs").iterdir())
+
+
+def test_what_one_stack_alone_can_measure_is_noted(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First of all: it takes its time, and the comparison has nothing of it."""
+    stacks = [_worker(here, drill, name) for name in ("stack-a", "stack-b")]
+    monkeypatch.setattr(
+        local,
+        "missing_packages",
+        lambda python, names: ("accelerate",) if python == stacks[0] and "accelerate" in names else (),
+    )
+    suite = here / "drill.toml"
+    text = suite.read_text().replace('backend = "torch"\n', "")
+    suite.write_text(text.replace("= [1, 2]", '= [1]\nbackend = ["torch", "transformers"]'))
+    done = CliRunner().invoke(main, ("run", str(suite), "--ab", *stacks))
+    note, *_ = done.stderr.splitlines()
+    assert note.startswith("--ab: A can't measure 1 point: backend transformers needs accelerate, not found here: ")
+    assert [len(records) for records in _journals(here)] == [2, 4]
 
 
 def test_a_suite_is_repeated_as_runs_of_their_own(here: Path, drill: Drill) -> None:

@@ -26,6 +26,21 @@ def test_what_a_full_device_refuses(tmp_path: Path) -> None:
         stream.write(b"x")
 
 
+def test_a_disk_that_is_not_full_but_too_small_names_what_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words "No space left" beside some bytes that are left does not show how many to free."""
+
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    message = r"No space left on device \([\d,]+ bytes free of 4,194,304 needed\); all is kept: free space there"
+    with pytest.raises(MachineError, match=message), disk_error(tmp_path, "all is kept", " do it"):
+        require_room(tmp_path, 2**22)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_quota_is_a_full_disk(tmp_path: Path) -> None:
     """In its own words."""
     with pytest.raises(MachineError, match="Disk quota exceeded"), disk_error(tmp_path, "", ""):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from pybench.judge.regression.series import series_of
-from pybench.report.history import csv_text, render
+from pybench.report.history import csv_text, render, skipped
 from pybench.report.sparkline import sparkline
 from pybench.store.history import History
 from tests.runs_against_runs import nights, run
@@ -34,6 +34,18 @@ def test_every_row_has_its_trend_in_80_columns() -> None:
     assert len(row.split()[3]) == 30
 
 
+def test_a_reason_of_several_entries_is_stated_once() -> None:
+    """Five reasons are shown, whatever number of entries has one of them."""
+    entries = [(f"{number}.json", "a link") for number in range(9)]
+    others = [(f"{name}.json", f"cut at {name}") for name in "abcdef"]
+    history = History(folder=Path("runs"), runs=(), skipped=(*entries, *others))
+    assert [*skipped(history)] == [
+        "skipped: 0.json, 1.json, 2.json and 6 more: a link",
+        *(f"skipped: {name}.json: cut at {name}" for name in "abcd"),
+        "skipped: 2 more",
+    ]
+
+
 def test_runs_that_differ_are_counted() -> None:
     """One in the singular; a run that measured nothing is no old one."""
     one = run(run_id="a", created_utc="2026-09-01T00:00:00+00:00", driver='"1"')
@@ -48,6 +60,7 @@ def test_a_sparkline_spans_at_least_two_percent() -> None:
     assert sparkline([100.0, 100.0]) == "▅▅"
     assert sparkline([100.0, None, 104.0, 96.0]) == "▅·█▁"
     assert sparkline([99.9, 100.1]) == "▄▅"
+    assert {sparkline([number / 7]) for number in range(1, 1000)} == {"▅"}
     assert len(sparkline([1.0] * 1000, 30)) == 30
     assert sparkline([None, None]) == ""
 

@@ -12,7 +12,7 @@ import pytest
 
 from pybench.model.errors import FileError, RunFolderError
 from pybench.model.figures import Row
-from pybench.store.fleet_runs import read_fleet
+from pybench.store.fleet_runs import read_fleet, require_names
 from pybench.store.pair_file import read_barriers, read_pairs
 from tests.builders import RESULTS
 from tests.nodes import Node
@@ -35,7 +35,8 @@ def collected(tmp_path: Path) -> Path:
 def test_the_path_names_the_node(collected: Path) -> None:
     """Its last part that is no run's name; NODE= in front of a path names another."""
     found = read_fleet([str(collected)])
-    assert ([run.node for run in found.runs], found.skipped) == (["node01", "node02", "node03"], ())
+    assert ([run.node for run in found.runs], found.notes) == (["node01", "node02", "node03"], ())
+    assert found.nameless == ()
     assert [run.node for run in read_fleet([f"other={collected / 'node03.json'}"]).runs] == ["other"]
     (run,) = (collected / "node01").iterdir()
     assert [one.node for one in read_fleet([str(run)]).runs] == ["node01"]
@@ -110,8 +111,22 @@ def test_what_cannot_be_read_is_named_and_loses_nothing(collected: Path) -> None
     found = read_fleet([str(collected)], [collected / "pairs.json"])
     assert [run.node for run in found.runs] == ["node01", "node02", "node03"]
     assert [*found.unreadable] == ["node04"]
-    assert len(found.skipped) == 1
-    assert found.skipped[0].startswith(f"{collected / 'node04.json'}: ")
+    assert found.unreadable["node04"].startswith(f"{collected / 'node04.json'}: ")
+    assert (found.nameless, found.notes) == ((), ())
+
+
+def test_an_unreadable_run_that_no_state_names_is_noted(collected: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair's run has no node in its path; of two unreadable runs of one node its state has the first."""
+    monkeypatch.chdir(collected)
+    for name in ("runs/20261122T081500Z-fleet_check", "node04/20261122T081500Z-a", "node04/20261122T081500Z-b"):
+        Path(name).mkdir(parents=True)
+    found = read_fleet(["node01", "node04", "runs"])
+    why = "no manifest.json in this run's folder"
+    assert found.unreadable == {"node04": f"node04/20261122T081500Z-a: {why}"}
+    assert found.notes == (
+        f"not read: node04/20261122T081500Z-b: {why}",
+        f"not read: runs/20261122T081500Z-fleet_check: {why}",
+    )
 
 
 def test_a_runs_folder_without_a_run_loses_no_node(collected: Path) -> None:
@@ -152,6 +167,11 @@ def test_a_path_that_names_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(RunFolderError, match=r"its path names no node; give NODE=runs/results\.json"):
         read_fleet(["runs"])
     assert read_fleet(["node7=runs"]).runs[0].node == "node7"
+    Path("node8.json").write_text(json.dumps(asdict(RESULTS)))
+    found = read_fleet(["node8.json", "runs"])
+    assert [run.node for run in found.runs] == ["node8"]
+    with pytest.raises(RunFolderError, match=r"^runs/results\.json: its path names no node; give NODE=runs/results\.j"):
+        require_names(found)
 
 
 def test_a_name_that_no_scheduler_takes_is_refused(tmp_path: Path) -> None:

@@ -22,6 +22,15 @@ def test_a_bare_name_is_a_shipped_suite(tmp_path: Path, monkeypatch: pytest.Monk
     assert find_suite(Path("tp_scaling")) == Path("tp_scaling")
 
 
+def test_a_folder_is_no_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that collects the runs of a shipped suite may have its name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("node_check", "own"):
+        Path(name).mkdir()
+    assert find_suite(Path("node_check")) == shipped_suites() / "node_check.toml"
+    assert find_suite(Path("own")) == Path("own")
+
+
 def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     """Also what can't be read: its reader says why."""
     (tmp_path / "own.toml").touch()
@@ -58,6 +67,19 @@ def test_a_missing_file_has_neighbours(tmp_path: Path) -> None:
     (tmp_path / "drill.toml").touch()
     with pytest.raises(FileError, match=r"no such file; did you mean 'drill\.toml'\?; `pybench plan` alone lists"):
         find_suite(tmp_path / "dril.toml")
+
+
+@pytest.mark.parametrize("name", ["own", "OWN.toml", "own.tml"])
+def test_an_ending_that_is_left_out_is_the_first_guess(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """And capitals, however short the name is."""
+    monkeypatch.chdir(tmp_path)
+    Path("own.toml").touch()
+    with pytest.raises(FileError, match=rf"^{re.escape(name)}: .*; did you mean 'own\.toml'\?; `pybench plan`"):
+        find_suite(Path(name))
+    with pytest.raises(FileError, match=rf"^{re.escape(name)}: no such file; did you mean 'own\.toml'\?$"):
+        read_suite(Path(name), profile=None, machine_kind="cpu")
 
 
 @pytest.mark.parametrize("name", ["gone.toml", "gone", "tp_scaling"])

@@ -43,16 +43,18 @@ def judge_fleet(
 ) -> FleetResult:
     """Judge every node that has a run, met another one, or is ``expected``.
 
-    ``refused`` are nodes whose runs could not be read, each with the reason, ``across`` keys that may differ, and
+    ``refused`` are nodes of which a run could not be read, each with the reason, ``across`` keys that may differ, and
     ``notes`` what was left out before. One suite is judged (:func:`~pybench.judge.fleet.identity.usual_suite`).
     """
     effects = effects or SmallestEffects()
     suite = usual_suite(runs)
     own = identified([one for one in runs if one.figures.suite == suite])
+    judged = {one.node for one in own.runs}
+    refused = refused or {}
     fleet = _Fleet(
         runs=own.runs,
         alike=alike(own.runs, across) if own.runs else Alike((), {}),
-        refused={**_of_other_suites(runs, suite), **(refused or {}), **own.refused},
+        refused={**_of_other_suites(runs, suite), **refused, **own.refused},
         expected=expected,
         effects=effects,
         pairs=slow_pairs(pairs, effects),
@@ -70,7 +72,8 @@ def judge_fleet(
         groups=tuple(fleet.figures.spreads),
         notes=(
             *notes,
-            *_apart(runs, suite, {one.node for one in own.runs}),
+            *(f"not read: {reason}" for name, reason in refused.items() if name in judged),
+            *_apart(runs, suite, judged),
             *own.notes,
             *fleet.alike.notes,
             *fleet.notes(),

@@ -9,6 +9,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -60,12 +61,19 @@ def write_bundle(folder: Path, run_id: str, file: Path) -> tuple[str, ...]:
             archive.writestr(_member(run_id, SUMS), sums)
         partial.replace(file)
     except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UsageError(f"{file}: cannot write the bundle: {error.strerror}") from error
+        _remove(partial)
+        remedy = "; make its folder first" if isinstance(error, FileNotFoundError) else ""
+        raise UsageError(f"{file}: cannot write the bundle: {error.strerror}{remedy}") from error
     except BaseException:
-        partial.unlink(missing_ok=True)
+        _remove(partial)
         raise
     return names
+
+
+def _remove(partial: Path) -> None:
+    """Remove what is there of it. A place where nothing can be written, as a read-only one, refuses this, too."""
+    with suppress(OSError):
+        partial.unlink()
 
 
 def _member(run_id: str, name: str) -> zipfile.ZipInfo:

@@ -43,8 +43,18 @@ def did_you_mean(found: object, valid: Iterable[str], most: int = 1) -> str:
     """Name the closest valid words, at most so many, or nothing."""
     if not isinstance(found, str):
         return ""
-    close = difflib.get_close_matches(found[:_MAX_TEXT], list(valid), n=most, cutoff=_LIKE)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return suggestion(closest(found, valid, most))
+
+
+def closest(found: str, valid: Iterable[str], most: int) -> list[str]:
+    """At most so many valid words that resemble what was found, the closest first."""
+    return difflib.get_close_matches(found[:_MAX_TEXT], list(valid), n=most, cutoff=_LIKE)
+
+
+def suggestion(words: Iterable[str]) -> str:
+    """Ask whether one of these was meant; nothing without any."""
+    listed = " or ".join(map(repr, words))
+    return f"; did you mean {listed}?" if listed else ""
 
 
 def valid_text(found: object, valid: Iterable[str]) -> str:

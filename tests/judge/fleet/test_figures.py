@@ -171,6 +171,12 @@ def test_a_node_without_figures_is_not_healthy() -> None:
     assert (reasons["node09"], reasons["node10"]) == ("no run of it was given", "node10.json: cut")
 
 
+def test_a_run_that_could_not_be_read_beside_another_of_its_node_is_noted() -> None:
+    """The node is judged by the other one: the reader learns that it is by one run less than was given."""
+    result = judge_fleet(runs(), refused={"node02": "node02/again: cut"})
+    assert (result.state, result.notes) == ("healthy", ("not read: node02/again: cut",))
+
+
 def test_what_failed_here_and_nowhere_else_is_suspect() -> None:
     """A worker that broke on one node."""
     fleet = runs()

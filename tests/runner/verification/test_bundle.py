@@ -115,8 +115,15 @@ def test_a_link_is_not_bundled(forgery: Forgery, tmp_path: Path, name: str) -> N
 
 def test_a_file_that_cannot_be_written(original: Path, tmp_path: Path) -> None:
     """One line, exit code 2."""
-    result = pybench("bundle", original, "-o", tmp_path / "no" / "b.zip")
-    assert (result.exit_code, "cannot write the bundle: No such file" in result.stderr) == (2, True)
+    (tmp_path / "file").touch()
+    for place, reason in (
+        ("no/b.zip", "No such file or directory; make its folder first"),
+        ("file/b.zip", "Not a directory"),
+        (f"{'b' * 250}.zip", "File name too long"),
+    ):
+        result = pybench("bundle", original, "-o", tmp_path / place)
+        assert result.exit_code == 2, result.stderr
+        assert result.stderr == f"pybench: {tmp_path / place}: cannot write the bundle: {reason}\n"
 
 
 def test_a_pipe_is_not_replaced(original: Path, tmp_path: Path) -> None:
