@@ -196,16 +196,17 @@ Complex lowest(const Complex& wave, const Looked& looked) {
 }
 
 // The wave in step, or beside it, that fits best; one that can't be a load's, or that samples beside each other do not
-// show, is none.
+// show, is none. Where a cycle has one sample, those beside each other are what was fitted.
 HiddenWave sought(const SeenSamples& samples, const Looked& looked, const Looked& adjacent, const Complex& wave,
                   double in_step_hz, double mean_w) {
-    Complex own = lowest(wave, looked), shown = lowest(wave, adjacent);
+    const bool beside = &looked == &adjacent;
+    Complex own = lowest(wave, looked), shown = beside ? Complex{} : lowest(wave, adjacent);
     const double most_w = kMostAmplitude * mean_w / std::hypot(1.0, 2 * kPi * in_step_hz * samples.tau_s);
     HiddenWave best{0.0, in_step_hz, 0.0, looked.cycle};
     for (int offset = -kOffsets; offset <= kOffsets; ++offset) {
         const Fit fit = fitted(own, looked.compared);
         if (fit.evidence > best.evidence && fit.amplitude_w <= most_w &&
-            fitted(shown, adjacent.compared).amplitude_w >= kShownPart * fit.amplitude_w)
+            (beside || fitted(shown, adjacent.compared).amplitude_w >= kShownPart * fit.amplitude_w))
             best = {fit.evidence, in_step_hz + offset * kOffsetHz, fit.amplitude_w, looked.cycle};
         turn_by(own, looked.step), turn_by(shown, adjacent.step);
     }

@@ -9,6 +9,7 @@ Directional Statistics, 2000, §2.3), is 1 in step and 0 where they are spread e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -44,6 +45,10 @@ _BEATS = tuple(
     _Beat(k / m, off, 0.10 if k == 1 else 0.02) for m, by_k in _OFF_FRACTIONS.items() for k, off in by_k.items()
 )
 _SENSOR_HARMONICS = tuple(_OFF_FRACTIONS)
+# A load that switches is off by more than the wave in step alone, by this at most.
+SHAPE_TIMES = 1.25
+# Phases that are spread by less show nothing of a wave.
+LEAST_SPREAD = 1e-3
 
 
 @dataclass(frozen=True)
@@ -79,8 +84,15 @@ def locked_fraction(begins_ns: Sequence[int], sample_period_s: float) -> float:
     return max(float(np.abs(np.mean(np.exp(2j * np.pi * m * turns)))) for m in _SENSOR_HARMONICS)
 
 
-def alias_fraction(rhythm: LoadPeriods | None, sample_period_s: float | None) -> float:
-    """How far off joules may be because a load keeps step with a sensor, which samples every 20 ms where unknown."""
+def alias_fraction(
+    rhythm: LoadPeriods | None, sample_period_s: float | None, deviation_fraction: float = math.inf
+) -> float:
+    """How far off joules may be because a load keeps step with a sensor, which samples every 20 ms where unknown.
+
+    ``deviation_fraction`` is that of the samples, over their mean. A wave of amplitude ``A`` at phases that are locked
+    by ``R`` moves the mean of samples by up to ``A R``, and they deviate by ``A (1 - R²) / √2`` at the least: a GPU
+    without a part in the load can't be far off.
+    """
     if rhythm is None:
         return 0.0
     period_s = _ticked_s(sample_period_s or SAMPLE_PERIOD_S)
@@ -91,7 +103,12 @@ def alias_fraction(rhythm: LoadPeriods | None, sample_period_s: float | None) ->
         for ratio in ratios
         if abs(ratio - beat.ratio) <= beat.width_fraction * beat.ratio
     ]
-    return max(near) * locked_fraction(rhythm.begins_ns, period_s) if near else 0.0
+    if not near:
+        return 0.0
+    locked = locked_fraction(rhythm.begins_ns, period_s)
+    spread = 1 - locked**2
+    most = SHAPE_TIMES * math.sqrt(2) * deviation_fraction * locked / spread if spread > LEAST_SPREAD else math.inf
+    return min(max(near) * locked, most)
 
 
 def _ticked_s(period_s: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,11 +17,11 @@ from pybench.compute.energy.series import Samples, highest_power_w, power_within
 from pybench.compute.energy.times import seconds_since
 from pybench.compute.energy.window import (
     LONG_S,
-    SHAPE_REACH_S,
     Estimate,
     counter_estimate,
     polled_estimate,
     series_estimate,
+    shape_span_s,
 )
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.sensor import UNKNOWN_SENSOR
@@ -77,9 +78,8 @@ def _gpu_energy(
     sensor = gpu.sensor or UNKNOWN_SENSOR
     origin_ns, last_ns = windows_ns[0][0], windows_ns[-1][1]
     windows_s = [((start_ns - origin_ns) / 1e9, (end_ns - origin_ns) / 1e9) for start_ns, end_ns in windows_ns]
-    samples = samples_of(gpu, offsets, origin_ns, _spans_s(windows_s))
-    readings = Readings.of(gpu.counter, origin_ns)
-    unbroken = readings.without_resets(0.0, (last_ns - origin_ns) / 1e9)
+    unbroken = Readings.of(gpu.counter, origin_ns).without_resets(0.0, (last_ns - origin_ns) / 1e9)
+    samples = samples_of(gpu, offsets, origin_ns, _spans_s(unbroken, windows_s))
     whole = windows_s[-1][1] - windows_s[0][0] <= LONG_S
     curve = series_curve(samples, windows_s, sensor) if whole else None
     by_counter = counter_estimate(unbroken, samples, windows_s, sensor, curve) if unbroken is not None else None
@@ -96,7 +96,8 @@ def _gpu_energy(
         estimate = None
     length_s = sum(end_s - start_s for start_s, end_s in windows_s)
     hidden = 0.0 if estimate is None else estimate.hidden_w * length_s / max(estimate.energy_j, COUNTER_DIGIT_J)
-    alias = hidden if rhythm is None else max(alias_fraction(rhythm, samples.period_s), hidden)
+    deviation = samples.deviation_fraction(windows_s) if whole else math.inf
+    alias = max(alias_fraction(rhythm, samples.period_s, deviation), hidden)
     raised = {
         "clock_step": stepped,
         "alias_risk": alias > FLAGGED_FRACTION or _in_step(curve, windows_s, estimate),
@@ -116,14 +117,13 @@ def _gpu_energy(
     return _result(gpu, estimate, length_s, flags, max_power_w=max_power_w, alias=alias, modest_j=modest_j)
 
 
-def _spans_s(windows_s: Windows) -> Windows:
+def _spans_s(readings: Readings | None, windows_s: Windows) -> Windows:
     """Where samples matter: around the windows, but not far from both ends of a long one."""
     start_s, end_s = windows_s[0][0], windows_s[-1][1]
     if end_s - start_s <= LONG_S:
-        return [(start_s - SHAPE_REACH_S, end_s + SHAPE_REACH_S)]
-    if len(windows_s) > 1:
-        return [(first_s - SHAPE_REACH_S, last_s + SHAPE_REACH_S) for first_s, last_s in windows_s]
-    return [(at_s - SHAPE_REACH_S, at_s + SHAPE_REACH_S) for at_s in (start_s, end_s)]
+        return [shape_span_s(readings, start_s, end_s)]
+    apart = windows_s if len(windows_s) > 1 else [(at_s, at_s) for at_s in (start_s, end_s)]
+    return [shape_span_s(readings, *window_s) for window_s in apart]
 
 
 def _result(

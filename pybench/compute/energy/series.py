@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -19,6 +20,8 @@ from pybench.model.sensor import SensorModel
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, PolledColumns, SeriesColumns
 
 MIN_SAMPLES = 4
+# So few show no deviation.
+MIN_DEVIATING = 50
 # Samples this near an end of a window are folded: enough of them for a shape, few enough for a period that drifts.
 RIPPLE_SPAN_S = 2.0
 # A load in step with the samples shows in so many of those nearest to a window, or to an end of a long one.
@@ -79,6 +82,11 @@ class Samples:
         """Whether nothing was sampled for ``GAP_S`` somewhere in a window."""
         inside = [(self.near(start_s, end_s).time_s, start_s, end_s) for start_s, end_s in windows_s]
         return any(_longest_s(time_s, first, last) > GAP_S for time_s, first, last in inside)
+
+    def deviation_fraction(self, windows_s: Windows) -> float:
+        """Their standard deviation within windows, over their mean; infinite where they are few."""
+        power_w = np.concatenate([self.near(start_s, end_s).power_w for start_s, end_s in windows_s])
+        return float(power_w.std() / power_w.mean()) if len(power_w) >= MIN_DEVIATING else math.inf
 
     @property
     def period_s(self) -> float | None:

@@ -28,8 +28,11 @@ Method = Literal["counter+series", "counter", "series", "polled", "none"]
 # Readings this near an end of the window show when the counter publishes; the second where it is read so seldom that no
 # reading lies on each side within the first.
 REACHES_S = (30.0, 65.0)
-# Samples this near an end of the window, or all of a window no longer than that, give its shape.
+# Samples this near an end of the window, or all of a window no longer than that, give its shape; where the counter was
+# not read so near, those up to where it was. A value on each side shows how far the series is off.
 SHAPE_REACH_S = 8.0
+# A value is of a moment this long before its reading, at most.
+VALUE_AGE_S = 1.0
 LONG_S = 60.0
 # So many readings show the grid even where all of them are near.
 MOST_READINGS = 400
@@ -80,7 +83,8 @@ def counter_estimate(
     near = [close for end in ends if (close := _near(readings, end)) is not None]
     if len(near) < len(ends):
         return None
-    shapes = [_shape(samples, end, sensor) for end in ends] if long or curve is None else [_covering(curve, windows_s)]
+    known = [] if long or curve is None else [_covering(curve, windows_s)]
+    shapes = known or [_shape(readings, samples, end, sensor) for end in ends]
     shaped = all(shape is not None for shape in shapes)
     changes_s = np.concatenate([part.after_s[part.changes] for part in near])
     if not shaped and (changes_s.min() > start_s or changes_s.max() < end_s):
@@ -106,9 +110,23 @@ def _own(windows_s: Windows, curve: Curve) -> Windows:
     return [(min(max(start, first_s), last_s), max(min(end, last_s), first_s)) for start, end in windows_s]
 
 
-def _shape(samples: Samples, windows_s: Windows, sensor: SensorModel) -> Curve | None:
-    start_s, end_s = windows_s[0][0], windows_s[-1][1]
-    curve = series_curve(samples.near(start_s - SHAPE_REACH_S, end_s + SHAPE_REACH_S), windows_s, sensor)
+def shape_span_s(readings: Readings | None, start_s: float, end_s: float) -> tuple[float, float]:
+    """From where to where samples give the shape of a window."""
+    first_s, last_s = start_s - SHAPE_REACH_S, end_s + SHAPE_REACH_S
+    if readings is None:
+        return first_s, last_s
+    seen_s = readings.after_s[readings.changes]
+    before_s, after_s = seen_s[seen_s <= start_s], seen_s[seen_s - VALUE_AGE_S >= end_s]
+    if len(before_s) and before_s[-1] >= start_s - REACHES_S[0]:
+        first_s = min(first_s, float(before_s[-1]) - VALUE_AGE_S)
+    if len(after_s) and after_s[0] <= end_s + REACHES_S[0]:
+        last_s = max(last_s, float(after_s[0]))
+    return first_s, last_s
+
+
+def _shape(readings: Readings, samples: Samples, windows_s: Windows, sensor: SensorModel) -> Curve | None:
+    span_s = shape_span_s(readings, windows_s[0][0], windows_s[-1][1])
+    curve = series_curve(samples.near(*span_s), windows_s, sensor)
     return None if curve is None else _covering(curve, windows_s)
 
 
