@@ -15,7 +15,7 @@ from pybench.model.suite import Plan, Suite
 
 # 1: first form. 2: begins with a checksum. 3: expectations and rows of tables carry their form.
 # 4: options of the command line by name.
-MANIFEST_VERSION = 4
+MANIFEST_VERSION = 5
 
 
 @dataclass(frozen=True, kw_only=True)
