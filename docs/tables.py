@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pybench.compute.assumed_gpus import with_gpus
+from pybench.compute.plan.assumed_gpus import with_gpus
 from pybench.machine.environment import snapshot
 from pybench.model.effort import Effort
 from pybench.model.results import PointResult

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pybench.compute.pair_rounds import DECISION_ROUNDS, pair_rounds
+from pybench.compute.schedule.pair_rounds import DECISION_ROUNDS, pair_rounds
 from pybench.judge.fleet.decision import judge_fleet
 from pybench.model.figures import PointFigures, Row, RunFigures
 from pybench.model.fleet import FleetResult, NodeRun, PairFigure

@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pybench.compute.plan import point_id
-from pybench.compute.schedule import undecided
+from pybench.compute.plan.expand import point_id
+from pybench.compute.schedule.attempts import undecided
 from pybench.judge.measurements import Measurements
 from pybench.judge.node.checks import node_checks
 from pybench.model.effort import Effort
@@ -28,7 +28,7 @@ from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.peer_copy import PeerCopy
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from tests.builders import H200, MACHINE, MANIFEST
 
 _SECOND = 1_000_000_000
@@ -109,7 +109,7 @@ class Node:
             )
         )  # fmt: skip
         for record in self.records:
-            folder.append(record)
+            folder.journal.append(record)
         return folder.path
 
     def checks(self) -> tuple[NodeCheck, ...]:

@@ -236,7 +236,7 @@ def test_the_command_line_starts_light() -> None:
     loaded = loaded_by("pybench.cli.main")
     assert "click" in loaded
     assert loaded.isdisjoint(HEAVY)
-    assert not loaded_by("pybench.store.journal").isdisjoint(HEAVY)
+    assert not loaded_by("pybench.store.run.folder").isdisjoint(HEAVY)
 
 
 def test_the_documents_show_these_floors() -> None:

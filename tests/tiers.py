@@ -37,12 +37,12 @@ TIERS: dict[str, tuple[str, ...]] = {
         *(f"cli/test_{name}.py" for name in _RUNS_BY_COMMAND),
         *(f"runner/test_{name}.py" for name in _RUNS_BY_RUNNER),
     ),
-    "torch": ("machine/test_calibrate.py", "worker/torch", "worker/test_vllm.py"),
+    "torch": ("machine/power/test_calibrate.py", "worker/torch", "worker/test_vllm.py"),
     "native": ("native",),
     "whole": ("benchmarks", "containers", "report/browser", "slurm", "whole"),
 }
 """Folders and modules below ``tests``; what is not named here has the tier of the folder that it is in."""
-WAITING = frozenset(HERE / "machine" / f"{name}.py" for name in ("test_power_recorder", "test_power_recorder_faults"))
+WAITING = frozenset(HERE / "machine" / "power" / f"{name}.py" for name in ("test_recorder", "test_recorder_faults"))
 """Modules whose tests wait for nearly all of their time, and share no fixture of a module."""
 TIME_LIMITS_S = {"pure": 120, "process": 120}
 """Of a test, where it is shorter than the ``timeout`` of pyproject.toml."""

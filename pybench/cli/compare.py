@@ -54,7 +54,7 @@ def compare(
     from pybench.judge.regression.figures import run_figures
     from pybench.model.errors import UsageError
     from pybench.model.workloads.registry import METRICS
-    from pybench.store.results_file import results_of
+    from pybench.store.run.results_file import results_of
 
     if unknown := [name for name in metrics if name not in METRICS]:
         raise UsageError(f"--metric {unknown[0]}: no such metric; docs/workloads.md lists them")

@@ -23,10 +23,11 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
     from pybench.cli.output import echo
     from pybench.machine.signature import require_key, sign
     from pybench.model.errors import RunFolderError
+    from pybench.report.formats import REPORT_FILES
     from pybench.store.bundle.archive import write_bundle
     from pybench.store.bundle.contents import digest_of
-    from pybench.store.journal import RunFolder
-    from pybench.store.run_lock import copying
+    from pybench.store.run.folder import RunFolder
+    from pybench.store.run.lock import copying
 
     folder = RunFolder.open(run_folder)
     manifest = folder.read_manifest()
@@ -38,7 +39,7 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
     if key is not None:
         require_key(key)
     with copying(folder.path):
-        names = write_bundle(folder.path, manifest.run_id, file)
+        names = write_bundle(folder.path, manifest.run_id, file, REPORT_FILES.values())
     echo(f"{file}: {len(names)} files, {file.stat().st_size:,} bytes")
     echo(f"sha256 {digest_of(file)}")
     if key is not None:

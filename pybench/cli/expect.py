@@ -25,13 +25,13 @@ def expect(run_folder: Path, table: str | None, output: Path | None) -> None:
     from pybench.judge.assemble import assemble
     from pybench.judge.good_run import table_of_run
     from pybench.judge.measurements import Measurements
-    from pybench.store.expected_tables import write_table
-    from pybench.store.journal import RunFolder
-    from pybench.store.table_text import table_text
+    from pybench.store.expected.file import write_table
+    from pybench.store.expected.text import table_text
+    from pybench.store.run.folder import RunFolder
 
     folder = RunFolder.open(run_folder)
     manifest = folder.read_manifest()
-    measurements = Measurements.of(manifest.plan, folder.records())
+    measurements = Measurements.of(manifest.plan, folder.journal.records())
     name = output.stem if output else table or manifest.suite.name
     made = table_of_run(manifest, measurements, assemble(manifest, measurements), name, table)
     if output is None:

@@ -12,7 +12,7 @@ from pybench.cli.path_types import FOLDER, PATH
 if TYPE_CHECKING:
     from pybench.model.explanation import Explanation
     from pybench.model.manifest import Manifest
-    from pybench.store.journal import RunFolder
+    from pybench.store.run.folder import RunFolder
 
 _NODE = "A run of node_check here, or its results.json; default: the latest beside RUN."
 
@@ -29,7 +29,7 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
     from pybench.cli.output import echo, terminal_options
     from pybench.report.explanation import render
     from pybench.report.labels import short_labels
-    from pybench.store.journal import RunFolder
+    from pybench.store.run.folder import RunFolder
 
     run = RunFolder.open(run_folder)
     manifest = run.read_manifest()
@@ -56,4 +56,4 @@ def explanation_of(run: RunFolder, manifest: Manifest, node_path: Path | None) -
         command = f"pybench explain OTHER --node {shlex.quote(str(run.path))}"
         raise UsageError(f"{run.path}: a node check itself; give a run with speedups: {command}")
     node = measured_node(node_path or latest_node_run(run.path, manifest.fingerprint))
-    return explain_run(manifest, Measurements.of(manifest.plan, run.records()), node)
+    return explain_run(manifest, Measurements.of(manifest.plan, run.journal.records()), node)

@@ -103,7 +103,7 @@ def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, 
     All pairs of a round are measured at the same time.
     """
     from pybench.cli.output import echo
-    from pybench.compute.pair_rounds import DECISION_ROUNDS, pair_rounds
+    from pybench.compute.schedule.pair_rounds import DECISION_ROUNDS, pair_rounds
     from pybench.model.errors import UsageError
     from pybench.store.fleet_runs import read_fleet
     from pybench.store.pair_file import read_pairs

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pybench.model.figures import RunFigures
     from pybench.model.gate import Accepted, GateResult
     from pybench.model.manifest import Manifest
-    from pybench.store.history import History
+    from pybench.store.history.folder import History
 
 _ACCEPTED = Path("accepted.toml")
 
@@ -63,8 +63,8 @@ def gate(
     from pybench.model.errors import MachineError, RunFolderError
     from pybench.report.gate import render
     from pybench.report.history import no_run, skipped
-    from pybench.store.history import read_history
-    from pybench.store.results_file import results_of
+    from pybench.store.history.folder import read_history
+    from pybench.store.run.results_file import results_of
 
     run = run_figures(results_of(run_path))
     history = read_history(folder)
@@ -97,7 +97,7 @@ def _confirmed(result: GateResult, run_path: Path, history: History, series: Ser
     from pybench.judge.regression.figures import run_figures
     from pybench.model.errors import PybenchError
     from pybench.runner.rerun import rerun
-    from pybench.store.journal import RunFolder
+    from pybench.store.run.folder import RunFolder
 
     rows = flagged(result)
     if not rows:
@@ -120,7 +120,7 @@ def _confirmed(result: GateResult, run_path: Path, history: History, series: Ser
 def _manifest(history: History, run: RunFigures | None) -> Manifest | None:
     """Manifest of a reference, where the history keeps its folder, and this user wrote it: it names images to run."""
     from pybench.model.errors import RunFolderError
-    from pybench.store.journal import RunFolder
+    from pybench.store.run.folder import RunFolder
 
     if run is None:
         return None
@@ -134,7 +134,7 @@ def _manifest(history: History, run: RunFigures | None) -> Manifest | None:
 
 def accepted_changes(path: Path | None) -> tuple[Accepted, ...]:
     """Those of a file, by default of accepted.toml if there is one. Raises ``FileError``."""
-    from pybench.store.accepted import read_accepted
+    from pybench.store.history.accepted import read_accepted
 
     if path is None and not _ACCEPTED.exists():
         return ()

@@ -58,7 +58,7 @@ def history(
     from pybench.judge.regression.series import nights, series_of
     from pybench.model.errors import RunFolderError
     from pybench.report.history import csv_text, no_run, render
-    from pybench.store.history import read_history
+    from pybench.store.history.folder import read_history
 
     _check_options(accepted, html_file, smallest, self_test=self_test, as_csv=as_csv)
     found = read_history(folder)

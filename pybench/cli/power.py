@@ -45,7 +45,7 @@ def power() -> None:
 @_JSON
 def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
     """Report periods, call costs and scopes of the power sensors."""
-    from pybench.machine.sensor_probe import probe_sensors
+    from pybench.machine.power.sensor_probe import probe_sensors
     from pybench.report.sensor_probe import as_json, render
 
     found = probe_sensors(_uuids(indices))
@@ -65,8 +65,8 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
     """
     from dataclasses import asdict, replace
 
-    from pybench.machine.calibrate import calibrate as calibrate_gpu
-    from pybench.machine.calibration_file import calibration_path, write_calibration
+    from pybench.machine.power.calibrate import calibrate as calibrate_gpu
+    from pybench.machine.power.calibration_file import calibration_path, write_calibration
     from pybench.model.errors import MachineError
     from pybench.report.calibration import render
 
@@ -157,7 +157,7 @@ def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
     """Print the newest power of every GPU, line by line."""
     from itertools import repeat
 
-    from pybench.machine.power_recorder import POLLED_PERIOD_S, PowerRecorder
+    from pybench.machine.power.recorder import POLLED_PERIOD_S, PowerRecorder
 
     with PowerRecorder(_uuids(indices), polled_period_s=min(interval, POLLED_PERIOD_S)) as sampler:
         for _ in repeat(None) if count is None else repeat(None, count):

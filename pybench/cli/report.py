@@ -12,7 +12,7 @@ from pybench.report.formats import FORMATS, REPORT_FILES, export, render, render
 
 if TYPE_CHECKING:
     from pybench.report.run_view import RunView
-    from pybench.store.journal import RunFolder
+    from pybench.store.run.folder import RunFolder
 
 
 @click.command()
@@ -89,7 +89,7 @@ def _report_comparison(
     from pybench.judge.regression.comparison import compare
     from pybench.judge.regression.figures import run_figures
     from pybench.model.errors import UsageError
-    from pybench.store.results_file import results_of
+    from pybench.store.run.results_file import results_of
 
     if name not in {"terminal", "html"}:
         raise UsageError(f"--format {name} is of one run; several are compared with --format terminal or html")
@@ -126,7 +126,7 @@ def _view(path: Path, node_path: Path | None = None) -> RunView:
     from dataclasses import replace
 
     from pybench.report.run_view import RunView
-    from pybench.store.journal import RunFolder
+    from pybench.store.run.folder import RunFolder
 
     if node_path is not None:
         from pybench.cli.explain import explanation_of

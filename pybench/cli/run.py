@@ -150,7 +150,7 @@ def run(
 
 def _require_readable(run: Path) -> None:
     """Before other hosts are waited for. Only the host that leads need have the run's folder."""
-    from pybench.store.journal import RunFolder
+    from pybench.store.run.folder import RunFolder
 
     if run.exists():
         RunFolder.open(run).read_manifest()
@@ -225,14 +225,14 @@ def plan(
     """
     from shutil import get_terminal_size
 
-    from pybench.compute.assumed_gpus import with_gpus
+    from pybench.compute.plan.assumed_gpus import with_gpus
     from pybench.machine.environment import snapshot
     from pybench.model.errors import UsageError
     from pybench.model.plan_options import PlanOptions
     from pybench.report.plan import render
     from pybench.report.suites import render_suites
     from pybench.runner.suite_plan import earlier_times_s, plan_suite
-    from pybench.store.expected_tables import load_tables
+    from pybench.store.expected.file import load_tables
     from pybench.store.shipped import described_suites
 
     width = get_terminal_size().columns

@@ -180,7 +180,7 @@ def _print_self_test(root: Path, suite: str) -> None:
     """What these runs, and earlier ones of ``--aa`` in the same folder, show of each other."""
     from pybench.cli.history import print_self_test
     from pybench.judge.regression.series import series_of
-    from pybench.store.history import read_history
+    from pybench.store.history.folder import read_history
 
     runs = [run for run in read_history(root).runs if run.suite == suite and run.part_of == "aa"]
     print_self_test(series_of(runs, runs[-1]))

@@ -10,7 +10,7 @@ from pybench.model.workloads.train import Train
 def model_flops_per_token(shape: DecoderShape, settings: Train) -> float:
     """Operations of one token that the model needs, by PaLM (arXiv:2204.02311, appendix B): 6 N + 12 L H Q T.
 
-    Of LoRA less, as :func:`~pybench.compute.flops.backward_flops_per_token` has it.
+    Of LoRA less, as :func:`~pybench.model.decoder_flops.backward_flops_per_token` has it.
     """
     tokens = settings.sequence_tokens
     backward = backward_flops_per_token(shape, tokens, adapters=settings.lora_rank is not None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pybench.compute.fingerprint import fingerprint, run_fields
-from pybench.compute.plan import left_out_list
-from pybench.compute.schedule import pending
+from pybench.compute.plan.expand import left_out_list
+from pybench.compute.schedule.attempts import pending
 from pybench.judge.absolute import absolute_checks, absolute_claims
 from pybench.judge.comparisons import comparison_claims, comparison_results
 from pybench.judge.counts import count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pybench.compute.stats import Interval, NoRatioError
+from pybench.compute.statistics.interval import Interval, NoRatioError
 from pybench.judge.absence import absence
 from pybench.judge.claims import claim_state
 from pybench.judge.evidence import Evidence, change_evidence, ratio_evidence

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pybench.compute.stats import Interval
+from pybench.compute.statistics.interval import Interval
 from pybench.judge.loss_curve import METRIC as LOSS_DEVIATION
 from pybench.judge.verdict import overall
 from pybench.model.limits import LARGEST

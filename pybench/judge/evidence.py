@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pybench.compute.contrast import Contrast, contrast
-from pybench.compute.looks import level_per_look
 from pybench.compute.numbers import UNKNOWN_SPREAD, Scale, is_unknown, plain
-from pybench.compute.stats import TAIL, Interval, estimate, logs, medians, ratio, ratio_change
-from pybench.compute.student_t import quantile
+from pybench.compute.statistics.contrast import Contrast, contrast
+from pybench.compute.statistics.interval import TAIL, Interval, estimate, logs, medians, ratio, ratio_change
+from pybench.compute.statistics.looks import level_per_look
+from pybench.compute.statistics.student_t import quantile
 from pybench.judge.measurements import Measurements
 from pybench.model.plural import plural
 from pybench.model.suite import Point

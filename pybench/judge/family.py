@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pybench.compute.false_discovery import sure
+from pybench.compute.statistics.false_discovery import sure
 from pybench.model.results import JudgedRow
 from pybench.model.verdict import Decision
 

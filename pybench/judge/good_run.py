@@ -8,8 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 from pybench.compute.flops import model_class
-from pybench.compute.stats import TAIL, NoRatioError, Samples, as_fraction, location, logs, prediction_reach, ratio
-from pybench.compute.student_t import quantile
+from pybench.compute.statistics.interval import (
+    TAIL,
+    NoRatioError,
+    Samples,
+    as_fraction,
+    location,
+    logs,
+    prediction_reach,
+    ratio,
+)
+from pybench.compute.statistics.student_t import quantile
 from pybench.judge.evidence import sensor_sd
 from pybench.judge.lookup import SPARING
 from pybench.judge.measurements import Measurements

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pybench.compute.job_steps import job_steps
-from pybench.compute.stats import NoRatioError
+from pybench.compute.statistics.interval import NoRatioError
 from pybench.judge.evidence import ratio_evidence, value_evidence
 from pybench.judge.measurements import Measurements
 from pybench.model.results import Estimate, JobResult

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
 
-from pybench.compute.spread import Spread, common_spread
-from pybench.compute.stats import NoRatioError, Samples, logs
+from pybench.compute.statistics.interval import NoRatioError, Samples, logs
+from pybench.compute.statistics.spread import Spread, common_spread
 from pybench.judge.formulas.registry import metric_values
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy, Record
 from pybench.model.suite import Plan, Point, Skip

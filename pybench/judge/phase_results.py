@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from pybench.compute.phases import joint_spans, phase_cuts_ns
-from pybench.compute.stats import location
+from pybench.compute.statistics.interval import location
 from pybench.judge.formulas.joint_step import JointStep, joint_steps
 from pybench.model.record import Record
 from pybench.model.results import PhaseResult

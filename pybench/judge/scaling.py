@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pybench.compute.plan import point_id
-from pybench.compute.stats import Interval, NoRatioError
+from pybench.compute.plan.expand import point_id
+from pybench.compute.statistics.interval import Interval, NoRatioError
 from pybench.judge.absence import absence
 from pybench.judge.claims import claim_result
 from pybench.judge.evidence import ratio_evidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pybench.compute.stats import Samples, estimate, location, medians, outlying_attempts
+from pybench.compute.statistics.interval import Samples, estimate, location, medians, outlying_attempts
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.gpu_use import gpu_use
 from pybench.judge.measurements import Measurements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pybench.compute.stats import Samples, location
+from pybench.compute.statistics.interval import Samples, location
 from pybench.judge.measurements import Measurements
 from pybench.judge.verdict import Judgement
 from pybench.model.record import Record

@@ -13,8 +13,10 @@ from pybench.model.plan_options import PartOf, PlanOptions
 from pybench.model.software import Software
 from pybench.model.suite import Plan, Suite
 
+MANIFEST_FILE = "manifest.json"
+
 # 1: first form. 2: begins with a checksum. 3: expectations and rows of tables carry their form.
-# 4: options of the command line by name.
+# 4: options of the command line by name. 5: vram_gib, which was vram_gb.
 MANIFEST_VERSION = 5
 
 

@@ -9,6 +9,8 @@ from pybench.model.health import GpuConditions, Health
 from pybench.model.host import HostPart
 from pybench.model.wire import Failure, Header, Metric, Step
 
+JOURNAL_FILE = "journal.jsonl"
+
 # 1: first form. 2: lines of the journal have a place and a checksum.
 RECORD_VERSION = 2
 

@@ -11,6 +11,8 @@ from pybench.model.provenance import Provenance
 from pybench.model.suite import AxisValue, Order, ScalingKind
 from pybench.model.verdict import Counts, Decision, Expected, Verdict
 
+RESULTS_FILE = "results.json"
+
 # 2: comparisons instead of orders, claims, counts of what was judged, and how each row was decided.
 RESULTS_VERSION = 2
 

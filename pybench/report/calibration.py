@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pybench.machine.calibrate import Calibration
+from pybench.machine.power.calibrate import Calibration
 
 
 def render(calibration: Calibration, path: Path | None) -> str:

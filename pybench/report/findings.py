@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pybench.compute.memory_fit import memory_need, tight_memory_changes
+from pybench.compute.memory.fit import memory_need, tight_memory_changes
 from pybench.judge.evidence import ONE_ATTEMPT
 from pybench.judge.good_run import GOOD
 from pybench.judge.lookup import NO_FIGURE, NO_TABLE

@@ -21,7 +21,7 @@ from pybench.report.labels import labels_of_runs
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import COLOURS, console, draw, hanging, without_trailing_spaces
-from pybench.store.accepted import entry_text
+from pybench.store.history.accepted import entry_text
 
 _HEADS = ("point", "metric", "before", "now", "change", "spread", "since")
 _MOST_DIFFERENCES = 6

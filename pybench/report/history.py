@@ -26,7 +26,7 @@ from pybench.report.rows import Table
 from pybench.report.sparkline import sparkline
 from pybench.report.table_layout import fits
 from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
-from pybench.store.history import History
+from pybench.store.history.folder import History
 
 _MOST_SKIPPED = 5
 _MOST_NAMES = 3

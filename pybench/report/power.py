@@ -9,7 +9,7 @@ from typing import Any
 
 from pybench.compute.energy.times import series_times_ns
 from pybench.compute.numbers import plain
-from pybench.machine.rapl import SCOPE
+from pybench.machine.power.rapl import SCOPE
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.model.trace import GpuTrace, PowerTrace
 from pybench.report.flags import legend

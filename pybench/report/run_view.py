@@ -14,9 +14,9 @@ from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.results import Results
 from pybench.model.trace import PowerTrace
-from pybench.store.journal import RunFolder
-from pybench.store.manifest_rules import require_planned
-from pybench.store.results_file import read_results
+from pybench.store.run.folder import RunFolder
+from pybench.store.run.manifest_rules import require_planned
+from pybench.store.run.results_file import read_results
 from pybench.store.trace_file import read_trace
 
 
@@ -36,7 +36,7 @@ class RunView:
     @classmethod
     def of_folder(cls, folder: RunFolder, results: Results | None = None) -> RunView:
         """Read a run's folder; ``results`` where they are known already. Raises ``RunFolderError``."""
-        manifest, records = folder.read_manifest(), folder.records()
+        manifest, records = folder.read_manifest(), folder.journal.records()
         require_planned(folder.path, manifest, records)
         judged = assemble(manifest, Measurements.of(manifest.plan, records)) if results is None else results
         return cls(results=judged, manifest=manifest, records=records, path=folder.path)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pybench.machine.sensor_probe import CallCost, SensorProbe
+from pybench.machine.power.sensor_probe import CallCost, SensorProbe
 
 
 def render(probes: Sequence[SensorProbe]) -> str:

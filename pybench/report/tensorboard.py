@@ -16,7 +16,7 @@ from pybench.model.suite import Point
 from pybench.model.trace import GpuTrace, PowerTrace
 from pybench.report.gpu_trace import power_samples
 from pybench.report.run_view import RunView
-from pybench.store.journal import attempt_name
+from pybench.store.run.folder import attempt_name
 
 Scalar = tuple[str, int, float, float]
 """Tag, step, value, wall-clock time in s."""

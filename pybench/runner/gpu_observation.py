@@ -9,7 +9,7 @@ from typing import Self
 
 from pybench.machine.gpu_processes import ProcessFacts
 from pybench.machine.health_watch import HealthWatch
-from pybench.machine.power_recorder import PowerRecorder
+from pybench.machine.power.recorder import PowerRecorder
 from pybench.model.health import Health
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Event, Phase

@@ -9,9 +9,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pybench.compute.schedule import Attempt, pending, undecided
-from pybench.compute.session import next_session
-from pybench.compute.time_budget import in_time, unknown
+from pybench.compute.schedule.attempts import Attempt, pending, undecided
+from pybench.compute.schedule.session import next_session
+from pybench.compute.schedule.time_budget import in_time, unknown
 from pybench.engines.base import Job, Launcher
 from pybench.engines.hosts.gathering import Gathering
 from pybench.engines.hosts.launcher import HostsLauncher
@@ -36,7 +36,7 @@ from pybench.runner.events.contract import Site
 from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine, resume_command
 from pybench.runner.session import Session, work_order
 from pybench.runner.time_budget import OutOfTimeError, TimeBudget, attempts_s, durations_s
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 
 _MOST_NAMED = 4
 
@@ -141,7 +141,7 @@ class OpenRun:
                 blame_machine(record, self.launcher, self.folder.path)
                 # If this runner is killed, no report of an earlier part is left to contradict the journal.
                 self.folder.remove_reports(REPORT_FILES.values())
-                self.folder.append(record)
+                self.folder.journal.append(record)
                 self.records.append(record)
                 failure = record.failure
                 outcome = f"{failure.cause}: {failure.message}" if failure else "ok"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from pybench.compute.energy import LoadPeriods, attempt_energy
-from pybench.machine.power_recorder import PowerRecorder
-from pybench.machine.power_sampler import settle
-from pybench.machine.rapl import PackageCounters
+from pybench.machine.power.rapl import PackageCounters
+from pybench.machine.power.recorder import PowerRecorder
+from pybench.machine.power.sampler import settle
 from pybench.model.errors import UsageError
 from pybench.model.record import Energy
 from pybench.model.trace import PowerTrace

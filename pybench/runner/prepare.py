@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from pybench.compute.fingerprint import fingerprint, run_fields
-from pybench.compute.required import parse_required
+from pybench.compute.plan.required import parse_required
 from pybench.engines.base import Launcher
 from pybench.engines.environment import recorded
 from pybench.engines.hosts.gathering import Gathering
@@ -20,14 +20,14 @@ from pybench.engines.requirements import LaunchRequirements
 from pybench.engines.stage import stage_worker, worker_digest
 from pybench.machine.disk import disk_error
 from pybench.machine.environment import snapshot
-from pybench.machine.power_recorder import sampler_unavailable_reason
+from pybench.machine.power.recorder import sampler_unavailable_reason
 from pybench.model.manifest import Manifest
 from pybench.model.os_text import os_text
 from pybench.model.plan_options import NO_OPTIONS, PartOf, PlanOptions
 from pybench.runner.run import Run
 from pybench.runner.suite_plan import launch_requirements, plan_suite, with_packages
-from pybench.store.expected_tables import load_tables
-from pybench.store.journal import RunFolder
+from pybench.store.expected.file import load_tables
+from pybench.store.run.folder import RunFolder
 
 
 def prepare_run(

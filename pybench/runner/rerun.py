@@ -28,7 +28,7 @@ from pybench.runner.resume import check_machine, check_software
 from pybench.runner.run import Run
 from pybench.runner.side_by_side import SideBySide
 from pybench.runner.suite_plan import launch_requirements
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 
 FOLDER = "reruns"
 _MIN_ATTEMPTS = 3
@@ -110,7 +110,7 @@ def _check_images(path: Path, manifest: Manifest, launcher: Launcher) -> None:
 
 def _check_python(folder: RunFolder, launcher: Launcher) -> None:
     """The same versions in another Python are not the same software. Raises ``MachineError``."""
-    began = {record.argv[0] for record in folder.records() if record.argv}
+    began = {record.argv[0] for record in folder.journal.records() if record.argv}
     if isinstance(launcher, Local) and (now := os_text(launcher.interpreter)) not in began:
         raise MachineError(
             f"{folder.path}: ran with {', '.join(sorted(began))}, not {now}; give that Python by --python"

@@ -25,7 +25,7 @@ from pybench.model.software import Software
 from pybench.model.tuning import tuning_alone
 from pybench.runner.run import Run
 from pybench.runner.suite_plan import launch_requirements
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 
 
 def resume_run(

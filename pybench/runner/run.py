@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
-from pybench.compute.schedule import pending
+from pybench.compute.schedule.attempts import pending
 from pybench.engines.base import Launcher
 from pybench.engines.foreign import is_foreign
 from pybench.engines.hosts.gathering import Gathering
@@ -26,8 +26,8 @@ from pybench.runner.machine_trouble import resume_remedy
 from pybench.runner.open_run import OpenRun
 from pybench.runner.suite_plan import most_gpus
 from pybench.runner.time_budget import TimeBudget, expected_s
-from pybench.store.journal import RunFolder
-from pybench.store.manifest_rules import require_planned
+from pybench.store.run.folder import RunFolder
+from pybench.store.run.manifest_rules import require_planned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Run:
 
     def results(self) -> Results:
         """Judge what is recorded so far."""
-        return self._judge(self.folder.records())
+        return self._judge(self.folder.journal.records())
 
     def _judge(self, records: Sequence[Record]) -> Results:
         return assemble(self.manifest, Measurements.of(self.manifest.plan, records))
@@ -77,11 +77,11 @@ class Run:
         with disk_error(path, *resume_remedy(path, self.launcher)), self.folder.lock():
             # A runner that was killed may have left workers that still hold GPUs.
             self.launcher.remove_leftovers(self.folder.mark)
-            records = list(self.folder.records())
+            records = list(self.folder.journal.records())
             require_planned(path, self.manifest, records)
             yield records
             if records:
-                self.folder.require_complete()
+                self.folder.journal.require_complete()
 
     @contextmanager
     def opened(self, records: list[Record], progress: Progress, budget: TimeBudget) -> Iterator[OpenRun]:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybench.compute.auto_batch import settings_of_next
-from pybench.compute.schedule import Attempt
+from pybench.compute.schedule.attempts import Attempt
+from pybench.compute.schedule.auto_batch import settings_of_next
 from pybench.engines.base import Job, Launcher, Worker
 from pybench.engines.hosts.launcher import HostsLauncher
 from pybench.engines.hosts.worker import HostsWorker

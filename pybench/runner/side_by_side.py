@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from pybench.compute.interleave import next_side
+from pybench.compute.schedule.interleave import next_side
 from pybench.machine.signals import signals_interrupt
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate, Results

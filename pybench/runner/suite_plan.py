@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pybench.compute.axis_words import with_words
-from pybench.compute.effort_override import with_effort
 from pybench.compute.fingerprint import fingerprint, run_fields
-from pybench.compute.plan import expand, is_required, skipped
-from pybench.compute.point_filter import parse_filter
-from pybench.compute.required import NOTHING_REQUIRED, Required, parse_required
-from pybench.compute.time_budget import within
+from pybench.compute.plan.axis_words import with_words
+from pybench.compute.plan.effort_override import with_effort
+from pybench.compute.plan.expand import expand, is_required, skipped
+from pybench.compute.plan.point_filter import parse_filter
+from pybench.compute.plan.required import NOTHING_REQUIRED, Required, parse_required
+from pybench.compute.schedule.time_budget import within
 from pybench.engines.base import Launcher
 from pybench.engines.requirements import LaunchRequirements
 from pybench.model.backend import BACKENDS, install

@@ -10,14 +10,14 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from statistics import median
 
-from pybench.compute.schedule import Attempt
+from pybench.compute.schedule.attempts import Attempt
 from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import time_limit_text
 from pybench.model.plural import plural
 from pybench.model.record import Record
-from pybench.store.earlier_runs import earlier_runs
-from pybench.store.journal import RunFolder
+from pybench.store.run.earlier_runs import earlier_runs
+from pybench.store.run.folder import RunFolder
 
 _MOST_NAMED = 3
 
@@ -108,6 +108,6 @@ def _earlier(root: Path, suite: str, fingerprint: str, own: Path | None) -> Iter
     """Records of the latest runs of the same suite on the same machine, the newest first."""
     for run, _ in earlier_runs(root, fingerprint, most=_MOST_RUNS, suite=suite, own=own):
         try:
-            yield run.records()
+            yield run.journal.records()
         except (RunFolderError, OSError):
             continue

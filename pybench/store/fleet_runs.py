@@ -18,16 +18,17 @@ from pybench.judge.fleet.node_run import gpu_figures, node_run, pair_figures
 from pybench.judge.measurements import Measurements
 from pybench.model.errors import PybenchError, RunFolderError
 from pybench.model.fleet import NodeRun, PairFigure
-from pybench.store.journal import RunFolder
-from pybench.store.results_file import read_results
-from pybench.store.run_folder_error import DEFECTS
+from pybench.model.manifest import MANIFEST_FILE
+from pybench.model.results import RESULTS_FILE
+from pybench.store.run.errors import DEFECTS
+from pybench.store.run.folder import RunFolder
+from pybench.store.run.results_file import read_results
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 """What a scheduler takes as a node's name."""
 _NAMED = re.compile(rf"({NODE_NAME.pattern})=(.+)", re.DOTALL)
 _RUN_NAME = re.compile(r"\d{8}T\d{6}Z-.*")
 _OF_NO_NODE = re.compile(rf"{_RUN_NAME.pattern}|runs|results|\.{{0,2}}|/")
-_MANIFEST, _RESULTS = "manifest.json", "results.json"
 _MOST_LEVELS = 3
 _MOST_LINES = 5
 
@@ -132,10 +133,10 @@ def _places(path: Path) -> Iterator[Path]:
 
 
 def _runs_below(path: Path, levels: int) -> Iterator[Path]:
-    if not path.is_dir() or os.path.lexists(path / _MANIFEST):
+    if not path.is_dir() or os.path.lexists(path / MANIFEST_FILE):
         yield path
-    elif os.path.lexists(path / _RESULTS):
-        yield path / _RESULTS
+    elif os.path.lexists(path / RESULTS_FILE):
+        yield path / RESULTS_FILE
     else:
         found = list(_runs_inside(path, levels - 1)) if levels else []
         if not found and _RUN_NAME.fullmatch(path.name):
@@ -162,11 +163,11 @@ def _read(node: str | None, place: Path) -> NodeRun | _PairRun:
     try:
         if not place.is_dir():
             return node_run(_known(node, place), read_results(place))
-        if not os.path.lexists(place / _MANIFEST):
-            raise RunFolderError(f"{place}: no {_MANIFEST} in this run's folder")
+        if not os.path.lexists(place / MANIFEST_FILE):
+            raise RunFolderError(f"{place}: no {MANIFEST_FILE} in this run's folder")
         folder = RunFolder.open(place)
         manifest = folder.read_manifest()
-        measurements = Measurements.of(manifest.plan, folder.records())
+        measurements = Measurements.of(manifest.plan, folder.journal.records())
         if manifest.machines:
             names = (host.name for host in manifest.machines)
             identity = (manifest.run_id, manifest.created_utc, *names)

@@ -19,9 +19,10 @@ from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
-from pybench.store.earlier_runs import earlier_runs
-from pybench.store.journal import RunFolder
-from pybench.store.results_file import read_results
+from pybench.store.reader import first_fault
+from pybench.store.run.earlier_runs import earlier_runs
+from pybench.store.run.folder import RunFolder
+from pybench.store.run.results_file import read_results
 from pybench.store.suite.schema import fields_of
 
 _MOST_RUNS = 200
@@ -36,7 +37,7 @@ def measured_node(path: Path) -> MeasuredNode:
         return MeasuredNode.of_results(results, _settings(path, results))
     folder = RunFolder.open(path)
     manifest = folder.read_manifest()
-    return MeasuredNode.of_run(manifest, Measurements.of(manifest.plan, folder.records()))
+    return MeasuredNode.of_run(manifest, Measurements.of(manifest.plan, folder.journal.records()))
 
 
 def latest_node_run(run: Path, fingerprint: str) -> Path:
@@ -76,9 +77,7 @@ def _checked(place: str, point: PointResult) -> NodeSettings:
     try:
         _model(workload).model_validate(given)
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        keys = ".".join(str(part) for part in detail["loc"])
-        raise RunFolderError(f"{place}.settings.{keys}: {detail['msg']}; {_DAMAGED}") from error
+        raise RunFolderError(f"{place}.settings.{first_fault(error)}; {_DAMAGED}") from error
     for name in (name for name in NODE_METRICS if name in point.metrics):
         metric = METRICS_OF[workload].get(name)
         if metric is None or point.metrics[name].unit != metric.unit:

@@ -7,9 +7,10 @@ from dataclasses import make_dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar, cast
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
+from pybench.model.errors import RunFolderError
 from pybench.model.limits import INTEGERS, LARGEST
 
 _T = TypeVar("_T")
@@ -57,6 +58,23 @@ def object_reader(name: str, fields: Sequence[tuple[Any, ...]]) -> SchemaValidat
     strict = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     kind = make_dataclass(name, fields, namespace={"__pydantic_config__": strict})
     return SchemaValidator(_with(_AT_THE_FIRST, TypeAdapter(kind).core_schema))
+
+
+def check_version(where: str, values: object, newest: int) -> None:
+    """Refuse what another version of pybench wrote. Raises ``RunFolderError``."""
+    version = values.get("version") if isinstance(values, dict) else None
+    if not isinstance(version, int):
+        raise RunFolderError(f"{where}: no version; not written by pybench")
+    if version > newest:
+        raise RunFolderError(f"{where}: from a newer pybench (version {version}, this one reads {newest}); update")
+    if version < newest:
+        raise RunFolderError(f"{where}: version {version} is too old for this pybench (reads {newest}); run it again")
+
+
+def first_fault(error: ValidationError) -> str:
+    """Field and reason of the first value that does not fit."""
+    detail = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in detail['loc']) or 'file'}: {detail['msg']}"
 
 
 def _with(added: Mapping[str, dict[str, Any]], schema: Any) -> Any:  # noqa: ANN401 - any part of a schema

@@ -30,8 +30,7 @@ from pybench.model.trace import (
     StallColumns,
 )
 from pybench.store.array_archive import Array, unpack
-from pybench.store.journal_line import check_version, first_problem
-from pybench.store.reader import object_reader
+from pybench.store.reader import check_version, first_fault, object_reader
 from pybench.store.safe_folder import opened_folder, read_below, write_file
 
 # Eight GPUs fill 0.8 GiB in the 24 hours that an attempt lasts at most.
@@ -126,7 +125,7 @@ def _described(text: str, path: Path) -> PowerTrace:
     try:
         described = _validator().validate_json(whole)
     except ValidationError as error:
-        raise RunFolderError(f"{path}: {first_problem(error)}") from error
+        raise RunFolderError(f"{path}: {first_fault(error)}; the file was edited or damaged") from error
     trace: PowerTrace = getattr(described, _TRACE)
     _check_description(trace)
     return trace

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pybench.compute.pair_rounds import pair_rounds
+from pybench.compute.schedule.pair_rounds import pair_rounds
 from pybench.model.fleet import FleetResult
 from tests.fleets import Fleet, named
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pybench.compute.plan import point_id
+from pybench.compute.plan.expand import point_id
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
 from pybench.model.effort import Effort
@@ -23,8 +23,8 @@ from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Suite
-from pybench.store.journal import RunFolder
-from pybench.store.journal_line import encode_line
+from pybench.store.run.folder import RunFolder
+from pybench.store.run.journal_line import encode_line
 from tests.judge.conftest import Build
 
 NUM_PAIRS, NUM_ATTEMPTS = 1667, 3

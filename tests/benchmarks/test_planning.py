@@ -10,8 +10,8 @@ import time
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pybench.compute.plan import expand
-from pybench.compute.session import sessions
+from pybench.compute.plan.expand import expand
+from pybench.compute.schedule.session import sessions
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import Benchmark, Plan, Suite

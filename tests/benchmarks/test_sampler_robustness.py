@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pybench.machine.power_recorder import PowerRecorder
+from pybench.machine.power.recorder import PowerRecorder
 from pybench.model.trace import PowerTrace
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")

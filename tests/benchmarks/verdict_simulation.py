@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pybench.compute.contrast import contrast
-from pybench.compute.looks import level_per_look
-from pybench.compute.spread import common_spread
+from pybench.compute.statistics.contrast import contrast
+from pybench.compute.statistics.looks import level_per_look
+from pybench.compute.statistics.spread import common_spread
 from pybench.judge.evidence import MODERATED_FAIL, MODERATED_PASS, Evidence
 from pybench.judge.family import fails_that_stand
 from pybench.model.verdict import Decision

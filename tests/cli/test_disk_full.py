@@ -18,7 +18,7 @@ from pybench.cli.main import main
 from pybench.images.lock import default_lock, read_lock
 from pybench.model.errors import MachineError
 from pybench.model.record import Record
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from tests.containers.conftest import REQUIRED
 
 Drill = Callable[..., tuple[str, ...]]
@@ -47,7 +47,7 @@ def fill(disk: Path, num_bytes_left: int = 0) -> None:
 
 def append_again_and_again(folder: RunFolder, record: Record) -> None:
     for number in range(DISK_BYTES):
-        folder.append(replace(record, attempt=100 + number))
+        folder.journal.append(replace(record, attempt=100 + number))
 
 
 def pybench(*arguments: str) -> Result:
@@ -104,15 +104,15 @@ def test_in_the_midst_of_a_line(disk: Path, drill: Drill) -> None:
     assert pybench(*drill(), "--runs", str(disk / "runs")).exit_code == 0
     folder = RunFolder.open(next((disk / "runs").iterdir()))
     fill(disk)
-    record, *_ = folder.records()
+    record, *_ = folder.journal.records()
     with pytest.raises(OSError, match="No space left"):
         append_again_and_again(folder, record)
-    num_lines = len(folder.records())
+    num_lines = len(folder.journal.records())
     assert num_lines >= 4
     assert not (folder.path / "journal.jsonl").read_bytes().endswith(b"\n")
     (disk / "filler").unlink()
-    folder.append(replace(record, attempt=99))
-    assert len(folder.records()) == num_lines + 1
+    folder.journal.append(replace(record, attempt=99))
+    assert len(folder.journal.records()) == num_lines + 1
 
 
 def test_when_reports_are_written(disk: Path, drill: Drill) -> None:

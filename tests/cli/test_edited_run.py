@@ -21,7 +21,7 @@ from pybench.model.errors import RunFolderError
 from pybench.report import comparison
 from pybench.report.formats import render
 from pybench.report.run_view import RunView
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 
 Keys = tuple[str | int, ...]
 _OTHERS: tuple[Any, ...] = (None, "x", -1, 0, [], {}, 1e308, True, 2**70)

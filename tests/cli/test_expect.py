@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from pybench.cli.main import main
 from pybench.model.explanation import Explanation
-from pybench.store.expected_tables import read_table
+from pybench.store.expected.file import read_table
 from tests.nodes import Node
 
 Drill = Callable[..., tuple[str, ...]]

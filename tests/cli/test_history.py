@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
 from pybench.model.plan_options import PartOf
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 
 Drill = Callable[..., tuple[str, ...]]
 

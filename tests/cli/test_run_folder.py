@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 
 Drill = Callable[..., tuple[str, ...]]
 REPORT, RESUME = ("report",), ("run", "--resume")
@@ -44,9 +44,9 @@ def told(run: Path, command: tuple[str, ...], code: int = 2) -> str:
         (
             "manifest.json",
             '{"version": 1}',
-            "pybench: RUN/manifest.json: version 1 is too old for this pybench (reads 4); run it again\n",
+            "pybench: RUN/manifest.json: version 1 is too old for this pybench (reads 5); run it again\n",
         ),
-        ("manifest.json", '{"version": 99}', "from a newer pybench (version 99, this one reads 4); update"),
+        ("manifest.json", '{"version": 99}', "from a newer pybench (version 99, this one reads 5); update"),
         ("journal.jsonl", "{\n", "RUN/journal.jsonl:1: not JSON"),
         ("journal.jsonl", DEEP, "RUN/journal.jsonl:1: not JSON: maximum recursion depth"),
         ("journal.jsonl", '{"version": 1}\n', "RUN/journal.jsonl:1: version 1 is too old for this pybench (reads 2)"),

@@ -19,7 +19,8 @@ from pybench.cli.main import main
 from pybench.engines.local import Local
 from pybench.engines.process import processes_marked
 from pybench.runner import open_run
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
+from pybench.store.run.journal import Journal
 from tests.cli.fault_sweep import write_quick_drill
 
 NAMES = ("manifest.json", "journal.jsonl", "lock", "results.json", "report.html")
@@ -69,8 +70,8 @@ ACCESSES: dict[str, tuple[Any, str, int]] = {
     "a worker's start": (Local, "start", 1),
     "room for an attempt": (open_run, "require_room", 2),
     "an attempt's folder": (RunFolder, "fresh_attempt", 2),
-    "a record": (RunFolder, "append", 2),
-    "the journal's end": (RunFolder, "require_complete", 1),
+    "a record": (Journal, "append", 2),
+    "the journal's end": (Journal, "require_complete", 1),
     "a report": (RunFolder, "write_report", 2),
 }
 CHANGES = (remove, move, put_a_link, close)

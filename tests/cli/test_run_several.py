@@ -14,7 +14,7 @@ from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
 from pybench.cli.main import main
 from pybench.engines import local
 from pybench.runner.run import Run
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from tests.cli.conftest import Drill
 
 

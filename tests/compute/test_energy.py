@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pybench.compute.energy import LoadPeriods, attempt_energy, without_pauses
-from pybench.machine.sensor_models import shipped_model
+from pybench.machine.power.sensor_models import shipped_model
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.trace import (
     CounterColumns,

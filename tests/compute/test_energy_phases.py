@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.compute.energy import LoadPeriods, phase_energies, span_energies
-from pybench.machine.sensor_models import shipped_model
+from pybench.machine.power.sensor_models import shipped_model
 from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns
 from pybench.model.wire import RequestTimes, Span, Step, Work
 

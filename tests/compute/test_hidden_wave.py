@@ -12,7 +12,7 @@ import pytest
 from pybench import _energy
 from pybench.compute.energy import attempt_energy
 from pybench.compute.energy.hidden import hidden_w
-from pybench.machine.sensor_models import shipped_model
+from pybench.machine.power.sensor_models import shipped_model
 from tests.physics.board import BOARDS, H200, ns, truth_j
 from tests.physics.load import square
 from tests.physics.windows import LOADS, measure

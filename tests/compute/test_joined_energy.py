@@ -9,7 +9,7 @@ import pytest
 
 from pybench.compute.joined_energy import HostTrace, joined_conditions, joined_energy
 from pybench.compute.measured_window import window_energy
-from pybench.machine.sensor_models import shipped_model
+from pybench.machine.power.sensor_models import shipped_model
 from pybench.model.effort import Effort
 from pybench.model.host import HostClock
 from pybench.model.record import Energy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.compute.measured_window import window_energy
-from pybench.machine.sensor_models import shipped_model
+from pybench.machine.power.sensor_models import shipped_model
 from pybench.model.effort import Effort
 from pybench.model.record import GpuEnergy
 from pybench.model.suite import Point

@@ -14,7 +14,7 @@ from pybench.cli.main import main
 from pybench.engines.registry import get_engine
 from pybench.images.registry import fetch_manifest
 from pybench.images.selection import this_platform
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from tests.containers.boxed_engine import suite_text, write_training
 from tests.processes import wait_for
 from tests.runner.two_hosts import TwoHosts, ended
@@ -79,8 +79,10 @@ def test_a_suite_runs_end_to_end(folder: Path) -> None:
     assert setup is not None
     (image,) = setup.images
     assert image.python == ".".join(map(str, sys.version_info[:3]))
-    assert [(record.failure, record.argv[:2]) for record in run.records()] == [(None, ("apptainer", "exec"))] * 2
-    assert [len(record.ranks) for record in run.records()] == [1, 2]
+    assert [(record.failure, record.argv[:2]) for record in run.journal.records()] == [
+        (None, ("apptainer", "exec"))
+    ] * 2
+    assert [len(record.ranks) for record in run.journal.records()] == [1, 2]
     assert not inside(folder)
     (file,) = (folder / "cache" / "pybench" / "sif").glob("*.sif")
     made = file.stat().st_mtime_ns
@@ -105,7 +107,7 @@ def test_the_time_limit_ends_everything_inside(folder: Path) -> None:
         suite_text(ranks="[2]").replace("time_limit_s = 240", "time_limit_s = 1"), encoding="utf-8"
     )
     ran = pybench("run", folder / "boxed.toml", *options(folder))
-    (record,) = RunFolder.open(next((folder / "runs").iterdir())).records()
+    (record,) = RunFolder.open(next((folder / "runs").iterdir())).journal.records()
     assert record.failure is not None, ran.output
     assert record.failure.cause == "time_limit"
     assert not inside(folder)
@@ -129,7 +131,7 @@ def test_a_killed_runner_leaves_nothing(folder: Path, number: signal.Signals) ->
     lock = ("--lock", str(folder / "images.toml"))
     again = subprocess.run([*command, "--resume", str(run), *lock], capture_output=True, check=False)
     assert again.returncode == 4, again.stderr  # it expects nothing
-    assert [(record.attempt, record.failure) for record in RunFolder.open(run).records()] == [
+    assert [(record.attempt, record.failure) for record in RunFolder.open(run).journal.records()] == [
         (1, None),
         (2, None),
         (3, None),

@@ -17,7 +17,7 @@ from pybench.cli.main import main
 from pybench.images.lock import read_lock
 from pybench.images.registry import fetch_manifest
 from pybench.images.selection import this_platform
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from tests.containers.boxed_engine import Boxed, engines_that_hold, inside, job, lock_text, suite_text
 from tests.containers.root_image import INTERPRETER
 
@@ -96,7 +96,7 @@ def test_built_locked_and_run_in(boxed: Boxed, folder: Path, tmp_path: Path, mon
         *("run", tmp_path / "boxed.toml", "--runs", tmp_path / "runs", "--engine", boxed.name, "--lock", lock)
     )
     assert ran.exit_code == 4, ran.output  # it expects nothing
-    (record,) = RunFolder.open(next((tmp_path / "runs").iterdir())).records()
+    (record,) = RunFolder.open(next((tmp_path / "runs").iterdir())).journal.records()
     assert record.failure is None
     assert record.container is not None
     assert record.container.image_id == digest

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from tests.containers.boxed_engine import Boxed, write_training
 from tests.runner.two_hosts import TwoHosts, ended
 
@@ -22,7 +22,7 @@ def _losses_of_one_host(folder: Path) -> tuple[float, ...]:
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 4, result.output
     (path,) = (folder / "bare").iterdir()
-    (record,) = RunFolder.open(path).records()
+    (record,) = RunFolder.open(path).journal.records()
     return record.ranks[0].losses
 
 

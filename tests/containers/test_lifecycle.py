@@ -19,7 +19,7 @@ from pybench.engines.oci.container import ContainerWorker
 from pybench.engines.oci.orphans import remove_orphans
 from pybench.engines.registry import get_engine
 from pybench.model.results import Estimate
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from tests.containers.boxed_engine import Boxed, job, suite_text
 from tests.processes import wait_for
 
@@ -142,7 +142,7 @@ def test_a_killed_runner_leaves_no_container(boxed: Boxed, tmp_path: Path, numbe
     again = subprocess.run([*pybench, "--resume", str(run)], capture_output=True, check=False)
     assert again.returncode == 4, again.stderr  # it expects nothing
     assert not boxed.containers()
-    records = RunFolder.open(run).records()
+    records = RunFolder.open(run).journal.records()
     assert [(record.attempt, record.failure) for record in records] == [(1, None), (2, None), (3, None)]
     assert (run / "journal.jsonl").read_bytes().startswith(before)
 
@@ -193,11 +193,11 @@ def test_an_engine_that_goes_down_midway(boxed: Boxed, tmp_path: Path, monkeypat
     last = result.stderr.splitlines()[-1]
     assert last.startswith("pybench: the docker daemon doesn't answer: ")
     assert last.endswith(f"; start it, then: pybench run --resume {run}")
-    assert len(RunFolder.open(run).records()) == 1
+    assert len(RunFolder.open(run).journal.records()) == 1
     down = pybench_run(boxed, tmp_path)
     assert down.exit_code == 3
     assert "install or start it, choose another --engine, or run without containers: --engine none" in down.stderr
     monkeypatch.delenv("DOCKER_HOST")
     monkeypatch.setattr(PlainProgress, "attempt_finished", finished)
     assert CliRunner().invoke(main, ["run", "--resume", str(run), "--lock", str(boxed.lock)]).exit_code == 4
-    assert [record.failure for record in RunFolder.open(run).records()] == [None, None]
+    assert [record.failure for record in RunFolder.open(run).journal.records()] == [None, None]

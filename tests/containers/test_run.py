@@ -20,7 +20,7 @@ from pybench.engines.requirements import EngineOptions, LaunchRequirements
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError
 from pybench.runner.prepare import prepare_run
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, suite_text
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
@@ -55,7 +55,7 @@ def test_a_suite_runs_end_to_end(boxed: Boxed, tmp_path: Path) -> None:
     (image,) = setup.images
     assert image.id == boxed.image_id
     assert image.labels == {"org.opencontainers.image.title": "pybench-test"}
-    records = folder.records()
+    records = folder.journal.records()
     assert [record.failure for record in records] == [None, None]
     for record in records:
         assert record.energy is None
@@ -76,7 +76,7 @@ def test_points_that_share_a_process_share_its_container(boxed: Boxed, tmp_path:
     suite = suite_text(ranks="[2]").replace("batch_size = 1\n", "") + "batch_size = [1, 2, 3]\n"
     result = run(boxed, tmp_path, suite, "--lock", str(boxed.lock))
     assert result.exit_code == 4, result.output
-    records = only_run(tmp_path).records()
+    records = only_run(tmp_path).journal.records()
     assert [(record.failure, len(record.warm_after)) for record in records] == [(None, 0), (None, 1), (None, 2)]
     found = [record.container for record in records if record.container]
     assert len({container.id for container in found}) == 1
@@ -119,7 +119,7 @@ def test_another_image_that_ran_is_found_out(boxed: Boxed, tmp_path: Path) -> No
     suite, runs = tmp_path / "boxed.toml", tmp_path / "runs"
     prepared = prepare_run(suite, runs, lambda _asked: moved)
     prepared.finish(PlainProgress(io.StringIO()))
-    (record,) = prepared.folder.records()
+    (record,) = prepared.folder.journal.records()
     assert record.failure is not None
     assert record.failure.cause == "identity"
     assert record.failure.message == f"image {boxed.image_id} ran, expected {TAG} (test)"
@@ -219,10 +219,12 @@ def test_two_images_are_measured_in_turn_and_compared(boxed: Boxed, other_image:
     setups = {name: folder.read_manifest().container for name, folder in found.items()}
     images = {name: setup.images[0].id for name, setup in setups.items() if setup}
     assert images == {"A": boxed.image_id, "B": other_image}
-    attempts = sorted((record.started_utc, name) for name, folder in found.items() for record in folder.records())
+    attempts = sorted(
+        (record.started_utc, name) for name, folder in found.items() for record in folder.journal.records()
+    )
     assert [name for _, name in attempts] == ["A", "B"]
     for name, folder in found.items():
-        for record in folder.records():
+        for record in folder.journal.records():
             assert record.failure is None
             assert record.container is not None
             assert record.container.image_id == images[name]

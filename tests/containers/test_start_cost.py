@@ -64,7 +64,7 @@ def startup_s(suite: Path, launcher: Launcher) -> float:
     """From the launch of a real point's worker to its first warm-up step."""
     run = prepare_run(suite, suite.parent / "runs", lambda _asked: launcher)
     run.finish(PlainProgress(io.StringIO()))
-    (record,) = run.folder.records()
+    (record,) = run.folder.journal.records()
     assert record.failure is None
     assert record.startup_s is not None
     return record.startup_s

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.plan import point_id
+from pybench.compute.plan.expand import point_id
 from pybench.model.effort import Effort
 from pybench.model.machine import Machine
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record

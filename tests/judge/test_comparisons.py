@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.plan import point_id
-from pybench.compute.schedule import undecided
+from pybench.compute.plan.expand import point_id
+from pybench.compute.schedule.attempts import undecided
 from pybench.judge.comparisons import comparison_claims, comparison_results
 from pybench.judge.measurements import Measurements
 from pybench.judge.verdict import overall

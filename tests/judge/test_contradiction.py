@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pybench.cli.main import main
 from pybench.judge.contradiction import contradiction
 from pybench.model.errors import RunFolderError
-from pybench.store.results_file import read_results
+from pybench.store.run.results_file import read_results
 from pybench.store.shipped import shipped_suites
 
 KEPT = sorted((shipped_suites() / "measured").glob("*.json"))

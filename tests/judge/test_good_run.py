@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.compute.plan import point_id, skipped
+from pybench.compute.plan.expand import point_id, skipped
 from pybench.judge.assemble import assemble
 from pybench.judge.good_run import MIN_TOLERANCE, table_of_run
 from pybench.judge.measurements import Measurements
@@ -21,7 +21,7 @@ from pybench.model.plan_options import PlanOptions
 from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Suite, TableFigure
 from pybench.model.workloads.matmul import Matmul
-from pybench.store.expected_tables import read_table, write_table
+from pybench.store.expected.file import read_table, write_table
 from tests.builders import MANIFEST, with_attempts, with_settings
 from tests.judge.conftest import Build
 

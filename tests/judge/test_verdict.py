@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.contrast import Contrast
-from pybench.compute.student_t import quantile
+from pybench.compute.statistics.contrast import Contrast
+from pybench.compute.statistics.student_t import quantile
 from pybench.judge.evidence import Evidence
 from pybench.judge.verdict import judge_comparison, judge_ratio, judge_value, overall
 from pybench.model.expected import RatioRow

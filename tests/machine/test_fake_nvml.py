@@ -12,7 +12,7 @@ import numpy as np
 import pynvml
 import pytest
 
-from pybench.machine.power_recorder import PowerRecorder
+from pybench.machine.power.recorder import PowerRecorder
 from pybench.model.errors import MachineError
 from pybench.model.trace import PowerTrace
 from tests.processes import wait_for

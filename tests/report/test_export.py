@@ -20,7 +20,7 @@ from pybench.report.csv_cell import csv_cell
 from pybench.report.export.github_benchmark import BIGGER, SMALLER
 from pybench.report.formats import export, render
 from pybench.report.run_view import RunView
-from pybench.store.results_file import read_results
+from pybench.store.run.results_file import read_results
 from tests.report.conftest import HOSTILE
 from tests.report.exports import BENCHER, GITHUB_BENCHMARK
 

@@ -19,7 +19,7 @@ from pybench.report.page.comparison import render as comparison_of
 from pybench.report.page.history import render as history_of
 from pybench.report.page.render import render
 from pybench.report.run_view import RunView
-from pybench.store.history import History
+from pybench.store.history.folder import History
 from tests.report.conftest import HOSTILE
 from tests.report.page_run import SECOND, power_trace
 from tests.report.pages import PageReader, command_page, comparison_page, explained_view, history_page

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from pybench.compute.ordered_work import ordered_phases
+from pybench.compute.plan.ordered_work import ordered_phases
 from pybench.model.wire import (
     Event,
     Metric,

@@ -24,7 +24,7 @@ from pybench.model.suite import Point
 from pybench.model.wire import Event, Failure, Work, WorkOrder, encode_event, events_file
 from pybench.runner.events.contract import Contract
 from pybench.runner.events.reader import EventReader
-from pybench.store.journal_line import decode_line, encode_line
+from pybench.store.run.journal_line import decode_line, encode_line
 from tests.builders import TINY
 from tests.runner.attempt_events import (
     MS,

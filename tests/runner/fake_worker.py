@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from pybench.compute.ordered_work import ordered_work
+from pybench.compute.plan.ordered_work import ordered_work
 from pybench.machine.clock import host_clock
 from pybench.model.wire import (
     ORDERS_FILE,

@@ -24,8 +24,8 @@ def test_every_attempt_takes_the_size_that_the_first_found(tmp_path: Path, no_dr
     plain = build.train()
     assert isinstance(plain.settings, Train)
     point = dataclasses.replace(plain, settings=dataclasses.replace(plain.settings, batch_size_per_gpu="auto"))
-    assert work_order(point, "cuda", run.folder.records()).settings.to_json()["batch_size_per_gpu"] == "auto"
+    assert work_order(point, "cuda", run.folder.journal.records()).settings.to_json()["batch_size_per_gpu"] == "auto"
     found = (Metric(name="batch_size_per_gpu", value=12, unit="samples"),)
     rank = dataclasses.replace(build.rank(build.steps([1.0], Work(samples=12))), metrics=found)
-    run.folder.append(build.record(point, (rank,)))
-    assert work_order(point, "cuda", run.folder.records()).settings.to_json()["batch_size_per_gpu"] == 12
+    run.folder.journal.append(build.record(point, (rank,)))
+    assert work_order(point, "cuda", run.folder.journal.records()).settings.to_json()["batch_size_per_gpu"] == 12

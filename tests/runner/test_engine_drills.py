@@ -84,7 +84,7 @@ def drill(tmp_path: Path, fake_nvml: Callable[..., None], fake_library: Path, mo
 
 
 def engine_pids(run: Run) -> list[int]:
-    logs = [(run.folder.path / record.log).read_text() for record in run.folder.records()]
+    logs = [(run.folder.path / record.log).read_text() for record in run.folder.journal.records()]
     return [int(pid) for log in logs for pid in re.findall(r"engine process (\d+)", log)]
 
 
@@ -109,7 +109,7 @@ def test_a_healthy_engine_shows_everything(drill: Drill) -> None:
     assert (prefill.name, decode.name) == ("prefill", "decode")
     assert "short_window" in prefill.flags
     # Joules are the mean over the steps, the time is their median: on a busy machine the two differ.
-    (record,) = (record for record in run.folder.records() if record.point_id == two.id)
+    (record,) = (record for record in run.folder.journal.records() if record.point_id == two.id)
     cuts_ns = [phase_cuts_ns(step.ranks) for step in joint_steps(record)]
     assert median(cut - start for start, cut, _ in cuts_ns) < median(end - cut for _, cut, end in cuts_ns)
     mean_s = fmean(end - cut for _, cut, end in cuts_ns) / 1e9
@@ -123,7 +123,7 @@ def test_an_engine_is_started_once_for_its_loads(drill: Drill) -> None:
     """Two batches on each engine: every point has its own steps, joules and trace; start-up is the first one's."""
     run, results = drill("", loads="batch_size = [2, 4]")
     assert [point.status for point in results.points] == ["ok"] * 4, [point.reason for point in results.points]
-    records = run.folder.records()
+    records = run.folder.journal.records()
     assert [len(record.warm_after) for record in records] == [0, 1, 0, 1]
     assert len(set(engine_pids(run))) == 2
     assert len({record.trace for record in records}) == 4

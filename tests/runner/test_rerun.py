@@ -21,8 +21,8 @@ from pybench.model.manifest import Manifest
 from pybench.runner.prepare import prepare_run
 from pybench.runner.rerun import FOLDER, can_run_beside, rerun
 from pybench.runner.run import Run
-from pybench.store.history import History
-from pybench.store.journal import RunFolder
+from pybench.store.history.folder import History
+from pybench.store.run.folder import RunFolder
 from tests.progress import NoProgress
 from tests.runner.drill import suite_text, table_text
 from tests.runner.fake_launcher import FakeLauncher
@@ -101,13 +101,17 @@ def reruns(run: RunFolder) -> list[RunFolder]:
 
 def test_a_point_alone_is_measured_three_times(run: RunFolder) -> None:
     """In a folder inside the run's; the run's own records stay as they are."""
-    before = run.records()
+    before = run.journal.records()
     again, beside = rerun(run, {POINT}, boxed, NoProgress())
     assert beside is None
     assert [(point.id, point.attempts) for point in again.points] == [(POINT, 3)]
     (made,) = reruns(run)
-    assert [(record.point_id, record.attempt) for record in made.records()] == [(POINT, 1), (POINT, 2), (POINT, 3)]
-    assert run.records() == before
+    assert [(record.point_id, record.attempt) for record in made.journal.records()] == [
+        (POINT, 1),
+        (POINT, 2),
+        (POINT, 3),
+    ]
+    assert run.journal.records() == before
 
 
 def test_workers_in_images_share_what_they_compile_while_the_run_lasts(
@@ -134,7 +138,7 @@ def test_the_references_image_runs_beside_it_in_turn(run: RunFolder) -> None:
     again, beside = rerun(run, {POINT}, boxed, NoProgress(), reference)
     assert beside is not None
     assert [point.attempts for point in (*again.points, *beside.points)] == [3, 3]
-    images = {made.read_manifest().container.images[0].id: made.records() for made in reruns(run)}  # type: ignore[union-attr]
+    images = {made.read_manifest().container.images[0].id: made.journal.records() for made in reruns(run)}  # type: ignore[union-attr]
     assert images.keys() == {"old", "new"}
     made = [(record.ranks[0].steps[0].start_ns, name) for name, records in images.items() for record in records]
     assert [name for _, name in sorted(made)] == ["old", "new", "new", "old", "old", "new"]

@@ -26,7 +26,7 @@ from pybench.runner.prepare import prepare_run
 from pybench.runner.resume import resume_run
 from pybench.runner.run import Run
 from pybench.runner.verification.verify import verify_folder
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from tests.processes import wait_for
 from tests.progress import NoProgress
 from tests.runner.drill import suite_text, table_text
@@ -76,7 +76,7 @@ def pass_once_a_worker_hangs(run: Run, monkeypatch: pytest.MonkeyPatch, passed_s
 
 
 def causes(run: Run) -> dict[tuple[str, int], str | None]:
-    return {(r.point_id[-2], r.attempt): r.failure.cause if r.failure else None for r in run.folder.records()}
+    return {(r.point_id[-2], r.attempt): r.failure.cause if r.failure else None for r in run.folder.journal.records()}
 
 
 def test_a_healthy_run_passes(tmp_path: Path) -> None:
@@ -87,8 +87,13 @@ def test_a_healthy_run_passes(tmp_path: Path) -> None:
     row = results.scaling[0]
     assert row.speedup == pytest.approx(2.0, rel=1e-6)
     assert row.efficiency == pytest.approx(1.0, rel=1e-6)
-    assert [(r.point_id[-2], r.attempt) for r in run.folder.records()] == [("1", 1), ("2", 1), ("2", 2), ("1", 2)]
-    assert all(r.energy is None and r.energy_reason for r in run.folder.records())
+    assert [(r.point_id[-2], r.attempt) for r in run.folder.journal.records()] == [
+        ("1", 1),
+        ("2", 1),
+        ("2", 2),
+        ("1", 2),
+    ]
+    assert all(r.energy is None and r.energy_reason for r in run.folder.journal.records())
 
 
 @pytest.mark.parametrize(
@@ -110,7 +115,7 @@ def test_a_broken_worker_is_a_record_and_the_rest_goes_on(
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", behaviour)
     run = prepare(tmp_path)
     results = finish(run)
-    failed = [r for r in run.folder.records() if r.failure]
+    failed = [r for r in run.folder.journal.records() if r.failure]
     assert failed
     assert {r.failure.cause for r in failed if r.failure} == {cause}
     assert message in (failed[0].failure.message if failed[0].failure else "")
@@ -128,7 +133,7 @@ def test_a_worker_that_the_kernel_killed_for_memory_is_not_tried_again(
     monkeypatch.setattr(follow, "num_oom_kills", lambda: next(counts))
     run = prepare(tmp_path)
     results = finish(run)
-    [failed] = [record.failure for record in run.folder.records() if record.failure]
+    [failed] = [record.failure for record in run.folder.journal.records() if record.failure]
     assert failed.cause == "host_memory"
     assert failed.message.startswith("the host's memory ran out, and the kernel ended 1 process: ended by signal 9")
     assert results.verdict == "error"
@@ -141,7 +146,7 @@ def test_the_logs_tail_is_kept_with_the_failure(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "crash")
     run = prepare(tmp_path)
     finish(run)
-    failure = next(r.failure for r in run.folder.records() if r.failure)
+    failure = next(r.failure for r in run.folder.journal.records() if r.failure)
     assert "Segmentation fault (imagined)" in failure.detail
 
 
@@ -169,10 +174,10 @@ def test_resume_repeats_nothing(tmp_path: Path) -> None:
     """A finished run resumed measures no more."""
     run = prepare(tmp_path)
     finish(run)
-    before = run.folder.records()
+    before = run.folder.journal.records()
     again = resume_run(run.folder.path, fake)
     assert finish(again).verdict == "pass"
-    assert run.folder.records() == before
+    assert run.folder.journal.records() == before
 
 
 def test_resume_goes_on_where_the_journal_ends(tmp_path: Path) -> None:
@@ -184,7 +189,7 @@ def test_resume_goes_on_where_the_journal_ends(tmp_path: Path) -> None:
     journal.write_text("".join(lines[:2]) + lines[2][:40])
     assert finish(resume_run(run.folder.path, fake)).verdict == "pass"
     assert journal.read_text().splitlines(keepends=True)[:2] == lines[:2]
-    assert len(run.folder.records()) == 4
+    assert len(run.folder.journal.records()) == 4
 
 
 def test_resume_refuses_a_changed_worker(tmp_path: Path) -> None:
@@ -200,9 +205,9 @@ def test_the_journal_refuses_another_points_settings(tmp_path: Path) -> None:
     run = prepare(tmp_path)
     finish(run)
     journal = run.folder.path / "journal.jsonl"
-    first, *_ = run.folder.records()
+    first, *_ = run.folder.journal.records()
     journal.unlink()
-    RunFolder(run.folder.path).append(replace(first, point_digest="other"))
+    RunFolder(run.folder.path).journal.append(replace(first, point_digest="other"))
     for read in (lambda: finish(resume_run(run.folder.path, fake)), lambda: RunView.of_folder(run.folder)):
         with pytest.raises(RunFolderError, match="was measured with other settings"):
             read()
@@ -249,7 +254,7 @@ def test_a_resumed_run_that_is_killed_is_unfinished(tmp_path: Path) -> None:
     assert states(run) == {"unfinished"}
     with pytest.raises(KeyboardInterrupt):
         resume_run(run.folder.path, fake).finish(StopsBefore(3))
-    assert len(run.folder.records()) == 2
+    assert len(run.folder.journal.records()) == 2
     assert states(run) == {"unfinished"}
 
 

@@ -57,7 +57,7 @@ def made(run: Run) -> Made:
     """Point, attempt, points before it in its process, cause of its failure."""
     return [
         (short(r.point_id), r.attempt, tuple(map(short, r.warm_after)), r.failure.cause if r.failure else None)
-        for r in run.folder.records()
+        for r in run.folder.journal.records()
     ]
 
 
@@ -85,7 +85,7 @@ def test_what_a_record_of_a_warm_process_says(tmp_path: Path) -> None:
     """Steps, pid and log are there for each; the process's start is the first one's only."""
     run = prepare(tmp_path, attempts=1)
     finish(run)
-    records = run.folder.records()
+    records = run.folder.journal.records()
     assert len({record.ranks[0].header.pid for record in records}) == 1
     assert len({record.log for record in records}) == 1
     assert (run.folder.path / records[-1].log).read_text().splitlines() == ["fake worker: ok"] * 3
@@ -176,7 +176,7 @@ def test_an_interrupt_keeps_what_was_told(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run.finish(Interrupting())
-    records: tuple[Record, ...] = run.folder.records()
+    records: tuple[Record, ...] = run.folder.journal.records()
     assert causes(run) == {("1", 1): None, ("2", 1): None}
     assert not Path(f"/proc/{records[0].ranks[0].header.pid}").exists()
 
@@ -185,7 +185,7 @@ def test_every_order_is_handed_over_at_once(tmp_path: Path) -> None:
     """In the order of the points; the host's word to go on is a file for each but the first."""
     run = prepare(tmp_path, attempts=1)
     finish(run)
-    exchange = (run.folder.path / run.folder.records()[0].log).parent / "exchange"
+    exchange = (run.folder.path / run.folder.journal.records()[0].log).parent / "exchange"
     orders = [json.loads(line)["point_id"] for line in (exchange / "orders.jsonl").read_text().splitlines()]
-    assert orders == [record.point_id for record in run.folder.records()]
+    assert orders == [record.point_id for record in run.folder.journal.records()]
     assert sorted(path.name for path in exchange.glob("go.*")) == ["go.1", "go.2"]

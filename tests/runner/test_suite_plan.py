@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from pybench.compute.plan import left_out_list
-from pybench.compute.required import Required
+from pybench.compute.plan.expand import left_out_list
+from pybench.compute.plan.required import Required
 from pybench.engines.apptainer.launcher import ApptainerLauncher
 from pybench.engines.local import Local
 from pybench.machine.python_packages import missing_packages

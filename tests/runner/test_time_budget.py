@@ -12,7 +12,7 @@ import pytest
 from pybench.model.record import Record
 from pybench.runner import time_budget
 from pybench.runner.attempt import attempt_figure
-from pybench.store import earlier_runs
+from pybench.store.run import earlier_runs
 from tests.judge.conftest import Build
 
 build = Build()
@@ -31,6 +31,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.journal = self
 
     @classmethod
     def open(cls, path: Path) -> Folder:

@@ -101,7 +101,7 @@ def test_an_attempt_ends_with_the_last_step_that_fits(tmp_path: Path, monkeypatc
     run = prepare(tmp_path, 600.0)
     monkeypatch.setattr(time_budget.TimeBudget, "end_ns", 1)
     results = run.finish(NoProgress())
-    records = run.folder.records()
+    records = run.folder.journal.records()
     assert all(record.ok for record in records)
     flags = {point.id[-2]: point.flags for point in results.points}
     assert ("fewer_steps" in flags["1"], "fewer_steps" in flags["2"]) == (False, True)

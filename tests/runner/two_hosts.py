@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pybench.engines.process import processes_marked
 from pybench.model.record import Record
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from tests.builders import NO_DRIVER, training_over_hosts
 from tests.ports import port_for
 from tests.processes import wait_for
@@ -85,7 +85,7 @@ class TwoHosts:
 
     def records(self) -> tuple[Record, ...]:
         """Of the only run."""
-        return self.run.records()
+        return self.run.journal.records()
 
     def left(self) -> list[int]:
         """Processes of the run's workers, on either host, whose mark begins as that of the host that leads."""

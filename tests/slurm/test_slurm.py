@@ -17,7 +17,7 @@ import pytest
 from pybench.compute.node_ranges import node_ranges
 from pybench.engines.process import processes_marked
 from pybench.engines.slurm.allocation import expand_nodes
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from tests.builders import NO_DRIVER, training_over_hosts
 from tests.ports import port_for
 from tests.processes import wait_for
@@ -101,7 +101,7 @@ def test_training_over_two_nodes_has_the_loss_of_one_host(place: Place) -> None:
     code, out = place.run("train.toml", "-k", "(data_parallel=1 and nodes=1) or (data_parallel=2 and nodes=2)")
     assert code == 4, out  # nothing is expected but the loss
     assert "on each of the hosts n1 and n2 (clocks joined to" in " ".join(out.split())
-    records = {record.point_id: record for record in place.measured.records()}
+    records = {record.point_id: record for record in place.measured.journal.records()}
     one, two = records["train[data_parallel=1,nodes=1]"], records["train[data_parallel=2,nodes=2]"]
     assert [(part.name, part.ranks) for part in two.hosts] == [("n1", (0, 1)), ("n2", (1, 1))]
     assert len(one.ranks[0].losses) == len(two.ranks[0].losses) >= 3
@@ -118,11 +118,11 @@ def test_a_cancelled_job_leaves_nothing_and_goes_on_in_another(place: Place) -> 
         place.slurm.command("scancel", place.jobs())
         process.communicate(timeout=LIMIT_S)
     wait_for(lambda: not place.jobs() and not place.left(), LIMIT_S)
-    assert place.measured.records() == ()
+    assert place.measured.journal.records() == ()
     write_fake_python(place.folder / "python", "ok")
     code, out = place.run("--resume", str(place.measured.path), "--python", "./python")
     assert code == 4, out
-    assert [record.failure for record in place.measured.records()] == [None]
+    assert [record.failure for record in place.measured.journal.records()] == [None]
 
 
 @pytest.mark.timeout(TEST_LIMIT_S)
@@ -163,7 +163,7 @@ def test_a_submitted_run(place: Place) -> None:
     wait_for(lambda: not place.jobs(), LIMIT_S)
     log = (place.folder / "runs" / f"slurm-{found[1]}.out").read_text()
     assert "verdict: no expectation" in log, log
-    assert [record.failure for record in place.measured.records()] == [None]
+    assert [record.failure for record in place.measured.journal.records()] == [None]
 
 
 def test_what_an_allocation_cannot_do_is_one_line(place: Place, tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from pydantic import TypeAdapter, ValidationError
 from pybench.model.errors import RunFolderError
 from pybench.model.record import Record
 from pybench.model.wire import Span, Step, Work
-from pybench.store.history_index import Entry
-from pybench.store.journal import RunFolder
-from pybench.store.journal_line import decode_line, encode_line
+from pybench.store.history.index import Entry
 from pybench.store.json_values import MAX_VALUES, decode_json
 from pybench.store.reader import Reader
-from pybench.store.results_file import read_results
+from pybench.store.run.folder import RunFolder
+from pybench.store.run.journal_line import decode_line, encode_line
+from pybench.store.run.results_file import read_results
 from tests.builders import HEADER, MANIFEST, RECORD, RESULTS
 from tests.nodes import Node
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.plan import expand
+from pybench.compute.plan.expand import expand
 from pybench.model.devices import Devices
 from pybench.model.errors import FileError
 from pybench.model.suite import Plan

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.plan import expand
+from pybench.compute.plan.expand import expand
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import Devices
 from pybench.model.errors import FileError, UsageError

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from pybench.compute.schedule import Attempt
-from pybench.compute.session import sessions
+from pybench.compute.schedule.attempts import Attempt
+from pybench.compute.schedule.session import sessions
 from pybench.judge.absolute import absolute_row
 from pybench.machine.environment import snapshot
 from pybench.model.expected import FigureRow
@@ -18,7 +18,7 @@ from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import Plan, Point, Skip, TableFigure, table_of
 from pybench.model.workloads.matmul import Matmul
 from pybench.runner.suite_plan import plan_suite
-from pybench.store.expected_tables import load_tables
+from pybench.store.expected.file import load_tables
 from pybench.store.shipped import shipped_suites
 from pybench.store.suite.file import read_suite
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pybench.compute.assumed_gpus import with_gpus
-from pybench.compute.axis_words import with_words
-from pybench.compute.plan import expand, left_out_list
+from pybench.compute.plan.assumed_gpus import with_gpus
+from pybench.compute.plan.axis_words import with_words
+from pybench.compute.plan.expand import expand, left_out_list
 from pybench.model.suite import Plan, Suite
 from pybench.model.workloads.train import Train
 from pybench.store.model_shapes import load_models

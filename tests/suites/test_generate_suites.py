@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pybench.compute.axis_words import with_words
-from pybench.compute.plan import expand
+from pybench.compute.plan.axis_words import with_words
+from pybench.compute.plan.expand import expand
 from pybench.model.devices import Devices
 from pybench.model.suite import Plan, Scaling
 from pybench.store.model_shapes import load_models

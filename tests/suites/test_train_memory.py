@@ -12,9 +12,9 @@ from unittest.mock import patch
 
 import pytest
 
-from pybench.compute.axis_words import with_words
-from pybench.compute.memory_fit import MemoryNeed, memory_need, memory_reason, most_samples
-from pybench.compute.plan import expand
+from pybench.compute.memory.fit import MemoryNeed, memory_need, memory_reason, most_samples
+from pybench.compute.plan.axis_words import with_words
+from pybench.compute.plan.expand import expand
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import Point

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.turn_host_memory import pinned_bytes
+from pybench.compute.memory.turn_host import pinned_bytes
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.turn import Turn
 from pybench.store.model_shapes import load_models

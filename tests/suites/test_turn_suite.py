@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.compute.axis_words import with_words
-from pybench.compute.memory_fit import memory_need
-from pybench.compute.ordered_work import ordered_phases
-from pybench.compute.plan import expand
+from pybench.compute.memory.fit import memory_need
+from pybench.compute.plan.axis_words import with_words
+from pybench.compute.plan.expand import expand
+from pybench.compute.plan.ordered_work import ordered_phases
 from pybench.judge.comparisons import comparison_results
 from pybench.judge.measurements import Measurements
 from pybench.model.devices import Devices

@@ -19,7 +19,7 @@ from pybench.model.suite import Benchmark, Point, Scaling, TableFigure
 from pybench.model.verdict import Expected
 from pybench.model.wire import Work
 from pybench.model.workloads.registry import METRICS_OF
-from pybench.store.expected_tables import read_table, write_table
+from pybench.store.expected.file import read_table, write_table
 from tests.builders import MANIFEST, with_attempts
 from tests.judge.conftest import Build
 from tests.suites.test_any_gpus import SUITES, planned, read

@@ -22,7 +22,7 @@ from pybench import _energy
 from pybench.compute.energy.curve import GAP_S, Curve
 from pybench.compute.energy.repeats import MOST_REPEAT, Repeats
 from pybench.compute.energy.times import Column, middle
-from pybench.compute.spread import SD_OF_MAD
+from pybench.compute.statistics.spread import SD_OF_MAD
 
 # The steps in which the driver reports power.
 POWER_STEP_W = 0.323

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pybench.compute.energy.sensor_response import NUM_FIGURES, Readings, Response
 from pybench.compute.energy.square_load import Spans, SquareLoad
 from pybench.compute.energy.times import Column
-from pybench.compute.spread import SD_OF_MAD
+from pybench.compute.statistics.spread import SD_OF_MAD
 
 TAUS_S = np.array([0, 3, 6, 9, 12, 15, 20, 30, 50, 100, 200]) / 1e3
 WINDOWS_S = np.array([0, 5, 10, 20, 25, 35, 50, 75, 100, 200, 500, 1000]) / 1e3

@@ -12,7 +12,7 @@ from pybench.engines.stage import installed_digest
 from pybench.machine.clock import host_clock
 from pybench.machine.environment import snapshot
 from pybench.machine.network import network
-from pybench.machine.power_recorder import sampler_unavailable_reason
+from pybench.machine.power.recorder import sampler_unavailable_reason
 from pybench.model.host import Host
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.scale_out import Law, predict
-from pybench.compute.feasibility import batch_reasons, shape_reasons
-from pybench.compute.train_feasibility import pass_reasons, split_reasons
+from pybench.compute.feasibility.point import batch_reasons, shape_reasons
+from pybench.compute.feasibility.train import pass_reasons, split_reasons
 from pybench.judge.explanation.measured_step import MeasuredStep
 from pybench.judge.explanation.predicted_phases import predicted_phases, raised_degree
 from pybench.model.decoder_shape import DecoderShape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pybench.compute.stats import location
+from pybench.compute.statistics.interval import location
 from pybench.judge.measurements import Measurements
 from pybench.judge.provenance import worker_packages
 from pybench.model.manifest import Manifest

@@ -9,8 +9,8 @@ from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, whole
 from pybench.compute.numbers import percent
 from pybench.compute.phases import phase_cuts_ns
-from pybench.compute.plan import point_id
-from pybench.compute.stats import location
+from pybench.compute.plan.expand import point_id
+from pybench.compute.statistics.interval import location
 from pybench.judge.explanation.node_figures import gpu_names
 from pybench.judge.explanation.predicted_phases import predicted_phases
 from pybench.judge.explanation.unknown_work import runs_in_waves

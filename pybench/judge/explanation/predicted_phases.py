@@ -15,7 +15,7 @@ from pybench.compute.comm_model.norms import fused_norms, plain_norms
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.comm_model.training import training_step
 from pybench.compute.comm_model.training_shape import BUCKET_BYTES, TrainingShape
-from pybench.compute.train_memory import stored_bytes
+from pybench.compute.memory.weights import stored_bytes
 from pybench.judge.explanation.unknown_work import refuse_unknown
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape

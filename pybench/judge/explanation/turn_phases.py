@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.step_time import whole
 from pybench.compute.flops import num_parameters
-from pybench.compute.stats import location
-from pybench.compute.train_memory import stored_bytes
+from pybench.compute.memory.weights import stored_bytes
+from pybench.compute.statistics.interval import location
 from pybench.judge.explanation.measured_step import MeasuredStep
 from pybench.judge.explanation.predicted_phases import predicted_phases
 from pybench.judge.measurements import Measurements

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from statistics import median
 
-from pybench.compute.binomial import at_least
-from pybench.compute.false_discovery import discoveries
+from pybench.compute.statistics.binomial import at_least
+from pybench.compute.statistics.false_discovery import discoveries
 from pybench.model.change import SmallestEffects
 from pybench.model.fleet import Barriers, Evidence
 from pybench.model.plural import plural

@@ -2,8 +2,8 @@
 
 Values are logarithms, turned so that higher is better. A unit is held against the mean of the others, values far off
 pulled in, with their standard deviation: a prediction interval of one more. Variances are shrunk towards those of the
-fleet's other figures (:mod:`pybench.compute.spread`). Figures of one group are taken together, so that one cause counts
-once; over all units and groups the share of false discoveries is controlled.
+fleet's other figures (:mod:`pybench.compute.statistics.spread`). Figures of one group are taken together, so that one
+cause counts once; over all units and groups the share of false discoveries is controlled.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import Generic, TypeVar
 
-from pybench.compute.false_discovery import FALSE_DISCOVERIES, detectable_fraction, joint_probability
-from pybench.compute.spread import LEAST_SD, MIN_POINTS, Variance, moderated_variance, prior, pulled_in, variance_of
-from pybench.compute.student_t import upper_tail
+from pybench.compute.statistics.false_discovery import FALSE_DISCOVERIES, detectable_fraction, joint_probability
+from pybench.compute.statistics.spread import (
+    LEAST_SD,
+    MIN_POINTS,
+    Variance,
+    moderated_variance,
+    prior,
+    pulled_in,
+    variance_of,
+)
+from pybench.compute.statistics.student_t import upper_tail
 from pybench.judge.fleet.groups import group_of
 from pybench.model.figures import Row
 

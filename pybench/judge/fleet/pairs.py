@@ -20,10 +20,10 @@ from functools import cached_property
 from itertools import groupby
 from statistics import fmean, median
 
-from pybench.compute.false_discovery import FALSE_DISCOVERIES, discoveries
-from pybench.compute.spread import pooled, pulled_in, variance_of
-from pybench.compute.stats import as_fraction
-from pybench.compute.student_t import upper_tail
+from pybench.compute.statistics.false_discovery import FALSE_DISCOVERIES, discoveries
+from pybench.compute.statistics.interval import as_fraction
+from pybench.compute.statistics.spread import pooled, pulled_in, variance_of
+from pybench.compute.statistics.student_t import upper_tail
 from pybench.judge.fleet.figures import spread_of
 from pybench.judge.node.links import SLOWER_FRACTION
 from pybench.model.change import SmallestEffects

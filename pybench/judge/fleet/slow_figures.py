@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, median
 
-from pybench.compute.false_discovery import discoveries
-from pybench.compute.spread import variance_of
-from pybench.compute.stats import as_fraction
+from pybench.compute.statistics.false_discovery import discoveries
+from pybench.compute.statistics.interval import as_fraction
+from pybench.compute.statistics.spread import variance_of
 from pybench.judge.fleet.figures import MIN_UNITS, Distance, Figures, Reading
 from pybench.judge.fleet.groups import certain_fraction, group_of
 from pybench.model.change import SmallestEffects

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pybench.compute.numbers import quantity
-from pybench.compute.stats import Samples, location
+from pybench.compute.statistics.interval import Samples, location
 from pybench.judge.node.ranks import Judged, PointRecords, judge_alike, shares_of_others, shown
 from pybench.model.results import Estimate, NodeCheck
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
-from pybench.compute.contrast import contrast
 from pybench.compute.numbers import UNKNOWN_SPREAD, is_unknown
-from pybench.compute.spread import Spread, Variance, pooled, variance_of
-from pybench.compute.stats import Samples, estimate, logs
+from pybench.compute.statistics.contrast import contrast
+from pybench.compute.statistics.interval import Samples, estimate, logs
+from pybench.compute.statistics.spread import Spread, Variance, pooled, variance_of
 from pybench.judge.evidence import Evidence, level_of, more_attempts_text, verdict_of
 from pybench.model.machine import Machine
 from pybench.model.record import Record

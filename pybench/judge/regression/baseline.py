@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import fmean, median
 
-from pybench.compute.spread import (
+from pybench.compute.statistics.spread import (
     LEAST_SD,
     MIN_POINTS,
     SD_OF_MAD,
@@ -27,7 +27,7 @@ from pybench.compute.spread import (
     pulled_in,
     robust_sd,
 )
-from pybench.compute.student_t import upper_tail
+from pybench.compute.statistics.student_t import upper_tail
 from pybench.model.figures import Row
 
 MIN_NIGHTS = 8

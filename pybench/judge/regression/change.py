@@ -3,8 +3,8 @@
 Logarithms are compared. With one reference the interval is Welch's over the attempts of both runs: it has no spread
 between nights in it. With several, each run is one value, and the interval is that of a prediction of one more run,
 widened where this run has fewer attempts than they have. Variances are shrunk towards those of the same metric's other
-rows (:mod:`pybench.compute.spread`). What regressed, or improved, is corrected over all rows: of equal runs few have
-any such row.
+rows (:mod:`pybench.compute.statistics.spread`). What regressed, or improved, is corrected over all rows: of equal runs
+few have any such row.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from pybench.compute.contrast import Contrast, contrast
-from pybench.compute.false_discovery import sure
-from pybench.compute.spread import Spread, common_spread, pooled_variance, variance_of
-from pybench.compute.stats import TAIL, NoRatioError, as_fraction, location, logs
+from pybench.compute.statistics.contrast import Contrast, contrast
+from pybench.compute.statistics.false_discovery import sure
+from pybench.compute.statistics.interval import TAIL, NoRatioError, as_fraction, location, logs
+from pybench.compute.statistics.spread import Spread, common_spread, pooled_variance, variance_of
 from pybench.model.change import Change, ChangeVerdict
 from pybench.model.figures import Row
 from pybench.model.workloads.registry import METRICS

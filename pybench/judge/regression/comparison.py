@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pybench.compute.point_filter import parse_filter
+from pybench.compute.plan.point_filter import parse_filter
 from pybench.judge.regression.change import Sides, changes_of
 from pybench.judge.regression.keys import check_across, differing, point_difference
 from pybench.model.change import Change, ChangeVerdict, RunComparison, SmallestEffects

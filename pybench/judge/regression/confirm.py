@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from pybench.compute.contrast import contrast
-from pybench.compute.stats import as_fraction
+from pybench.compute.statistics.contrast import contrast
+from pybench.compute.statistics.interval import as_fraction
 from pybench.judge.regression.gate import BY_IMPORTANCE, overall
 from pybench.judge.regression.series import Series, attempts_of
 from pybench.model.figures import RunFigures

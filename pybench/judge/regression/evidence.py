@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from statistics import fmean, median
 
-from pybench.compute.stats import as_fraction
+from pybench.compute.statistics.interval import as_fraction
 from pybench.judge.regression.series import Series
 from pybench.model.figures import PointFigures
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pybench.compute.stats import as_fraction
+from pybench.compute.statistics.interval import as_fraction
 from pybench.judge.regression.acceptance import about, accepted_on, level_start, of_all_points
 from pybench.judge.regression.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines
 from pybench.judge.regression.comparison import absence_of

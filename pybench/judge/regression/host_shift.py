@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, median_low
 
-from pybench.compute.spread import LEAST_SD, pooled_variance, robust_sd
-from pybench.compute.student_t import upper_tail
+from pybench.compute.statistics.spread import LEAST_SD, pooled_variance, robust_sd
+from pybench.compute.statistics.student_t import upper_tail
 from pybench.judge.regression.baseline import MIN_NIGHTS, Baseline, Nights
 from pybench.judge.regression.level_change import Split, lasting_change, newest_change
 from pybench.model.figures import Row

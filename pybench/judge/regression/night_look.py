@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from pybench.compute.false_discovery import FALSE_DISCOVERIES, detectable_fraction, discoveries
+from pybench.compute.statistics.false_discovery import FALSE_DISCOVERIES, detectable_fraction, discoveries
 from pybench.judge.regression.baseline import MIN_NIGHTS, RECENT, Baseline, Nights
 from pybench.model.figures import Row
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from pybench.compute.spread import robust_sd
-from pybench.compute.stats import as_fraction
+from pybench.compute.statistics.interval import as_fraction
+from pybench.compute.statistics.spread import robust_sd
 from pybench.judge.regression.series import Series
 from pybench.model.figures import Row
 

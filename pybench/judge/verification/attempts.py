@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 
 from pybench.compute.measured_window import window_ns
-from pybench.compute.schedule import pending, undecided
+from pybench.compute.schedule.attempts import pending, undecided
 from pybench.model.machine import Machine
-from pybench.model.manifest import Manifest
+from pybench.model.manifest import MANIFEST_FILE, Manifest
 from pybench.model.plan_options import time_limit_text
 from pybench.model.record import Record
 from pybench.model.results import Results
@@ -25,7 +25,6 @@ _PREPARING = timedelta(minutes=5)
 _WAITING = timedelta(days=1)
 # Beyond a point's time limit: a worker is started before it, a killed one ends and a trace is written after it.
 _ENDING_S = 600.0
-_MANIFEST = "manifest.json"
 _STAMP = "%Y%m%dT%H%M%SZ"
 
 
@@ -113,10 +112,10 @@ def _check_creation(manifest: Manifest, records: Sequence[Record]) -> Iterator[D
     stamped = _stamp(found[1]) if found else None
     if stamped is None:
         text = f"run_id: {manifest.run_id!r} is claimed, a run of this suite has its time and -{name}"
-        yield Discrepancy(place=_MANIFEST, text=text)
+        yield Discrepancy(place=MANIFEST_FILE, text=text)
     elif created is not None and not -_CLOCK_SLACK <= created - stamped <= _PREPARING:
         text = f"created_utc: {manifest.created_utc} is claimed, its run_id is {manifest.run_id}"
-        yield Discrepancy(place=_MANIFEST, text=text)
+        yield Discrepancy(place=MANIFEST_FILE, text=text)
     first = _time(records[0].started_utc) if records else None
     if created is not None and first is not None and first - created > _WAITING:
         text = (

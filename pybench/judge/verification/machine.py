@@ -9,10 +9,9 @@ from pybench.compute.fingerprint import fingerprint, run_fields
 from pybench.compute.gpu_models import machine_kind
 from pybench.judge.verification.figures import differences
 from pybench.model.machine import Machine
-from pybench.model.manifest import Manifest
+from pybench.model.manifest import MANIFEST_FILE, Manifest
 from pybench.model.verification import Discrepancy, DiscrepancyState
 
-_MANIFEST = "manifest.json"
 _KIND = "kind"
 
 
@@ -24,13 +23,13 @@ def check_machine(manifest: Manifest, *, same_version: bool) -> Iterator[Discrep
     found = fingerprint(run_fields(manifest.machine, manifest.machines))
     if found != manifest.fingerprint:
         text = f"the machine's fingerprint is {found}, {manifest.fingerprint} is claimed: the machine was edited"
-        yield Discrepancy(place=_MANIFEST, text=text)
+        yield Discrepancy(place=MANIFEST_FILE, text=text)
     if manifest.device != manifest.machine.devices.kind:
         text = f"device: {manifest.device!r} is claimed, {manifest.machine.devices.kind!r} follows from the machine"
-        yield Discrepancy(place=_MANIFEST, text=text)
+        yield Discrepancy(place=MANIFEST_FILE, text=text)
     if manifest.machines and manifest.machines[0].machine != manifest.machine:
         text = f"host {manifest.machines[0].name} leads the run, whose machine is another one"
-        yield Discrepancy(place=_MANIFEST, text=text)
+        yield Discrepancy(place=MANIFEST_FILE, text=text)
     machines = {"machine": manifest.machine}
     machines |= {f"machine of host {host.name}": host.machine for host in manifest.machines[1:]}
     for name, machine in machines.items():
@@ -39,7 +38,7 @@ def check_machine(manifest: Manifest, *, same_version: bool) -> Iterator[Discrep
             state: DiscrepancyState = "does not hold"
             if not same_version and place == f"{name}.{_KIND}":
                 text, state = f"{text}; check with pybench {manifest.pybench_version}", "not checked"
-            yield Discrepancy(place=_MANIFEST, text=text, state=state)
+            yield Discrepancy(place=MANIFEST_FILE, text=text, state=state)
 
 
 def _claimed(machine: Machine) -> dict[str, object]:

@@ -6,22 +6,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 
-from pybench.compute.axis_words import with_words
-from pybench.compute.effort_override import with_effort
-from pybench.compute.plan import expand, skipped
-from pybench.compute.point_filter import parse_filter
-from pybench.compute.required import parse_required
-from pybench.compute.time_budget import within
+from pybench.compute.plan.axis_words import with_words
+from pybench.compute.plan.effort_override import with_effort
+from pybench.compute.plan.expand import expand, skipped
+from pybench.compute.plan.point_filter import parse_filter
+from pybench.compute.plan.required import parse_required
+from pybench.compute.schedule.time_budget import within
 from pybench.judge.verification.figures import differences
 from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import PybenchError
 from pybench.model.expected import ExpectedTable
-from pybench.model.manifest import Manifest
+from pybench.model.manifest import MANIFEST_FILE, Manifest
 from pybench.model.plan_options import time_limit_text
 from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
 from pybench.model.verification import Discrepancy, DiscrepancyState
 
-_MANIFEST = "manifest.json"
 _OWN = "own {kind}, not one that pybench comes with; hold it against a file that you trust with --suite FILE"
 _MEASURED, _SKIPPED, _LEFT_OUT = "measured", "skipped", "left out"
 # As time limits are written: 1h30m.
@@ -109,7 +108,7 @@ def check_plan(
             required=parse_required(manifest.options.require),
         )
     except (PybenchError, KeyError, TypeError, ValueError) as error:
-        yield Discrepancy(place=_MANIFEST, text=f"its suite does not expand to a plan: {error}")
+        yield Discrepancy(place=MANIFEST_FILE, text=f"its suite does not expand to a plan: {error}")
         return
     ours, theirs = _entries(manifest.plan), _entries(without_packages(manifest, expanded))
     for name in dict.fromkeys((*theirs, *ours)):

@@ -60,7 +60,9 @@ class StrategyTraits:
     ``has_microbatches``: it cuts a rank's batch into parts that follow each other through the stages.
     ``sharing`` is how its data-parallel ranks share, as the model of step times knows it, ``None`` where that knows
     nothing of its weights, gradients and messages. ``exchanges_once``: its ranks exchange gradients once a step,
-    however many passes it has. ``splits_vocabulary``: no tensor-parallel rank has all logits when the loss is computed.
+    however many passes it has. ``fully_shards``: ranks hold parts of weights, gradients and states, and gather a layer
+    at a time. ``has_buckets``: DDP averages its gradients, in buckets beside them. ``splits_vocabulary``: no
+    tensor-parallel rank has all logits when the loss is computed.
     """
 
     parallel_axes: tuple[str, ...]
@@ -72,6 +74,8 @@ class StrategyTraits:
     has_microbatches: bool = False
     sharing: Sharing | None = None
     exchanges_once: bool = False
+    fully_shards: bool = False
+    has_buckets: bool = False
     splits_vocabulary: bool = False
 
     @property
@@ -86,6 +90,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         options=(*_DDP, *_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, *_EVALUATION, "control_steps"),
         sharing="ddp",
         exchanges_once=True,
+        has_buckets=True,
     ),
     "fsdp": StrategyTraits(
         parallel_axes=("data_parallel", "tensor_parallel", "context_parallel"),
@@ -97,6 +102,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         needs=(_SPLIT_STATES,),
         sharing="fsdp",
         exchanges_once=True,
+        fully_shards=True,
         splits_vocabulary=True,
     ),
     "tensor_parallel": StrategyTraits(
@@ -114,7 +120,11 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         sharing="ddp",
     ),
     "context_parallel": StrategyTraits(
-        parallel_axes=("context_parallel",), options=(*_UPDATE, *_MODEL), sharing="ddp", exchanges_once=True
+        parallel_axes=("context_parallel",),
+        options=(*_UPDATE, *_MODEL),
+        sharing="ddp",
+        exchanges_once=True,
+        has_buckets=True,
     ),
     "layer_split": StrategyTraits(parallel_axes=("pipeline_parallel",), options=_STAGES, sharing="ddp"),
     "accelerate": StrategyTraits(
@@ -122,6 +132,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         options=("mixed_precision", *_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, *_EVALUATION, "control_steps"),
         sharing="ddp",
         exchanges_once=True,
+        has_buckets=True,
     ),
     "deepspeed": StrategyTraits(
         parallel_axes=("data_parallel",),
@@ -141,6 +152,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         model_types=("llama", "qwen2"),
         needs=(_WHOLE_LAYERS, _SPLIT_STATES, _SCALES_TWICE),
         untied_head=True,
+        fully_shards=True,
     ),
     "unsloth": StrategyTraits(
         parallel_axes=("data_parallel",),
@@ -148,6 +160,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         # On GPUs it replaces the experts of gpt_oss, whose weights would need other names.
         model_types=("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3"),
         needs=(_WHOLE_LAYERS, _SCALES_TWICE),
+        has_buckets=True,
     ),
 }
 

@@ -29,7 +29,7 @@ from pybench.report.page.document import document
 from pybench.report.page.points import Cell, PointRow, PointTable
 from pybench.report.printable import printable
 from pybench.report.sparkline import LEAST_RANGE_FRACTION
-from pybench.store.history import History
+from pybench.store.history.folder import History
 
 _HEADS = ("point", "metric", "nights", "last", "change", "spread")
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 150, 66, 12, 12, 24

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import get_args
 
-from pybench.compute.auto_batch import METRIC as BATCH_SIZE
-from pybench.compute.ordered_work import ordered_phases, ordered_replica, ordered_work
+from pybench.compute.plan.ordered_work import ordered_phases, ordered_replica, ordered_work
+from pybench.compute.schedule.auto_batch import METRIC as BATCH_SIZE
 from pybench.model.host import SAME_CLOCK, HostClock
 from pybench.model.limits import LARGEST
 from pybench.model.run_end import fit

@@ -16,7 +16,7 @@ from pybench.engines.hosts.messages import Beat, Begin, Ended, Events, Report, s
 from pybench.engines.hosts.network import on_network
 from pybench.engines.log import log_tail
 from pybench.engines.redaction import Redaction
-from pybench.machine.power_recorder import sampler_unavailable_reason
+from pybench.machine.power.recorder import sampler_unavailable_reason
 from pybench.model.host import Place
 from pybench.model.wire import ORDERS_FILE, events_file
 from pybench.runner.events.file import EventFile

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pybench.machine.signature import check_signature, signature_path
 from pybench.model.errors import UsageError
+from pybench.model.manifest import MANIFEST_FILE
 from pybench.model.verification import Discrepancy, Verification
 from pybench.runner.verification.verify import verify_folder
 from pybench.store.bundle.archive import BundleError, unpack_bundle
@@ -34,7 +35,7 @@ def verify_bundle(file: Path, suite_file: Path | None = None, signers: Path | No
             return Verification(run_id=file.name, discrepancies=(*faults, unreadable))
         found = verify_folder(folder, suite_file, bundled=True)
         if found.run_id != folder.name:
-            renamed = Discrepancy(place="manifest.json", text=f"is of run {found.run_id}, the bundle of {folder.name}")
+            renamed = Discrepancy(place=MANIFEST_FILE, text=f"is of run {found.run_id}, the bundle of {folder.name}")
             faults = (*faults, renamed)
     return replace(found, discrepancies=(*faults, *found.discrepancies), signature=signature)
 

@@ -13,8 +13,8 @@ from pybench.model.expected import ExpectedTable
 from pybench.model.manifest import Manifest
 from pybench.model.suite import Suite
 from pybench.model.verification import Discrepancy
-from pybench.store.expected_tables import load_tables
-from pybench.store.journal import RunFolder
+from pybench.store.expected.file import load_tables
+from pybench.store.run.folder import RunFolder
 from pybench.store.shipped import shipped_suites
 from pybench.store.suite.file import read_suite
 from pybench.store.suite.overrides import names_file

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from pybench.compute.required import parse_required
+from pybench.compute.plan.required import parse_required
 from pybench.engines.local import Local
 from pybench.judge.verification.plan import is_lacking_packages
 from pybench.model.manifest import Manifest

@@ -16,14 +16,15 @@ from typing import Any
 
 from pybench.judge.verification.figures import UNCLAIMED, differences, equal, num_values
 from pybench.model.errors import PybenchError
+from pybench.model.manifest import MANIFEST_FILE
+from pybench.model.results import RESULTS_FILE
 from pybench.model.verification import Discrepancy
 from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run_view import RunView
 from pybench.runner.verification.malformed import MALFORMED, guarded
-from pybench.store.journal import RunFolder
+from pybench.store.run.folder import RunFolder
 from pybench.store.safe_folder import read_below
 
-_RESULTS = "results.json"
 _MAX_REPORT_BYTES = 2**28
 # By how much one that is compared in detail may be longer: as JSON, or cut into numbers, it takes many times its bytes.
 _MOST_TIMES, _MOST_MORE_BYTES = 4, 2**20
@@ -37,14 +38,14 @@ def check_reports(folder: RunFolder, view: RunView, checked: dict[str, int]) -> 
     """The reports in the folder are those that follow from its journal; without any the run is unfinished."""
     if not has_reports(folder.path):
         text = "not there, nor is any other report: the run was stopped before it wrote them"
-        yield Discrepancy(place=_RESULTS, text=text, state="unfinished")
+        yield Discrepancy(place=RESULTS_FILE, text=text, state="unfinished")
         return
     same_version = view.manifest is not None and view.manifest.pybench_version == version("pybench")
     if not same_version and view.manifest is not None:
         text = f"written by pybench {view.manifest.pybench_version}, whose formulas may differ; verify with that one"
-        yield Discrepancy(place="manifest.json", text=text, state="not checked")
+        yield Discrepancy(place=MANIFEST_FILE, text=text, state="not checked")
     for name, file in REPORT_FILES.items():
-        if file == _RESULTS or (folder.path / file).exists():
+        if file == RESULTS_FILE or (folder.path / file).exists():
             yield from guarded(file, _check_report(folder, view, (name, file), checked, same_version=same_version))
 
 
@@ -56,7 +57,7 @@ def _check_report(
     most, due = _MAX_REPORT_BYTES, 0
     try:
         computed = render(view, name)
-        if same_version or file == _RESULTS:
+        if same_version or file == RESULTS_FILE:
             due = len(computed.encode())
             most = _MOST_TIMES * due + _MOST_MORE_BYTES
         text = read_below(folder.path, file, most).decode("utf-8")
@@ -69,7 +70,7 @@ def _check_report(
     except (PybenchError, *MALFORMED) as error:
         yield Discrepancy(place=file, text=f"cannot be held against the journal: {error}")
         return
-    if file == _RESULTS:
+    if file == RESULTS_FILE:
         yield from _figures(text, computed, checked)
     elif not same_version:
         written = view.manifest.pybench_version if view.manifest else "another version"
@@ -88,7 +89,7 @@ def _figures(text: str, computed: str, checked: dict[str, int]) -> Iterator[Disc
     try:
         claimed = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        yield Discrepancy(place=_RESULTS, text=f"not readable as JSON: {error}")
+        yield Discrepancy(place=RESULTS_FILE, text=f"not readable as JSON: {error}")
         return
     following = json.loads(computed)
     checked["figures"] = num_values(following)
@@ -99,7 +100,7 @@ def _figures(text: str, computed: str, checked: dict[str, int]) -> Iterator[Disc
         places.setdefault(field, []).append(f"{place}: {difference}")
     for (name, _), texts in places.items():
         text = texts[0] if len(texts) == 1 else f"{name}: nothing is claimed at {len(texts)} places, first {texts[0]}"
-        yield Discrepancy(place=_RESULTS, text=text)
+        yield Discrepancy(place=RESULTS_FILE, text=text)
 
 
 def _no_constant(name: str) -> None:

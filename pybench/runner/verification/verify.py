@@ -18,12 +18,13 @@ from pybench.judge.verification.attempts import (
 from pybench.judge.verification.machine import check_machine
 from pybench.judge.verification.plan import check_plan
 from pybench.judge.verification.traces import check_presence, check_sensors, check_trace
-from pybench.machine.sensor_models import shipped_model
+from pybench.machine.power.sensor_models import shipped_model
 from pybench.model.errors import PybenchError
-from pybench.model.manifest import Manifest
-from pybench.model.record import Record
+from pybench.model.manifest import MANIFEST_FILE, Manifest
+from pybench.model.record import JOURNAL_FILE, Record
 from pybench.model.verdict import Verdict
 from pybench.model.verification import Discrepancy, Verification
+from pybench.report.formats import REPORT_FILES
 from pybench.report.run_view import RunView
 from pybench.runner.host_parts import joined_parts
 from pybench.runner.verification.events import check_events
@@ -32,11 +33,10 @@ from pybench.runner.verification.origin import check_origin, check_worker
 from pybench.runner.verification.packages import without_packages
 from pybench.runner.verification.reports import check_reports, has_reports
 from pybench.store.bundle.contents import SUMS, evidence_files, parse_sums, wrong_digests
-from pybench.store.journal import RunFolder, attempt_name
 from pybench.store.model_shapes import load_models
+from pybench.store.run.folder import RunFolder, attempt_name
 from pybench.store.safe_folder import read_below
 
-_MANIFEST, _JOURNAL = "manifest.json", "journal.jsonl"
 # Of as many files as a bundle may have, with the longest names that runs give them, 6 MB.
 _MAX_SUMS_BYTES = 2**23
 _UNDECIDED: frozenset[Verdict] = frozenset({"error", "missing", "inconclusive", "no_expectation"})
@@ -52,13 +52,13 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
     checked: dict[str, int] = {}
     found: list[Discrepancy] = []
     try:
-        names = evidence_files(path)
+        names = evidence_files(path, REPORT_FILES.values())
         checked["files"] = len(names)
         found += _digests(path, names) if bundled else ()
         folder = RunFolder.open(path)
-        manifest, records = folder.read_manifest(), folder.records()
+        manifest, records = folder.read_manifest(), folder.journal.records()
     except PybenchError as error:
-        if not bundled and not (path / _MANIFEST).exists():
+        if not bundled and not (path / MANIFEST_FILE).exists():
             raise
         text = str(error).replace(f"{path}/", "").replace(str(path), "the run's folder")
         return Verification(run_id=path.name, discrepancies=(*found, Discrepancy(place=path.name, text=text)))
@@ -67,7 +67,7 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
     try:
         results = assemble(manifest, Measurements.of(manifest.plan, records))
     except MALFORMED as error:
-        found.append(Discrepancy(place=_JOURNAL, text=f"cannot be judged: {type(error).__name__}: {error}"))
+        found.append(Discrepancy(place=JOURNAL_FILE, text=f"cannot be judged: {type(error).__name__}: {error}"))
         return Verification(
             run_id=manifest.run_id, discrepancies=tuple(found), checked=checked, other_version=other_version
         )
@@ -75,13 +75,13 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
     # A run that was stopped has no report, or claims neither a pass nor a failure.
     unfinished = results.verdict in _UNDECIDED or not has_reports(folder.path)
     found += check_reports(folder, view, checked)
-    found += guarded(_MANIFEST, check_machine(manifest, same_version=same_version))
-    found += guarded(_MANIFEST, check_origin(manifest, suite_file))
-    found += guarded(_MANIFEST, check_plan(manifest, load_models(), without_packages, same_version=same_version))
+    found += guarded(MANIFEST_FILE, check_machine(manifest, same_version=same_version))
+    found += guarded(MANIFEST_FILE, check_origin(manifest, suite_file))
+    found += guarded(MANIFEST_FILE, check_plan(manifest, load_models(), without_packages, same_version=same_version))
     found += check_worker(folder, manifest)
-    found += guarded(_JOURNAL, check_completeness(manifest, records, results, unfinished=unfinished))
-    found += guarded(_JOURNAL, check_order(manifest, records))
-    found += guarded(_JOURNAL, check_places(manifest, records))
+    found += guarded(JOURNAL_FILE, check_completeness(manifest, records, results, unfinished=unfinished))
+    found += guarded(JOURNAL_FILE, check_order(manifest, records))
+    found += guarded(JOURNAL_FILE, check_places(manifest, records))
     found += guarded("attempts", _attempt_folders(names, manifest, records, unfinished=unfinished))
     found += guarded("attempts", check_events(folder.path, manifest, records))
     found += _traces(view, manifest, checked)

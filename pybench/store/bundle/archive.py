@@ -8,7 +8,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -40,13 +40,13 @@ class BundleError(RunFolderError):
     """A file that is no bundle, or one that nobody should unpack."""
 
 
-def write_bundle(folder: Path, run_id: str, file: Path) -> tuple[str, ...]:
-    """Write the evidence in a run's folder to ``file``, and return the names of its files.
+def write_bundle(folder: Path, run_id: str, file: Path, reports: Iterable[str]) -> tuple[str, ...]:
+    """Write the evidence in a run's folder, its ``reports`` among it, to ``file``; returns the names of its files.
 
     Equal for equal content: names are sorted, times and modes fixed. Raises ``RunFolderError`` for a folder with
     anything else in it than files, and ``UsageError`` where the file can't be written.
     """
-    names = evidence_files(folder)
+    names = evidence_files(folder, reports)
     if not is_evidence_name(run_id) or "/" in run_id:
         raise RunFolderError(f"{folder}: its manifest names the run {run_id!r:.80}, which no run is named")
     sums = sums_text({name: digest_of(folder / name) for name in names})

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pybench.model.errors import RunFolderError
+from pybench.model.manifest import MANIFEST_FILE
+from pybench.model.record import JOURNAL_FILE
 
 SUMS = "SHA256SUMS"
 MAX_FILES = 20_000
 MAX_FILE_BYTES = 2**31
 MAX_TOTAL_BYTES = 2**33
 _MAX_DEPTH = 12
-_TOP = ("manifest.json", "journal.jsonl", "results.json", "junit.xml", "summary.md", "report.html")
 # What workers write for themselves into an attempt's folder, caches of engines among it, is no evidence.
 _OF_ATTEMPT = re.compile(r"attempts/[^/]+/(?:trace\.npz|worker\.log|exchange/(?:orders|events\.\d{1,4})\.jsonl)")
 # What a worker of ours may be called, attempts by the characters of a point's id, and nothing hidden.
@@ -34,13 +35,13 @@ def is_evidence_name(name: str) -> bool:
     return len(parts) <= _MAX_DEPTH and all(_PART.fullmatch(part) and part.isascii() for part in parts)
 
 
-def evidence_files(folder: Path) -> tuple[str, ...]:
-    """Names of all files of a run's folder that are evidence, sorted.
+def evidence_files(folder: Path, reports: Iterable[str]) -> tuple[str, ...]:
+    """Names of all files of a run's folder that are evidence, its ``reports`` among them, sorted.
 
     Raises ``RunFolderError`` for a link, pipe or device among them, or for more than a run has.
     """
     try:
-        names = sorted(_names(folder))
+        names = sorted(_names(folder, reports))
     except OSError as error:
         raise RunFolderError(f"{error.filename or folder}: cannot be read: {error.strerror}") from error
     if len(names) > MAX_FILES:
@@ -48,8 +49,8 @@ def evidence_files(folder: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _names(folder: Path) -> Iterator[str]:
-    for name in _TOP:
+def _names(folder: Path, reports: Iterable[str]) -> Iterator[str]:
+    for name in (MANIFEST_FILE, JOURNAL_FILE, *reports):
         if (folder / name).is_symlink() or (folder / name).exists():
             yield _regular(folder, folder / name)
     for path in _below(folder, folder / "worker"):

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pybench.compute.memory_profile import profile_of
+from pybench.compute.plan.memory_profile import profile_of
 from pybench.model.errors import FileError, Problem
 from pybench.model.suite import Suite
 from pybench.model.workloads.registry import SETTINGS_OF

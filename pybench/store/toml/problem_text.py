@@ -39,11 +39,9 @@ def describe(value: object) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
 
-def did_you_mean(found: object, valid: Iterable[str], most: int = 1) -> str:
-    """Name the closest valid words, at most so many, or nothing."""
-    if not isinstance(found, str):
-        return ""
-    return suggestion(closest(found, valid, most))
+def did_you_mean(found: object, valid: Iterable[str]) -> str:
+    """Name the closest valid word, or nothing."""
+    return suggestion(closest(found, valid, 1)) if isinstance(found, str) else ""
 
 
 def closest(found: str, valid: Iterable[str], most: int) -> list[str]:

@@ -21,7 +21,7 @@ from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, attrib
 from pybench.compute.comm_model.training import training_step
 from pybench.compute.comm_model.training_shape import TrainingShape
 from pybench.model.expected import FigureRow
-from pybench.store.expected_tables import read_table
+from pybench.store.expected.file import read_table
 from pybench.store.shipped import shipped_suites
 from tests.compute.comm_model.kept_runs import LLAMA, ONE, figures_of, generation_baseline, measured_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.plan import point_id
+from pybench.compute.plan.expand import point_id
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
 from tests.builders import with_settings

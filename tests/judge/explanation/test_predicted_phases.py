@@ -9,7 +9,7 @@ import pytest
 
 from pybench.compute.comm_model.figures import UnmeasuredError
 from pybench.compute.comm_model.step_time import whole
-from pybench.compute.plan import point_id
+from pybench.compute.plan.expand import point_id
 from pybench.judge.explanation.node_figures import node_figures
 from pybench.judge.explanation.predicted_phases import predicted_phases
 from pybench.model.decoder_flops import step_flops_per_token

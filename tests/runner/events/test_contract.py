@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.ordered_work import ordered_phases, ordered_work
+from pybench.compute.plan.ordered_work import ordered_phases, ordered_work
 from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Span, Step, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.matmul import Matmul

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pybench.compute.plan import skipped
+from pybench.compute.plan.expand import skipped
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.trace import PowerTrace
 from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run_view import RunView
-from pybench.store.journal import RunFolder, attempt_name
+from pybench.store.run.folder import RunFolder, attempt_name
 from pybench.store.trace_file import read_trace, write_trace
 
 
@@ -31,7 +31,7 @@ class Forgery:
 
     @property
     def records(self) -> list[Record]:
-        return list(self.folder.records())
+        return list(self.folder.journal.records())
 
     def report(self) -> None:
         """Make every report anew from what the journal holds by now."""
@@ -44,7 +44,7 @@ class Forgery:
         (self.path / "journal.jsonl").unlink()
         folder = self.folder
         for record in records:
-            folder.append(record)
+            folder.journal.append(record)
         self.report()
 
     def record(self, place: int, change: Callable[[Record], Record]) -> None:

@@ -46,7 +46,7 @@ def _rewritten(forgery: Forgery, degree: int) -> None:
     ]
     (forgery.path / "journal.jsonl").write_bytes(b"")
     for record in records:
-        forgery.folder.append(record)
+        forgery.folder.journal.append(record)
 
 
 def test_a_degree_beyond_any_machine(forgery: Forgery, original: Path) -> None:

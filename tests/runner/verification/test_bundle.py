@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
+from pybench.report.formats import REPORT_FILES
 from pybench.runner.verification.bundle import verify_bundle
 from pybench.store.bundle import archive
 from pybench.store.bundle.archive import write_bundle
@@ -36,7 +37,7 @@ def suite(original: Path) -> Path:
 @pytest.fixture
 def bundle(original: Path, tmp_path: Path) -> Path:
     """Of the run that holds."""
-    write_bundle(original, original.name, tmp_path / "run.zip")
+    write_bundle(original, original.name, tmp_path / "run.zip", REPORT_FILES.values())
     return tmp_path / "run.zip"
 
 

@@ -27,7 +27,7 @@ from pybench.model.wire import Failure
 from pybench.report.formats import REPORT_FILES
 from pybench.runner.verification import reports
 from pybench.runner.verification.verify import verify_folder
-from pybench.store.journal import attempt_name
+from pybench.store.run.folder import attempt_name
 from tests.runner.verification.forgery import Forgery, cheaper, faster, unmeasured
 
 FIRST = "decode[tensor_parallel=1], attempt 1"

@@ -31,7 +31,7 @@ def measure_broken(python: Path, folder: Path, benchmarks: Sequence[str], module
 
 def failure_of(run: Run, point_id: str) -> Failure:
     """Of the point's only attempt, which left no figure."""
-    (record,) = [record for record in run.folder.records() if record.point_id == point_id]
+    (record,) = [record for record in run.folder.journal.records() if record.point_id == point_id]
     (point,) = [point for point in run.results().points if point.id == point_id]
     assert (point.status, point.metrics) == ("failed", {})
     assert record.failure is not None

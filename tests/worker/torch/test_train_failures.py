@@ -88,7 +88,7 @@ def drilled(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Run:
 @pytest.fixture
 def records(drilled: Run) -> dict[str, Record]:
     """By the drill's name."""
-    return {record.point_id: record for record in drilled.folder.records()}
+    return {record.point_id: record for record in drilled.folder.journal.records()}
 
 
 @pytest.mark.parametrize(

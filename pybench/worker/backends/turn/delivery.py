@@ -92,7 +92,7 @@ class HandoverFolder:
     """
 
     def __init__(self, num_bytes: int) -> None:
-        _remove_stale(_MEMORY_FOLDER)
+        _remove_stale()
         in_memory = _MEMORY_FOLDER.is_dir() and shutil.disk_usage(_MEMORY_FOLDER).free > _ROOM * num_bytes
         parent = _MEMORY_FOLDER if in_memory else Path.cwd()
         self._places: dict[str, torch.Tensor] = {}
@@ -174,8 +174,8 @@ def adapter_config(settings: Turn) -> dict[str, object] | None:
     }
 
 
-def _remove_stale(parent: Path) -> None:
-    for folder in parent.glob(f"{_PREFIX}*"):
+def _remove_stale() -> None:
+    for folder in _MEMORY_FOLDER.glob(f"{_PREFIX}*"):
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(folder, ignore_errors=True)
