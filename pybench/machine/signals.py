@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Timer, main_thread
+from threading import Event, Thread, main_thread
 from types import FrameType
 from typing import Self
 
@@ -41,12 +41,13 @@ class _Interruption:
     """Raises ``KeyboardInterrupt`` on a signal.
 
     Inside a finalizer, or a callback of a weak reference such as imports have, Python prints an exception and goes on:
-    the signal is sent again from there.
+    the signal is sent again from another thread until one is raised elsewhere.
     """
 
     def __init__(self) -> None:
         self._last: signal.Signals | None = None
-        self._again: Timer | None = None
+        self._raised = Event()
+        self._raised.set()
 
     @property
     def has_come(self) -> bool:
@@ -56,32 +57,39 @@ class _Interruption:
     @property
     def is_due(self) -> bool:
         """Whether a signal is about to be sent again."""
-        return self._again is not None and self._again.is_alive()
+        return not self._raised.is_set()
 
     def __enter__(self) -> Self:
         # nohup has SIGHUP ignored, a shell SIGINT for what it starts behind &.
         taken = [number for number in _NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
         self._former = {number: signal.signal(number, self._take) for number in taken}
-        self._hook, sys.unraisablehook = sys.unraisablehook, self._send_again
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._ignored
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._again is not None:
-            self._again.cancel()
+        self._raised.set()
         sys.unraisablehook = self._hook
         for number, handler in self._former.items():
             signal.signal(number, handler)
 
-    def _take(self, number: int, _frame: FrameType | None) -> None:
+    def _take(self, number: int, frame: FrameType | None) -> None:
         self._last = signal.Signals(number)
+        while frame is not None:
+            if frame.f_code is _Interruption._ignored.__code__:
+                return  # an exception of the hook is ignored, too
+            frame = frame.f_back
+        self._raised.set()
         raise KeyboardInterrupt
 
-    def _send_again(self, found: sys.UnraisableHookArgs) -> None:
-        if self._last is not None and issubclass(found.exc_type, KeyboardInterrupt):
-            if self._again is not None:
-                self._again.cancel()
-            # Later, and from another thread: an exception inside this hook is ignored too.
-            self._again = Timer(_AGAIN_S, signal.pthread_kill, (main_thread().ident, self._last))
-            self._again.start()
-        else:
+    def _ignored(self, found: sys.UnraisableHookArgs) -> None:
+        if self._last is None or not issubclass(found.exc_type, KeyboardInterrupt):
             self._hook(found)
+        elif self._raised.is_set():
+            self._raised.clear()
+            Thread(target=self._send, args=(self._last,), daemon=True).start()
+
+    def _send(self, number: signal.Signals) -> None:
+        thread = main_thread().ident
+        assert thread is not None, "the main thread runs"
+        while not self._raised.wait(_AGAIN_S):
+            signal.pthread_kill(thread, number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -74,6 +75,24 @@ def test_a_signal_that_is_ignored_at_the_very_end_is_not_lost() -> None:
     assert sys.unraisablehook is hook
     assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
     time.sleep(0.1)  # nothing is sent after the end
+
+
+def test_a_signal_that_comes_while_one_is_sent_again_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine starts the thread that sends it later than the signal comes."""
+    start = threading.Thread.start
+
+    def start_late(thread: threading.Thread) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+
+    def run() -> None:
+        _in_finalizer(lambda: signal.raise_signal(signal.SIGTERM))
+        time.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        run()
 
 
 def test_of_two_ignored_signals_none_comes_after_the_end() -> None:
