@@ -33,9 +33,9 @@ def name_resuming(job: Run) -> None:
 
 
 def name_faults(job: Run, progress: Progress) -> None:
-    """Name the GPUs that do not answer."""
-    for fault in job.manifest.machine.gpu_faults:
-        progress.note(f"{fault}; left out")
+    """Name the GPUs that do not answer, or that nothing may use."""
+    for text in job.manifest.machine.unused_gpus:
+        progress.note(text)
 
 
 def write_reports(job: Run, results: Results, *, shown: bool, detail: bool = False) -> None:

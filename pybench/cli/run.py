@@ -247,8 +247,8 @@ def plan(
     is_assumed = machine is not here or num_hosts is not None
     if is_assumed and options.time_limit_s is not None:
         raise UsageError("--time-limit goes by what runs took here: give it without --gpu, --gpus and --nodes")
-    for fault in machine.gpu_faults:
-        click.echo(f"pybench: {fault}; left out", err=True)
+    for text in machine.unused_gpus:
+        click.echo(f"pybench: {text}", err=True)
     found, points = plan_suite(suite, machine, options, root, assumed_hosts=(num_hosts or 1) if is_assumed else None)
     load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
     takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)

@@ -70,10 +70,15 @@ _MODELS: tuple[GpuModel, ...] = (
     GpuModel(r"V100", "v100", "7.0"),
 )
 
+# A virtual GPU is named by the board and its own profile: GB of memory, and A, B, C or Q for what it is sold for.
+_VIRTUAL = re.compile(r"-[0-9]+[ABCQ]$")
+
 
 @cache
 def gpu_model(name: str) -> GpuModel | None:
-    """The GPU of this name, ``None`` for those that the table lacks."""
+    """The GPU of this name, ``None`` for those that the table lacks, and for a virtual one: it is a part of a board."""
+    if _VIRTUAL.search(name):
+        return None
     return next((model for model in _MODELS if re.search(model.pattern, name, re.IGNORECASE)), None)
 
 

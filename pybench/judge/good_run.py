@@ -27,7 +27,7 @@ from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest
-from pybench.model.plural import plural
+from pybench.model.plural import counted, plural
 from pybench.model.results import Results, ScalingResult
 from pybench.model.suite import Point, TableFigure
 from pybench.model.workloads.node import NodeSettings
@@ -85,6 +85,9 @@ def _refuse(manifest: Manifest, results: Results) -> None:
     broken = [point.id for point in results.points if point.failed_attempts]
     if results.verdict not in GOOD:
         raise UsageError(f"{run}: its verdict is {results.verdict}, {results.reason}; a table needs a good run")
+    if len(set(gpus := manifest.machine.gpu_names)) > 1:
+        remedy = "a row is of one kind; list GPUs of one in CUDA_VISIBLE_DEVICES and run it again"
+        raise UsageError(f"{run}: {counted(gpus)} are several kinds of GPU, and {remedy}")
     if container is not None and not container.pinned:
         raise UsageError(f"{run}: an image that is not pinned can't be run again; use one of the lock")
     if broken:

@@ -100,8 +100,15 @@ def _gpus(machine: Machine) -> Finding:
         "GPUs",
         well=bool(machine.gpus),
         found=f"{counted(kinds)}, driver {machine.driver or 'unknown'}" if machine.gpus else str(machine.gpu_reason),
-        remedy="install the NVIDIA driver; without it suites use their cpu profile and power is unknown",
+        remedy=f"{_remedy(machine)}; until then suites use their cpu profile and power is unknown",
     )
+
+
+def _remedy(machine: Machine) -> str:
+    """Without a GPU to use."""
+    if machine.driver is None:
+        return "install the NVIDIA driver, or load it: after an update that takes a restart"
+    return "the driver is there: let it, or CUDA_VISIBLE_DEVICES, show a GPU"
 
 
 def _links(machine: Machine) -> Iterator[Finding]:

@@ -62,7 +62,8 @@ def _find_gpus() -> GpuInventory:
 def _inventory() -> GpuInventory:
     found, faults = _survey(answer("DeviceGetCount"))
     gpus = [gpu for gpu, _ in found]
-    kept = visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    kept = visible(gpus, setting)
     handles = {gpu.index: handle for gpu, handle in found}
     chosen = [handles[gpu.index] for gpu in kept]
     return GpuInventory(
@@ -70,7 +71,7 @@ def _inventory() -> GpuInventory:
         driver=text(query("SystemGetDriverVersion")),
         cuda_driver=_cuda_version(query("SystemGetCudaDriverVersion_v2")),
         topology=tuple(tuple(_link(a, b) for b in chosen) for a in chosen),
-        reason=None if kept else _why_none(gpus, faults),
+        reason=None if kept else _why_none(gpus, setting, faults),
         faults=faults,
     )
 
@@ -87,9 +88,10 @@ def _survey(count: int) -> tuple[list[tuple[GpuInfo, Any]], tuple[str, ...]]:
     return found, tuple(faults)
 
 
-def _why_none(gpus: Sequence[GpuInfo], faults: Sequence[str]) -> str:
+def _why_none(gpus: Sequence[GpuInfo], setting: str | None, faults: Sequence[str]) -> str:
     if gpus:
-        return "; ".join(("CUDA_VISIBLE_DEVICES hides every GPU", *faults))
+        remedy = f", by {setting}: list whole GPUs by index or UUID, each once" if setting else ""
+        return "; ".join((f"CUDA_VISIBLE_DEVICES hides every GPU{remedy}", *faults))
     return "; ".join(faults) or "the driver lists no GPU"
 
 

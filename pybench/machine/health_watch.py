@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pybench.machine.gpu_processes import ProcessFacts, ProcessWatch
 from pybench.machine.kernel_log import read_xids
-from pybench.machine.nvml import NvmlError, answer, constant, query, session
+from pybench.machine.nvml import NvmlError, constant, query, session
 from pybench.model.health import GpuCounters, Health, PcieLink
 
 # Often enough to see a link awake in a step of some seconds, rarely enough to cost nothing.
@@ -21,7 +21,8 @@ _PATIENCE_S = 5.0
 class HealthWatch:
     """Reads counters when entered and left, PCIe links and processes in between, in a thread of its own: NVML may hang.
 
-    Without a driver, or one that does not answer, what it has seen stays empty.
+    Without a driver, one that does not answer, or any GPU that does, what it has seen stays empty. Of a lost GPU among
+    others nothing is known.
     """
 
     def __init__(self, uuids: Sequence[str], patience_s: float = _PATIENCE_S) -> None:
@@ -63,15 +64,19 @@ class HealthWatch:
     def _watch(self) -> None:
         try:
             with session():
-                self._follow({uuid: answer("DeviceGetHandleByUUID", uuid) for uuid in self._uuids})
+                self._follow({uuid: query("DeviceGetHandleByUUID", uuid) for uuid in self._uuids})
         except NvmlError:
             pass  # a failing driver is reported by the sampler and the worker; here it means: unknown
         finally:
             self._ready.set()
 
-    def _follow(self, handles: dict[str, Any]) -> None:
+    def _follow(self, found: dict[str, Any]) -> None:
+        """Each GPU by UUID, with its handle; ``None`` for a lost one."""
+        handles = {uuid: handle for uuid, handle in found.items() if handle is not None}
+        if not handles:
+            return
         self._processes.look(handles)
-        self._before = _counters(handles)
+        self._before = _counters(found)
         self._ready.set()
         while True:
             over = self._over.wait(_PERIOD_S)
@@ -80,14 +85,16 @@ class HealthWatch:
                 self._links[uuid] = _better(self._links.get(uuid), _link(uuid, handle))
             if over:
                 break
-        self._after = _counters(handles)
+        self._after = _counters(found)
 
 
-def _counters(handles: dict[str, Any]) -> tuple[GpuCounters, ...]:
-    return tuple(_gpu_counters(uuid, handle) for uuid, handle in handles.items())
+def _counters(found: dict[str, Any]) -> tuple[GpuCounters, ...]:
+    return tuple(_gpu_counters(uuid, handle) for uuid, handle in found.items())
 
 
 def _gpu_counters(uuid: str, handle: Any) -> GpuCounters:  # noqa: ANN401 - NVML's handle
+    if handle is None:
+        return GpuCounters(uuid=uuid)
     errors, volatile = "DeviceGetTotalEccErrors", constant("VOLATILE_ECC")
     corrected, uncorrected, pending, failed = query("DeviceGetRemappedRows", handle) or (None,) * 4
     return GpuCounters(

@@ -9,8 +9,8 @@ from pybench.model.health import Xid
 
 KERNEL_LOG = "/dev/kmsg"
 # "6,1234,5678901,-;NVRM: Xid (PCI:0000:19:00): 79, pid=…": kmsg's prefix (Documentation/ABI/testing/dev-kmsg), then
-# the driver's message (docs.nvidia.com, XID errors).
-_LINE = re.compile(r"^\d+,(\d+),[^;]*;.*NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)")
+# the driver's message (docs.nvidia.com, XID errors), which with MIG names the instance behind the slot.
+_LINE = re.compile(r"^\d+,(\d+),[^;]*;.*NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)(?: GPU-C?I:\d+)*\): (\d+)")
 _MAX_RECORD_BYTES = 8192
 
 

@@ -94,6 +94,13 @@ class Machine:
         return Devices("cpu", self.cpu_cores)
 
     @property
+    def unused_gpus(self) -> tuple[str, ...]:
+        """Which GPUs a run does without, and why, as notes for its user."""
+        if self.driver is not None and not self.gpus and not self.gpu_faults:
+            return (f"{self.gpu_reason}; points run on CPU cores",)
+        return tuple(f"{fault}; left out" for fault in self.gpu_faults)
+
+    @property
     def gpu_memory_bytes(self) -> float | None:
         """Of the GPU that has least; ``None`` without GPUs, or where the driver does not report it of all."""
         found = [gpu.vram_gib for gpu in self.gpus if gpu.vram_gib is not None]

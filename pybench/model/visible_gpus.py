@@ -24,7 +24,8 @@ _Gpu = TypeVar("_Gpu", bound=IndexedGpu)
 def visible(gpus: Sequence[_Gpu], setting: str | None) -> tuple[_Gpu, ...]:
     """The GPUs that a value of CUDA_VISIBLE_DEVICES lists, in its order; all where it is not set.
 
-    Entries are indices, or UUIDs and their beginnings. As in CUDA, the first entry that is not known ends the list.
+    Entries are indices, or UUIDs and their beginnings. As in CUDA, the first entry that is not known ends the list,
+    and a GPU that is listed twice leaves none.
     """
     if setting is None:
         return tuple(gpus)
@@ -33,5 +34,7 @@ def visible(gpus: Sequence[_Gpu], setting: str | None) -> tuple[_Gpu, ...]:
         match = [g for g in gpus if (entry == str(g.index) if entry.isdigit() else entry and g.uuid.startswith(entry))]
         if len(match) != 1:
             break
+        if match[0] in kept:
+            return ()
         kept.append(match[0])
     return tuple(kept)

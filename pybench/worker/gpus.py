@@ -32,7 +32,8 @@ class Gpu:
 def visible_gpus() -> tuple[Gpu, ...]:
     """GPUs that CUDA_VISIBLE_DEVICES leaves visible to this process, in its order.
 
-    Raises :class:`UnsupportedError` when NVML does not answer.
+    Those that can't be queried, such as a lost one, are left out. Raises :class:`UnsupportedError` when NVML does not
+    answer, or none of them does.
     """
     # An empty value is what the host gives a point without GPUs, and a container that sees only its own.
     return visible(_all_gpus(), os.environ.get(VISIBLE_DEVICES) or None)
@@ -106,7 +107,15 @@ def _all_gpus() -> tuple[Gpu, ...]:
     nvml = _nvml()
     count = ctypes.c_uint()
     _call(nvml, "nvmlDeviceGetCount_v2", ctypes.byref(count))
-    return tuple(_gpu(nvml, index) for index in range(count.value))
+    found, fault = [], None
+    for index in range(count.value):
+        try:
+            found.append(_gpu(nvml, index))
+        except UnsupportedError as error:  # a lost one: the host has left it out
+            fault = error
+    if fault and not found:
+        raise fault
+    return tuple(found)
 
 
 def _gpu(nvml: ctypes.CDLL, index: int) -> Gpu:

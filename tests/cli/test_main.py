@@ -267,6 +267,20 @@ def test_a_lost_gpu_is_told_before_anything_is_measured(drill: Drill, fake_nvml:
         assert "GPU 0 can't be queried: GPU is lost; left out" in told.stderr.splitlines()[0]
 
 
+def test_gpus_that_nothing_may_use_are_named(
+    drill: Drill, fake_nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass on CPU cores is not taken for one on GPUs."""
+    arguments = drill()
+    fake_nvml(devices=2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,0")
+    for named in (pybench("plan", "drill.toml"), pybench(*arguments)):
+        assert named.exit_code == 0
+        first = named.stderr.splitlines()[0]
+        assert first.removeprefix("pybench: ").startswith("CUDA_VISIBLE_DEVICES hides every GPU, by 0,0: ")
+        assert first.endswith("; points run on CPU cores")
+
+
 @pytest.mark.parametrize(("arguments", "key"), [((), "benchmark"), (("--results",), "points")])
 def test_schema_is_json(arguments: tuple[str, ...], key: str) -> None:
     """Of suite files, or of results."""

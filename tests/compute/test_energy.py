@@ -536,6 +536,22 @@ def test_a_value_read_long_after_the_last_is_of_its_own_time() -> None:
     assert found.energy_j == pytest.approx(800, rel=0.05)
 
 
+@pytest.mark.parametrize("shown_w", [0, 0.4])
+@pytest.mark.parametrize("zero_of_20", [20, 19, 12])
+def test_a_series_of_zero_watts_shows_no_power(shown_w: float, zero_of_20: int) -> None:
+    """Of all, nearly all or most samples: the counter's sum stays, else the polled average, else nothing is known."""
+    zeros = series(lambda t: shown_w if t // 20 % 20 < zero_of_20 else 400)
+    known = energy(gpu(counter(constant(400), READS_MS), zeros, polled(range(-1500, 2501, 50), 400)))
+    assert known.method in {"counter", "counter+series"}
+    assert known.energy_j == pytest.approx(400.0, rel=0.02)
+    averages = energy(gpu(series=zeros, polled=polled(range(-1500, 2501, 50), 400)))
+    assert averages.energy_j == pytest.approx(400.0, rel=0.02)
+    alone = energy(gpu(series=zeros))
+    if zero_of_20 == 20:
+        assert (alone.energy_j, alone.max_power_w, "insufficient" in alone.flags) == (None, None, True)
+    assert known.max_power_w in {None, 400.0}
+
+
 @pytest.mark.parametrize("wrong_mj", [0, 2**40, OFFSET_MJ // 2], ids=["zero", "spike", "fallen"])
 @pytest.mark.parametrize("which", [30, 60, 100])
 def test_a_wrong_counter_reading_is_flagged_or_held(wrong_mj: int, which: int) -> None:

@@ -30,9 +30,11 @@ def test_known_boards(name: str, tflops: float, tb_per_s: float) -> None:
     assert peak.flops_per_s("float32") is None
 
 
-@pytest.mark.parametrize("name", ["", "NVIDIA GH200 480GB", "NVIDIA GB200", "Tesla V100-SXM2-16GB", "AVX2"])
+@pytest.mark.parametrize(
+    "name", ["", "NVIDIA GH200 480GB", "NVIDIA GB200", "Tesla V100-SXM2-16GB", "AVX2", "NVIDIA L40S-24Q"]
+)
 def test_unknown_boards(name: str) -> None:
-    """No peak is better than a wrong one."""
+    """No peak is better than a wrong one: a virtual GPU is a part of a board."""
     assert gpu_peak(name) is None
 
 
@@ -57,6 +59,9 @@ def test_unknown_boards(name: str) -> None:
         (["Tesla V100-SXM2-16GB"], "v100"),
         (["NVIDIA H200", "NVIDIA H100 80GB HBM3"], "mixed"),
         (["NVIDIA T4 (rev. 2)"], "unknown-nvidia-t4-rev-2"),
+        (["GRID A100-20C"], "unknown-grid-a100-20c"),
+        (["NVIDIA A100-4-20C"], "unknown-nvidia-a100-4-20c"),
+        (["GRID V100D-8Q"], "unknown-grid-v100d-8q"),
     ],
 )
 def test_machine_kind(names: list[str], expected: str) -> None:

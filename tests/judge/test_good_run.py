@@ -257,6 +257,16 @@ def test_a_cut_run_gives_rows_of_what_it_measured(build: Build, cut: PlanOptions
     assert row.metric == "matmul_flops_per_s"
 
 
+def test_gpus_of_several_kinds_are_refused(build: Build) -> None:
+    """A row of a mixed machine would hold for any other."""
+    run = GoodRun(build)
+    names = ("NVIDIA GeForce RTX 4090", "NVIDIA A100-PCIE-40GB")
+    machine = dataclasses.replace(run.manifest.machine, kind="mixed", gpu_names=names, gpu_count=2)
+    mixed = dataclasses.replace(run.manifest, machine=machine)
+    with pytest.raises(UsageError, match="1 x NVIDIA GeForce RTX 4090, 1 x NVIDIA A100-PCIE-40GB are several kinds"):
+        run.table(manifest=mixed)
+
+
 def test_failed_attempts_are_refused(build: Build) -> None:
     """Also when others of that point were good."""
     run = GoodRun(build)

@@ -73,6 +73,15 @@ def test_no_driver_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "install the NVIDIA driver" in gpus.remedy
 
 
+@pytest.mark.usefixtures("fresh_nvml")
+def test_a_driver_that_shows_no_gpu_is_not_to_be_installed(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_nvml(devices=2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,0")
+    gpus = found("GPUs")
+    assert gpus.found.startswith("CUDA_VISIBLE_DEVICES hides every GPU, by 0,0: ")
+    assert gpus.remedy.startswith("the driver is there: let it, or CUDA_VISIBLE_DEVICES, show a GPU; until then ")
+
+
 def test_a_lost_gpu_is_a_warning(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Told with its reason; the others are as healthy as before."""
     machine = replace(healthy, gpu_faults=("GPU 2 can't be queried: GPU is lost",))

@@ -47,6 +47,19 @@ def test_one_visible_gpu_has_no_fabric(fake_nvml: Tell, monkeypatch: pytest.Monk
     assert (machine.fabric, machine.gpu_count, machine.gpus[0].index) == ("none", 1, 1)
 
 
+def test_two_boards_in_one_host(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its own figures; a point that takes both is held to the least of them."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    boards = {"name": "NVIDIA GeForce RTX 4090;NVIDIA A100-PCIE-40GB", "capability": "8.9;8.0"}
+    fake_nvml(**boards, memory_mib="24564;40960", limit_w="300;250", default_limit_w="450;250")
+    machine = snapshot()
+    assert (machine.kind, machine.gpu_vram_gib) == ("mixed", (23.99, 40.0))
+    assert [gpu.compute_capability for gpu in machine.gpus] == ["8.9", "8.0"]
+    assert [(gpu.power_limit_w, gpu.power_limit_default_w) for gpu in machine.gpus] == [(300, 450), (250, 250)]
+    devices = machine.devices
+    assert (devices.memory_bytes, devices.compute_capability) == (23.99 * 2**30, (8, 0))
+
+
 def test_a_lost_gpu_is_told(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other is the machine's."""
     fake_nvml(fail="nvmlDeviceGetUUID:15:0")

@@ -55,6 +55,10 @@ def test_two_gpus(fake_nvml: Tell) -> None:
         ("GPU-00000002, 1", [2, 1]),
         ("1,7,0", [1]),  # CUDA stops at the first entry that it does not know
         ("GPU-,0", []),  # a beginning that fits several names none
+        ("0,1,0", []),  # CUDA shows none where one is listed twice
+        (f"1,{UUIDS[1]}", []),
+        ("1,7,1", [1]),
+        ("MIG-00000000-fake-5000-8000-000000000000", []),
         ("", []),
         ("-1", []),
     ],
@@ -67,7 +71,8 @@ def test_cuda_visible_devices(
     inventory = find_gpus()
     assert [gpu.index for gpu in inventory.gpus] == expected
     assert len(inventory.topology) == len(expected)
-    assert inventory.reason == (None if expected else "CUDA_VISIBLE_DEVICES hides every GPU")
+    remedy = f", by {setting}: list whole GPUs by index or UUID, each once" if setting else ""
+    assert inventory.reason == (None if expected else f"CUDA_VISIBLE_DEVICES hides every GPU{remedy}")
 
 
 def test_unanswered_questions_are_unknown(fake_nvml: Tell) -> None:
@@ -130,7 +135,8 @@ def test_a_lost_gpu_is_left_out_and_told(fake_nvml: Tell, monkeypatch: pytest.Mo
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     assert [gpu.index for gpu in find_gpus().gpus] == [2]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert find_gpus().reason == "CUDA_VISIBLE_DEVICES hides every GPU; GPU 1 can't be queried: GPU is lost"
+    hidden = "CUDA_VISIBLE_DEVICES hides every GPU, by 1: list whole GPUs by index or UUID, each once"
+    assert find_gpus().reason == f"{hidden}; GPU 1 can't be queried: GPU is lost"
 
 
 def test_all_gpus_lost(fake_nvml: Tell, fake_library: Path) -> None:

@@ -86,6 +86,19 @@ def test_a_lost_gpu_is_unknown(fake_nvml: Tell) -> None:
     assert watch.health() is None
 
 
+def test_a_lost_gpu_leaves_the_others_watched(fake_nvml: Tell) -> None:
+    """Of it alone nothing is known."""
+    other = "GPU-00010001-fake-4000-8000-000000000001"
+    fake_nvml(devices=2, fail="nvmlDeviceGetHandleByUUID:15:1", ecc_corrected=7)
+    with HealthWatch([UUID, other]) as watch:
+        pass
+    health = watch.health()
+    assert health is not None
+    assert [gpu.ecc_corrected for gpu in health.before] == [gpu.ecc_corrected for gpu in health.after] == [7, None]
+    assert health.before[1] == health.after[1] == GpuCounters(uuid=other)
+    assert [link.uuid for link in health.links] == [UUID]
+
+
 def test_a_driver_that_hangs_is_left(fake_nvml: Tell) -> None:
     """After a moment; the attempt goes on with what is known."""
     fake_nvml(devices=1, hang="nvmlDeviceGetRemappedRows:3000@call=2-2")
@@ -117,3 +130,10 @@ def test_an_xid_of_the_kernel_log(tmp_path: Path) -> None:
     assert read_xids(str(log)) == (Xid(sequence=1234, pci_bus_id="0000:19:00", number=79),)
     assert read_xids(str(tmp_path / "none")) is None
     assert parse_xid("6,1,2,-;NVRM: loading") is None
+
+
+@pytest.mark.parametrize("place", ["PCI:0000:19:00 GPU-I:05", "PCI:0000:19:00 GPU-I:05 GPU-CI:00"])
+def test_an_xid_of_an_instance_is_its_boards(place: str) -> None:
+    """A GPU with MIG on names the instance beside the slot (kernel_rc.c of NVIDIA's open kernel modules)."""
+    line = f"6,1234,5678901,-;NVRM: Xid ({place}): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No"
+    assert parse_xid(line) == Xid(sequence=1234, pci_bus_id="0000:19:00", number=94)

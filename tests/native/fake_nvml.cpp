@@ -14,7 +14,9 @@
 //   FAKE_NVML_GLOBAL_LOCK  1: one call at a time
 //   FAKE_NVML_MIG, FAKE_NVML_SHARED_BOARD, FAKE_NVML_MODULE  1: what the GPUs say they are
 //   FAKE_NVML_DRIVER   version, default 580.00.fake
-//   FAKE_NVML_NAME     of every GPU, default NVIDIA H200
+//   FAKE_NVML_NAME     default NVIDIA H200; several, parted by ";", go to the GPUs in turn
+//   FAKE_NVML_CAPABILITY, FAKE_NVML_MEMORY_MIB, FAKE_NVML_LIMIT_W, FAKE_NVML_DEFAULT_LIMIT_W  of the board, in
+//                      turn too; default 9.0, 143051, 650 and 700
 //   FAKE_NVML_ECC_CORRECTED, FAKE_NVML_ECC_UNCORRECTED, FAKE_NVML_REMAPPED_ROWS  counts, read at each call
 //   FAKE_NVML_CLOCK_EVENT_REASONS  the bit mask, read at each call; this and ECC errors may be several, parted by ";"
 //   FAKE_NVML_PAIR_LINKS        NVLinks to the other GPU of a pair, of GPUs without a switch
@@ -244,6 +246,10 @@ std::string uuid_of(int index) {
     return text;
 }
 
+unsigned limit_mw_of(nvmlDevice_t device, const char* name, int64_t fallback_w) {
+    return static_cast<unsigned>(number_of(index_of(device), name, fallback_w) * 1000);
+}
+
 nvmlReturn_t field(const Config& told, int device, nvmlFieldValue_t* out) {
     const Load& load = told.load(device);
     const double newest_w = told.sensor.newest_w(load, now_s(), device);
@@ -411,7 +417,7 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* out, unsigned size) {
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* out, unsigned size) {
     return call("nvmlDeviceGetName", index_of(device),
-                [&](const Config& told) { return write_text(out, size, told.name); });
+                [&](const Config& told) { return write_text(out, size, text_of(index_of(device), told.name)); });
 }
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned* index) {
@@ -494,7 +500,8 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
-    constexpr unsigned long long total = 150'000'000'000, used = 600'000'000;
+    constexpr unsigned long long used = 600'000'000;
+    const auto total = static_cast<unsigned long long>(number_of(index_of(device), "MEMORY_MIB", 143'051)) << 20;
     return tell("nvmlDeviceGetMemoryInfo", device, memory, nvmlMemory_t{total, total - used, used});
 }
 
@@ -525,8 +532,9 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* out) {
 }
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major, int* minor) {
-    *minor = 0;
-    return tell("nvmlDeviceGetCudaComputeCapability", device, major, 9);
+    const std::vector<std::string> told = split(text_of(index_of(device), variable("CAPABILITY", "9.0")), '.');
+    *minor = std::stoi(told.at(1));
+    return tell("nvmlDeviceGetCudaComputeCapability", device, major, std::stoi(told.at(0)));
 }
 
 nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t* architecture) {
@@ -534,15 +542,16 @@ nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitectu
 }
 
 nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned* limit_mw) {
-    return tell("nvmlDeviceGetEnforcedPowerLimit", device, limit_mw, 650'000U);
+    return tell("nvmlDeviceGetEnforcedPowerLimit", device, limit_mw, limit_mw_of(device, "LIMIT_W", 650));
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned* limit_mw) {
-    return tell("nvmlDeviceGetPowerManagementLimit", device, limit_mw, 650'000U);
+    return tell("nvmlDeviceGetPowerManagementLimit", device, limit_mw, limit_mw_of(device, "LIMIT_W", 650));
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned* limit_mw) {
-    return tell("nvmlDeviceGetPowerManagementDefaultLimit", device, limit_mw, 700'000U);
+    return tell("nvmlDeviceGetPowerManagementDefaultLimit", device, limit_mw,
+                limit_mw_of(device, "DEFAULT_LIMIT_W", 700));
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned* lowest_mw,

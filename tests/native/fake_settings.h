@@ -27,10 +27,14 @@ inline int64_t number(const std::string& name, int64_t fallback) {
     return std::stoll(variable(name, std::to_string(fallback)));
 }
 
-// One device's number: several, parted by ";", go to the devices in turn.
+// One device's: several, parted by ";", go to the devices in turn.
+inline std::string text_of(int device, const std::string& told) {
+    const std::vector<std::string> parts = split(told, ';');
+    return parts[static_cast<size_t>(device) % parts.size()];
+}
+
 inline int64_t number_of(int device, const std::string& name, int64_t fallback) {
-    const std::vector<std::string> told = split(variable(name, std::to_string(fallback)), ';');
-    return std::stoll(told[static_cast<size_t>(device) % told.size()]);
+    return std::stoll(text_of(device, variable(name, std::to_string(fallback))));
 }
 
 // FUNCTION:VALUE[:DEVICE][@after=MS][@until=MS][@call=N[-M]][@every=N-K]; "*" is every call about a device, "all" every

@@ -180,8 +180,9 @@ print(json.dumps([gpu.{field} for gpu in visible_gpus()]))
 """
 
 
-def _gpus(library: Path, visible: str, field: str = "index") -> Any:
+def _gpus(library: Path, visible: str, field: str = "index", fail: str = "") -> Any:
     hidden = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_DEVICES": "3", "CUDA_VISIBLE_DEVICES": visible}
+    hidden["FAKE_NVML_FAIL"] = fail
     environment = {**os.environ, **hidden}
     code = _GPUS.format(field=field)
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -196,6 +197,16 @@ def test_visible_gpus_by_uuid_and_index(fake_library: Path) -> None:
     assert _gpus(fake_library.parent, "1,7") == [1]
     assert _gpus(fake_library.parent, "1,7,2") == [1]
     assert _gpus(fake_library.parent, "", "name") == ["NVIDIA H200"] * 3
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetName"])
+def test_a_lost_gpu_hides_no_other(fake_library: Path, call: str) -> None:
+    """The host has left it out, and measures on the others; where none answers the reason is the driver's."""
+    uuids = _gpus(fake_library.parent, "", "uuid")
+    assert _gpus(fake_library.parent, f"{uuids[2]},{uuids[0]}", fail=f"{call}:15:1") == [2, 0]
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        _gpus(fake_library.parent, "", fail=f"{call}:15")
+    assert f"UnsupportedError: {call} failed with NVML's code 15" in caught.value.stderr
 
 
 def test_without_a_driver_there_is_no_gpu_to_name(tmp_path: Path) -> None:

@@ -61,10 +61,10 @@ class Samples:
         if (time_s[1:] <= time_s[:-1]).any():
             time_s, first = np.unique(time_s, return_index=True)
             power_w = power_w[first]
-        middle_w = middle(power_w) if len(power_w) else 0.0
-        if middle_w <= GLITCH_W or (power_w.min() >= GLITCH_W and power_w.max() <= GLITCH_TIMES * middle_w):
-            return cls(time_s, power_w, 0)
-        glitch = (power_w < GLITCH_W) | _too_high(power_w, float(np.percentile(power_w, USUAL_PERCENTILE)))
+        glitch = power_w < GLITCH_W
+        drawn_w = power_w[~glitch]
+        if len(drawn_w) and power_w.max() > GLITCH_TIMES * middle(drawn_w):
+            glitch |= _too_high(power_w, float(np.percentile(drawn_w, USUAL_PERCENTILE)))
         return cls(time_s[~glitch], power_w[~glitch], int(glitch.sum()))
 
     def near(self, start_s: float, end_s: float) -> Samples:
@@ -149,7 +149,7 @@ def highest_power_w(power_mw: npt.NDArray[np.int64]) -> float | None:
     if highest_mw > GLITCH_TIMES * middle(_some(power_mw, FEW_USUAL)):
         usual_mw = float(np.percentile(_some(power_mw, MOST_USUAL), USUAL_PERCENTILE))
         highest_mw = np.max(power_mw, where=~_too_high(power_mw / 1e3, max(usual_mw / 1e3, 0.0)), initial=MISSING)
-    return None if highest_mw == MISSING else float(highest_mw) / 1e3
+    return float(highest_mw) / 1e3 if highest_mw >= GLITCH_W * 1e3 else None
 
 
 def _some(power_mw: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:

@@ -31,11 +31,13 @@ def checksums(point: PointRecords) -> Iterator[NodeCheck]:
     Ranks multiply the same operands with the same library, so their results may be compared. GPUs that each repeat
     what they found, and of which no majority agrees, are named together: one of them is wrong, and nobody knows which.
     """
-    results = [_results(point, rank, attempts) for rank, attempts in point.values("checksum").items()]
+    results = {rank: _results(point, rank, attempts) for rank, attempts in point.values("checksum").items()}
     if not results:
         return
-    found = [check for alike in _by_device(point, results) for check in _compare(point, alike)]
-    num_steps = len(results[0].sums)
+    found = [
+        check for alike in point.by_device(results) for check in _compare(point, [results[rank] for rank in alike])
+    ]
+    num_steps = len(next(iter(results.values())).sums)
     whole = f"results repeat bit for bit, in {num_steps} steps of each"
     yield from found or [_check(point, "all ranks", 0, "pass", whole)]
 
@@ -44,14 +46,6 @@ def _results(point: PointRecords, rank: int, attempts: list[list[float]]) -> _Re
     differing = point.values("mismatched_elements").get(rank, [])
     sums = tuple(value for steps in attempts for value in steps)
     return _Results(rank, sums, sum(value for steps in differing for value in steps))
-
-
-def _by_device(point: PointRecords, results: Sequence[_Results]) -> list[list[_Results]]:
-    """Ranks on devices of one name; another kind of device may round otherwise."""
-    groups: dict[str, list[_Results]] = {}
-    for one in results:
-        groups.setdefault(point.records[0].ranks[one.rank].header.device_name, []).append(one)
-    return list(groups.values())
 
 
 def _compare(point: PointRecords, alike: Sequence[_Results]) -> Iterator[NodeCheck]:

@@ -22,26 +22,28 @@ _NUM_BEST = 2
 
 @dataclass(frozen=True)
 class _Link:
-    """One direction between two ranks; ``kind`` as ``nvidia-smi topo -m`` names it."""
+    """One direction between two ranks; ``kind`` as ``nvidia-smi topo -m`` names it, ``ends`` the devices' names."""
 
     sender: int
     receiver: int
     kind: str
+    ends: tuple[str, str]
     bytes_per_s: Samples
 
 
 def slow_links(point: PointRecords) -> Iterator[NodeCheck]:
     """Every link that is slower than the best others of its kind by more than is usual, or may be; else the slowest.
 
+    Links of a kind join devices of the same names: others may be narrower, or lack direct copies.
     A GPU that all links of a kind touch is compared with itself alone: then the reason states that only an expected
     table shows whether it is slow as a whole.
     """
     links = _matrix(point)
-    for kind in dict.fromkeys(link.kind for link in links):
-        alike = [link for link in links if link.kind == kind]
+    for sort in dict.fromkeys((link.kind, link.ends) for link in links):
+        alike = [link for link in links if (link.kind, link.ends) == sort]
         if len(alike) < 2:  # noqa: PLR2004 - nothing to be compared with
             continue
-        tolerance = _tolerance(point, kind)
+        tolerance = _tolerance(point, alike[0].kind)
         best = sorted(alike, key=lambda link: location(link.bytes_per_s), reverse=True)[: _NUM_BEST + 1]
         shares = {index: shares_of_others(link.bytes_per_s, _others(best, link)) for index, link in enumerate(alike)}
         judged = judge_alike(point.point, shares, tolerance)
@@ -69,8 +71,13 @@ def _matrix(point: PointRecords) -> list[_Link]:
     links = []
     for receiver in range(point.point.num_gpus):
         reported = point.values(f"link_to_{receiver}_bytes_per_s")
-        links += [_Link(sender, receiver, _kind(point, sender, receiver), reported[sender]) for sender in reported]
+        links += [_link(point, sender, receiver, samples) for sender, samples in reported.items()]
     return links
+
+
+def _link(point: PointRecords, sender: int, receiver: int, bytes_per_s: Samples) -> _Link:
+    ends = point.device_name(sender), point.device_name(receiver)
+    return _Link(sender, receiver, _kind(point, sender, receiver), ends, bytes_per_s)
 
 
 def _kind(point: PointRecords, sender: int, receiver: int) -> str:

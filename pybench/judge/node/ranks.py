@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
@@ -20,6 +20,9 @@ from pybench.model.suite import Point
 from pybench.model.verdict import Decision, Verdict
 
 _Key = TypeVar("_Key", bound=Hashable)
+
+ALONE = "no other GPU of its kind was measured"
+"""Why a GPU among those of other kinds is compared with none."""
 
 _MAX_FREEDOM = 4
 # A GPU that did nothing has no logarithm.
@@ -86,6 +89,17 @@ class PointRecords:
     def uuid(self, rank: int) -> str | None:
         """UUID of a rank's GPU, the same in all attempts; ``None`` on CPUs."""
         return self.records[0].ranks[rank].header.device_uuid
+
+    def by_device(self, ranks: Iterable[int]) -> list[list[int]]:
+        """Ranks on devices of one name: another kind of device is faster or slower, and may round otherwise."""
+        groups: dict[str, list[int]] = {}
+        for rank in ranks:
+            groups.setdefault(self.device_name(rank), []).append(rank)
+        return list(groups.values())
+
+    def device_name(self, rank: int) -> str:
+        """Of the kind of a rank's device, the same in all attempts."""
+        return self.records[0].ranks[rank].header.device_name
 
     def values(self, name: str) -> dict[int, list[list[float]]]:
         """A value reported in every step, of the ranks that reported it: by rank, then attempt, then step."""

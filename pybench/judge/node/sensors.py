@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from pybench.judge.node.ranks import PointRecords
+from pybench.judge.node.ranks import ALONE, PointRecords
 from pybench.model.record import Record
 from pybench.model.results import NodeCheck
 from pybench.model.verdict import Verdict
@@ -37,15 +37,19 @@ class _Sensor:
 
 
 def sensors(point: PointRecords) -> Iterator[NodeCheck]:
-    """Joules for the same work, temperature and clock of each GPU while it multiplies."""
+    """Joules for the same work, temperature and clock of each GPU while it multiplies, against others of its kind."""
     if not point.on_gpu or point.point.num_gpus < 2 or not any(map(point.values, LOADS)):  # noqa: PLR2004 - alone
         return
     for sensor in _SENSORS:
         known = {rank: value for rank in range(point.point.num_gpus) if (value := _reading(point, sensor, rank))}
-        if len(known) == point.point.num_gpus:
-            yield from _compare(point, sensor, known)
-        else:
+        if len(known) < point.point.num_gpus:
             yield _check(point, sensor, "all GPUs", None, "no_expectation", f"{sensor.noun}: unknown for some GPU")
+            continue
+        for alike in point.by_device(known):
+            if len(alike) == 1:
+                yield _check(point, sensor, point.name(alike[0]), None, "no_expectation", f"{sensor.noun}: {ALONE}")
+            else:
+                yield from _compare(point, sensor, {rank: known[rank] for rank in alike})
 
 
 def _joules(record: Record, rank: int, uuid: str) -> float | None:

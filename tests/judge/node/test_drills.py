@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -286,10 +287,10 @@ def test_gpus_that_all_differ_from_themselves(make_node: type[Node]) -> None:
 
 
 def test_gpus_of_another_name_have_results_of_their_own(node: Node) -> None:
-    """Another chip may round otherwise; it is held to itself."""
+    """Another chip may round otherwise; it is held to its own kind."""
 
     def change(_workload: str, rank: int, values: dict[str, float]) -> dict[str, float]:
-        return {**values, "checksum": 1.0} if rank == 7 and "checksum" in values else values
+        return {**values, "checksum": 1.0} if rank >= 6 and "checksum" in values else values
 
     node.change_values(change)
     node.records = [
@@ -297,7 +298,7 @@ def test_gpus_of_another_name_have_results_of_their_own(node: Node) -> None:
             record,
             ranks=tuple(
                 dataclasses.replace(rank, header=dataclasses.replace(rank.header, device_name="NVIDIA B200"))
-                if rank.header.rank == 7
+                if rank.header.rank >= 6
                 else rank
                 for rank in record.ranks
             ),
@@ -305,6 +306,67 @@ def test_gpus_of_another_name_have_results_of_their_own(node: Node) -> None:
         for record in node.records
     ]
     assert node.found() == []
+
+
+def _of_two_kinds(node: Node, others: Collection[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks of ``others`` ran on cards with half of the speed, another clock and cooler."""
+    machine = node.machine
+    gpus = tuple(dataclasses.replace(gpu, name="NVIDIA L40S") if gpu.index in others else gpu for gpu in machine.gpus)
+    monkeypatch.setattr(Node, "machine", dataclasses.replace(machine, kind="mixed", gpus=gpus))
+    node.change_values(
+        lambda _, rank, values: {
+            name: value / 2 if name.endswith("_per_s") and rank in others else value for name, value in values.items()
+        }
+    )
+    for rank in others:
+        node.change_conditions(rank, sm_clock_hz=2.5e9, temperature_c=30.0)
+    node.records = [
+        dataclasses.replace(
+            record,
+            ranks=tuple(
+                dataclasses.replace(rank, header=dataclasses.replace(rank.header, device_name="NVIDIA L40S"))
+                if rank.header.rank in others
+                else rank
+                for rank in record.ranks
+            ),
+        )
+        for record in node.records
+    ]
+
+
+def test_gpus_are_compared_with_those_of_their_kind(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three cards of eight are another kind's, which is slower, hungrier and cooler: nothing is wrong with any."""
+    _of_two_kinds(node, {5, 6, 7}, monkeypatch)
+    assert node.found() == []
+    assert [check.subject for check in node.checks() if check.name == "clock"].count("GPU 0 (GPU-0)") < 2
+
+
+def test_a_slow_gpu_of_the_lesser_kind(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    _of_two_kinds(node, {5, 6, 7}, monkeypatch)
+    node.change_values(
+        lambda name, rank, values: {
+            key: value * (0.8 if (name, rank) == ("matmul", 6) else 1) for key, value in values.items()
+        }
+    )
+    assert ("slowest", "GPU 6 (GPU-6)", "fail") in node.found()
+
+
+def test_the_only_gpu_of_its_kind_is_compared_with_none(make_node: type[Node], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, and neither passes nor fails; the others are compared."""
+    node = make_node(num_attempts=4)
+    _of_two_kinds(node, {7}, monkeypatch)
+    found = [(check.name, check.verdict) for check in node.checks() if check.subject == "GPU 7 (GPU-7)"]
+    sensors = ["power_at_equal_work", "temperature", "clock"]
+    assert found == [(name, "no_expectation") for name in ["slowest", *sensors, *["slowest"] * 3, *sensors]]
+    assert {verdict for _, subject, verdict in node.found() if subject != "GPU 7 (GPU-7)"} == set()
+
+
+def test_two_gpus_of_two_kinds(make_node: type[Node], monkeypatch: pytest.MonkeyPatch) -> None:
+    node = make_node(num_gpus=2)
+    _of_two_kinds(node, {1}, monkeypatch)
+    of_points = [check for check in node.checks() if check.name in {"slowest", "clock", "temperature"}]
+    assert {check.verdict for check in of_points} == {"no_expectation"}
+    assert of_points[0].reason == "matmul_flops_per_s: no other GPU of its kind was measured"
 
 
 @pytest.mark.parametrize(
