@@ -171,6 +171,6 @@ def _load(machine: Machine) -> Finding:
     return _finding(
         "load",
         well=load <= machine.cpu_cores * _BUSY_FRACTION,
-        found=f"{load:.2f} over the last minute on {machine.cpu_cores} cores",
+        found=f"{load:.2f} over the last minute on {plural(machine.cpu_cores, 'core')}",
         remedy="end what else is running: it widens every interval",
     )
