@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybench.cli.compare import across_option, smallest_option
-from pybench.cli.path_types import FILE, PATH
+from pybench.cli.path_types import FILE, NAMED_PATH, PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ def fleet() -> None:
 
 
 @fleet.command()
-@click.argument("run_paths", metavar="[[NODE=]RUN]...", nargs=-1)
+@click.argument("run_paths", metavar="[[NODE=]RUN]...", type=NAMED_PATH, nargs=-1)
 @click.option("--pairs", "pair_file", type=FILE, metavar="FILE", help="What pairs of nodes reached together, as JSON.")
 @click.option("--barriers", "barrier_file", type=FILE, metavar="FILE", help="When nodes arrived at barriers, as JSON.")
 @click.option("--nodes", metavar="NAME,...", default="", help="Nodes that are expected: one without a run is named.")

@@ -39,5 +39,7 @@ class _Folder(_Path):
 
 
 PATH = _Path(path_type=Path)
+NAMED_PATH = _Path(path_type=str)
+"""As written: a name may stand in front, ``NODE=PATH``."""
 FILE = _Path(path_type=Path, dir_okay=False)
 FOLDER = _Folder(path_type=Path, file_okay=False)

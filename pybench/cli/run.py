@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,16 @@ _PLAN_OPTIONS = ("profile", "keep", "max_gpus", "require", "attempts", "steps", 
 
 
 _SET = "Replace a setting: batch_size=1, benchmark.decode.attempts=5. Repeatable."
+_KEEP = "Keep the points whose id matches, as in pytest -k."
 _TIME_LIMIT = "Time for all attempts, such as 20m; what does not fit is left out and named."
+
+
+def _once(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The expression. Of several, click would take the last and drop the others without a word."""
+    if len(given) > 1:
+        both = " or ".join(f"({text})" for text in given)
+        raise click.BadParameter(f"given {len(given)} times; give one, such as -k {shlex.quote(both)}")
+    return given[0] if given else None
 
 
 def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
@@ -45,7 +55,7 @@ def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are t
         click.option("--attempts", type=click.IntRange(1, 100), help="Attempts at each point, and no more."),
         click.option("--require", metavar="WHAT", help="What must be here, such as gpus=8,backend=vllm; else no pass."),
         click.option("--max-gpus", type=click.IntRange(1), help="Leave out points that need more GPUs than this."),
-        click.option("-k", "keep", metavar="EXPR", help="Keep the points whose id matches, as in pytest -k."),
+        click.option("-k", "keep", metavar="EXPR", multiple=True, callback=_once, help=_KEEP),
         click.option("--profile", metavar="NAME", help="Profile to apply; default: the machine's own, if there."),
     ):
         command = option(command)

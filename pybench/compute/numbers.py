@@ -35,6 +35,11 @@ class Scale:
     factor: float
     unit: str
 
+    @property
+    def suffix(self) -> str:
+        """The unit behind a value; nothing of ratios."""
+        return f" {self.unit}" if self.unit else ""
+
 
 ONE = Scale(1.0, "")
 """Of ratios."""
@@ -67,9 +72,15 @@ def quantity_with_interval(estimate: Estimate | None) -> str:
     """Value, unit and interval in one unit, with the digits that the interval supports."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return quantity(estimate)
-    scale = scale_of(estimate)
+    return _with_ends(estimate, scale_of(estimate))
+
+
+def _with_ends(estimate: Estimate, scale: Scale) -> str:
+    """Value, unit and interval of an estimate that has one."""
+    assert estimate.low is not None
+    assert estimate.high is not None
     low, high = estimate.low / scale.factor, estimate.high / scale.factor
-    return f"{_rounded(estimate.value / scale.factor, _decimals(low, high))} {scale.unit} {interval(low, high)}"
+    return f"{_rounded(estimate.value / scale.factor, _decimals(low, high))}{scale.suffix} {interval(low, high)}"
 
 
 def limits(minimum: float | None, maximum: float | None, unit: str | None = None) -> str:
@@ -88,6 +99,12 @@ def percent(fraction: float | None) -> str:
 def short_percent(fraction: float) -> str:
     """A fraction as a percentage of two digits."""
     return f"{plain(100 * fraction, 2)} %"
+
+
+def signed_percent(fraction: float) -> str:
+    """``-3.1 %``; two decimals below 1 %."""
+    decimals = 1 if round(abs(100 * fraction), 1) >= 1 else 2
+    return f"{100 * fraction:+.{decimals}f} %"
 
 
 def _decimals(low: float, high: float) -> int | None:
@@ -127,23 +144,24 @@ def shared_scale(estimates: Iterable[Estimate]) -> Scale | None:
 
 
 def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
-    """Value, then the larger half of its interval: ``3,655.9 ±8.5``; ``1.7 ±150`` where that is wider than the value.
+    """Value, then the larger half of its interval: ``3,655.9 ±8.5``; ``52 [24, 110]`` where that exceeds the value.
 
-    Beyond a hundred times the value the half is no longer a figure: ``1.7 ±over 100x``. Without ``scale`` the unit
-    follows.
+    Its lower end would be below zero then. Beyond a hundred times the value the half is no longer a figure: ``1.7 ±over
+    100x``. Without ``scale`` the unit follows.
     """
     if estimate is None:
         return "-"
-    own = scale_of(estimate)
-    factor, suffix = (scale.factor, "") if scale else (own.factor, f" {own.unit}".rstrip())
-    half = spread(estimate.value, estimate.low, estimate.high)
-    if half is None or half == 0:
-        return f"{plain(estimate.value / factor)}{suffix}"
-    value, decimals = estimate.value / factor, _decimals(-half / factor, half / factor)
+    shown = Scale(scale.factor, "") if scale else scale_of(estimate)
+    value, half = estimate.value / shown.factor, spread(estimate.value, estimate.low, estimate.high)
+    if not half:
+        return f"{plain(value)}{shown.suffix}"
     if half > _UNKNOWN_FROM * abs(estimate.value):
-        return f"{plain(value, _SPREAD_DIGITS)} {UNKNOWN_SPREAD}{suffix}"
-    shown = plain(value, _SPREAD_DIGITS) if half > abs(estimate.value) else _rounded(value, decimals)
-    return f"{shown} ±{_rounded(half / factor, decimals)}{suffix}"
+        return f"{plain(value, _SPREAD_DIGITS)} {UNKNOWN_SPREAD}{shown.suffix}"
+    if half > abs(estimate.value):
+        return _with_ends(estimate, shown)
+    half /= shown.factor
+    decimals = _decimals(-half, half)
+    return f"{_rounded(value, decimals)} ±{_rounded(half, decimals)}{shown.suffix}"
 
 
 def is_unknown(value: float, low: float, high: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pybench.compute.numbers import short_percent
 from pybench.compute.statistics.interval import Samples, location
 from pybench.judge.measurements import Measurements
 from pybench.judge.verdict import Judgement
@@ -53,7 +54,7 @@ def excess(samples: Mapping[str, Samples]) -> str | None:
     """
     for name, resource in _PEAK_SHARES.items():
         if name in samples and (share := location(samples[name])) > 1:
-            return f"{share:.0%} of the GPUs' peak {resource}, which no work reaches ({name})"
+            return f"{short_percent(share)} of the GPUs' peak {resource}, which no work reaches ({name})"
     return None
 
 

@@ -112,7 +112,8 @@ class GateResult:
     ``num_nights`` are the nights that agree with this one in every key. ``differences`` name the keys that keep earlier
     nights apart, with the number of nights; ``broken`` are nights whose verdict was bad; ``num_later`` are later ones.
     ``unmeasured`` are points, each with the reason, that failed or were not reached and of which no night has a row.
-    ``acceptance`` is what would accept that the ``host`` is off, its reason empty; ``None`` where it is not off.
+    ``is_unfinished``: a point was to be measured and no attempt of it was made. ``acceptance`` is what would accept
+    that the ``host`` is off, its reason empty; ``None`` where it is not off.
     """
 
     run_id: str
@@ -125,6 +126,7 @@ class GateResult:
     unmeasured: tuple[tuple[str, str], ...] = ()
     broken: tuple[str, ...] = ()
     num_later: int = 0
+    is_unfinished: bool = False
     effects: SmallestEffects = field(default_factory=SmallestEffects)
     note: str | None = None
     acceptance: Accepted | None = None

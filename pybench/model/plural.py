@@ -16,6 +16,12 @@ def counted(names: Iterable[str]) -> str:
     return ", ".join(f"{count} x {name}" for name, count in Counter(names).items())
 
 
+def listed(names: Iterable[str]) -> str:
+    """In a sentence: ``a``, ``a and b``, ``a, b and c``; empty without any."""
+    *first, last = names if (names := tuple(names)) else ("",)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def abridged(names: Sequence[str], most: int, separator: str = ", ") -> str:
     """The first ``most`` of them, and how many follow: ``a, b and 3 more``."""
     first = separator.join(names[:most])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pybench.compute.numbers import percent, short_percent
 from pybench.machine.power.calibrate import Calibration
 
 
@@ -20,10 +21,10 @@ def render(calibration: Calibration, path: Path | None) -> str:
             f"  low-pass         {_ms(response.tau_s, fit.tau_sigma_s)}",
             f"  lag              {_ms(response.lag_s, fit.lag_sigma_s)}",
             f"  load             {response.low_w:.0f} W and {response.high_w:.0f} W",
-            f"  readings are off by {response.off_fraction:.1%} of the load's swing",
+            f"  readings are off by {percent(response.off_fraction)} of the load's swing",
         ]
     if calibration.model is not None:
-        lines.append(f"  sees             {calibration.model.seen_fraction:.0%} of the time")
+        lines.append(f"  sees             {short_percent(calibration.model.seen_fraction)} of the time")
     lines.append(f"  not stored: {calibration.reason}" if path is None else f"  stored in        {path}")
     return "\n".join(lines) + "\n"
 

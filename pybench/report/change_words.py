@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Collection, Iterable, Mapping
 
-from pybench.compute.numbers import plain, quantity
+from pybench.compute.numbers import plain, quantity, signed_percent, spread
+from pybench.judge.regression.keys import across_words
 from pybench.model.change import Change
 from pybench.model.results import Estimate
 from pybench.model.workloads.registry import HEADLINES
@@ -41,6 +43,11 @@ def rows_text(rows: Iterable[tuple[str, str]], names: Mapping[str, str]) -> str:
     )
 
 
+def across_options(differences: Collection[str]) -> str:
+    """The options that would allow runs to differ so, quoted for a shell; empty where none can."""
+    return " ".join(f"--across {shlex.quote(word)}" for word in across_words(differences))
+
+
 def value_text(value: float | None, unit: str) -> str:
     """A value with its unit; a dash where there is none."""
     return "-" if value is None else quantity(Estimate(value=value, low=None, high=None, unit=unit)).strip()
@@ -56,17 +63,21 @@ def difference_text(change: Change) -> str:
 
 
 def percent_text(change: Change) -> str:
-    """The change in per cent ± the larger half of its interval."""
-    if change.fraction is None:
-        return "-"
-    text = signed_percent(change.fraction)
-    if change.low is None or change.high is None:
+    """The change in per cent ± the larger half of its interval, or with both ends where ± would reach below nothing."""
+    text = fraction_text(change)
+    half = None if change.fraction is None else spread(change.fraction, change.low, change.high)
+    if change.fraction is None or half is None:
         return text
-    half = max(change.high - change.fraction, change.fraction - change.low)
-    return f"{text} ±{plain(100 * half, 2)}"
+    return f"{text} ±{plain(100 * half, 2)}" if half <= 1 + change.fraction else f"{text} {ends_text(change)}"
 
 
-def signed_percent(fraction: float) -> str:
-    """``-3.1 %``; two decimals below 1 %."""
-    decimals = 1 if abs(fraction) >= 0.0995 or round(abs(100 * fraction), 1) >= 1 else 2  # noqa: PLR2004 - 1 %
-    return f"{100 * fraction:+.{decimals}f} %"
+def fraction_text(change: Change) -> str:
+    """The change in per cent; a dash where there is none."""
+    return "-" if change.fraction is None else signed_percent(change.fraction)
+
+
+def ends_text(change: Change) -> str:
+    """Its interval in per cent; empty where there is none."""
+    if change.low is None or change.high is None:
+        return ""
+    return f"[{signed_percent(change.low)}, {signed_percent(change.high)}]"

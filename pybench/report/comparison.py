@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
@@ -11,11 +10,17 @@ from rich.text import Text
 
 from pybench.compute.numbers import plain
 from pybench.judge.regression.comparison import BY_IMPORTANCE
-from pybench.judge.regression.keys import across_words
 from pybench.model.change import Change, ChangeVerdict, RunComparison
 from pybench.model.figures import PointFigures
 from pybench.model.plural import plural
-from pybench.report.change_words import difference_text, metric_words, percent_text, rows_text, value_text
+from pybench.report.change_words import (
+    across_options,
+    difference_text,
+    metric_words,
+    percent_text,
+    rows_text,
+    value_text,
+)
 from pybench.report.labels import joined, labels_of_runs
 from pybench.report.printable import printable
 from pybench.report.rows import Table
@@ -149,10 +154,8 @@ def _by_point(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
 def way_on(comparison: RunComparison) -> str:
     """What to do about runs that differ: the options that would allow it, quoted for a shell."""
     agreeing = "compare runs that agree in these"
-    if not (words := across_words(comparison.differences)):
-        return agreeing
-    options = " ".join(f"--across {shlex.quote(word)}" for word in words)
-    return f"{agreeing}, or allow {'it' if len(words) == 1 else 'them'}: {options}"
+    options = across_options(comparison.differences)
+    return f"{agreeing}, or allow {'them' if ' --across ' in options else 'it'}: {options}" if options else agreeing
 
 
 def reason_text(comparison: RunComparison) -> str:

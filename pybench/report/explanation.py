@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from pybench.compute.node_ranges import node_ranges
-from pybench.compute.numbers import percent, plain, quantity
+from pybench.compute.numbers import percent, plain, quantity, signed_percent
 from pybench.judge.explanation.notes import stated_once
 from pybench.model.explanation import (
     ExplainedBaseline,
@@ -18,7 +18,6 @@ from pybench.model.explanation import (
     Extrapolation,
 )
 from pybench.model.results import Estimate
-from pybench.report.change_words import signed_percent
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import draw_tables

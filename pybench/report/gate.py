@@ -9,14 +9,14 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
-from pybench.compute.numbers import plain, short_percent
+from pybench.compute.numbers import plain, short_percent, signed_percent
 from pybench.judge.regression.baseline import MIN_NIGHTS
 from pybench.judge.regression.gate import BY_IMPORTANCE
 from pybench.judge.regression.second_speed import SECOND_SPEED
 from pybench.model.figures import PointFigures
 from pybench.model.gate import GateResult, GateRow, GateState, LevelChange
 from pybench.model.plural import plural
-from pybench.report.change_words import metric_words, rows_text, signed_percent, value_text
+from pybench.report.change_words import across_options, metric_words, rows_text, value_text
 from pybench.report.labels import labels_of_runs
 from pybench.report.printable import printable
 from pybench.report.rows import Table
@@ -37,7 +37,7 @@ _NEXT: dict[GateState, str] = {
     "host off": "pybench doctor, and pybench run node_check; without a cause there, what all points share has changed. "
     "Where the host stays so for good, accepted.toml (schema = 1) takes, with a reason:",
     "clock": "look at the power limit and the cooling; the software takes as many cycles as before",
-    "incomparable": "go on with --across KEY, or let the history learn the new state",
+    "incomparable": "go on with {across}, or let the history learn the new state",
     "undecided": "run the suite again; one more night decides",
     "improved": "a change that is meant goes into accepted.toml: nights are then held to the new level",
     "learning": f"run the suite on more nights; a row is judged from {MIN_NIGHTS} on",
@@ -89,9 +89,11 @@ def render(
 
 
 def _next(result: GateResult) -> str | None:
-    if result.state == "not measured" and all(row.state == "not measured" for row in result.rows):
+    nothing_else = all(row.state == "not measured" for row in result.rows)
+    if result.state == "not measured" and (result.is_unfinished or nothing_else):
         return _FINISH
-    return _NEXT.get(result.state)
+    step = _NEXT.get(result.state)
+    return step and step.format(across=across_options(result.differences) or "--across KEY")
 
 
 def _head(out: Console, result: GateResult) -> None:

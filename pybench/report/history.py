@@ -11,14 +11,14 @@ from statistics import median
 
 from rich.text import Text
 
-from pybench.compute.numbers import plain
+from pybench.compute.numbers import plain, signed_percent
 from pybench.judge.regression.comparison import rows_of
 from pybench.judge.regression.series import Series
 from pybench.judge.regression.trend import Trend, trends
 from pybench.model.figures import RunFigures
-from pybench.model.plural import abridged, plural
+from pybench.model.plural import abridged, listed, plural
 from pybench.model.workloads.registry import METRICS
-from pybench.report.change_words import metric_words, signed_percent, value_text
+from pybench.report.change_words import metric_words, value_text
 from pybench.report.csv_cell import csv_cell
 from pybench.report.labels import labels_of_runs
 from pybench.report.printable import printable
@@ -86,13 +86,13 @@ def left_out(history: History, series: Series) -> Iterator[str]:
     if (more := len(apart) - _MOST_SKIPPED) > 0:
         yield f"left out: others that differ in {more} more keys or values"
     if parts := Counter(run.part_of for run in history.runs if run.suite == series.last.suite and run.part_of):
-        listed = " and ".join(f"{count} of --{name}" for name, count in sorted(parts.items()))
-        yield f"left out: {listed}, which are no nights"
+        several = listed(f"{count} of --{name}" for name, count in sorted(parts.items()))
+        yield f"left out: {several}, which are no nights"
     if series.broken:
         yield f"left out: {len(series.broken)} whose verdict was bad"
     if others:
-        listed = ", ".join(f"{name} ({count})" for name, count in others.most_common())
-        yield f"other suites: {listed}"
+        names = ", ".join(f"{name} ({count})" for name, count in others.most_common())
+        yield f"other suites: {names}"
     yield from skipped(history)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pybench.compute.energy.times import series_times_ns
-from pybench.compute.numbers import plain
+from pybench.compute.numbers import plain, short_percent
 from pybench.machine.power.rapl import SCOPE
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.model.trace import GpuTrace, PowerTrace
@@ -37,7 +37,7 @@ def render(energy: Energy, package_j: Mapping[str, float], package_reason: str |
     if package_reason is not None:
         hanging(out, f"  CPU packages: unknown: {package_reason}")
     length_s = (energy.end_ns - energy.start_ns) / 1e9
-    gain = f"a board's own gain, ±{GAIN_FRACTION:.0%}, is apart"
+    gain = f"a board's own gain, ±{short_percent(GAIN_FRACTION)}, is apart"
     hanging(out, f"  {plain(length_s)} s; scope: {energy.scope}, without {', '.join(EXCLUDED)}; {gain}")
     return without_trailing_spaces(stream.getvalue())
 

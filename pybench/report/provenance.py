@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pybench.model.plural import counted, plural
+from pybench.model.plural import counted, listed, plural
 from pybench.model.provenance import Containment, Provenance
 
 
@@ -42,7 +42,7 @@ def _hosts(provenance: Provenance) -> list[str]:
         return []
     bound_s = provenance.clock_bound_s
     joined = "" if bound_s is None else f" (clocks joined to {bound_s * 1000:.2g} ms)"
-    return [f"on each of the hosts {' and '.join(provenance.hosts)}{joined}"]
+    return [f"on each of the hosts {listed(provenance.hosts)}{joined}"]
 
 
 def _driver(provenance: Provenance) -> list[str]:

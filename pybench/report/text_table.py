@@ -30,7 +30,10 @@ COLOURS = {
     "inconclusive": "yellow",
 }
 _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
+_WORDS = re.compile(r"\S+\s*")
 _INDENT = "    "
+_DEEPER = "  "
+"""In front of further lines of a cell that has axes."""
 
 
 def console(stream: io.StringIO, width: int, *, color: bool) -> Console:
@@ -151,14 +154,20 @@ def _wrapped(cell: Text, width: int, console: Console) -> list[Text]:
     """Lines of at most ``width``; the axes of a point's id stay whole where they fit."""
     if cell_len(cell.plain) <= width:
         return [cell]
-    lines = [""]
-    for axis in AXES.split(cell.plain):
-        if cell_len((lines[-1] + axis).rstrip()) <= width or lines == [""]:
-            lines[-1] += axis
+    axes, lines = AXES.split(cell.plain), [""]
+    deeper = _DEEPER if len(axes) > 1 else ""
+    for piece in (piece for axis in axes for piece in _narrow(axis, width - len(deeper))):
+        if cell_len((lines[-1] + piece).rstrip()) <= width or lines == [""]:
+            lines[-1] += piece
         else:
-            lines.append(f"  {axis}")
+            lines.append(f"{deeper}{piece}")
     wrapped = (part for line in lines for part in Text(line, style=cell.style).wrap(console, width))
     return [Text(part.plain.rstrip(), style=cell.style) for part in wrapped]
+
+
+def _narrow(axis: str, room: int) -> list[str]:
+    """Its words, each with the space behind it, where it has no room as a whole."""
+    return [axis] if cell_len(axis.rstrip()) <= room else _WORDS.findall(axis)
 
 
 def _block(table: Table, row: Sequence[str]) -> Group:

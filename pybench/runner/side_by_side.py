@@ -63,10 +63,12 @@ class SideBySide:
 def _begin(opened: list[OpenRun], progress: Progress) -> None:
     attempts = sum(len(one.pending()) for one in opened)
     folders = " and ".join(str(one.folder.path) for one in opened)
+    # Those of either, so that a point is named alike in both, also where one stack alone varies an axis.
+    either = {point.id: point for one in opened for point in one.manifest.plan.points}
     points = [
         replace(point, id=f"{name} {point.id}", benchmark=f"{name} {point.benchmark}")
-        for name, one in zip(_NAMES, opened, strict=True)
-        for point in one.manifest.plan.points
+        for name in _NAMES
+        for point in either.values()
     ]
     progress.run_started(" and ".join(one.folder.run_id for one in opened), folders, points, attempts)
 

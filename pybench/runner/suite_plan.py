@@ -22,7 +22,7 @@ from pybench.model.errors import MachineError, UsageError
 from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.plan_options import NO_OPTIONS, PlanOptions
-from pybench.model.plural import abridged
+from pybench.model.plural import abridged, listed
 from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
 from pybench.model.workloads.settings import Settings
 from pybench.runner.time_budget import earlier_attempts_s
@@ -167,9 +167,9 @@ def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str,
     """What is not installed, and a sentence with the remedy."""
     traits = BACKENDS[settings.backend]
     if absent := missing(traits.packages):
-        reason = f"backend {settings.backend} needs {' and '.join(absent)}, not found here: {traits.remedy}"
+        reason = f"backend {settings.backend} needs {listed(absent)}, not found here: {traits.remedy}"
         return settings.backend, reason
     for extra in traits.extras:
         if extra.is_needed(settings) and (absent := missing(extra.packages)):
-            return extra.name, f"{extra} needs {' and '.join(absent)}, not found here: {install(extra.name)}"
+            return extra.name, f"{extra} needs {listed(absent)}, not found here: {install(extra.name)}"
     return None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from pybench.judge.assemble import assemble
 from pybench.judge.explanation.measured_node import NODE_METRICS, MeasuredNode
+from pybench.judge.explanation.node_doubts import node_doubts
 from pybench.judge.measurements import Measurements
 from pybench.model.errors import RunFolderError
 from pybench.model.limits import LARGEST
@@ -34,10 +36,13 @@ def measured_node(path: Path) -> MeasuredNode:
     """The node's run in a folder or of a file. Raises ``RunFolderError`` for what no run writes."""
     if path.suffix == ".json" and not path.is_dir():
         results = read_results(path)
-        return MeasuredNode.of_results(results, _settings(path, results))
-    folder = RunFolder.open(path)
-    manifest = folder.read_manifest()
-    return MeasuredNode.of_run(manifest, Measurements.of(manifest.plan, folder.journal.records()))
+        node = MeasuredNode.of_results(results, _settings(path, results))
+    else:
+        folder = RunFolder.open(path)
+        manifest = folder.read_manifest()
+        measurements = Measurements.of(manifest.plan, folder.journal.records())
+        node, results = MeasuredNode.of_run(manifest, measurements), assemble(manifest, measurements)
+    return replace(node, doubts=tuple(node_doubts(results, NODE_METRICS)))
 
 
 def latest_node_run(run: Path, fingerprint: str) -> Path:

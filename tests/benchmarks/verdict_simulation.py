@@ -43,11 +43,16 @@ def attempt_medians(
     return found
 
 
-def decide(values: Logs, rows: Sequence[tuple[int, int | None]], limits: Sequence[float]) -> Outcome:
-    """Rows are a point over a baseline, or a point alone; each must be at least its limit, in logarithms."""
+def decide(
+    values: Logs, rows: Sequence[tuple[int, int | None]], limits: Sequence[float], sensors: float = 0.0
+) -> Outcome:
+    """Rows are a point over a baseline, or a point alone; each must be at least its limit, in logarithms.
+
+    ``sensors`` is the standard deviation of what ``values`` have of power sensors, in all attempts alike.
+    """
     taken = [FIRST] * len(values)
     while True:
-        decisions = look([own[:n] for own, n in zip(values, taken, strict=True)], rows, limits)
+        decisions = look([own[:n] for own, n in zip(values, taken, strict=True)], rows, limits, sensors)
         passed = np.array([decision.p_pass <= decision.pass_level for decision in decisions])
         failed = np.array(fails_that_stand(decisions)) & ~passed
         undecided = [row for row, done in zip(rows, passed | failed, strict=True) if not done]
@@ -59,7 +64,9 @@ def decide(values: Logs, rows: Sequence[tuple[int, int | None]], limits: Sequenc
             taken[point] += 1
 
 
-def look(values: Logs, rows: Sequence[tuple[int, int | None]], limits: Sequence[float]) -> list[Decision]:
+def look(
+    values: Logs, rows: Sequence[tuple[int, int | None]], limits: Sequence[float], sensors: float = 0.0
+) -> list[Decision]:
     """One look at all rows."""
     spread = common_spread(values)
     decisions = []
@@ -68,7 +75,7 @@ def look(values: Logs, rows: Sequence[tuple[int, int | None]], limits: Sequence[
         below = [] if baseline is None else [values[baseline]]
         evidence = Evidence(
             interval=(1.0, None, None),
-            contrast=contrast([values[point]], below, spread),
+            contrast=contrast([values[point]], below, spread, sensors),
             pass_level=level if spread is None else level * MODERATED_PASS,
             fail_level=level if spread is None else level * MODERATED_FAIL,
         )

@@ -73,6 +73,7 @@ def test_run_leaves_its_reports(here: Path, drill: Drill) -> None:
         (("run", ""), "'[SUITE]'"),
         (("run", "drill.toml", "--runs", ""), "'--runs'"),
         (("gate", "RUN", "--history", ""), "'--history'"),
+        (("fleet", "check", ""), "'[[NODE=]RUN]...'"),
     ],
 )
 def test_an_empty_path_is_refused(here: Path, arguments: tuple[str, ...], option: str) -> None:

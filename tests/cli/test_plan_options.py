@@ -68,6 +68,7 @@ def test_plan_takes_the_same_options(drill: Drill) -> None:
         (("--time-limit", "200h"), "expected a time"),
         (("--set", "batchsize=1"), "did you mean 'batch_size'?"),
         (("--set", "batch_size=x"), "found 'x', expected an integer"),
+        (("-k", "one", "-k", "two and three"), "given 2 times; give one, such as -k '(one) or (two and three)'"),
     ],
 )
 def test_a_bad_option_is_a_usage_error(here: Path, drill: Drill, option: tuple[str, str], message: str) -> None:

@@ -143,6 +143,8 @@ def test_what_one_stack_alone_can_measure_is_noted(here: Path, drill: Drill, mon
     note, *_ = done.stderr.splitlines()
     assert note.startswith("--ab: A can't measure 1 point: backend transformers needs accelerate, not found here: ")
     assert [len(records) for records in _journals(here)] == [2, 4]
+    labels = re.findall(r"\[\d/6\] ([AB] .*?) attempt", done.output)
+    assert sorted(set(labels)) == ["A decode torch", "B decode torch", "B decode transformers"]
 
 
 def test_a_suite_is_repeated_as_runs_of_their_own(here: Path, drill: Drill) -> None:

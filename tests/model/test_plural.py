@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.model.plural import abridged, plural
+from pybench.model.plural import abridged, listed, plural
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,14 @@ def test_one_alone_is_singular(number: int, runs: str, processes: str) -> None:
 def test_a_long_list_has_its_first_names_and_a_number(names: tuple[str, ...], text: str) -> None:
     """None is left out without being counted."""
     assert abridged(names, 2, "; ") == text
+
+
+def test_names_in_a_sentence() -> None:
+    """With one ``and``."""
+    names = ("torch", "transformers", "accelerate")
+    assert [listed(names[:number]) for number in range(4)] == [
+        "",
+        "torch",
+        "torch and transformers",
+        "torch, transformers and accelerate",
+    ]

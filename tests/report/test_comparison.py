@@ -49,6 +49,15 @@ def test_rows_stand_by_importance_with_the_verdict_first() -> None:
     )
 
 
+def test_an_interval_that_would_reach_below_nothing_has_both_ends() -> None:
+    """A speed does not fall by more than all of it: ±360 would."""
+    wide, steady = {"output_tokens_per_s": (60.0, 140.0)}, {"output_tokens_per_s": (99.9, 100.1)}
+    text = shown(run(point("decode", medians=wide)), run(point("decode", medians=steady), run_id="then"))
+    (line,) = (line for line in text.splitlines() if line.startswith("decode "))
+    assert "-8.3 % [-99.6 %, +19847.1 %]" in line
+    assert "±" not in line
+
+
 def test_two_throughputs_of_a_training_have_two_words() -> None:
     """Tokens are its speed; its samples are named."""
     both = {"tokens_per_s": STEADY, "samples_per_s": (9.99, 10.0, 10.01)}

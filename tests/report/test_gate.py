@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from pybench.judge.regression.confirm import unconfirmed
 from pybench.judge.regression.gate import judge_night
@@ -99,6 +100,26 @@ def test_a_night_that_measured_nothing_is_to_be_finished() -> None:
     text = " ".join(render(judge_night(nights), _points(nights)).split())
     assert "next: finish the run, if it was interrupted: pybench run --resume RUN" in text
     assert "accepted.toml" not in text
+
+
+@pytest.mark.parametrize(("num_failed", "step"), [(0, "finish the run"), (3, "see the run's own report")])
+def test_a_night_without_some_of_its_points_is_to_be_finished(num_failed: int, step: str) -> None:
+    """Where they were not reached, though others were measured; points that failed are to be looked at."""
+    series = QUIET.series(np.random.default_rng(5), 9)
+    first, *others = series.last.points
+    gone = replace(first, medians={}, absence="not measured", is_missing=True, num_failed=num_failed)
+    nights = Series((*series.runs[:-1], replace(series.last, points=(gone, *others))))
+    text = render(judge_night(nights), _points(nights))
+    assert "not measured: 2 rows" in text
+    assert f"\nnext: {step}" in text
+
+
+def test_nights_of_another_stack_are_allowed_by_their_key() -> None:
+    """As `pybench compare` names it."""
+    series = QUIET.series(np.random.default_rng(5), 9)
+    nights = Series((series.last,), apart={"vllm: 0.20.2 -> 0.21.0": 9})
+    text = " ".join(render(judge_night(nights), _points(nights)).split())
+    assert "next: go on with --across vllm, or let the history learn the new state" in text
 
 
 def test_a_point_that_no_night_has_and_that_failed_is_named() -> None:

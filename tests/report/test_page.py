@@ -67,6 +67,14 @@ def test_everything_that_did_not_pass_is_there_with_a_next_step(results: Results
         assert words in text
 
 
+def test_provenance_has_every_gpu_on_a_line_with_the_modes_that_are_off() -> None:
+    """GPU 0 has its index; only what is unknown is left out. A row of the topology stays one."""
+    text = render(RunView.of_file(shipped_suites() / "measured/node_check-h100x2-20261125.json"))
+    assert re.findall(r">index: (\d); uuid: GPU-", text) == ["0", "1"]
+    assert text.count("mig enabled: False") == 2
+    assert "X, NV18<br>NV18, X" in text
+
+
 def test_traces_of_attempts_are_in_the_page(results: Results, tmp_path: Path) -> None:
     """Both good attempts, not the failed one; a damaged trace is a sentence, not an error."""
     view = traced_run(tmp_path, results)

@@ -114,6 +114,15 @@ def test_words_go_on_below_before_a_table_is_cut() -> None:
     ]
 
 
+def test_words_of_a_narrow_name_go_on_with_its_axes() -> None:
+    """A part of a label without room for itself does not leave a word of it on a line of its own."""
+    rows = (("tensor TP 2, batch 16", "below pipeline PP 2, batch 16", "0.8"), ("four", "below tensor", "0.9"))
+    assert drawn(Table("", ("point", "expected", "ratio"), rows), 46)[2:4] == [
+        "tensor TP 2,  below pipeline PP    0.8",
+        "  batch 16      2, batch 16",
+    ]
+
+
 def test_a_verdict_stands_in_the_first_part() -> None:
     """Beside its reason."""
     rows = (("one", "1" * 20, "2" * 20, "fail", "too slow"), ("two", "3" * 20, "4" * 20, "pass", ""))

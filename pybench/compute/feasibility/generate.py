@@ -9,6 +9,7 @@ from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind
 from pybench.model.memory_text import amount_text
+from pybench.model.plural import listed
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.placement import placement_reasons
 from pybench.model.workloads.settings import DTYPE_BYTES, PARALLEL_AXES, Settings, defaults
@@ -21,7 +22,7 @@ def option_reasons(settings: Settings) -> Iterator[str]:
     """Every optional setting that the backend has no way to honour."""
     for name, default in defaults(type(settings)).items():
         if name in _OPTIONS - {*BACKENDS[settings.backend].options} and getattr(settings, name) != default:
-            able = " and ".join(other for other, traits in BACKENDS.items() if name in traits.options)
+            able = listed(other for other, traits in BACKENDS.items() if name in traits.options)
             yield f"backend {settings.backend} has no {name}, only {able}"
 
 

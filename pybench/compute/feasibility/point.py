@@ -11,7 +11,7 @@ from pybench.compute.feasibility.turn import turn_reasons
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind, Devices
-from pybench.model.plural import plural
+from pybench.model.plural import listed, plural
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.collective import Collective
@@ -118,7 +118,7 @@ def _backend_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[s
         if degree > 1 and axis not in able:
             yield (
                 f"backend {settings.backend} can't {settings.workload} with {axis} {degree}, "
-                f"only with {' and '.join(able)} above 1"
+                f"only with {listed(able)} above 1"
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind
-from pybench.model.plural import plural
+from pybench.model.plural import listed, plural
 from pybench.model.workloads.deepspeed_config import deepspeed_conflicts
 from pybench.model.workloads.settings import AUTO, PARALLEL_AXES
 from pybench.model.workloads.train import Train, fill_rounds
@@ -22,7 +22,7 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
     able = STRATEGIES[settings.strategy].parallel_axes
     for axis in PARALLEL_AXES:
         if getattr(settings, axis) > 1 and axis not in able:
-            yield f"strategy {settings.strategy} has no {axis} above 1, only {' and '.join(able)}"
+            yield f"strategy {settings.strategy} has no {axis} above 1, only {listed(able)}"
     if device == "cpu":
         yield from _on_cpu(settings)
     yield from _family(settings, shape)
@@ -48,7 +48,7 @@ def _on_cpu(settings: Train) -> Iterator[str]:
 def _family(settings: Train, shape: DecoderShape) -> Iterator[str]:
     families, family = STRATEGIES[settings.strategy].model_types, shape.model_type
     if families is not None and family not in families:
-        yield f"strategy {settings.strategy} has models of type {' and '.join(families)} only, not {family}"
+        yield f"strategy {settings.strategy} has models of type {listed(families)} only, not {family}"
 
 
 def _experts(settings: Train, shape: DecoderShape) -> Iterator[str]:

@@ -41,11 +41,20 @@ class Contrast:
             return math.inf
         return min(self.freedom * ((self._sd**2) / self.variance) ** 2, 1e9)
 
+    @property
+    def _spreads(self) -> tuple[tuple[float, float], ...]:
+        """Standard deviations with their degrees of freedom, of which the one that shows less counts.
+
+        What is systematic adds freedom, by which few attempts that scatter far more would look better known.
+        """
+        own = math.sqrt(self.variance)
+        return ((self._sd, self._total_freedom), *([(own, self.freedom)] if own else []))
+
     def interval(self, tail: float) -> tuple[float, float]:
         """Ends, each exceeded with probability ``tail``."""
         if not self._sd:
             return self.value, self.value
-        reach = quantile(tail, self._total_freedom) * self._sd
+        reach = max(quantile(tail, freedom) * sd for sd, freedom in self._spreads)
         return self.value - reach, self.value + reach
 
     def p_below(self, limit: float) -> float:
@@ -59,7 +68,8 @@ class Contrast:
     def _tail(self, distance: float, limit: float) -> float:
         if self._sd <= _SAME * max(1.0, abs(limit)):
             return 0.0 if distance >= -_SAME * max(1.0, abs(limit)) else 1.0
-        return upper_tail(distance / self._sd, self._total_freedom)
+        tails = [upper_tail(distance / sd, freedom) for sd, freedom in self._spreads]
+        return max(tails) if distance > 0 else min(tails)
 
     def is_final(self, limit: float, level: float) -> bool:
         """Whether what is systematic alone keeps it undecided: no number of attempts would decide it."""

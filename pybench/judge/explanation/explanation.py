@@ -52,6 +52,7 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
         notes.append(f"workers of the two runs had other software ({'; '.join(changes)}): predictions may not hold")
     if not node.has_each_gpu:
         notes.append(_NO_SINGLE_GPUS)
+    notes += node.doubts
     baselines: list[ExplainedBaseline] = []
     points: list[ExplainedPoint] = []
     extrapolations: list[Extrapolation] = []

@@ -32,7 +32,10 @@ class NodePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredNode:
-    """A node's run. ``has_each_gpu`` is False for results, whose figures are those of the slowest GPU."""
+    """A node's run. ``has_each_gpu`` is False for results, whose figures are those of the slowest GPU.
+
+    ``doubts`` are sentences about what its figures lack.
+    """
 
     run_id: str
     fingerprint: str
@@ -40,6 +43,7 @@ class MeasuredNode:
     environment: Mapping[str, str]
     points: tuple[NodePoint, ...]
     has_each_gpu: bool
+    doubts: tuple[str, ...] = ()
 
     @classmethod
     def of_run(cls, manifest: Manifest, measurements: Measurements) -> MeasuredNode:

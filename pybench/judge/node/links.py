@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pybench.compute.numbers import quantity
+from pybench.compute.numbers import quantity, short_percent
 from pybench.compute.statistics.interval import Samples, location
 from pybench.judge.node.ranks import Judged, PointRecords, judge_alike, shares_of_others, shown
+from pybench.model.plural import listed
 from pybench.model.results import Estimate, NodeCheck
 
 # NVLinks of one kind are the same hardware: healthy ones were 3 % apart on an H200 host. One NVLink of 18 that fell out
@@ -63,7 +64,7 @@ def _others(best: Sequence[_Link], link: _Link) -> list[Samples]:
 
 def _blind_spot(point: PointRecords, alike: Sequence[_Link]) -> str:
     common = set.intersection(*({link.sender, link.receiver} for link in alike))
-    names = " and ".join(point.name(rank) for rank in sorted(common))
+    names = listed(point.name(rank) for rank in sorted(common))
     return f"; all of them touch {names}: slow as a whole shows against a table alone" if common else ""
 
 
@@ -90,7 +91,7 @@ def _kind(point: PointRecords, sender: int, receiver: int) -> str:
 def _check(point: PointRecords, link: _Link, found: Judged, tolerance: float, blind_spot: str) -> NodeCheck:
     speed = quantity(Estimate(value=location(link.bytes_per_s), low=None, high=None, unit="bytes/s"))
     reason = (
-        f"{link.kind}, {speed}: {found} against the best others of its kind, allowed {-tolerance:+.0%}"
+        f"{link.kind}, {speed}: {found} against the best others of its kind, allowed -{short_percent(tolerance)}"
         f"{found.what_next}{blind_spot}"
     )
     subject = f"{point.name(link.sender)} → {point.name(link.receiver)}"

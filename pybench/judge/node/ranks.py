@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
-from pybench.compute.numbers import UNKNOWN_SPREAD, is_unknown
+from pybench.compute.numbers import UNKNOWN_SPREAD, is_unknown, signed_percent
 from pybench.compute.statistics.contrast import contrast
 from pybench.compute.statistics.interval import Samples, estimate, logs
 from pybench.compute.statistics.spread import Spread, Variance, pooled, variance_of
@@ -42,10 +42,10 @@ class Judged:
     def __str__(self) -> str:
         """In percent, with the interval where there is one."""
         if self.low is None or self.high is None:
-            return f"{self.fraction:+.1%} (one attempt shows no spread between runs)"
+            return f"{signed_percent(self.fraction)} (one attempt shows no spread between runs)"
         unknown = is_unknown(1 + self.fraction, 1 + self.low, 1 + self.high)
-        ends = UNKNOWN_SPREAD if unknown else f"[{self.low:+.1%}, {self.high:+.1%}]"
-        return f"{self.fraction:+.1%} {ends}"
+        ends = UNKNOWN_SPREAD if unknown else f"[{signed_percent(self.low)}, {signed_percent(self.high)}]"
+        return f"{signed_percent(self.fraction)} {ends}"
 
     @property
     def what_next(self) -> str:

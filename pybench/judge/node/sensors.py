@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from pybench.compute.numbers import signed_percent
 from pybench.judge.node.ranks import ALONE, PointRecords
 from pybench.model.record import Record
 from pybench.model.results import NodeCheck
@@ -29,7 +30,7 @@ class _Sensor:
 
     def text(self, value: float) -> str:
         """With its sign."""
-        return f"{value:+.1%}" if self.unit == "fraction" else f"{value:+.0f} {self.unit}"
+        return signed_percent(value) if self.unit == "fraction" else f"{value:+.0f} {self.unit}"
 
     def worse(self, value: float) -> float:
         """Grows with the distance to the wrong side."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pybench.compute.numbers import short_percent
 from pybench.judge.node.ranks import ALONE, PointRecords, judge_alike, shares_of_others, shown
 from pybench.model.results import NodeCheck
 from pybench.model.workloads.registry import SLOWER_FRACTIONS
@@ -41,7 +42,7 @@ def _compare(
     judged = judge_alike(point.point, shares, tolerance)
     for rank in shown(judged):
         found = judged[rank]
-        reason = f"{metric}: {found} against the others, allowed {-tolerance:+.0%}{found.what_next}"
+        reason = f"{metric}: {found} against the others, allowed -{short_percent(tolerance)}{found.what_next}"
         yield found.check(SLOWEST, point.name(rank), point.point, tolerance, reason)
 
 

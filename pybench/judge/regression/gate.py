@@ -71,6 +71,7 @@ def judge_night(
         unmeasured=unmeasured,
         broken=series.broken,
         num_later=series.num_later,
+        is_unfinished=any(point.is_missing and not point.num_failed for point in series.last.points),
         effects=night.effects,
         note=None if rows or unmeasured else _why_no_row(series.last),
         acceptance=of_all_points(series.last, host) if host else None,

@@ -14,6 +14,7 @@ import numpy as np
 
 from pybench.compute.energy.sensor_fit import SensorFit, fit_sensor
 from pybench.compute.energy.series import polled_power_mw, samples_of
+from pybench.compute.numbers import short_percent
 from pybench.machine.power.recorder import PowerRecorder
 from pybench.machine.power.sensor_models import shipped_model
 from pybench.model.errors import MachineError
@@ -129,7 +130,8 @@ def _doubt(fit: SensorFit | None) -> str | None:
     if swing_w < LEAST_SWING_W:
         return f"the load moved the power by {swing_w:.1f} W only"
     if fit.response.off_fraction > MOST_OFF_FRACTION:
-        return f"the readings are {fit.response.off_fraction:.0%} of the load's swing off every response tried"
+        off = short_percent(fit.response.off_fraction)
+        return f"the readings are {off} of the load's swing off every response tried"
     return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
+from pybench.model.plural import listed
 from pybench.model.workloads.rules import Breach, GivenSettings
 from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
 
@@ -146,7 +147,7 @@ def _needs(point: Mapping[str, Any]) -> Iterator[Breach]:
     strategy = point["strategy"]
     if point["activation_offload"] and "activation_offload" not in STRATEGIES[strategy].options:
         able = [name for name in _STRATEGIES[point["topology"]] if "activation_offload" in STRATEGIES[name].options]
-        yield Breach(f"strategy {strategy} has none, only {' and '.join(able)}", "activation_offload")
+        yield Breach(f"strategy {strategy} has none, only {listed(able)}", "activation_offload")
     for need in STRATEGIES[strategy].needs:
         if need.other in point and point[need.other] not in need.wanted:
             yield Breach(f"strategy {strategy} {need.why}", need.other)

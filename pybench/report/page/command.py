@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from pybench.compute.numbers import plain
+from pybench.compute.numbers import plain, short_percent
 from pybench.model.gpu_state import gpu_label
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.model.trace import PowerTrace
@@ -16,7 +16,7 @@ from pybench.report.power import GAIN_FRACTION
 
 _HEADS = ("GPU", "energy", "sensor's bound", "mean power", "highest power", "method", "flags")
 _LONGEST = 200
-_GAIN = f"A board's own gain, ±{GAIN_FRACTION:.0%}, is apart."
+_GAIN = f"A board's own gain, ±{short_percent(GAIN_FRACTION)}, is apart."
 
 
 def render(

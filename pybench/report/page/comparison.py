@@ -10,7 +10,14 @@ from pybench.judge.regression.comparison import BY_IMPORTANCE
 from pybench.model.change import Change, RunComparison
 from pybench.model.figures import RunFigures
 from pybench.model.workloads.registry import METRICS
-from pybench.report.change_words import difference_text, metric_words, percent_text, signed_percent, value_text
+from pybench.report.change_words import (
+    difference_text,
+    ends_text,
+    fraction_text,
+    metric_words,
+    percent_text,
+    value_text,
+)
 from pybench.report.comparison import reason_text, way_on
 from pybench.report.labels import labels_of_runs, verdict_words
 from pybench.report.page import svg
@@ -92,10 +99,6 @@ def _lane(place: int, change: Change, names: Mapping[str, str], x: Callable[[flo
 def _row(change: Change, names: Mapping[str, str], number: int) -> PointRow:
     metric = METRICS.get(change.row.metric)
     better = "" if metric is None else "more is better" if metric.higher_is_better else "less is better"
-    interval = ""
-    if change.low is not None and change.high is not None:
-        interval = f"[{signed_percent(change.low)}, {signed_percent(change.high)}]"
-    percent = percent_text(change).partition(" ±")[0]
     return PointRow(
         change.verdict,
         (
@@ -103,7 +106,7 @@ def _row(change: Change, names: Mapping[str, str], number: int) -> PointRow:
             Cell(metric_words(change.row.metric), None, better),
             Cell(value_text(change.before, change.unit), change.before),
             Cell(value_text(change.now, change.unit), change.now),
-            Cell(percent, change.fraction, interval),
+            Cell(fraction_text(change), change.fraction, ends_text(change)),
             Cell(difference_text(change), change.difference),
             Cell(printable(change.reason)),
         ),

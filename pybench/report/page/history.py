@@ -11,7 +11,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from pybench.compute.numbers import plain
+from pybench.compute.numbers import plain, signed_percent
 from pybench.judge.regression.acceptance import about
 from pybench.judge.regression.gate import judge_night
 from pybench.judge.regression.keys import differing
@@ -20,7 +20,7 @@ from pybench.judge.regression.trend import Trend, trends
 from pybench.model.figures import Row
 from pybench.model.gate import Accepted, LevelChange
 from pybench.model.workloads.registry import METRICS
-from pybench.report.change_words import metric_words, signed_percent, value_text
+from pybench.report.change_words import metric_words, value_text
 from pybench.report.history import left_out
 from pybench.report.labels import labels_of_runs, verdict_words
 from pybench.report.page import svg

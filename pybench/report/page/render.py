@@ -23,6 +23,8 @@ from pybench.report.provenance import changes, sentence
 from pybench.report.rows import comparisons, jobs, tables
 from pybench.report.run_view import RunView
 
+_UNKNOWN: tuple[object, ...] = (None, "", (), {})
+
 
 def render(view: RunView) -> str:
     """One HTML file with everything that is known of a run."""
@@ -99,14 +101,16 @@ def _provenance(results: Results) -> list[tuple[str, str]]:
         ("fingerprint", results.fingerprint),
     ]
     found = [(field.name, getattr(results.provenance, field.name)) for field in fields(Provenance)]
-    return run + [(name.replace("_", " "), _words(value)) for name, value in found if value not in (None, (), {})]
+    return run + [(name.replace("_", " "), _words(value)) for name, value in found if value not in _UNKNOWN]
 
 
-def _words(value: object) -> str:
+def _words(value: object, separator: str = "\n") -> str:
+    """Entries on lines of their own, what an entry has on one; a number 0 or a mode that is off is known."""
     if isinstance(value, dict):
-        return "\n".join(f"{name} {text}" for name, text in value.items())
+        return separator.join(f"{name} {text}" for name, text in value.items())
     if isinstance(value, (list, tuple)):
-        return "\n".join(_words(entry) for entry in value)
+        return separator.join(_words(entry, ", ") for entry in value)
     if hasattr(value, "__dataclass_fields__"):
-        return ", ".join(f"{name.replace('_', ' ')}: {_words(text)}" for name, text in vars(value).items() if text)
+        known = ((name, text) for name, text in vars(value).items() if text not in _UNKNOWN)
+        return "; ".join(f"{name.replace('_', ' ')}: {_words(text, ', ')}" for name, text in known)
     return str(value)

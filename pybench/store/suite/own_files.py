@@ -9,6 +9,7 @@ from typing import Any
 
 from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import FileError
+from pybench.model.plural import listed
 from pybench.model.workloads.settings import MODEL_CONFIG
 from pybench.store.deepspeed_config import read_deepspeed_config
 from pybench.store.model_config import config_name, read_model_config
@@ -88,7 +89,7 @@ def _twofold(path: KeyPath, table: dict[str, Any]) -> Iterator[KeyProblem]:
     given: list[tuple[str, ...]] = [(key,) for key in (MODEL, MODEL_CONFIG) if key in table]
     given += [("axes", key) for key in (MODEL, MODEL_CONFIG) if key in axes]
     if len(given) > 1 and any(MODEL_CONFIG in keys for keys in given):
-        names = " and ".join(".".join(keys) for keys in given)
+        names = listed(".".join(keys) for keys in given)
         yield (*path, *given[-1]), f"{names} both name a model; keep one of the two"
 
 

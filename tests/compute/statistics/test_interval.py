@@ -60,6 +60,20 @@ def test_what_is_systematic_widens_a_ratio() -> None:
     assert (low, high) == pytest.approx((2 / math.exp(0.0392), 2 * math.exp(0.0392)), rel=1e-4)
 
 
+@pytest.mark.parametrize("of", ["ratio", "value"])
+def test_what_is_systematic_never_narrows_an_interval(of: str) -> None:
+    """Three attempts that scatter by 17 % show what they show, however well known a doubt of 5 or 10 % is.
+
+    By Satterthwaite's degrees of freedom alone the ratio's [0.77, 1.78] became [0.84, 1.64] and [0.85, 1.61].
+    """
+    scattered, steady = [[100.0], [140.0], [115.0]], [[100.0], [101.0], [99.5]]
+    sds = (0.0, 0.05, 0.1, 0.3)
+    found = [ratio(scattered, steady, sd) if of == "ratio" else estimate(scattered, sd) for sd in sds]
+    widths = [math.log(high / low) for _, low, high in found if low and high]
+    assert len(widths) == len(sds)
+    assert widths == sorted(widths)
+
+
 def test_steps_of_a_fixed_pattern_are_no_noise() -> None:
     """A fourth step that is slow in every attempt leaves the spread between attempts, here none."""
     pattern = [133.0, 133.0, 133.0, 160.0, 138.0]

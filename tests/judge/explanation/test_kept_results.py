@@ -28,7 +28,9 @@ def kept(runs: Any, folder: Path, edit: Edit = lambda _: None) -> Path:
     """The results of the node's run as a file, after an edit of its values."""
     measured = runs.node_measurements
     made = dataclasses.replace(RESULTS.provenance, packages=worker_packages(measured.records), environment={})
-    results = dataclasses.replace(RESULTS, run_id="node", fingerprint="f", provenance=made, points=summarize(measured))
+    results = dataclasses.replace(
+        RESULTS, run_id="node", fingerprint="f", provenance=made, points=summarize(measured), verdict="no_expectation"
+    )
     values = json.loads(json.dumps(dataclasses.asdict(results)))
     edit(values)
     file = folder / "results.json"

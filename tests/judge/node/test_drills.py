@@ -65,7 +65,7 @@ def test_a_gpu_near_the_limit_is_undecided(node: Node) -> None:
     node.change_values(_slower(("matmul_flops_per_s",), 0.89))
     undecided = [check for check in node.checks() if check.verdict == "inconclusive"]
     assert [(check.name, check.point_id) for check in undecided] == [("slowest", "matmul[gpus=8]")]
-    assert "allowed -10%; undecided after 2 attempts; about " in undecided[0].reason
+    assert "allowed -10 %; undecided after 2 attempts; about " in undecided[0].reason
 
 
 def test_an_undecided_gpu_is_shown_beside_a_failing_one(node: Node) -> None:

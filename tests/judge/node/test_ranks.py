@@ -12,8 +12,8 @@ from tests.nodes import Node
 def test_an_interval_that_shows_nothing_is_not_printed() -> None:
     """Beyond a hundred times the value, as in tables; here 1.22 of the others, by 0.01 or 149 times."""
     decision = Decision(num_attempts=2, p_pass=0.2, p_fail=0.3, pass_level=0.01, fail_level=0.01)
-    assert str(Judged(0.22, -0.99, 148.14, "inconclusive", decision)) == "+22.0% ±over 100x"
-    assert str(Judged(0.22, -0.94, 20.0, "inconclusive", decision)) == "+22.0% [-94.0%, +2000.0%]"
+    assert str(Judged(0.22, -0.99, 148.14, "inconclusive", decision)) == "+22.0 % ±over 100x"
+    assert str(Judged(0.22, -0.94, 20.0, "inconclusive", decision)) == "+22.0 % [-94.0 %, +2000.0 %]"
 
 
 def test_a_gpu_beside_one_that_did_nothing_is_no_slower() -> None:

@@ -170,6 +170,16 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path: Path) -> None:
         folder.read_manifest()
 
 
+def test_a_manifest_with_an_earlier_builds_memory_of_gpus_is_too_old(tmp_path: Path, manifest: Manifest) -> None:
+    """It was called vram_gb until 27 November 2026, in version 4: nobody edited or damaged the file."""
+    folder = run_folder(tmp_path)
+    folder.write_manifest(replace(manifest, version=4))
+    path = folder.path / "manifest.json"
+    path.write_text(path.read_text().replace("vram_gib", "vram_gb"))
+    with pytest.raises(RunFolderError, match=r"version 4 is too old for this pybench"):
+        folder.read_manifest()
+
+
 def test_two_writers_exclude_each_other(tmp_path: Path) -> None:
     """The second one is told so at once."""
     folder = run_folder(tmp_path)
