@@ -6,8 +6,8 @@ Means are of logarithms, so that a ratio is a difference; of fractions about 0 t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from pybench.compute.statistics.spread import Spread, mean_and_variance
 from pybench.compute.statistics.student_t import approximate_quantile, quantile, upper_tail
@@ -54,8 +54,12 @@ class Contrast:
         """Ends, each exceeded with probability ``tail``."""
         if not self._sd:
             return self.value, self.value
-        reach = max(quantile(tail, freedom) * sd for sd, freedom in self._spreads)
+        reach = self.reach(tail)
         return self.value - reach, self.value + reach
+
+    def reach(self, tail: float, of: Callable[[float, float], float] = quantile) -> float:
+        """Half of the interval, by quantiles ``of`` Student's t."""
+        return max(of(tail, freedom) * sd for sd, freedom in self._spreads)
 
     def p_below(self, limit: float) -> float:
         """Probability of a value this low, or lower, if the truth is ``limit``."""
@@ -81,20 +85,24 @@ class Contrast:
         if self.is_final(limit, level):
             return None
         few, many = self.num_attempts, self.num_attempts + 1
-        while self._reach(many, level) > distance:
+        while self._reach_by(many, level) > distance:
             few, many = many, many * 2
             if few > _MAX_ATTEMPTS:
                 return None
         while many - few > 1:
             middle = (few + many) // 2
-            few, many = (middle, many) if self._reach(middle, level) > distance else (few, middle)
+            few, many = (middle, many) if self._reach_by(middle, level) > distance else (few, middle)
         return many
 
-    def _reach(self, num_attempts: int, level: float) -> float:
-        """How far from a limit so many attempts must lie to be decided."""
-        freedom = self.freedom * (num_attempts - 1) / max(1, self.num_attempts - 1)
-        sd = math.sqrt(self.variance * self.num_attempts / num_attempts)
-        return approximate_quantile(level, freedom) * math.hypot(sd, self.systematic_sd)
+    def _reach_by(self, num_attempts: int, level: float) -> float:
+        """How far from a limit so many attempts that scatter as these must lie to be decided."""
+        so_many = replace(
+            self,
+            variance=self.variance * self.num_attempts / num_attempts,
+            freedom=self.freedom * (num_attempts - 1) / max(1, self.num_attempts - 1),
+            num_attempts=num_attempts,
+        )
+        return so_many.reach(level, approximate_quantile)
 
 
 def contrast(
