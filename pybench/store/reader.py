@@ -68,7 +68,8 @@ def check_version(where: str, values: object, newest: int) -> None:
     if version > newest:
         raise RunFolderError(f"{where}: from a newer pybench (version {version}, this one reads {newest}); update")
     if version < newest:
-        raise RunFolderError(f"{where}: version {version} is too old for this pybench (reads {newest}); run it again")
+        remedy = "read it with the pybench that wrote it, or run it again"
+        raise RunFolderError(f"{where}: version {version} is too old for this pybench (reads {newest}); {remedy}")
 
 
 def first_fault(error: ValidationError) -> str:

@@ -44,7 +44,10 @@ def told(run: Path, command: tuple[str, ...], code: int = 2) -> str:
         (
             "manifest.json",
             '{"version": 1}',
-            "pybench: RUN/manifest.json: version 1 is too old for this pybench (reads 5); run it again\n",
+            (
+                "pybench: RUN/manifest.json: version 1 is too old for this pybench (reads 5); read it with the pybench "
+                "that wrote it, or run it again\n"
+            ),
         ),
         ("manifest.json", '{"version": 99}', "from a newer pybench (version 99, this one reads 5); update"),
         ("journal.jsonl", "{\n", "RUN/journal.jsonl:1: not JSON"),

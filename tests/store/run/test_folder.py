@@ -134,8 +134,14 @@ def test_a_torn_last_line_is_left_out_and_overwritten(tmp_path: Path) -> None:
         ("garbage", "journal.jsonl:1: not JSON"),
         ("[]", "journal.jsonl:1: no version; not written by pybench"),
         ('{"version": 99}', r"journal.jsonl:1: from a newer pybench \(version 99, this one reads 2\); update"),
-        ('{"version": 0}', r"journal.jsonl:1: version 0 is too old for this pybench \(reads 2\); run it again"),
-        ('{"version": 1}', r"journal.jsonl:1: version 1 is too old for this pybench \(reads 2\); run it again"),
+        (
+            '{"version": 0}',
+            r"journal.jsonl:1: version 0 is too old for this pybench \(reads 2\); read it with the pybench that wrote it",
+        ),
+        (
+            '{"version": 1}',
+            r"journal.jsonl:1: version 1 is too old for this pybench \(reads 2\); read it with the pybench that wrote it",
+        ),
         ('{"version": 2}', "journal.jsonl:1: no checksum; the journal was edited or damaged"),
     ],
 )
