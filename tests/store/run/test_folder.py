@@ -136,11 +136,11 @@ def test_a_torn_last_line_is_left_out_and_overwritten(tmp_path: Path) -> None:
         ('{"version": 99}', r"journal.jsonl:1: from a newer pybench \(version 99, this one reads 2\); update"),
         (
             '{"version": 0}',
-            r"journal.jsonl:1: version 0 is too old for this pybench \(reads 2\); read it with the pybench that wrote it",
+            r"journal.jsonl:1: version 0 is too old for this pybench \(reads 2\); read it with the pybench that wrote",
         ),
         (
             '{"version": 1}',
-            r"journal.jsonl:1: version 1 is too old for this pybench \(reads 2\); read it with the pybench that wrote it",
+            r"journal.jsonl:1: version 1 is too old for this pybench \(reads 2\); read it with the pybench that wrote",
         ),
         ('{"version": 2}', "journal.jsonl:1: no checksum; the journal was edited or damaged"),
     ],
