@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from pybench.compute.numbers import plain, quantity, signed_percent, spread
-from pybench.judge.regression.keys import across_words
 from pybench.model.change import Change
 from pybench.model.results import Estimate
 from pybench.model.workloads.registry import HEADLINES
@@ -43,9 +42,9 @@ def rows_text(rows: Iterable[tuple[str, str]], names: Mapping[str, str]) -> str:
     )
 
 
-def across_options(differences: Collection[str]) -> str:
-    """The options that would allow runs to differ so, quoted for a shell; empty where none can."""
-    return " ".join(f"--across {shlex.quote(word)}" for word in across_words(differences))
+def across_options(words: Iterable[str]) -> str:
+    """The options that allow runs to differ in these, quoted for a shell; empty without any."""
+    return " ".join(f"--across {shlex.quote(word)}" for word in words)
 
 
 def value_text(value: float | None, unit: str) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from pybench.compute.numbers import plain
 from pybench.judge.regression.comparison import BY_IMPORTANCE
+from pybench.judge.regression.keys import across_words
 from pybench.model.change import Change, ChangeVerdict, RunComparison
 from pybench.model.figures import PointFigures
 from pybench.model.plural import plural
@@ -154,8 +155,9 @@ def _by_point(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
 def way_on(comparison: RunComparison) -> str:
     """What to do about runs that differ: the options that would allow it, quoted for a shell."""
     agreeing = "compare runs that agree in these"
-    options = across_options(comparison.differences)
-    return f"{agreeing}, or allow {'them' if ' --across ' in options else 'it'}: {options}" if options else agreeing
+    if not (words := across_words(comparison.differences)):
+        return agreeing
+    return f"{agreeing}, or allow {'it' if len(words) == 1 else 'them'}: {across_options(words)}"
 
 
 def reason_text(comparison: RunComparison) -> str:

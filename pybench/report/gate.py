@@ -12,6 +12,7 @@ from rich.text import Text
 from pybench.compute.numbers import plain, short_percent, signed_percent
 from pybench.judge.regression.baseline import MIN_NIGHTS
 from pybench.judge.regression.gate import BY_IMPORTANCE
+from pybench.judge.regression.keys import across_words
 from pybench.judge.regression.second_speed import SECOND_SPEED
 from pybench.model.figures import PointFigures
 from pybench.model.gate import GateResult, GateRow, GateState, LevelChange
@@ -93,7 +94,7 @@ def _next(result: GateResult) -> str | None:
     if result.state == "not measured" and (result.is_unfinished or nothing_else):
         return _FINISH
     step = _NEXT.get(result.state)
-    return step and step.format(across=across_options(result.differences) or "--across KEY")
+    return step and step.format(across=across_options(across_words(result.differences)) or "--across KEY")
 
 
 def _head(out: Console, result: GateResult) -> None:

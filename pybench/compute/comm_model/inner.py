@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from pybench.compute.comm_model.layer_bytes import LayerBytes
 from pybench.compute.comm_model.norms import one_norm
-from pybench.compute.memory.activations import NORMS_OF_HEADS
+from pybench.compute.norm_families import NORMS_OF_HEADS
 from pybench.model.decoder_shape import DecoderShape
 
 

@@ -12,7 +12,7 @@ once; backward reads the gradient beside.
 from __future__ import annotations
 
 from pybench.compute.comm_model.layer_bytes import LayerBytes
-from pybench.compute.memory.activations import FLOAT32_NORMS, NORMS_OF_OUTPUTS
+from pybench.compute.norm_families import FLOAT32_NORMS, NORMS_OF_OUTPUTS
 
 _RESIDUAL_SUMS = 2
 _GRADIENT_SUMS = 3

@@ -83,8 +83,10 @@ def counter_estimate(
     near = [close for end in ends if (close := _near(readings, end)) is not None]
     if len(near) < len(ends):
         return None
-    known = [] if long or curve is None else [_covering(curve, windows_s)]
-    shapes = known or [_shape(readings, samples, end, sensor) for end in ends]
+    if long or curve is None:
+        shapes = [_shape(readings, samples, end, sensor) for end in ends]
+    else:
+        shapes = [_covering(curve, windows_s)]
     shaped = all(shape is not None for shape in shapes)
     changes_s = np.concatenate([part.after_s[part.changes] for part in near])
     if not shaped and (changes_s.min() > start_s or changes_s.max() < end_s):

@@ -16,18 +16,13 @@ norms keep their input alone, in n bytes, the MLP no activation.
 
 from __future__ import annotations
 
+from pybench.compute.norm_families import FLOAT32_NORMS, NORMS_OF_HEADS, NORMS_OF_OUTPUTS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.lora_targets import projections
 from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.train import Train
 
 _FLOAT32 = 4
-FLOAT32_NORMS = frozenset(("gemma", "gemma2", "gemma3_text"))
-"""Families whose norms multiply by the weight in float32."""
-NORMS_OF_HEADS = frozenset(("qwen3", "gemma3_text"))
-"""Families that normalise each head's queries and keys."""
-NORMS_OF_OUTPUTS = frozenset(("gemma2", "gemma3_text"))
-"""Families that normalise what attention and MLP give, besides what these read."""
 # Tensors that backward of a norm has at once, of its input's size in float32, counted operator by operator.
 _NORM_GRADIENTS = 5
 _ONE_PROJECTION = frozenset(("phi3",))  # for queries, keys and values
