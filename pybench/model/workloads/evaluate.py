@@ -72,6 +72,6 @@ WORKLOAD = WorkloadTraits(
     headline="samples_per_s",
     shared_batch="batch_size",
     scaling_rules=shared_work_rules,
-    rank_values={"cuda_graph": ""},
+    rank_values={"cuda_graph": "", "second_context": ""},
     rules=_beams,
 )

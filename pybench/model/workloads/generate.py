@@ -150,6 +150,6 @@ WORKLOAD = WorkloadTraits(
     headline="output_tokens_per_s",
     shared_batch="batch_size",
     scaling_rules=shared_work_rules,
-    rank_values={"cuda_graph": "", "gpu_{rank}_layers": ""},
+    rank_values={"cuda_graph": "", "second_context": "", "gpu_{rank}_layers": ""},
     rules=_rules,
 )

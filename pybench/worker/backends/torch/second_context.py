@@ -1,0 +1,29 @@
+"""A second CUDA context, made and destroyed, after which the driver replays a CUDA graph at its faster speed."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+
+def make_and_destroy_context(device: torch.device) -> bool:
+    """Make a second context on ``device`` and destroy it; the calling thread's own is current again.
+
+    A CUDA graph of many small kernels has one of two speeds by the gaps between its kernels, and chance decides when it
+    changes. A recorded graph has the faster one once another context on its GPU was made and destroyed: attempts then
+    have one speed (docs/results/h100x2_2026-11-28.md). Which part of the driver does so is not known.
+
+    Returns whether the driver did it. A GPU in exclusive-process mode refuses a second context, a full one has no room.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    handle, context = ctypes.c_int(), ctypes.c_void_p()
+    ordinal = torch.cuda.current_device() if device.index is None else device.index
+    if driver.cuDeviceGet(ctypes.byref(handle), ctypes.c_int(ordinal)):
+        return False
+    if driver.cuCtxCreate_v2(ctypes.byref(context), ctypes.c_uint(0), handle):
+        return False
+    return not driver.cuCtxDestroy_v2(context)
