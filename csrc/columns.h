@@ -78,7 +78,8 @@ inline py::dict to_columns(Recording&& recording) {
     return py::dict("start_ns"_a = recording.start_ns, "end_ns"_a = recording.end_ns, "boot_id"_a = recording.boot_id,
                     "driver"_a = recording.driver, "num_pollers"_a = recording.num_pollers,
                     "offsets"_a = py::dict("t_ns"_a = offsets(&OffsetRow::t_ns),
-                                           "realtime_offset_ns"_a = offsets(&OffsetRow::realtime_offset_ns)),
+                                           "realtime_offset_ns"_a = offsets(&OffsetRow::realtime_offset_ns),
+                                           "set_by_ns"_a = offsets(&OffsetRow::set_by_ns)),
                     "gpus"_a = gpus);
 }
 

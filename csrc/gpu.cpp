@@ -26,12 +26,13 @@ Cadence on_grid(int64_t period_ns, int64_t now) { return {period_ns, (now / peri
 }  // namespace
 
 Gpu::Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number, Pace pace,
-         SearchSlots& search_slots)
+         SearchSlots& search_slots, WallClock& wall_clock)
     : nvml_(std::move(nvml)),
       driver_(nvml_->driver_version()),
       block_(block),
       number_(number),
       search_slots_(search_slots),
+      wall_clock_(wall_clock),
       capabilities_(remembered_missing(uuid, driver_)),
       polled_beside_series_ns_(pace.polled_ns),
       counter_{pace.counter_ns} {
@@ -109,13 +110,13 @@ void Gpu::schedule() {
     if (counter_.period_ns < kSparse) counter_ = on_grid(counter_.period_ns, now);
     series_ = on_grid(series_.period_ns, now);
     polled_ = {};
-    pace_polls();
+    pace_polls(wall_clock_.read());
     slow_ = on_grid(kSlowPeriod, now);
     scheduled_ = true;
 }
 
-void Gpu::pace_polls() {
-    const int64_t period_ns = samples_.shows_power(kPolledPeriod) ? polled_beside_series_ns_ : kPolledPeriod;
+void Gpu::pace_polls(const OffsetRow& now) {
+    const int64_t period_ns = samples_.shows_power(kPolledPeriod, now) ? polled_beside_series_ns_ : kPolledPeriod;
     if (polled_.next_ns == 0 || polled_.period_ns != period_ns) polled_ = on_grid(period_ns, now_ns());
 }
 
@@ -144,13 +145,14 @@ void Gpu::read_counter() {
 void Gpu::drain_series() {
     if (!capabilities_.wanted(kSeries)) return;
     std::vector<PowerSample> samples;
-    note(kSeries, call([&] { return nvml_->power_samples(handle_, samples_.newest_us(), &num_samples_, &samples); }));
-    push(OffsetRow{now_ns(), realtime_offset_ns()});
-    for (const PowerSample& sample : samples) {
+    const uint64_t last_seen_us = samples_.last_seen_us(wall_clock_.read());
+    note(kSeries, call([&] { return nvml_->power_samples(handle_, last_seen_us, &num_samples_, &samples); }));
+    const OffsetRow now = wall_clock_.read();
+    push(now);
+    for (const PowerSample& sample : samples_.unseen(samples, now)) {
         push(SeriesRow{sample.realtime_us * 1000, sample.power_mw});
-        samples_.add(sample);
     }
-    if (scheduled_) return pace_polls();
+    if (scheduled_) return pace_polls(now);
     samples_.measure(samples);
     series_.period_ns = samples_.drain_period_ns(num_samples_, kPolledPeriod).value_or(series_.period_ns);
 }

@@ -17,6 +17,7 @@
 #include "search_budget.h"
 #include "search_slots.h"
 #include "step_search.h"
+#include "wall_clock.h"
 
 namespace pybench {
 
@@ -38,7 +39,7 @@ class Gpu {
   public:
     // Throws NvmlError where there is no such GPU. One that can't be opened has the state that gives the reason.
     Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number, Pace pace,
-        SearchSlots& search_slots);
+        SearchSlots& search_slots, WallClock& wall_clock);
 
     // Called by one thread at a time, which holds access. Finds out what works, by reading everything once.
     void begin();
@@ -70,7 +71,7 @@ class Gpu {
     void publish();
     void probe_identity();
     void drain_series();
-    void pace_polls();
+    void pace_polls(const OffsetRow& now);
     void poll();
     void poll_fields(PolledRow* row);
     void read_slow();
@@ -91,6 +92,7 @@ class Gpu {
     GpuBlock& block_;
     const uint32_t number_;
     SearchSlots& search_slots_;
+    WallClock& wall_clock_;
     Capabilities capabilities_;
     bool begun_ = false;
     bool average_by_usage_ = false;  // the field is missing, the older call answers

@@ -18,7 +18,7 @@ struct CounterRow {
     uint64_t energy_mj;
 };
 
-// One sample of the driver's own, with its CLOCK_REALTIME stamp.
+// One sample of the driver's own, with its stamp on CLOCK_REALTIME as that was set when recording began.
 struct SeriesRow {
     static constexpr Plane plane = Plane::series;
     int64_t realtime_ns, power_mw;
@@ -40,10 +40,10 @@ struct StallRow {
     int64_t start_ns, end_ns;
 };
 
-// CLOCK_REALTIME minus CLOCK_MONOTONIC.
+// CLOCK_REALTIME minus CLOCK_MONOTONIC, without what somebody set it by since recording began.
 struct OffsetRow {
     static constexpr Plane plane = Plane::offset;
-    int64_t t_ns, realtime_offset_ns;
+    int64_t t_ns, realtime_offset_ns, set_by_ns;
 };
 
 struct Record {

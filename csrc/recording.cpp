@@ -46,7 +46,7 @@ void Recording::add(const Record& record) {
 }
 
 Recording Recording::between(int64_t since_ns, int64_t until_ns) const {
-    // Rows are in the order of their times, but for series of a wall clock that was stepped back: those are few.
+    // Rows are in the order of their times.
     const auto part = [](const auto& rows, int64_t from_ns, int64_t to_ns, auto time_of) {
         const auto earlier = [&](const auto& row, int64_t ns) { return time_of(row) < ns; };
         const auto first = std::lower_bound(rows.begin(), rows.end(), from_ns, earlier);

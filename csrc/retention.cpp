@@ -11,7 +11,7 @@ namespace {
 
 // A window of a minute has all of its readings, and its ends those around them that show the counter's grid.
 constexpr int64_t kNear = 31 * kSecond;
-constexpr int64_t kClockStep = kMillisecond / 2;
+constexpr int64_t kSlewed = kMillisecond / 2;
 constexpr size_t kMostOffsets = 1 << 16;
 constexpr size_t kMostMarks = 1 << 16;
 
@@ -43,14 +43,14 @@ int64_t middle_ns(const GpuRecording& gpu, int64_t realtime_offset_ns) {
     return gpu.counter.empty() ? 0 : gpu.counter[gpu.counter.size() / 2].before_ns;
 }
 
-// Steps of the wall clock stay.
+// Where the wall clock was set or slewed stays.
 void thin_offsets(std::vector<OffsetRow>* offsets) {
     std::vector<OffsetRow> kept;
     for (size_t i = 0; i < offsets->size(); ++i) {
         const OffsetRow& row = (*offsets)[i];
-        const bool stepped =
-            kept.empty() || std::abs(row.realtime_offset_ns - kept.back().realtime_offset_ns) > kClockStep;
-        if (stepped || i >= offsets->size() / 2) kept.push_back(row);
+        const bool moved = kept.empty() || row.set_by_ns != kept.back().set_by_ns ||
+                           std::abs(row.realtime_offset_ns - kept.back().realtime_offset_ns) > kSlewed;
+        if (moved || i >= offsets->size() / 2) kept.push_back(row);
     }
     offsets->swap(kept);
 }

@@ -51,7 +51,8 @@ Session::Session(const Settings& settings)
 void Session::open_gpus(const Settings& settings) {
     for (const std::string& uuid : settings.uuids) {
         const auto number = static_cast<uint32_t>(gpus_.size());
-        gpus_.push_back(std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.pace, search_slots_));
+        gpus_.push_back(
+            std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.pace, search_slots_, wall_clock_));
     }
 }
 
@@ -59,7 +60,7 @@ void Session::open_gpus(const Settings& settings) {
 // any poller looks for its own.
 void Session::start() {
     blocks_.head().start_ns = now_ns();
-    recording_.offsets.push_back({now_ns(), realtime_offset_ns()});
+    recording_.offsets.push_back(wall_clock_.read());
     for (size_t i = 0; i < gpus_.size(); ++i) gpus_[i]->poller = i;
     try {
         while (pollers_.size() < gpus_.size()) add_poller();
@@ -239,7 +240,7 @@ void Session::wait_for(uint64_t demand, int64_t limit_ns, Patience* patience) co
 }
 
 void Session::conclude(Recording* recording, int64_t hang_ns, const Patience& patience) {
-    recording->offsets.push_back({now_ns(), realtime_offset_ns()});
+    recording->offsets.push_back(wall_clock_.read());
     recording->conclude(blocks_.head(), &blocks_.gpu(0), now_ns(), [&](int64_t call_start_ns) {
         return takes_longer(call_start_ns, hang_ns) && hangs(call_start_ns, patience);
     });

@@ -18,6 +18,7 @@
 #include "patience.h"
 #include "recording.h"
 #include "retention.h"
+#include "wall_clock.h"
 
 namespace pybench {
 
@@ -70,6 +71,7 @@ class Session : public std::enable_shared_from_this<Session> {
     const std::shared_ptr<Nvml> nvml_;
     Blocks blocks_;
     SearchSlots search_slots_;
+    WallClock wall_clock_;
     std::vector<std::unique_ptr<Gpu>> gpus_;
     Contention contention_;
     std::atomic<bool> pollers_merged_{false};  // or it is known that they stay

@@ -42,7 +42,9 @@ TIERS: dict[str, tuple[str, ...]] = {
     "whole": ("benchmarks", "containers", "report/browser", "slurm", "whole"),
 }
 """Folders and modules below ``tests``; what is not named here has the tier of the folder that it is in."""
-WAITING = frozenset(HERE / "machine" / "power" / f"{name}.py" for name in ("test_recorder", "test_recorder_faults"))
+WAITING = frozenset(
+    HERE / "machine" / "power" / f"test_{name}.py" for name in ("recorder", "recorder_faults", "wall_clock")
+)
 """Modules whose tests wait for nearly all of their time, and share no fixture of a module."""
 TIME_LIMITS_S = {"pure": 120, "process": 120}
 """Of a test, where it is shorter than the ``timeout`` of pyproject.toml."""

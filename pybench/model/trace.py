@@ -9,7 +9,7 @@ from typing import Literal
 from pybench.model.sensor import SensorModel
 
 # 3: no count of records that a file had no room for.
-TRACE_VERSION = 3
+TRACE_VERSION = 4
 
 MISSING = -1
 """A polled value that could not be read; integer columns can't hold ``None``."""
@@ -29,7 +29,7 @@ class CounterColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesColumns:
-    """The driver's own sample buffer, every 20 ms on recent boards, with its CLOCK_REALTIME stamps."""
+    """The driver's own sample buffer, every 20 ms on recent boards, stamped by CLOCK_REALTIME as it was first set."""
 
     realtime_ns: Sequence[int] = ()
     power_mw: Sequence[int] = ()
@@ -80,10 +80,14 @@ PLANES = {
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetColumns:
-    """CLOCK_REALTIME minus CLOCK_MONOTONIC, at the start, at every drain of a series and at the end."""
+    """CLOCK_REALTIME minus CLOCK_MONOTONIC, at the start, at every drain of a series and at the end.
+
+    ``set_by_ns`` is what somebody set the wall clock by since recording began; the offset is without it.
+    """
 
     t_ns: Sequence[int] = ()
     realtime_offset_ns: Sequence[int] = ()
+    set_by_ns: Sequence[int] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +123,7 @@ class GpuTrace:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerTrace:
-    """All GPUs of one recording. Offsets that differ mean that the wall clock was stepped or slewed.
+    """All GPUs of one recording. Offsets that differ mean that the wall clock was slewed.
 
     ``boot_id`` names the boot whose CLOCK_MONOTONIC the times are; ``driver`` is the driver's version;
     ``num_pollers`` is how many threads read the GPUs.

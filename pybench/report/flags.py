@@ -30,7 +30,7 @@ MEANINGS = {
     "counter_reset": "the energy counter fell within the window: the driver was reloaded",
     "counter_vs_power": "the energy counter and the power series differ by more than 3 %",
     "alias_risk": "the load keeps the power sensor's rhythm: joules may lie beyond their bound; dither avoids it",
-    "clock_step": "the wall clock was set while power was recorded",
+    "clock_step": "the wall clock was set while power was recorded; later samples were moved back",
     "glitch": "power readings of 0 W were left out",
     "dropped_records": "the power recorder ran out of room and lost readings",
     "short_window": "a phase was shorter than the power sensor's sampling period",

@@ -41,12 +41,12 @@ _MIN_SENSOR_SPAN_S = 1e-6
 _MAX_SENSOR_SPAN_S = 60.0
 # Sums and differences of times and counts stay within 64 bits.
 _LIMIT = 2**62
-# Columns of which each row is at least the row before; a wall clock may be stepped back.
+# Columns of which each row is at least the row before; stamps of a series are the driver's own.
 _ORDERED = {kind: fields(kind)[0].name for kind in (*PLANES.values(), OffsetColumns) if kind is not SeriesColumns}
 # Columns of one row: the first is at most the second.
 _SPANS = {CounterColumns: ("before_ns", "after_ns"), StallColumns: ("start_ns", "end_ns")}
-# A sum since the driver loaded takes all 64 bits; two clocks differ by either sign.
-_UNSIGNED, _SIGNED = "energy_mj", "realtime_offset_ns"
+# A sum since the driver loaded takes all 64 bits; two clocks differ by either sign, and one is set either way.
+_UNSIGNED, _SIGNED = "energy_mj", {"realtime_offset_ns", "set_by_ns"}
 
 
 def write_trace(trace: PowerTrace, path: Path) -> None:
@@ -171,7 +171,7 @@ def _column(where: str, name: str, arrays: dict[str, Array]) -> Array:
     if column is None or column.dtype != _dtype(name) or column.ndim != 1:
         raise ValueError(f"{where}: is missing, or no column of {_dtype(name).name}")
     if name != _UNSIGNED:
-        lowest = -_LIMIT if name == _SIGNED else MISSING
+        lowest = -_LIMIT if name in _SIGNED else MISSING
         _require(not len(column) or (lowest <= column.min() and column.max() < _LIMIT), f"{where}: is out of range")
     return column
 

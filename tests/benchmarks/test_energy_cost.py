@@ -62,6 +62,7 @@ def day(load: Load, length_s: float = 1, seed: int = 1, lag_s: float = 0.0) -> P
     offsets = OffsetColumns(
         t_ns=offset_ns,  # type: ignore[arg-type]
         realtime_offset_ns=np.full(len(offset_ns), REALTIME_OFFSET_NS),  # type: ignore[arg-type]
+        set_by_ns=np.zeros(len(offset_ns), dtype=np.int64),  # type: ignore[arg-type]
     )
     return replace(trace, gpus=gpus, offsets=offsets)
 

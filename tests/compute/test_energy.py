@@ -420,12 +420,15 @@ def test_what_the_board_is_becomes_flags() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end_ns", "flags"), [(1_000_000, ()), (1_000_001, ("clock_step",)), (-2_000_000, ("clock_step",))]
+    ("slewed_ns", "set_by_ns", "flags"),
+    [(5_000_000, [7, 7], ()), (0, [0, 1_000_001], ("clock_step",)), (0, [0, -2_000_000], ("clock_step",))],
 )
-def test_clock_step(end_ns: int, flags: tuple[str, ...]) -> None:
+def test_clock_step(slewed_ns: int, set_by_ns: list[int], flags: tuple[str, ...]) -> None:
     one = gpu(counter(constant(400), READS_MS))
-    stepped = trace(one, offsets=OffsetColumns(t_ns=[BOOT_NS, BOOT_NS + 2000 * MS], realtime_offset_ns=[0, end_ns]))
-    assert attempt_energy(stepped, BOOT_NS, BOOT_NS + 1000 * MS, None).gpus[0].flags == flags
+    ends_ns = [BOOT_NS, BOOT_NS + 2000 * MS]
+    offsets = OffsetColumns(t_ns=ends_ns, realtime_offset_ns=[0, slewed_ns], set_by_ns=set_by_ns)
+    found = attempt_energy(trace(one, offsets=offsets), BOOT_NS, BOOT_NS + 1000 * MS, None)
+    assert found.gpus[0].flags == flags
 
 
 def test_series_is_moved_by_the_newest_offset_before_it() -> None:

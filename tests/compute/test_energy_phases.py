@@ -11,7 +11,7 @@ from pybench.model.wire import RequestTimes, Span, Step, Work
 
 _MS = 1_000_000
 # CLOCK_REALTIME is CLOCK_MONOTONIC here.
-_OFFSETS = OffsetColumns(t_ns=(-3000 * _MS, 9000 * _MS), realtime_offset_ns=(0, 0))
+_OFFSETS = OffsetColumns(t_ns=(-3000 * _MS, 9000 * _MS), realtime_offset_ns=(0, 0), set_by_ns=(0, 0))
 
 
 def _trace(power_w: float, num_gpus: int = 1) -> PowerTrace:

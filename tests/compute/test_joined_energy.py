@@ -46,7 +46,7 @@ def trace(uuid: str, powers_w: tuple[float, float], ahead_ns: int = 0) -> PowerT
         start_ns=first,
         end_ns=stamps[-1] + ahead_ns,
         gpus=(gpu,),
-        offsets=OffsetColumns(t_ns=(first,), realtime_offset_ns=(-ahead_ns,)),
+        offsets=OffsetColumns(t_ns=(first,), realtime_offset_ns=(-ahead_ns,), set_by_ns=(0,)),
     )
 
 

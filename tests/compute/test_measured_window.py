@@ -30,7 +30,7 @@ def found(starts_ms: list[float], dither_ms: float, tokens_ms: tuple[float, ...]
         start_ns=stamps[0],
         end_ns=stamps[-1],
         gpus=(gpu,),
-        offsets=OffsetColumns(t_ns=(stamps[0],), realtime_offset_ns=(0,)),
+        offsets=OffsetColumns(t_ns=(stamps[0],), realtime_offset_ns=(0,), set_by_ns=(0,)),
     )
     steps = [
         Step(

@@ -25,6 +25,7 @@
 //   FAKE_NVML_PROCESSES  PID:BYTES, read at each call; several are parted by ","; PID:BYTES:DEVICE is on one GPU only
 //   FAKE_NVML_NVLINK_SENT_KIB  data sent over all NVLinks, read at each call; several, parted by ";"; -1: not counted
 //   FAKE_NVML_COUNTS   a file to count answered calls in; it outlives a process that is killed
+#include <dlfcn.h>
 #include <fcntl.h>
 #define NVML_NO_UNVERSIONED_FUNC_DEFS  // both nvmlInit and nvmlInit_v2 by their own names
 #include <nvml.h>
@@ -63,7 +64,13 @@ int64_t read_clock(clockid_t clock) {
 int64_t now_ns() { return read_clock(CLOCK_MONOTONIC); }
 
 const int64_t epoch_ns = now_ns();
-const int64_t realtime_offset_ns = read_clock(CLOCK_REALTIME) - now_ns();
+const int64_t first_offset_ns = read_clock(CLOCK_REALTIME) - now_ns();
+
+// Of wall_clock.cpp, where it is loaded.
+const auto set_by_ns = reinterpret_cast<int64_t (*)(int64_t)>(dlsym(RTLD_DEFAULT, "wall_clock_set_by_ns"));
+
+// CLOCK_REALTIME minus CLOCK_MONOTONIC at a time.
+int64_t realtime_offset_ns(int64_t t_ns) { return first_offset_ns + (set_by_ns == nullptr ? 0 : set_by_ns(t_ns)); }
 
 double seconds(int64_t t_ns) { return static_cast<double>(t_ns - epoch_ns) / 1e9; }
 double now_s() { return seconds(now_ns()); }
@@ -478,7 +485,8 @@ nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t kind, 
     return call("nvmlDeviceGetSamples", index, [&](const Config& told) {
         unsigned written = 0;
         for (const Sample& sample : told.sensor.samples(told.load(index), now_s(), index)) {
-            const int64_t stamp_ns = std::llround(sample.t_s * 1e9) + epoch_ns + realtime_offset_ns;
+            const int64_t t_ns = std::llround(sample.t_s * 1e9) + epoch_ns;
+            const int64_t stamp_ns = t_ns + realtime_offset_ns(t_ns);
             const auto stamp_us = static_cast<unsigned long long>(stamp_ns / 1000);
             if (stamp_us <= last_seen_us || written == *count) continue;
             samples[written].timeStamp = stamp_us;

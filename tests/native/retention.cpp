@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
         gpu.series.push_back({t_ns + kOffset, 400'000});
         if (t_ns % (100 * kMillisecond) == 0) gpu.polled.push_back({t_ns, 400'000, 400'000, 50'000});
         if (t_ns % (60 * kSecond) == 0) gpu.counter.push_back({t_ns, t_ns + kMillisecond, 1});
-        if (t_ns % (2 * kSecond) == 0) recording.offsets.push_back({t_ns, kOffset});
+        if (t_ns % (2 * kSecond) == 0) recording.offsets.push_back({t_ns, kOffset, 0});
         if (mark_ns > 0 && t_ns % mark_ns < 20 * kMillisecond) retention.mark(t_ns);
         if (t_ns % kSecond == 0) retention.apply(&recording);
         most_rows = std::max(most_rows, gpu.series.size());

@@ -13,7 +13,7 @@ import pytest
 
 SOURCES = (
     *("capability", "clock", "gpu", "nvml_api", "publication_grid", "recorder"),
-    *("recording", "retention", "sample_series", "session", "step_search"),
+    *("recording", "retention", "sample_series", "session", "step_search", "wall_clock"),
 )
 
 

@@ -86,7 +86,7 @@ class Board:
             polled=self._polled(load, start_s, done_s, rng),
         )
         offsets = OffsetColumns(
-            t_ns=ns([start_s, done_s]).tolist(), realtime_offset_ns=[REALTIME_OFFSET_NS, REALTIME_OFFSET_NS]
+            t_ns=ns([start_s, done_s]).tolist(), realtime_offset_ns=[REALTIME_OFFSET_NS] * 2, set_by_ns=[0, 0]
         )
         return PowerTrace(start_ns=int(ns(start_s)), end_ns=int(ns(done_s)), gpus=(gpu,), offsets=offsets)
 

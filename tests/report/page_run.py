@@ -59,7 +59,10 @@ def power_trace(num_gpus: int, num_samples: int, *, period_ns: int = 20_000_000)
             )
         )
     return PowerTrace(
-        start_ns=0, end_ns=end_ns, gpus=tuple(gpus), offsets=OffsetColumns(t_ns=(0,), realtime_offset_ns=(0,))
+        start_ns=0,
+        end_ns=end_ns,
+        gpus=tuple(gpus),
+        offsets=OffsetColumns(t_ns=(0,), realtime_offset_ns=(0,), set_by_ns=(0,)),
     )
 
 
@@ -110,7 +113,7 @@ def run_over_hosts(path: Path, results: Results) -> RunView:
         start_ns=trace.start_ns + AHEAD_NS,
         end_ns=trace.end_ns + AHEAD_NS,
         gpus=tuple(map(_later, trace.gpus)),
-        offsets=OffsetColumns(t_ns=(AHEAD_NS,), realtime_offset_ns=(-AHEAD_NS,)),
+        offsets=OffsetColumns(t_ns=(AHEAD_NS,), realtime_offset_ns=(-AHEAD_NS,), set_by_ns=(0,)),
     )
     write_trace(late, path / "trace.n2.npz")
     there = HostClock(offset_ns=AHEAD_NS, bound_ns=1000)

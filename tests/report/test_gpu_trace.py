@@ -14,7 +14,7 @@ _POLLED = PolledColumns(t_ns=(3, 1, 2), instant_mw=(30, 10, MISSING), average_mw
 
 def _trace(**columns: Any) -> tuple[GpuTrace, PowerTrace]:
     gpu = GpuTrace(uuid="GPU-a", index=0, name="a", **columns)
-    offsets = OffsetColumns(t_ns=(0,), realtime_offset_ns=(100,))
+    offsets = OffsetColumns(t_ns=(0,), realtime_offset_ns=(100,), set_by_ns=(0,))
     return gpu, PowerTrace(start_ns=0, end_ns=9, gpus=(gpu,), offsets=offsets)
 
 

@@ -53,7 +53,7 @@ def run(tmp_path: Path, empty: Results) -> RunView:
                 ),
             ),
         ),
-        offsets=OffsetColumns(t_ns=(9 * SECOND,), realtime_offset_ns=(0,)),
+        offsets=OffsetColumns(t_ns=(9 * SECOND,), realtime_offset_ns=(0,), set_by_ns=(0,)),
     )
     write_trace(trace, tmp_path / "run" / "trace.npz")
     good = dataclasses.replace(build.record(point, (rank,)), trace="trace.npz", point_digest=point.digest)

@@ -62,7 +62,7 @@ GPU = GpuTrace(
     sensor=SENSOR,
     **PLANES,
 )
-OFFSETS = OffsetColumns(t_ns=[1, 2], realtime_offset_ns=[10**18, 10**18 + 1])
+OFFSETS = OffsetColumns(t_ns=[1, 2], realtime_offset_ns=[10**18, 10**18 + 1], set_by_ns=[0, -(10**9)])
 TRACE = PowerTrace(start_ns=1, end_ns=2, gpus=(GPU,), offsets=OFFSETS, boot_id="b", num_pollers=2)
 
 
@@ -73,7 +73,8 @@ def test_round_trip(tmp_path: Path) -> None:
     stripped = {plane: getattr(bare, plane) for plane in PLANES}
     assert replace(again.gpus[0], **stripped) == replace(GPU, **stripped)
     assert replace(again, gpus=(), offsets=OffsetColumns()) == replace(TRACE, gpus=(), offsets=OffsetColumns())
-    np.testing.assert_array_equal(again.offsets.realtime_offset_ns, OFFSETS.realtime_offset_ns)
+    for field in fields(OFFSETS):
+        np.testing.assert_array_equal(getattr(again.offsets, field.name), getattr(OFFSETS, field.name))
     for plane, written in PLANES.items():
         for field in fields(written):
             np.testing.assert_array_equal(
@@ -93,7 +94,7 @@ def test_other_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_file, "TRACE_VERSION", 7)
     write_trace(PowerTrace(start_ns=1, end_ns=2, gpus=()), tmp_path / "power.npz")
     monkeypatch.undo()
-    with pytest.raises(RunFolderError, match=r"power\.npz: from a newer pybench \(version 7, this one reads 3\)"):
+    with pytest.raises(RunFolderError, match=r"power\.npz: from a newer pybench \(version 7, this one reads 4\)"):
         read_trace(tmp_path, "power.npz")
 
 

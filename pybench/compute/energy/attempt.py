@@ -10,7 +10,7 @@ import numpy as np
 from pybench.compute.energy.aliasing import FLAGGED_FRACTION, LoadPeriods, alias_fraction
 from pybench.compute.energy.anchors import PUBLICATION_BLUR_S
 from pybench.compute.energy.curve import Curve, Windows
-from pybench.compute.energy.flags import clock_stepped, state_flags
+from pybench.compute.energy.flags import clock_was_set, state_flags
 from pybench.compute.energy.modest import modest_half_width_j
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import Samples, highest_power_w, power_within_mw, samples_of, series_curve
@@ -63,8 +63,8 @@ def gpu_energies(
         if end_ns <= start_ns:
             raise ValueError(f"window ends at {end_ns} ns, not after its start at {start_ns} ns")
     within = None if rhythm is None else rhythm.within(windows_ns)
-    stepped = clock_stepped(trace.offsets)
-    return tuple(_gpu_energy(gpu, trace.offsets, windows_ns, within, stepped=stepped) for gpu in trace.gpus)
+    clock_set = clock_was_set(trace.offsets)
+    return tuple(_gpu_energy(gpu, trace.offsets, windows_ns, within, clock_set=clock_set) for gpu in trace.gpus)
 
 
 def _gpu_energy(
@@ -73,7 +73,7 @@ def _gpu_energy(
     windows_ns: Sequence[tuple[int, int]],
     rhythm: LoadPeriods | None,
     *,
-    stepped: bool,
+    clock_set: bool,
 ) -> GpuEnergy:
     sensor = gpu.sensor or UNKNOWN_SENSOR
     origin_ns, last_ns = windows_ns[0][0], windows_ns[-1][1]
@@ -99,7 +99,7 @@ def _gpu_energy(
     deviation = samples.deviation_fraction(windows_s) if whole else math.inf
     alias = max(alias_fraction(rhythm, samples.period_s, deviation), hidden)
     raised = {
-        "clock_step": stepped,
+        "clock_step": clock_set,
         "alias_risk": alias > FLAGGED_FRACTION or _in_step(curve, windows_s, estimate),
         "counter_reset": unbroken is None,
         "glitch": used.num_glitches > 0,

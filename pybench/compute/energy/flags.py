@@ -10,7 +10,7 @@ stalled             a driver call hung for more than a second within the window
 counter_reset       the counter fell within the window: the driver was reloaded
 counter_vs_power    counter and series differ by more than 3 % and more than the series' own doubt
 alias_risk          the load keeps step with the sensor's sampling, which sees it at few phases: truth may be outside
-clock_step          the wall clock, which stamps the series, was stepped while recording
+clock_step          the wall clock, which stamps the series, was set while recording; later stamps were moved back
 glitch              the series, or the polled average, held impossible readings (0 W, MW), which were left out
 dropped_records     the recorder ran out of room and lost readings
 short_window        a phase lasted less than the sensor's sampling period
@@ -36,13 +36,11 @@ from pybench.model.trace import GpuTrace, OffsetColumns
 
 # About 0.2 % of a board's power for each degree: 10 °C move it by as much as the intervals we judge by.
 DRIFT_C = 10
-CLOCK_STEP_NS = 1_000_000
 
 
-def clock_stepped(offsets: OffsetColumns) -> bool:
-    """Whether the wall clock moved against CLOCK_MONOTONIC by more than slewing would."""
-    offsets_ns = np.asarray(offsets.realtime_offset_ns, dtype=np.int64)
-    return len(offsets_ns) > 0 and bool(np.ptp(offsets_ns) > CLOCK_STEP_NS)
+def clock_was_set(offsets: OffsetColumns) -> bool:
+    """Whether the wall clock was set between the offsets."""
+    return len(set(offsets.set_by_ns)) > 1
 
 
 def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
