@@ -21,12 +21,12 @@ def fake_python(path: Path, behaviour: str, **environment: object) -> Path:
     """Write a Python that is the fake worker with this environment, whatever module it is to run.
 
     The launcher's arguments: -I -B worker/__main__.py EXCHANGE [--ranks N]. Where it is to run code of the command
-    line, which asks for packages, it fails.
+    line, which asks for packages, it is this one.
     """
     more = " ".join(f'{name}="{value}"' for name, value in environment.items())
     return shell_program(
         path,
-        f'[ "$3" != -c ] || exit 1\nshift 3\n'
+        f'[ "$3" != -c ] || exec "{sys.executable}" "$@"\nshift 3\n'
         f'export PYTHONPATH="{os.pathsep.join(sys.path)}" FAKE_BEHAVIOUR={behaviour} {more}\n'
         f'exec "{sys.executable}" "{FAKE_WORKER}" "$@"',
     )

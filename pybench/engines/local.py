@@ -17,7 +17,7 @@ from pybench.machine.python_packages import missing_packages, python_software
 from pybench.model.container import ContainerRun, EngineFacts
 from pybench.model.errors import UsageError
 from pybench.model.machine import Finding
-from pybench.model.software import RECORDED_PACKAGES, Software
+from pybench.model.software import OLDEST_PYTHON, RECORDED_PACKAGES, Software
 from pybench.model.starter import STARTER_VARIABLE
 from pybench.model.wire import Failure
 
@@ -91,10 +91,10 @@ class LocalEngine:
     ) -> Launcher:
         """Launcher with ``--python``, or with the Python that runs pybench. Raises ``UsageError``."""
         del facts, notify, fetch
-        python = options.python or sys.executable
-        if not is_program(python):
-            raise UsageError(f"--python {python}: no such program; name an interpreter that has the backends")
-        return Local(python, needs.request.secrets)
+        if options.python is None:
+            return Local(secrets=needs.request.secrets)
+        _check(options.python)
+        return Local(options.python, needs.request.secrets)
 
     def findings(self, facts: EngineFacts) -> Iterator[Finding]:
         """Nothing: ``pybench doctor`` examines the machine itself elsewhere."""
@@ -105,6 +105,17 @@ class LocalEngine:
         """None: it uses no images."""
         del facts
         return None
+
+
+def _check(python: str) -> None:
+    """Raises ``UsageError`` for what runs no worker."""
+    if not is_program(python):
+        raise UsageError(f"--python {python}: no such program; name an interpreter that has the backends")
+    software = python_software(python, ())
+    if software is None:
+        raise UsageError(f"--python {python}: it runs no Python; name an interpreter that has the backends")
+    if tuple(int(part) for part in software.python.split(".")[:2]) < OLDEST_PYTHON:
+        raise UsageError(f"--python {python}: Python {software.python}; workers need 3.10 or newer")
 
 
 ENGINE = LocalEngine()

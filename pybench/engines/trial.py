@@ -16,8 +16,7 @@ from pybench.machine.disk import disk_error
 from pybench.model.container import ImageIdentity
 from pybench.model.errors import MachineError
 from pybench.model.host import Place
-
-_OLDEST_PYTHON = [3, 10]
+from pybench.model.software import OLDEST_PYTHON
 
 
 @contextmanager
@@ -42,6 +41,6 @@ def trial_job(backend: str, gpu_uuids: tuple[str, ...]) -> Iterator[Job]:
 def python_version(image: ImageIdentity, result: CommandResult) -> str:
     """As the tried image printed it. Raises ``MachineError`` for one that is too old for the worker."""
     found = json.loads(result.out.splitlines()[-1])
-    if found["version"] < _OLDEST_PYTHON:
+    if tuple(found["version"]) < OLDEST_PYTHON:
         raise MachineError(f"image {image.name} has Python {found['python']}; the worker needs 3.10 or newer")
     return str(found["python"])

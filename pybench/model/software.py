@@ -11,6 +11,8 @@ RECORDED_PACKAGES = (
     *("bitsandbytes", "flash-attn", "triton", "unsloth-zoo", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
 )
 """Packages, by their registry names, that shape a measurement where they are installed."""
+OLDEST_PYTHON = (3, 10)
+"""That runs a worker."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,6 +110,23 @@ def test_a_python_that_is_no_program(python: str) -> None:
         choose_launcher(EngineOptions(engine="none", python=python), NEEDS, print)
 
 
+@pytest.mark.parametrize(
+    ("printed", "message"),
+    [
+        ("echo here", "it runs no Python; name an interpreter that has the backends"),
+        ("echo '[\"3.9.18\", {}]'", r"Python 3\.9\.18; workers need 3\.10 or newer"),
+        ("exit 1", "it runs no Python"),
+    ],
+)
+def test_a_program_that_runs_no_worker(tmp_path: Path, printed: str, message: str) -> None:
+    """Refused before a run's folder is made, for it would fail in every attempt."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{printed}\n")
+    program.chmod(0o755)
+    with pytest.raises(UsageError, match=f"--python {program}: {message}"):
+        choose_launcher(EngineOptions(engine="none", python=str(program)), NEEDS, print)
+
+
 def test_a_secret_that_the_shell_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Told before anything starts."""
     monkeypatch.delenv("HF_TOKEN", raising=False)
