@@ -39,7 +39,7 @@ def examine() -> tuple[Finding, ...]:
         *_backends(machine),
         _gpus(machine),
         *_links(machine),
-        *(Finding.warning("GPU left out", fault, _LOST_REMEDY) for fault in machine.gpu_faults),
+        *map(_left_out, machine.gpu_faults),
         *(finding for gpu in machine.gpus for finding in _gpu(gpu, machine)),
         _space(_SHM, "shared memory", _MIN_SHM_BYTES, "mount it larger: mount -o remount,size=8G /dev/shm"),
         _space(".", "disk", _MIN_DISK_BYTES, "free space, or keep runs elsewhere with --runs"),
@@ -89,6 +89,11 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _left_out(fault: str) -> Finding:
+    what, _, remedy = fault.partition("; ")
+    return Finding.warning("GPU left out", what, remedy or _LOST_REMEDY)
 
 
 def _gpus(machine: Machine) -> Finding:

@@ -77,14 +77,20 @@ def _inventory() -> GpuInventory:
 
 
 def _survey(count: int) -> tuple[list[tuple[GpuInfo, Any]], tuple[str, ...]]:
-    """Every GPU that answers, with its handle; of the others, why they don't."""
+    """Every GPU that answers and takes programs, with its handle; of the others, why they don't."""
     found, faults = [], []
     for index in range(count):
         try:
             handle = answer("DeviceGetHandleByIndex", index)
-            found.append((_describe(index, handle), handle))
+            gpu = _describe(index, handle)
         except NvmlError as error:
             faults.append(f"GPU {index} can't be queried: {error}")
+            continue
+        if query("DeviceGetComputeMode", handle) == constant("COMPUTEMODE_PROHIBITED"):
+            remedy = f"nvidia-smi -i {index} -c DEFAULT allows them"
+            faults.append(f"GPU {index} takes no programs, by its compute mode Prohibited; {remedy}")
+        else:
+            found.append((gpu, handle))
     return found, tuple(faults)
 
 

@@ -92,6 +92,16 @@ def test_a_lost_gpu_is_a_warning(healthy: Machine, monkeypatch: pytest.MonkeyPat
     assert found("GPUs").state == "ok"
 
 
+def test_a_gpu_that_takes_no_programs_has_its_own_remedy(
+    fake_nvml: Tell, healthy: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_nvml(compute_mode="2;0")
+    monkeypatch.setattr(doctor, "snapshot", lambda: replace(healthy, gpu_faults=snapshot().gpu_faults))
+    prohibited = found("GPU left out")
+    assert prohibited.found == "GPU 0 takes no programs, by its compute mode Prohibited"
+    assert prohibited.remedy == "nvidia-smi -i 0 -c DEFAULT allows them"
+
+
 @pytest.mark.usefixtures("healthy")
 def test_no_whole_backend_stops_pybench(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that brings one."""

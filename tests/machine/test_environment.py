@@ -69,6 +69,16 @@ def test_a_lost_gpu_is_told(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) ->
     assert machine.gpu_faults == ("GPU 0 can't be queried: GPU is lost",)
 
 
+def test_a_gpu_that_takes_no_programs_is_left_out(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one that drives a display; every worker on it would fail."""
+    fake_nvml(compute_mode="3;2")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    machine = snapshot()
+    assert (machine.gpu_count, machine.gpus[0].index) == (1, 0)
+    (fault,) = machine.gpu_faults
+    assert fault == "GPU 1 takes no programs, by its compute mode Prohibited; nvidia-smi -i 1 -c DEFAULT allows them"
+
+
 def test_without_gpus_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the reason is told."""
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")

@@ -17,6 +17,7 @@
 //   FAKE_NVML_NAME     default NVIDIA H200; several, parted by ";", go to the GPUs in turn
 //   FAKE_NVML_CAPABILITY, FAKE_NVML_MEMORY_MIB, FAKE_NVML_LIMIT_W, FAKE_NVML_DEFAULT_LIMIT_W  of the board, in
 //                      turn too; default 9.0, 143051, 650 and 700
+//   FAKE_NVML_COMPUTE_MODE      by number, in turn too; default 0, shared
 //   FAKE_NVML_ECC_CORRECTED, FAKE_NVML_ECC_UNCORRECTED, FAKE_NVML_REMAPPED_ROWS  counts, read at each call
 //   FAKE_NVML_CLOCK_EVENT_REASONS  the bit mask, read at each call; this and ECC errors may be several, parted by ";"
 //   FAKE_NVML_PAIR_LINKS        NVLinks to the other GPU of a pair, of GPUs without a switch
@@ -568,10 +569,6 @@ nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, u
     return tell("nvmlDeviceGetPowerManagementLimitConstraints", device, lowest_mw, 200'000U);
 }
 
-nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t* mode) {
-    return tell("nvmlDeviceGetComputeMode", device, mode, NVML_COMPUTEMODE_DEFAULT);
-}
-
 nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t* current, nvmlEnableState_t* pending) {
     *pending = NVML_FEATURE_ENABLED;
     return tell("nvmlDeviceGetEccMode", device, current, NVML_FEATURE_ENABLED);
@@ -580,6 +577,11 @@ nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t* curren
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned* current, unsigned* pending) {
     *pending = 0;
     return tell("nvmlDeviceGetMigMode", device, current, config()->mig ? 1U : 0U);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t* mode) {
+    const auto told = static_cast<nvmlComputeMode_t>(number_of(index_of(device), "COMPUTE_MODE", 0));
+    return tell("nvmlDeviceGetComputeMode", device, mode, told);
 }
 
 nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned* shared) {
