@@ -26,7 +26,7 @@ import click
 from pybench.cli.duration import Duration
 from pybench.machine.environment import snapshot
 from pybench.model.plan_options import duration_text
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 
 PLAN = Path(__file__).parent / "results" / "README.md"
 LOG, ENDED = "log.txt", "ended"

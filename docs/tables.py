@@ -27,8 +27,8 @@ from pybench.model.workloads.metric import MetricTraits
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.train_strategies import STRATEGIES
-from pybench.report.run_view import RunView
-from pybench.report.terminal import render
+from pybench.report.run.terminal import render
+from pybench.report.run.view import RunView
 from pybench.runner.suite_plan import plan_suite
 from pybench.store.suite.schema import suite_schema
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pybench.cli.main import main
 from pybench.model.results import PointStatus
 from pybench.report.formats import render
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from tests.builders import POINT_RESULT, RESULTS
 from tests.docs_script import script
 

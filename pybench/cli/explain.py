@@ -28,7 +28,7 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
     """
     from pybench.cli.output import echo, terminal_options
     from pybench.report.explanation import render
-    from pybench.report.labels import short_labels
+    from pybench.report.text.labels import short_labels
     from pybench.store.run.folder import RunFolder
 
     run = RunFolder.open(run_folder)

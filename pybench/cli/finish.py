@@ -43,7 +43,7 @@ def write_reports(job: Run, results: Results, *, shown: bool, detail: bool = Fal
     from pybench.cli.output import echo
     from pybench.cli.report import print_terminal_report, write_report_files
     from pybench.machine.disk import disk_error
-    from pybench.report.run_view import RunView
+    from pybench.report.run.view import RunView
     from pybench.runner.machine_trouble import resume_remedy
 
     view = RunView.of_folder(job.folder, results)

@@ -46,7 +46,7 @@ def schema(results: bool) -> None:
     """Print the JSON Schema of suite files, for editors."""
     import json
 
-    from pybench.report.machine import results_schema
+    from pybench.report.run.results_json import results_schema
     from pybench.store.suite.file import suite_schema
 
     click.echo(json.dumps(results_schema() if results else suite_schema(), indent=2))

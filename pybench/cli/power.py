@@ -46,7 +46,7 @@ def power() -> None:
 def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
     """Report periods, call costs and scopes of the power sensors."""
     from pybench.machine.power.sensor_probe import probe_sensors
-    from pybench.report.sensor_probe import as_json, render
+    from pybench.report.power.sensor_probe import as_json, render
 
     found = probe_sensors(_uuids(indices))
     write_json(json_file, as_json(found))
@@ -68,7 +68,7 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
     from pybench.machine.power.calibrate import calibrate as calibrate_gpu
     from pybench.machine.power.calibration_file import calibration_path, write_calibration
     from pybench.model.errors import MachineError
-    from pybench.report.calibration import render
+    from pybench.report.power.calibration import render
 
     uuids = _uuids(indices)
     if trace_file is not None:
@@ -119,7 +119,7 @@ def record(
 ) -> None:
     """Run COMMAND and report its energy; exit with its exit code."""
     from pybench.cli.output import terminal_options
-    from pybench.report.power import as_json, render
+    from pybench.report.power.usage import as_json, render
     from pybench.runner.power_command import record_command
 
     if trace_file is not None:
@@ -175,7 +175,7 @@ def _write_plot(file: Path, found: CommandPower) -> None:
         result = (found.energy, found.trace, found.package_j, found.package_reason)
         write_text(file, render(found.argv, found.exit_code, *result))
     else:
-        from pybench.report.power_plot import svg
+        from pybench.report.power.plot import svg
 
         write_text(file, svg(found.trace, found.energy))
 

@@ -24,7 +24,7 @@ def check_trace_file(file: Path) -> None:
 
 def write_trace_file(file: Path, trace: PowerTrace) -> None:
     """Write every reading, in the format of the file's suffix. Raises ``UsageError``."""
-    from pybench.report.power import trace_csv
+    from pybench.report.power.usage import trace_csv
     from pybench.store.trace_file import encode_trace
 
     if file.suffix == ".npz":

@@ -12,8 +12,8 @@ from pybench.compute.numbers import plain, quantity
 from pybench.model.plural import plural
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate
-from pybench.report.labels import short_labels
-from pybench.report.printable import cut, printable
+from pybench.report.text.labels import short_labels
+from pybench.report.text.printable import cut, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from pybench.cli.path_types import PATH
 from pybench.report.formats import FORMATS, REPORT_FILES, export, render, render_bytes
 
 if TYPE_CHECKING:
-    from pybench.report.run_view import RunView
+    from pybench.report.run.view import RunView
     from pybench.store.run.folder import RunFolder
 
 
@@ -125,7 +125,7 @@ def write_report_files(folder: RunFolder, view: RunView) -> None:
 def _view(path: Path, node_path: Path | None = None) -> RunView:
     from dataclasses import replace
 
-    from pybench.report.run_view import RunView
+    from pybench.report.run.view import RunView
     from pybench.store.run.folder import RunFolder
 
     if node_path is not None:

@@ -14,7 +14,8 @@ from pybench.judge.regression.keys import across_words
 from pybench.model.change import Change, ChangeVerdict, RunComparison
 from pybench.model.figures import PointFigures
 from pybench.model.plural import plural
-from pybench.report.change_words import (
+from pybench.report.run.rows import Table
+from pybench.report.text.change_words import (
     across_options,
     difference_text,
     metric_words,
@@ -22,11 +23,10 @@ from pybench.report.change_words import (
     rows_text,
     value_text,
 )
-from pybench.report.labels import joined, labels_of_runs
-from pybench.report.printable import printable
-from pybench.report.rows import Table
-from pybench.report.table_layout import fits
-from pybench.report.text_table import COLOURS, console, draw, hanging, without_trailing_spaces
+from pybench.report.text.labels import joined, labels_of_runs
+from pybench.report.text.layout import fits
+from pybench.report.text.printable import printable
+from pybench.report.text.table import COLOURS, console, draw, hanging, without_trailing_spaces
 
 _HEADS = ("point", "metric", "before", "now", "change", "difference")
 _NAMED = 3

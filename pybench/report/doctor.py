@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pybench.model.machine import Finding
 from pybench.model.plural import plural
-from pybench.report.printable import printable
+from pybench.report.text.printable import printable
 
 _LEAST_ROOM = 20
 """Columns that a finding has beside its name, however narrow the terminal."""

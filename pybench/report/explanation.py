@@ -18,9 +18,9 @@ from pybench.model.explanation import (
     Extrapolation,
 )
 from pybench.model.results import Estimate
-from pybench.report.printable import printable
-from pybench.report.rows import Table
-from pybench.report.text_table import draw_tables
+from pybench.report.run.rows import Table
+from pybench.report.text.printable import printable
+from pybench.report.text.table import draw_tables
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 """Points have their ids in full."""

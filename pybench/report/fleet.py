@@ -15,10 +15,10 @@ from pybench.judge.fleet.decision import BY_IMPORTANCE
 from pybench.model.figures import NO_MEDIANS, PointFigures, key_values
 from pybench.model.fleet import Evidence, FleetLink, FleetNode, FleetResult, GroupSpread, NodeState
 from pybench.model.plural import counted, plural
-from pybench.report.change_words import value_text
-from pybench.report.labels import labels_of_runs
-from pybench.report.printable import cut, printable
-from pybench.report.text_table import COLOURS, console, hanging, without_trailing_spaces
+from pybench.report.text.change_words import value_text
+from pybench.report.text.labels import labels_of_runs
+from pybench.report.text.printable import cut, printable
+from pybench.report.text.table import COLOURS, console, hanging, without_trailing_spaces
 
 _MOST_NOTES = 8
 _MAX_REASON = 120

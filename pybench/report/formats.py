@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
-    from pybench.report.run_view import RunView
+    from pybench.report.run.view import RunView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +31,14 @@ class Format:
 
 
 _LIST = (
-    Format(name="terminal", module="terminal"),
-    Format(name="json", module="machine", file="results.json"),
-    Format(name="junit", module="junit", file="junit.xml"),
-    Format(name="markdown", module="markdown", file="summary.md"),
+    Format(name="terminal", module="run.terminal"),
+    Format(name="json", module="run.results_json", file="results.json"),
+    Format(name="junit", module="export.junit", file="junit.xml"),
+    Format(name="markdown", module="run.markdown", file="summary.md"),
     Format(name="html", module="page.render", file="report.html"),
-    Format(name="perfetto", module="perfetto", output="bytes"),
-    Format(name="tensorboard", module="tensorboard", output="folder"),
-    Format(name="github-annotations", module="annotations"),
+    Format(name="perfetto", module="export.perfetto", output="bytes"),
+    Format(name="tensorboard", module="export.tensorboard", output="folder"),
+    Format(name="github-annotations", module="export.annotations"),
     Format(name="csv", module="export.comma_separated"),
     Format(name="openmetrics", module="export.openmetrics"),
     Format(name="pytest-benchmark", module="export.pytest_benchmark"),

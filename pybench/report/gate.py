@@ -17,11 +17,11 @@ from pybench.judge.regression.second_speed import SECOND_SPEED
 from pybench.model.figures import PointFigures
 from pybench.model.gate import GateResult, GateRow, GateState, LevelChange
 from pybench.model.plural import plural
-from pybench.report.change_words import across_options, metric_words, rows_text, value_text
-from pybench.report.labels import labels_of_runs
-from pybench.report.printable import printable
-from pybench.report.rows import Table
-from pybench.report.text_table import COLOURS, console, draw, hanging, without_trailing_spaces
+from pybench.report.run.rows import Table
+from pybench.report.text.change_words import across_options, metric_words, rows_text, value_text
+from pybench.report.text.labels import labels_of_runs
+from pybench.report.text.printable import printable
+from pybench.report.text.table import COLOURS, console, draw, hanging, without_trailing_spaces
 from pybench.store.history.accepted import entry_text
 
 _HEADS = ("point", "metric", "before", "now", "change", "spread", "since")

@@ -18,14 +18,14 @@ from pybench.judge.regression.trend import Trend, trends
 from pybench.model.figures import RunFigures
 from pybench.model.plural import abridged, listed, plural
 from pybench.model.workloads.registry import METRICS
-from pybench.report.change_words import metric_words, value_text
-from pybench.report.csv_cell import csv_cell
-from pybench.report.labels import labels_of_runs
-from pybench.report.printable import printable
-from pybench.report.rows import Table
-from pybench.report.sparkline import sparkline
-from pybench.report.table_layout import fits
-from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
+from pybench.report.export.csv_cell import csv_cell
+from pybench.report.run.rows import Table
+from pybench.report.text.change_words import metric_words, value_text
+from pybench.report.text.labels import labels_of_runs
+from pybench.report.text.layout import fits
+from pybench.report.text.printable import printable
+from pybench.report.text.sparkline import sparkline
+from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 from pybench.store.history.folder import History
 
 _MOST_SKIPPED = 5

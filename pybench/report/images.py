@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pybench.model.image import ImageLock, LockedImage
-from pybench.report.printable import printable
+from pybench.report.text.printable import printable
 
 
 def render(lock: ImageLock, platform: str, here: Mapping[str, Sequence[str]]) -> str:

@@ -13,8 +13,8 @@ from pybench.model.memory_text import amount_text
 from pybench.model.plan_options import duration_text
 from pybench.model.plural import plural
 from pybench.model.suite import Plan, Suite
-from pybench.report.rows import Table
-from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
+from pybench.report.run.rows import Table
+from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 
 
 def render(

@@ -10,9 +10,9 @@ from pybench.compute.numbers import short_percent
 from pybench.judge.regression.baseline import MIN_NIGHTS
 from pybench.judge.regression.self_test import Detectable, SelfTest
 from pybench.model.workloads.registry import METRICS
-from pybench.report.printable import printable
-from pybench.report.rows import Table
-from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
+from pybench.report.run.rows import Table
+from pybench.report.text.printable import printable
+from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 
 _HEADS = ("metric", "rows", "spread", "one night finds", "in its noisiest row")
 # A row this much noisier than the middle one is named.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 
-from pybench.report.text_table import console, hanging, without_trailing_spaces
+from pybench.report.text.table import console, hanging, without_trailing_spaces
 
 
 def render_suites(descriptions: Mapping[str, str], *, width: int = 80) -> str:

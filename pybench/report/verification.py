@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pybench.model.plural import plural
 from pybench.model.verification import Discrepancy, DiscrepancyState, Verification
-from pybench.report.printable import printable
+from pybench.report.text.printable import printable
 
 _MOST_PARAGRAPHS = 40
 _MOST_PLACES = 4

@@ -24,7 +24,7 @@ from pybench.model.suite import Point
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Failure, Step
 from pybench.model.workloads.registry import METRICS
-from pybench.report.headline import headline_of
+from pybench.report.run.headline import headline_of
 from pybench.runner.events.contract import Contract
 from pybench.runner.events.reader import EventReader, RankLog
 from pybench.runner.follow import follow

@@ -20,7 +20,7 @@ from pybench.judge.regression.figures import run_figures
 from pybench.model.errors import RunFolderError
 from pybench.report import comparison
 from pybench.report.formats import render
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from pybench.store.run.folder import RunFolder
 
 Keys = tuple[str | int, ...]

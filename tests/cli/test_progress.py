@@ -16,7 +16,7 @@ from pybench.model.effort import Effort
 from pybench.model.progress import Progress
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.matmul import Matmul
-from pybench.report.printable import cut
+from pybench.report.text.printable import cut
 from tests.builders import estimate
 
 _POINT = "decode[backend=torch,tensor_parallel=2]"

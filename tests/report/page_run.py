@@ -14,7 +14,7 @@ from pybench.model.results import Results
 from pybench.model.suite import Plan
 from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns
 from pybench.model.wire import RequestTimes, Step, Work
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from pybench.store.trace_file import write_trace
 from tests.builders import MANIFEST
 from tests.judge.conftest import Build

@@ -15,7 +15,7 @@ from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
 from pybench.model.trace import PowerTrace
 from pybench.report.page import command, comparison, history
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from pybench.store.history.folder import History
 from tests.runs_against_runs import nights, point, run, scaled
 

@@ -6,10 +6,10 @@ import dataclasses
 import re
 
 from pybench.model.results import Results
-from pybench.report.annotations import MOST
+from pybench.report.export.annotations import MOST
 from pybench.report.formats import render
-from pybench.report.markdown import MOST_BYTES
-from pybench.report.run_view import RunView
+from pybench.report.run.markdown import MOST_BYTES
+from pybench.report.run.view import RunView
 from tests.report.conftest import HOSTILE
 
 _COMMAND = re.compile(r"::(error|warning|notice) title=([^:,\n]*)::([^\n]*)")

@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families as read_prom
 
 from pybench.model.errors import UsageError
 from pybench.model.results import Estimate, Results
-from pybench.report.csv_cell import csv_cell
+from pybench.report.export.csv_cell import csv_cell
 from pybench.report.export.github_benchmark import BIGGER, SMALLER
 from pybench.report.formats import export, render
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from pybench.store.run.results_file import read_results
 from tests.report.conftest import HOSTILE
 from tests.report.exports import BENCHER, GITHUB_BENCHMARK

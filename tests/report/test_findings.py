@@ -9,8 +9,8 @@ import pytest
 from pybench.judge.lookup import NO_TABLE
 from pybench.model.results import CheckResult, NodeCheck, Results
 from pybench.model.verdict import Decision
-from pybench.report.findings import Finding, each_step_once, findings, not_judged
-from pybench.report.run_view import RunView
+from pybench.report.run.findings import Finding, each_step_once, findings, not_judged
+from pybench.report.run.view import RunView
 from tests.builders import CHECK, NODE_CHECK, POINT_RESULT, RESULTS, SCALING, estimate
 
 _UNDECIDED = Decision(num_attempts=2, p_pass=0.2, p_fail=0.3, pass_level=0.01, fail_level=0.01)

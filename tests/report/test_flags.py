@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.report.flags import relevant
+from pybench.report.run.flags import relevant
 from tests.builders import POINT_RESULT, estimate
 
 

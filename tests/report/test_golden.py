@@ -13,7 +13,7 @@ import pytest
 
 from pybench.model.results import Results
 from pybench.report.formats import FORMATS, REPORT_FILES, render
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -7,8 +7,8 @@ import dataclasses
 from pybench.model.gpu_state import GpuState
 from pybench.model.results import Results
 from pybench.report.formats import render
-from pybench.report.gpu_states import gpu_rows, gpu_state_rows
-from pybench.report.run_view import RunView
+from pybench.report.run.gpu_states import gpu_rows, gpu_state_rows
+from pybench.report.run.view import RunView
 from tests.builders import estimate
 
 _STATES = (

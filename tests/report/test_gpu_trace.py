@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns, SlowColumns
-from pybench.report.gpu_trace import clock_limits, power_samples
+from pybench.report.power.gpu_trace import clock_limits, power_samples
 
 _POLLED = PolledColumns(t_ns=(3, 1, 2), instant_mw=(30, 10, MISSING), average_mw=(33, 11, 22))
 

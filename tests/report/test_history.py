@@ -11,7 +11,7 @@ import pytest
 
 from pybench.judge.regression.series import series_of
 from pybench.report.history import csv_text, render, skipped
-from pybench.report.sparkline import sparkline
+from pybench.report.text.sparkline import sparkline
 from pybench.store.history.folder import History
 from tests.runs_against_runs import nights, run
 

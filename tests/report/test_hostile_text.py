@@ -11,7 +11,7 @@ import pytest
 
 from pybench.model.results import Estimate, Results
 from pybench.report.formats import FORMATS, export, render, render_bytes
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from pybench.store.run.results_file import read_results
 from tests.builders import MANIFEST
 from tests.report.conftest import HOSTILE

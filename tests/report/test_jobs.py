@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pybench.model.results import Estimate, JobResult
 from pybench.report.formats import render
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from tests.builders import POINT_RESULT, RESULTS, estimate
 
 

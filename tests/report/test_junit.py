@@ -9,8 +9,8 @@ import pytest
 
 from pybench.model.results import Results
 from pybench.model.verdict import Verdict
-from pybench.report.junit import render
-from pybench.report.run_view import RunView
+from pybench.report.export.junit import render
+from pybench.report.run.view import RunView
 
 _TAGS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 

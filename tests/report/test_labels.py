@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pybench.model.results import PointResult, Results
 from pybench.model.suite import AxisValue
-from pybench.report.labels import axis_text, common_axes, labels
+from pybench.report.text.labels import axis_text, common_axes, labels
 
 
 def _point(results: Results, benchmark: str, **axes: AxisValue) -> PointResult:

@@ -10,8 +10,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from pybench.model.results import Results
-from pybench.report.machine import render, results_schema
-from pybench.report.run_view import RunView
+from pybench.report.run.results_json import render, results_schema
+from pybench.report.run.view import RunView
 from tests.builders import estimate
 
 MEASURED = Path(__file__).parents[2] / "suites" / "measured"

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from pybench.model.results import Results
-from pybench.report.markdown import escape, render
-from pybench.report.run_view import RunView
+from pybench.report.run.markdown import escape, render
+from pybench.report.run.view import RunView
 
 
 def _tables(text: str) -> list[list[str]]:

@@ -18,7 +18,7 @@ from pybench.model.results import Results
 from pybench.report.page.comparison import render as comparison_of
 from pybench.report.page.history import render as history_of
 from pybench.report.page.render import render
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from pybench.store.history.folder import History
 from tests.report.conftest import HOSTILE
 from tests.report.page_run import SECOND, power_trace

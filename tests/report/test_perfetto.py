@@ -12,8 +12,8 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 from pybench.model.errors import UsageError
 from pybench.model.results import Results
 from pybench.model.trace import MISSING, PolledColumns
-from pybench.report.perfetto import render
-from pybench.report.run_view import RunView
+from pybench.report.export.perfetto import render
+from pybench.report.run.view import RunView
 from pybench.store.trace_file import write_trace
 from tests.report.page_run import SECOND, power_trace, run_in_waves, run_over_hosts, traced_run
 

@@ -10,7 +10,7 @@ from pybench.model.suite import Plan
 from pybench.model.wire import Span, Step, Work
 from pybench.report.page.phases import phase_chart
 from pybench.report.page.render import render
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from tests.builders import MANIFEST
 from tests.judge.conftest import Build
 

@@ -15,8 +15,8 @@ from pybench.model.results import Results
 from pybench.model.suite import Plan
 from pybench.model.trace import GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns
 from pybench.model.wire import Work
-from pybench.report.run_view import RunView
-from pybench.report.tensorboard import export
+from pybench.report.export.tensorboard import export
+from pybench.report.run.view import RunView
 from pybench.store.trace_file import write_trace
 from tests.builders import MANIFEST
 from tests.judge.conftest import Build

@@ -12,10 +12,10 @@ from rich.cells import cell_len
 from pybench.model.results import Results
 from pybench.model.suite import AxisValue, Plan
 from pybench.model.verdict import Decision, Verdict
-from pybench.report.labels import short_labels
-from pybench.report.provenance import sentence
-from pybench.report.run_view import RunView
-from pybench.report.terminal import render
+from pybench.report.run.provenance import sentence
+from pybench.report.run.terminal import render
+from pybench.report.run.view import RunView
+from pybench.report.text.labels import short_labels
 from pybench.store.shipped import shipped_suites
 from tests.builders import MANIFEST, NODE_CHECK, training_point
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from io import StringIO
 
-from pybench.report.rows import Table
-from pybench.report.text_table import console, draw_tables, hanging
+from pybench.report.run.rows import Table
+from pybench.report.text.table import console, draw_tables, hanging
 
 HEADS = ("point", "found", "allowed", "nothing", "reason")
 ROWS = (("one", "1" * 20, "2" * 20, "-", "a limit"), ("two", "3" * 20, "-", "-", ""))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pybench.model.results import PointResult
-from pybench.report.training import HEADS, training_rows
+from pybench.report.run.training import HEADS, training_rows
 from tests.builders import POINT_RESULT, estimate
 
 UNITS = {"tokens_per_s": "tokens/s", "peak_memory_bytes": "bytes", "energy_j_per_token": "J/token"}

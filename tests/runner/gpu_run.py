@@ -10,7 +10,7 @@ import pytest
 from pybench.engines.base import Job
 from pybench.machine import health_watch
 from pybench.report.formats import REPORT_FILES, render
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from pybench.runner.prepare import prepare_run
 from tests.progress import NoProgress
 from tests.runner.drill import suite_text, table_text

@@ -18,9 +18,9 @@ from pybench.engines.process import processes_marked
 from pybench.engines.requirements import LaunchRequirements
 from pybench.model.errors import RunFolderError
 from pybench.model.results import Results
-from pybench.report import terminal
 from pybench.report.formats import REPORT_FILES, render
-from pybench.report.run_view import RunView
+from pybench.report.run import terminal
+from pybench.report.run.view import RunView
 from pybench.runner import follow
 from pybench.runner.prepare import prepare_run
 from pybench.runner.resume import resume_run

@@ -9,8 +9,8 @@ import pytest
 
 from pybench.model.errors import UsageError
 from pybench.model.plan_options import PlanOptions
-from pybench.report.run_view import RunView
-from pybench.report.terminal import render
+from pybench.report.run.terminal import render
+from pybench.report.run.view import RunView
 from pybench.runner import follow, open_run, time_budget
 from pybench.runner.prepare import prepare_run
 from pybench.runner.resume import resume_run

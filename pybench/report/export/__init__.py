@@ -1,1 +1,1 @@
-"""Results in the file formats of other tools, each from ``results.json`` alone."""
+"""Results in the formats of other tools, from ``results.json`` or with what the run's folder has beside it."""

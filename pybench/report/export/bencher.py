@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from pybench.model.results import Estimate
-from pybench.report.printable import printable
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
+from pybench.report.text.printable import printable
 
 
 def render(view: RunView) -> str:

@@ -6,8 +6,8 @@ import csv
 import io
 
 from pybench.model.results import PointResult, Results
-from pybench.report.csv_cell import csv_cell
-from pybench.report.run_view import RunView
+from pybench.report.export.csv_cell import csv_cell
+from pybench.report.run.view import RunView
 
 _OF_RUN = ("run_id", "created_utc", "suite", "profile", "machine", "fingerprint", "verdict")
 _OF_POINT = ("point", "benchmark", "status", "num_gpus", "attempts", "flags")

@@ -8,8 +8,8 @@ from pathlib import Path
 from pybench.model.errors import UsageError
 from pybench.model.results import Estimate, Results
 from pybench.model.workloads.registry import METRICS
-from pybench.report.printable import printable
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
+from pybench.report.text.printable import printable
 
 BIGGER, SMALLER = "bigger_is_better.json", "smaller_is_better.json"
 

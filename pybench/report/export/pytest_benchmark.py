@@ -15,8 +15,8 @@ from typing import Any
 from pybench.model.errors import UsageError
 from pybench.model.provenance import Provenance
 from pybench.model.results import PointResult, Results
-from pybench.report.printable import printable
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
+from pybench.report.text.printable import printable
 
 _VERSION = "4.0.0"
 """Version of pytest-benchmark whose layout this is; later ones read it."""

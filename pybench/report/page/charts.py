@@ -11,11 +11,11 @@ from markupsafe import Markup
 from pybench.compute.numbers import interval, limits, plain, quantity_with_interval, shared_scale
 from pybench.model.results import Results, ScalingResult
 from pybench.model.workloads.registry import METRICS
-from pybench.report.headline import energy, headline
-from pybench.report.labels import axis_text, short_labels, verdict_words
 from pybench.report.page import svg
 from pybench.report.page.svg import Axes
-from pybench.report.run_view import RunView
+from pybench.report.run.headline import energy, headline
+from pybench.report.run.view import RunView
+from pybench.report.text.labels import axis_text, short_labels, verdict_words
 
 _MOST_STRIPS = 60
 

@@ -9,10 +9,10 @@ from pybench.compute.numbers import plain, short_percent
 from pybench.model.gpu_state import gpu_label
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.model.trace import PowerTrace
-from pybench.report.flags import legend
 from pybench.report.page.document import document
 from pybench.report.page.power import command_payload
-from pybench.report.power import GAIN_FRACTION
+from pybench.report.power.usage import GAIN_FRACTION
+from pybench.report.run.flags import legend
 
 _HEADS = ("GPU", "energy", "sensor's bound", "mean power", "highest power", "method", "flags")
 _LONGEST = 200

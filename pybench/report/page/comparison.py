@@ -10,7 +10,12 @@ from pybench.judge.regression.comparison import BY_IMPORTANCE
 from pybench.model.change import Change, RunComparison
 from pybench.model.figures import RunFigures
 from pybench.model.workloads.registry import METRICS
-from pybench.report.change_words import (
+from pybench.report.comparison import reason_text, way_on
+from pybench.report.page import svg
+from pybench.report.page.charts import Chart
+from pybench.report.page.document import document
+from pybench.report.page.points import Cell, PointRow, PointTable
+from pybench.report.text.change_words import (
     difference_text,
     ends_text,
     fraction_text,
@@ -18,13 +23,8 @@ from pybench.report.change_words import (
     percent_text,
     value_text,
 )
-from pybench.report.comparison import reason_text, way_on
-from pybench.report.labels import labels_of_runs, verdict_words
-from pybench.report.page import svg
-from pybench.report.page.charts import Chart
-from pybench.report.page.document import document
-from pybench.report.page.points import Cell, PointRow, PointTable
-from pybench.report.printable import printable
+from pybench.report.text.labels import labels_of_runs, verdict_words
+from pybench.report.text.printable import printable
 
 _LEFT, _RIGHT, _WIDTH, _LANE = 250, 744, 760, 22
 _MOST_LANES = 80

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from pybench.report.page.points import verdict_rank
 from pybench.report.page.power import NO_POWER, PowerPayload
-from pybench.report.printable import printable
+from pybench.report.text.printable import printable
 
 _ASSETS = Path(__file__).parent / "assets"
 _SIGNS = {

@@ -11,7 +11,7 @@ from pybench.model.explanation import ExplainedPoint, Explanation
 from pybench.model.results import Estimate
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
-from pybench.report.printable import printable
+from pybench.report.text.printable import printable
 
 _LEFT, _RIGHT, _WIDTH, _LANE = 230, 744, 760, 34
 _PERCENT = 100.0

@@ -20,15 +20,15 @@ from pybench.judge.regression.trend import Trend, trends
 from pybench.model.figures import Row
 from pybench.model.gate import Accepted, LevelChange
 from pybench.model.workloads.registry import METRICS
-from pybench.report.change_words import metric_words, value_text
 from pybench.report.history import left_out
-from pybench.report.labels import labels_of_runs, verdict_words
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
 from pybench.report.page.document import document
 from pybench.report.page.points import Cell, PointRow, PointTable
-from pybench.report.printable import printable
-from pybench.report.sparkline import LEAST_RANGE_FRACTION
+from pybench.report.text.change_words import metric_words, value_text
+from pybench.report.text.labels import labels_of_runs, verdict_words
+from pybench.report.text.printable import printable
+from pybench.report.text.sparkline import LEAST_RANGE_FRACTION
 from pybench.store.history.folder import History
 
 _HEADS = ("point", "metric", "nights", "last", "change", "spread")

@@ -8,8 +8,8 @@ from statistics import median
 
 from pybench.compute.numbers import plain
 from pybench.model.results import Results
-from pybench.report.gpu_states import gpu_names
-from pybench.report.run_view import RunView
+from pybench.report.run.gpu_states import gpu_names
+from pybench.report.run.view import RunView
 
 _LINK = re.compile(r"link_to_(\d+)_bytes_per_s")
 _BYTES_PER_GB = 1e9

@@ -14,8 +14,8 @@ from pybench.model.wire import Span, Step
 from pybench.model.workloads.turn import CHECK
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
-from pybench.report.printable import printable
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
+from pybench.report.text.printable import printable
 
 _LEFT, _RIGHT, _WIDTH, _LANE = 230, 744, 760, 34
 _MARGIN = 1.02

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from pybench.compute.numbers import interval, limits, quantity, quantity_with_interval
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
-from pybench.report.expectations import NONE, Expectations
-from pybench.report.flags import relevant
-from pybench.report.headline import energy, headline, headline_name
-from pybench.report.labels import short_labels
-from pybench.report.rows import NOTHING
+from pybench.report.run.expectations import NONE, Expectations
+from pybench.report.run.flags import relevant
+from pybench.report.run.headline import energy, headline, headline_name
+from pybench.report.run.rows import NOTHING
+from pybench.report.text.labels import short_labels
 
 _RANK = (
     *("failed", "fail", "error", "regressed", "missing", "not measured", "inconclusive", "undecided", "incomparable"),

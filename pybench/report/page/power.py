@@ -14,10 +14,10 @@ from pybench.model.gpu_state import gpu_label
 from pybench.model.host import HostPart
 from pybench.model.record import Record
 from pybench.model.trace import GpuTrace, PowerTrace
-from pybench.report.gpu_trace import clock_limits, power_samples
-from pybench.report.labels import short_labels
 from pybench.report.page.codec import Integers, extremes, pack, pack_levels
-from pybench.report.run_view import RunView
+from pybench.report.power.gpu_trace import clock_limits, power_samples
+from pybench.report.run.view import RunView
+from pybench.report.text.labels import short_labels
 
 TICK_NS = 100_000
 """Times of the page are counted in tenths of a millisecond, of a trace of days in as many as 32 bits need."""

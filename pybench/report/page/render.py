@@ -9,9 +9,6 @@ from pybench.model.gpu_state import gpu_label
 from pybench.model.provenance import Provenance
 from pybench.model.results import Results
 from pybench.report.explanation import floor_tables, notes
-from pybench.report.findings import each_step_once, findings, judged_sentence, not_judged, not_run
-from pybench.report.flags import legend, relevant
-from pybench.report.labels import short_labels
 from pybench.report.page.charts import energy_chart, scaling_charts, step_chart
 from pybench.report.page.document import document
 from pybench.report.page.explained import attribution_chart
@@ -19,9 +16,12 @@ from pybench.report.page.node import gpu_cards, link_matrix
 from pybench.report.page.phases import phase_chart
 from pybench.report.page.points import point_table, verdicts
 from pybench.report.page.power import power_payload
-from pybench.report.provenance import changes, sentence
-from pybench.report.rows import comparisons, jobs, tables
-from pybench.report.run_view import RunView
+from pybench.report.run.findings import each_step_once, findings, judged_sentence, not_judged, not_run
+from pybench.report.run.flags import legend, relevant
+from pybench.report.run.provenance import changes, sentence
+from pybench.report.run.rows import comparisons, jobs, tables
+from pybench.report.run.view import RunView
+from pybench.report.text.labels import short_labels
 
 _UNKNOWN: tuple[object, ...] = (None, "", (), {})
 

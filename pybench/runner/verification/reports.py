@@ -20,7 +20,7 @@ from pybench.model.manifest import MANIFEST_FILE
 from pybench.model.results import RESULTS_FILE
 from pybench.model.verification import Discrepancy
 from pybench.report.formats import REPORT_FILES, render
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from pybench.runner.verification.malformed import MALFORMED, guarded
 from pybench.store.run.folder import RunFolder
 from pybench.store.safe_folder import read_below

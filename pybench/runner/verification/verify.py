@@ -25,7 +25,7 @@ from pybench.model.record import JOURNAL_FILE, Record
 from pybench.model.verdict import Verdict
 from pybench.model.verification import Discrepancy, Verification
 from pybench.report.formats import REPORT_FILES
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from pybench.runner.host_parts import joined_parts
 from pybench.runner.verification.events import check_events
 from pybench.runner.verification.malformed import MALFORMED, guarded

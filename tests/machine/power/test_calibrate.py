@@ -17,7 +17,7 @@ from pybench.machine.power.calibrate import Calibration, Schedule, calibrate, ru
 from pybench.machine.power.calibration_file import write_calibration
 from pybench.machine.power.sensor_models import sensor_model, shipped_model
 from pybench.model.errors import MachineError
-from pybench.report.calibration import render
+from pybench.report.power.calibration import render
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 

@@ -21,7 +21,7 @@ from pypdf import PdfReader
 
 from pybench.model.results import Results
 from pybench.report.page.render import render
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from pybench.store.shipped import shipped_suites
 from tests.report.page_run import SECOND, power_trace, traced_run
 from tests.report.pages import command_page, comparison_page, explained_view, history_page

@@ -14,7 +14,7 @@ from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.trace import PowerTrace
 from pybench.report.formats import REPORT_FILES, render
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 from pybench.store.run.folder import RunFolder, attempt_name
 from pybench.store.trace_file import read_trace, write_trace
 

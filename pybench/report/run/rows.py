@@ -19,12 +19,12 @@ from pybench.model.results import ComparisonResult, Estimate, PointResult, Resul
 from pybench.model.workloads.latency import PERCENTILES
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
-from pybench.report import gpu_states, machine_use, phase_energy, turns
-from pybench.report.claims import CLAIM_HEADS, CLAIMS_TITLE, claim_rows
-from pybench.report.headline import energy, headline, headline_name, requests_differ
-from pybench.report.jobs import job_heads, job_rows, job_title
-from pybench.report.labels import common_axes, labels, short_labels, verdict_words
-from pybench.report.training import HEADS, training_rows
+from pybench.report.run import gpu_states, machine_use, phase_energy, turns
+from pybench.report.run.claims import CLAIM_HEADS, CLAIMS_TITLE, claim_rows
+from pybench.report.run.headline import energy, headline, headline_name, requests_differ
+from pybench.report.run.jobs import job_heads, job_rows, job_title
+from pybench.report.run.training import HEADS, training_rows
+from pybench.report.text.labels import common_axes, labels, short_labels, verdict_words
 
 NOTHING = frozenset({"-", ""})
 """Cells without a value."""

@@ -17,10 +17,10 @@ from pybench.model.memory_text import amount_text
 from pybench.model.plural import plural
 from pybench.model.results import ExpectationRow, PointResult, Results
 from pybench.model.suite import NOT_INSTALLED
-from pybench.report.expectations import is_passed_guard
-from pybench.report.labels import short_labels
-from pybench.report.more_attempts import MoreAttempts
-from pybench.report.run_view import RunView
+from pybench.report.run.expectations import is_passed_guard
+from pybench.report.run.more_attempts import MoreAttempts
+from pybench.report.run.view import RunView
+from pybench.report.text.labels import short_labels
 
 _OF_CAUSE = {
     "out_of_memory": "use a smaller batch or model, or more GPUs, for these points",

@@ -15,9 +15,9 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text
 
-from pybench.report.printable import printable
-from pybench.report.rows import NOTHING, Table
-from pybench.report.table_layout import AXES, GAP, Part, is_words, layout
+from pybench.report.run.rows import NOTHING, Table
+from pybench.report.text.layout import AXES, GAP, Part, is_words, layout
+from pybench.report.text.printable import printable
 
 COLOURS = {
     "pass": "green",

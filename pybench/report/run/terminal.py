@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.text import Text
 
 from pybench.model.results import Results
-from pybench.report.findings import Finding, each_step_once, findings, judged_sentence, not_judged, not_run
-from pybench.report.flags import legend, relevant
-from pybench.report.labels import joined, short_labels, verdict_words
-from pybench.report.overview import Density, Group, groups, overview, parts
-from pybench.report.printable import printable
-from pybench.report.provenance import changes, sentence
-from pybench.report.rows import Table, claims, comparisons, jobs, tables
-from pybench.report.run_view import RunView
-from pybench.report.table_layout import fits
-from pybench.report.text_table import COLOURS, console, draw, hanging, without_trailing_spaces
+from pybench.report.run.findings import Finding, each_step_once, findings, judged_sentence, not_judged, not_run
+from pybench.report.run.flags import legend, relevant
+from pybench.report.run.overview import Density, Group, groups, overview, parts
+from pybench.report.run.provenance import changes, sentence
+from pybench.report.run.rows import Table, claims, comparisons, jobs, tables
+from pybench.report.run.view import RunView
+from pybench.report.text.labels import joined, short_labels, verdict_words
+from pybench.report.text.layout import fits
+from pybench.report.text.printable import printable
+from pybench.report.text.table import COLOURS, console, draw, hanging, without_trailing_spaces
 
 _MOST_SUBJECTS = 4
 """A reason that holds for more points names these, and counts the others."""

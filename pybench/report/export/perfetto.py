@@ -18,10 +18,10 @@ from pybench.model.errors import UsageError
 from pybench.model.gpu_state import gpu_label
 from pybench.model.record import Record
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
-from pybench.report.gpu_trace import clock_limits, power_samples
-from pybench.report.labels import short_labels
-from pybench.report.printable import printable
-from pybench.report.run_view import RunView
+from pybench.report.power.gpu_trace import clock_limits, power_samples
+from pybench.report.run.view import RunView
+from pybench.report.text.labels import short_labels
+from pybench.report.text.printable import printable
 from pybench.store.utc_time import utc_time
 
 _REALTIME = 1

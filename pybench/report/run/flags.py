@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pybench.model.results import PointResult
-from pybench.report.headline import energy_name
+from pybench.report.run.headline import energy_name
 
 MEANINGS = {
     "not_steady": "neither the warm-up's last three steps nor three or more measured ones agree within 5 %",

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 from pybench.model.results import PointResult
 from pybench.model.verdict import Verdict
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 
 # Characters that XML 1.0 excludes, escaped or not, and those that are invisible or change the direction of text.
 _UNFIT = re.compile(

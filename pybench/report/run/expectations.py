@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pybench.judge.loss_curve import METRIC as LOSS_GUARD
 from pybench.model.results import CheckResult, ExpectationRow, PointResult, Results, ScalingResult
-from pybench.report.headline import headline_name
+from pybench.report.run.headline import headline_name
 
 NONE = "-"
 _WORST = ("fail", "error", "missing", "inconclusive", "pass")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybench.report.printable import printable
+from pybench.report.text.printable import printable
 
 _FORMULA = ("=", "+", "-", "@")
 """A spreadsheet computes text that begins so. Behind an apostrophe it does not."""

@@ -12,13 +12,13 @@ from pybench.judge.loss_curve import METRIC as LOSS_GUARD
 from pybench.model.plural import plural
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.registry import METRICS
-from pybench.report.change_words import metric_words
-from pybench.report.expectations import NONE, Expectations
-from pybench.report.flags import relevant
-from pybench.report.headline import energy, energy_name, headline, headline_name
-from pybench.report.labels import axis_text, shared_axes, short_labels
-from pybench.report.rows import Table
-from pybench.report.secondary import secondaries
+from pybench.report.run.expectations import NONE, Expectations
+from pybench.report.run.flags import relevant
+from pybench.report.run.headline import energy, energy_name, headline, headline_name
+from pybench.report.run.rows import Table
+from pybench.report.run.secondary import secondaries
+from pybench.report.text.change_words import metric_words
+from pybench.report.text.labels import axis_text, shared_axes, short_labels
 
 EVERY_POINT = "all"
 """In the place of a flag's letter: rows do not repeat what is so of all of them."""

@@ -10,7 +10,7 @@ from pybench.compute.energy.times import Column
 from pybench.model.gpu_state import gpu_label
 from pybench.model.record import Energy
 from pybench.model.trace import GpuTrace, PowerTrace
-from pybench.report.gpu_trace import power_samples
+from pybench.report.power.gpu_trace import power_samples
 
 WIDTH, HEIGHT = 960, 360
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 30, 40

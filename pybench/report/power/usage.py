@@ -12,9 +12,9 @@ from pybench.compute.numbers import plain, short_percent
 from pybench.machine.power.rapl import SCOPE
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.model.trace import GpuTrace, PowerTrace
-from pybench.report.flags import legend
-from pybench.report.rows import Table
-from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
+from pybench.report.run.flags import legend
+from pybench.report.run.rows import Table
+from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 
 # Systematic and the same in every window of a board: it cancels in ratios on one board.
 GAIN_FRACTION = 0.05

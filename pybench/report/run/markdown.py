@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pybench.report.findings import Finding, each_step_once, findings
-from pybench.report.printable import printable
-from pybench.report.provenance import changes, sentence
-from pybench.report.rows import Table, tables
-from pybench.report.run_view import RunView
+from pybench.report.run.findings import Finding, each_step_once, findings
+from pybench.report.run.provenance import changes, sentence
+from pybench.report.run.rows import Table, tables
+from pybench.report.run.view import RunView
+from pybench.report.text.printable import printable
 
 MOST_BYTES = 900 * 1024
 """GitHub drops a job's whole summary beyond 1 MiB, which several steps may share."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from pybench.report.printable import printable
-from pybench.report.rows import NOTHING, Table
+from pybench.report.run.rows import NOTHING, Table
+from pybench.report.text.printable import printable
 
 GAP = 2
 AXES = re.compile(r"(?<=[,\[])(?=\S)|(?<=, )")

@@ -6,10 +6,10 @@ GitHub keeps at most 10 annotations of a kind and step.
 from __future__ import annotations
 
 from pybench.model.plural import abridged
-from pybench.report.findings import Finding, findings
-from pybench.report.labels import verdict_words
-from pybench.report.printable import printable
-from pybench.report.run_view import RunView
+from pybench.report.run.findings import Finding, findings
+from pybench.report.run.view import RunView
+from pybench.report.text.labels import verdict_words
+from pybench.report.text.printable import printable
 
 MOST = 10
 _MOST_TEXT = 1000

@@ -9,7 +9,7 @@ from pybench.compute.numbers import percent, plain, quantity
 from pybench.model.results import Estimate, PointResult
 from pybench.model.workloads.settings import AUTO
 from pybench.model.workloads.train_strategies import STRATEGIES
-from pybench.report.headline import requests_differ
+from pybench.report.run.headline import requests_differ
 
 # A results.json may have anything for a setting, what has no hash too.
 _STAGED = tuple(name for name, strategy in STRATEGIES.items() if strategy.has_stages)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from pybench.model.results import Results
-from pybench.report.run_view import RunView
+from pybench.report.run.view import RunView
 
 # The encoder has escaped the control characters of ASCII.
 _NOT_ASCII = re.compile("[\x7f-\U0010ffff]")

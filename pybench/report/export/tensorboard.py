@@ -14,8 +14,8 @@ from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.trace import GpuTrace, PowerTrace
-from pybench.report.gpu_trace import power_samples
-from pybench.report.run_view import RunView
+from pybench.report.power.gpu_trace import power_samples
+from pybench.report.run.view import RunView
 from pybench.store.run.folder import attempt_name
 
 Scalar = tuple[str, int, float, float]

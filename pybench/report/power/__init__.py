@@ -1,0 +1,1 @@
+"""What the power command and the sensors' probes found."""

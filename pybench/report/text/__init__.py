@@ -1,0 +1,1 @@
+"""What every report is made of: aligned tables, labels of points, text from outside made safe."""
