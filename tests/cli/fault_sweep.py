@@ -40,9 +40,9 @@ def write_quick_drill(here: Path) -> tuple[str, ...]:
     (here / "drill.toml").write_text(suite_text(max_attempts=2, time_limit_s=60))
     (here / "expected").mkdir()
     (here / "expected" / "drill.toml").write_text(table_text())
-    # The launcher's arguments: -I -B worker/__main__.py EXCHANGE [--ranks N].
+    # The launcher's arguments: -I -B worker/__main__.py EXCHANGE [--ranks N]; and -I -B -c, for version and packages.
     worker = f'"{sys.executable}" -I -S -B "{HERE / "quick_worker.py"}"'
-    script = f'case "$3" in */__main__.py) shift 3; exec {worker} "$@";; esac\nexit 1'
+    script = f'case "$3" in */__main__.py) shift 3; exec {worker} "$@";; esac\necho \'["3.11.7", {{}}]\''
     python = shell_program(here / "python", script)
     return ("run", "drill.toml", "--python", str(python))
 
