@@ -40,7 +40,8 @@ DRIFT_C = 10
 
 def clock_was_set(offsets: OffsetColumns) -> bool:
     """Whether the wall clock was set between the offsets."""
-    return len(set(offsets.set_by_ns)) > 1
+    set_by_ns = np.asarray(offsets.set_by_ns, dtype=np.int64)
+    return len(set_by_ns) > 0 and bool(np.ptp(set_by_ns))
 
 
 def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
