@@ -9,9 +9,9 @@ namespace pybench {
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kSecond = 1000 * kMillisecond;
 
-int64_t now_ns();              // CLOCK_MONOTONIC
-int64_t realtime_offset_ns();  // CLOCK_REALTIME minus CLOCK_MONOTONIC
-std::string boot_id();         // of the boot that CLOCK_MONOTONIC counts from
+int64_t now_ns();       // CLOCK_MONOTONIC
+int64_t realtime_ns();  // CLOCK_REALTIME, which somebody may set: see wall_clock.h
+std::string boot_id();  // of the boot that CLOCK_MONOTONIC counts from
 void sleep_until(int64_t deadline_ns);
 
 // An absolute schedule: ticks that came too late are skipped and counted, never made up for.

@@ -10,12 +10,25 @@ namespace {
 
 // The kernel slews a clock by at most 500 us/s, and adjtime by as much again. What moves further was set.
 constexpr int64_t kSlewed = kMillisecond, kSlewedPerSecond = kMillisecond;
+constexpr int kOffsetTries = 5;
+
+// The tightest of a few tries, so that a preemption between the two clocks does not count as offset.
+int64_t offset_ns() {
+    int64_t best_span = INT64_MAX, best_offset = 0;
+    for (int i = 0; i < kOffsetTries; ++i) {
+        const int64_t before = now_ns(), realtime = realtime_ns(), after = now_ns();
+        if (after - before >= best_span) continue;
+        best_span = after - before;
+        best_offset = realtime - (before + after) / 2;
+    }
+    return best_offset;
+}
 
 }  // namespace
 
 OffsetRow WallClock::read() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    OffsetRow now{now_ns(), realtime_offset_ns(), 0};
+    OffsetRow now{now_ns(), offset_ns(), 0};
     if (last_) {
         const int64_t moved_ns = now.realtime_offset_ns - (last_->realtime_offset_ns + last_->set_by_ns);
         const int64_t slewed_ns = kSlewed + (now.t_ns - last_->t_ns) / (kSecond / kSlewedPerSecond);

@@ -92,6 +92,7 @@ def _version(package: str) -> str | None:
 
 
 def _left_out(fault: str) -> Finding:
+    """A fault that has a remedy of its own ends with it."""
     what, _, remedy = fault.partition("; ")
     return Finding.warning("GPU left out", what, remedy or _LOST_REMEDY)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
 def make_and_destroy_context(device: torch.device) -> bool:
-    """Make a second context on ``device`` and destroy it; the calling thread's own is current again.
+    """Make a second context on ``device``, a GPU by its number, and destroy it; the thread's own is current again.
 
     A CUDA graph of many small kernels has one of two speeds by the gaps between its kernels, and chance decides when it
     changes. A recorded graph has the faster one once another context on its GPU was made and destroyed: attempts then
@@ -21,8 +23,7 @@ def make_and_destroy_context(device: torch.device) -> bool:
     except OSError:
         return False
     handle, context = ctypes.c_int(), ctypes.c_void_p()
-    ordinal = torch.cuda.current_device() if device.index is None else device.index
-    if driver.cuDeviceGet(ctypes.byref(handle), ctypes.c_int(ordinal)):
+    if driver.cuDeviceGet(ctypes.byref(handle), ctypes.c_int(device.index)):
         return False
     if driver.cuCtxCreate_v2(ctypes.byref(context), ctypes.c_uint(0), handle):
         return False
