@@ -9,8 +9,8 @@ SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*)
 CORES ?= $(shell nproc)
 PYTEST := $(BIN)/python -m pytest -q
 # Those that reach the judged code, as few as reach all of it: tracing doubles a test's time.
-TRACED := tests/model tests/compute tests/judge tests/suites/test_turn_suite.py \
-  $(patsubst %,tests/store/test_%.py,deepspeed_config fleet_runs model_config train_rules)
+TRACED := tests/model tests/core tests/suites/test_turn_suite.py \
+  $(patsubst %,tests/files/test_%.py,deepspeed_config model_config train_rules)
 
 # Without bytecode, each of the hundreds of processes that tests start compiles pybench again, and each worker of
 # pytest every test. Some shells and images forbid it; empty allows it.

@@ -268,7 +268,7 @@ std::tuple<double, double, double, size_t> hidden(const Column& time_s, const Co
 }  // namespace
 
 PYBIND11_MODULE(_energy, module, py::mod_gil_not_used()) {
-    module.doc() = "Loops over samples, periods and hypotheses that pybench.compute.energy runs for every window.";
+    module.doc() = "Loops over samples, periods and hypotheses that pybench.power.energy runs for every window.";
 
     py::class_<Fits>(module, "Fits", "Waves with harmonics fitted to samples, at several frequencies.")
         .def(py::init<const Column&, const Column&, const Column&, const std::vector<size_t>&>(), py::arg("time_s"),

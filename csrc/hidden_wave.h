@@ -1,4 +1,4 @@
-// A load in step with the samples of its power; pybench/compute/energy/hidden.py has the method.
+// A load in step with the samples of its power; pybench/power/energy/hidden.py has the method.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A low-pass undone over the cells between samples; pybench/compute/energy/low_pass.py has the method.
+// A low-pass undone over the cells between samples; pybench/power/energy/low_pass.py has the method.
 #pragma once
 
 #include <cstddef>

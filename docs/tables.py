@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pybench.compute.plan.assumed_gpus import with_gpus
+from pybench.core.plan.assumed_gpus import with_gpus
+from pybench.files.suite.schema import suite_schema
 from pybench.machine.environment import snapshot
 from pybench.model.effort import Effort
 from pybench.model.results import PointResult
@@ -29,8 +30,7 @@ from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
-from pybench.runner.suite_plan import plan_suite
-from pybench.store.suite.schema import suite_schema
+from pybench.run.suite_plan import plan_suite
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pybench.images.selection import this_platform
+from pybench.files.model_shapes import load_models
+from pybench.files.suite.file import read_suite
 from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.effort import Effort
 from pybench.model.errors import FileError
@@ -28,8 +29,7 @@ from pybench.model.software import Software
 from pybench.model.suite import Plan, Point, Suite
 from pybench.model.wire import Header
 from pybench.model.workloads.train import Train
-from pybench.store.model_shapes import load_models
-from pybench.store.suite.file import read_suite
+from pybench.run.images.selection import this_platform
 
 NO_DRIVER = ("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
 """Environment variable and value that hide this machine's GPUs."""

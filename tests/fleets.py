@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pybench.compute.schedule.pair_rounds import DECISION_ROUNDS, pair_rounds
-from pybench.judge.fleet.decision import judge_fleet
+from pybench.fleet.decision import judge_fleet
+from pybench.fleet.pair_rounds import DECISION_ROUNDS, pair_rounds
+from pybench.fleet.values import FleetResult, NodeRun, PairFigure
 from pybench.model.figures import PointFigures, Row, RunFigures
-from pybench.model.fleet import FleetResult, NodeRun, PairFigure
 
 POINTS: dict[str, tuple[str, str, float]] = {
     # Point: group, metric, level.

@@ -14,9 +14,9 @@ from datetime import date, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from pybench.judge.regression.series import Series
 from pybench.model.figures import PointFigures, RunFigures
 from pybench.model.suite import AxisValue
+from pybench.nightly.series import Series
 
 METRICS = ("output_tokens_per_s", "energy_j_per_output_token")
 _WORSE = np.array([-1.0, 1.0])

@@ -9,10 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pybench.compute.plan.expand import point_id
-from pybench.compute.schedule.attempts import undecided
-from pybench.judge.measurements import Measurements
-from pybench.judge.node.checks import node_checks
+from pybench.core.measurements import Measurements
+from pybench.core.node.checks import node_checks
+from pybench.core.plan.expand import point_id
+from pybench.core.schedule.attempts import undecided
+from pybench.files.run.folder import RunFolder
 from pybench.model.effort import Effort
 from pybench.model.health import GpuConditions, GpuCounters, Health, PcieLink
 from pybench.model.host import Host, HostPart
@@ -28,7 +29,6 @@ from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.peer_copy import PeerCopy
-from pybench.store.run.folder import RunFolder
 from tests.builders import H200, MACHINE, MANIFEST
 
 _SECOND = 1_000_000_000

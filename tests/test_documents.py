@@ -19,8 +19,8 @@ from pydantic import TypeAdapter
 
 from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
-from pybench.compute.energy import flags
 from pybench.model.results import Results
+from pybench.power.energy import flags
 from tests.builders import POINT_RESULT
 from tests.docs_script import script
 from tests.documents import (

@@ -20,8 +20,8 @@ def test_other_tiers_start_what_they_like() -> None:
     ("module", "tier"),
     [
         ("test_floors.py", "process"),
-        ("compute/plan/test_expand.py", "pure"),
-        ("judge/node/test_drills.py", "pure"),
+        ("core/plan/test_expand.py", "pure"),
+        ("core/node/test_drills.py", "pure"),
         ("worker/test_timing.py", "process"),
         ("worker/torch/test_control.py", "torch"),
         ("cli/test_main.py", "process"),

@@ -31,19 +31,19 @@ _RUNS_BY_RUNNER = (
     "time_limit",
 )
 TIERS: dict[str, tuple[str, ...]] = {
-    "pure": ("compute", "judge", "model", "report", "store", "suites"),
-    "process": (".", "cli", "engines", "images", "machine", "runner", "worker"),
+    "pure": ("core", "explain", "files", "fleet", "model", "nightly", "power", "report", "suites"),
+    "process": (".", "cli", "evidence", "machine", "power/recording", "run", "worker"),
     "runs": (
         *(f"cli/test_{name}.py" for name in _RUNS_BY_COMMAND),
-        *(f"runner/test_{name}.py" for name in _RUNS_BY_RUNNER),
+        *(f"run/test_{name}.py" for name in _RUNS_BY_RUNNER),
     ),
-    "torch": ("machine/power/test_calibrate.py", "worker/torch", "worker/test_vllm.py"),
+    "torch": ("power/recording/test_calibrate.py", "worker/torch", "worker/test_vllm.py"),
     "native": ("native",),
     "whole": ("benchmarks", "containers", "report/browser", "slurm", "whole"),
 }
 """Folders and modules below ``tests``; what is not named here has the tier of the folder that it is in."""
 WAITING = frozenset(
-    HERE / "machine" / "power" / f"test_{name}.py" for name in ("recorder", "recorder_faults", "wall_clock")
+    HERE / "power" / "recording" / f"test_{name}.py" for name in ("recorder", "recorder_faults", "wall_clock")
 )
 """Modules whose tests wait for nearly all of their time, and share no fixture of a module."""
 TIME_LIMITS_S = {"pure": 120, "process": 120}

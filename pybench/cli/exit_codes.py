@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pybench.fleet.values import NodeState
 from pybench.model.change import ChangeVerdict
 from pybench.model.errors import FileError, MachineError, PybenchError, RunFolderError, UsageError
-from pybench.model.fleet import NodeState
-from pybench.model.gate import GateState
 from pybench.model.verdict import Verdict
+from pybench.nightly.values import GateState
 
 USAGE = 2
 MACHINE = 3

@@ -22,12 +22,12 @@ from pybench.model.plural import plural
 )  # fmt: skip
 def expect(run_folder: Path, table: str | None, output: Path | None) -> None:
     """Write an expected table from a good run of this machine."""
-    from pybench.judge.assemble import assemble
-    from pybench.judge.good_run import table_of_run
-    from pybench.judge.measurements import Measurements
-    from pybench.store.expected.file import write_table
-    from pybench.store.expected.text import table_text
-    from pybench.store.run.folder import RunFolder
+    from pybench.core.assemble import assemble
+    from pybench.core.good_run import table_of_run
+    from pybench.core.measurements import Measurements
+    from pybench.files.expected.file import write_table
+    from pybench.files.expected.text import table_text
+    from pybench.files.run.folder import RunFolder
 
     folder = RunFolder.open(run_folder)
     manifest = folder.read_manifest()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pybench.model.progress import Progress
     from pybench.model.results import Results
-    from pybench.runner.run import Run
+    from pybench.run.loop import Run
 
 
 def finish(job: Run, progress: Progress, *, detail: bool) -> tuple[Results, bool]:
@@ -26,7 +26,7 @@ def name_resuming(job: Run) -> None:
     """Print the command that finishes an interrupted run."""
     import click
 
-    from pybench.runner.machine_trouble import resume_command
+    from pybench.run.machine_trouble import resume_command
 
     command = resume_command(job.folder.path, job.launcher)
     click.echo(f"pybench: interrupted; go on with: {command}", err=True)
@@ -44,7 +44,7 @@ def write_reports(job: Run, results: Results, *, shown: bool, detail: bool = Fal
     from pybench.cli.report import print_terminal_report, write_report_files
     from pybench.machine.disk import disk_error
     from pybench.report.run.view import RunView
-    from pybench.runner.machine_trouble import resume_remedy
+    from pybench.run.machine_trouble import resume_remedy
 
     view = RunView.of_folder(job.folder, results)
     with disk_error(job.folder.path, *resume_remedy(job.folder.path, job.launcher)):

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from pybench.cli.path_types import PATH
-from pybench.engines.registry import CONTAINER_ENGINES
+from pybench.run.engines.registry import CONTAINER_ENGINES
 
 if TYPE_CHECKING:
-    from pybench.engines.base import ImageStore
     from pybench.model.image import ImageLock
+    from pybench.run.engines.base import ImageStore
 
 _LOCK = click.option("--lock", "path", type=PATH, metavar="FILE", help="Another lock file.")
 _NAMES = click.argument("names", metavar="[IMAGE]...", nargs=-1)
@@ -30,8 +30,8 @@ def images() -> None:
 @_LOCK
 def show(path: Path | None) -> None:
     """Print every locked image, and which engines here have it."""
-    from pybench.images.selection import this_platform
     from pybench.report.images import render
+    from pybench.run.images.selection import this_platform
 
     lock = _read(path)
     stores = _stores(CONTAINER_ENGINES)[0]
@@ -49,9 +49,9 @@ def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write:
 
     Exits 1 when it serves others.
     """
-    from pybench.images.check import confirmed, disagreements, with_image
-    from pybench.images.registry import fetch_manifest, registry_tool
-    from pybench.images.selection import chosen
+    from pybench.run.images.check import confirmed, disagreements, with_image
+    from pybench.run.images.registry import fetch_manifest, registry_tool
+    from pybench.run.images.selection import chosen
 
     lock = _read(path)
     tool = registry_tool()
@@ -79,10 +79,10 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
     """
     from dataclasses import replace
 
-    from pybench.images.check import lock_diff, resolved, with_image
-    from pybench.images.registry import fetch_manifest, registry_tool
-    from pybench.images.selection import chosen
     from pybench.model.errors import UsageError
+    from pybench.run.images.check import lock_diff, resolved, with_image
+    from pybench.run.images.registry import fetch_manifest, registry_tool
+    from pybench.run.images.selection import chosen
 
     if tag and len(names) != 1:
         raise UsageError("--tag moves one image; name it")
@@ -101,7 +101,7 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
 @_ENGINE
 def pull(names: tuple[str, ...], path: Path | None, engine: str | None) -> None:
     """Fetch locked images by digest."""
-    from pybench.images.selection import chosen
+    from pybench.run.images.selection import chosen
 
     found_in, store = _store(engine)
     for image in chosen(_read(path), names):
@@ -118,8 +118,8 @@ def build(name: str, path: Path | None, engine: str | None) -> None:
 
     The id is that of this platform.
     """
-    from pybench.images.build import build_image
-    from pybench.images.check import lock_diff, with_image
+    from pybench.run.images.build import build_image
+    from pybench.run.images.check import lock_diff, with_image
 
     before = _read(path)
     found_in, store = _store(engine)
@@ -130,14 +130,14 @@ def build(name: str, path: Path | None, engine: str | None) -> None:
 
 
 def _read(path: Path | None) -> ImageLock:
-    from pybench.images.lock import default_lock, read_lock
+    from pybench.run.images.lock import default_lock, read_lock
 
     return read_lock(path or default_lock())
 
 
 def _write(lock: ImageLock) -> None:
-    from pybench.images.lock import write_lock
     from pybench.machine.disk import disk_error
+    from pybench.run.images.lock import write_lock
 
     with disk_error(Path(lock.path).parent, "the lock is unchanged", " run the command again"):
         write_lock(lock)
@@ -155,7 +155,7 @@ def _store(name: str | None) -> tuple[str, ImageStore]:
 
 def _stores(names: Sequence[str]) -> tuple[list[tuple[str, ImageStore]], list[str]]:
     """Stores of the engines ``names`` that can be used, and why the others can't."""
-    from pybench.engines.registry import get_engine
+    from pybench.run.engines.registry import get_engine
 
     stores: list[tuple[str, ImageStore]] = []
     reasons: list[str] = []

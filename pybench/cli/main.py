@@ -10,18 +10,18 @@ import gc
 import click
 
 from pybench.cli.ci import ci
-from pybench.cli.compare import compare
 from pybench.cli.error_boundary import ErrorBoundary
-from pybench.cli.evidence import bundle, verify
 from pybench.cli.expect import expect
-from pybench.cli.explain import explain
-from pybench.cli.fleet import fleet
-from pybench.cli.gate import gate
-from pybench.cli.history import history
 from pybench.cli.images import images
-from pybench.cli.power import power
 from pybench.cli.report import report
 from pybench.cli.run import plan, run
+from pybench.evidence.command import bundle, verify
+from pybench.explain.command import explain
+from pybench.fleet.command import fleet
+from pybench.nightly.compare_command import compare
+from pybench.nightly.gate_command import gate
+from pybench.nightly.history_command import history
+from pybench.power.command import power
 
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
@@ -46,8 +46,8 @@ def schema(results: bool) -> None:
     """Print the JSON Schema of suite files, for editors."""
     import json
 
+    from pybench.files.suite.file import suite_schema
     from pybench.report.run.results_json import results_schema
-    from pybench.store.suite.file import suite_schema
 
     click.echo(json.dumps(results_schema() if results else suite_schema(), indent=2))
 
@@ -58,10 +58,10 @@ def doctor(ctx: click.Context) -> None:
     """Report what this machine has and lacks, each with its remedy."""
     from pybench.cli.exit_codes import MACHINE
     from pybench.cli.output import echo, terminal_options
-    from pybench.engines.doctor import examine_containers
     from pybench.machine.doctor import examine
     from pybench.machine.environment import snapshot
     from pybench.report.doctor import render
+    from pybench.run.engines.doctor import examine_containers
 
     findings = (*examine(), *examine_containers(snapshot()))
     echo(render(findings, width=terminal_options()["width"]), nl=False)

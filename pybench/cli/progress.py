@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from pybench.cli.output import encodable
-from pybench.compute.numbers import plain, quantity
+from pybench.core.numbers import plain, quantity
 from pybench.model.plural import plural
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate

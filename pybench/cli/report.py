@@ -11,8 +11,8 @@ from pybench.cli.path_types import PATH
 from pybench.report.formats import FORMATS, REPORT_FILES, export, render, render_bytes
 
 if TYPE_CHECKING:
+    from pybench.files.run.folder import RunFolder
     from pybench.report.run.view import RunView
-    from pybench.store.run.folder import RunFolder
 
 
 @click.command()
@@ -83,13 +83,13 @@ def _report_comparison(
     run_path: Path, reference_paths: tuple[Path, ...], name: str, output: Path | None, *, detail: bool
 ) -> None:
     """The run against its references: the table of ``pybench compare``, or a page."""
-    from pybench.cli.compare import print_comparison
     from pybench.cli.output import echo
     from pybench.cli.output_file import write_shown
-    from pybench.judge.regression.comparison import compare
-    from pybench.judge.regression.figures import run_figures
+    from pybench.core.figures import run_figures
+    from pybench.files.run.results_file import results_of
     from pybench.model.errors import UsageError
-    from pybench.store.run.results_file import results_of
+    from pybench.nightly.compare_command import print_comparison
+    from pybench.nightly.comparison import compare
 
     if name not in {"terminal", "html"}:
         raise UsageError(f"--format {name} is of one run; several are compared with --format terminal or html")
@@ -100,7 +100,7 @@ def _report_comparison(
     if name == "terminal":
         print_comparison(found, run, references, detail=detail)
         return
-    from pybench.report.page.comparison import render as render_page
+    from pybench.nightly.comparison_page import render as render_page
 
     text = render_page(found, run, references)
     if output is None:
@@ -125,11 +125,11 @@ def write_report_files(folder: RunFolder, view: RunView) -> None:
 def _view(path: Path, node_path: Path | None = None) -> RunView:
     from dataclasses import replace
 
+    from pybench.files.run.folder import RunFolder
     from pybench.report.run.view import RunView
-    from pybench.store.run.folder import RunFolder
 
     if node_path is not None:
-        from pybench.cli.explain import explanation_of
+        from pybench.explain.command import explanation_of
         from pybench.model.errors import UsageError
 
         if path.is_file():

@@ -15,19 +15,19 @@ from click.core import ParameterSource
 from pybench.cli.duration import Duration
 from pybench.cli.finish import finish, name_resuming
 from pybench.cli.path_types import FOLDER, PATH
-from pybench.engines.registry import ENGINES
 from pybench.model.plural import plural
+from pybench.run.engines.registry import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pybench.engines.base import Launcher
-    from pybench.engines.hosts.gathering import Gathering
-    from pybench.engines.requirements import EngineOptions, LaunchRequirements
     from pybench.model.machine import Machine
     from pybench.model.plan_options import PlanOptions
     from pybench.model.progress import Progress
-    from pybench.runner.run import Run
+    from pybench.run.engines.base import Launcher
+    from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
+    from pybench.run.hosts.gathering import Gathering
+    from pybench.run.loop import Run
 
 _HOST_OPTIONS = ("rendezvous", "nodes", "node_rank", "join_limit_s")
 _PLAN_OPTIONS = ("profile", "keep", "max_gpus", "require", "attempts", "steps", "settings", "time_limit_s")
@@ -122,12 +122,12 @@ def run(
     """Run SUITE, judge it, and exit with its verdict."""
     from pybench.cli.progress import make_progress
     from pybench.cli.run_hosts import HostOptions, engine_over_hosts, gathered
-    from pybench.cli.run_several import Several, run_ab, run_again
     from pybench.cli.run_slurm import over_allocation, submit_batch, verdict_left
-    from pybench.engines.requirements import EngineOptions
-    from pybench.engines.slurm.allocation import Task
     from pybench.model.errors import UsageError
     from pybench.model.plan_options import PlanOptions
+    from pybench.nightly.run_several import Several, run_ab, run_again
+    from pybench.run.engines.requirements import EngineOptions
+    from pybench.run.slurm.allocation import Task
 
     chosen = PlanOptions(**{name: options.pop(name) for name in _PLAN_OPTIONS})
     hosts = HostOptions(**{name: options.pop(name) for name in _HOST_OPTIONS})
@@ -160,7 +160,7 @@ def run(
 
 def _require_readable(run: Path) -> None:
     """Before other hosts are waited for. Only the host that leads need have the run's folder."""
-    from pybench.store.run.folder import RunFolder
+    from pybench.files.run.folder import RunFolder
 
     if run.exists():
         RunFolder.open(run).read_manifest()
@@ -176,10 +176,10 @@ def _begun(
     progress: Progress,
 ) -> Run:
     """The run of a suite, or the one to resume, ready to measure."""
-    from pybench.engines.choice import choose_launcher
-    from pybench.engines.hosts.preparation import chosen_on_all
-    from pybench.runner.prepare import prepare_run
-    from pybench.runner.resume import resume_run
+    from pybench.run.engines.choice import choose_launcher
+    from pybench.run.hosts.preparation import chosen_on_all
+    from pybench.run.prepare import prepare_run
+    from pybench.run.resume import resume_run
 
     choose: Callable[[LaunchRequirements], Launcher] = partial(choose_launcher, engine, notify=progress.note)
     if gathering is not None:
@@ -235,15 +235,15 @@ def plan(
     """
     from shutil import get_terminal_size
 
-    from pybench.compute.plan.assumed_gpus import with_gpus
+    from pybench.core.plan.assumed_gpus import with_gpus
+    from pybench.files.expected.file import load_tables
+    from pybench.files.shipped import described_suites
     from pybench.machine.environment import snapshot
     from pybench.model.errors import UsageError
     from pybench.model.plan_options import PlanOptions
     from pybench.report.plan import render
     from pybench.report.suites import render_suites
-    from pybench.runner.suite_plan import earlier_times_s, plan_suite
-    from pybench.store.expected.file import load_tables
-    from pybench.store.shipped import described_suites
+    from pybench.run.suite_plan import earlier_times_s, plan_suite
 
     width = get_terminal_size().columns
     if suite is None:

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pybench.engines.base import Launcher
-    from pybench.engines.hosts.gathering import Gathering
-    from pybench.engines.requirements import EngineOptions
-    from pybench.engines.slurm.allocation import Task
+    from pybench.run.engines.base import Launcher
+    from pybench.run.engines.requirements import EngineOptions
+    from pybench.run.hosts.gathering import Gathering
+    from pybench.run.slurm.allocation import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,8 @@ def engine_over_hosts(engine: EngineOptions) -> EngineOptions:
 
     Raises ``UsageError`` for an image without an engine.
     """
-    from pybench.engines.registry import CONTAINER_ENGINES, LOCAL
     from pybench.model.errors import UsageError
+    from pybench.run.engines.registry import CONTAINER_ENGINES, LOCAL
 
     chosen = replace(engine, engine=LOCAL) if engine.engine == "auto" else engine
     if engine.image and chosen.engine == LOCAL:
@@ -94,12 +94,12 @@ def _let_go(gathering: Gathering | None) -> Iterator[Gathering | None]:
 
 
 def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callable[[str], None]) -> Gathering | None:
-    from pybench.engines.choice import choose_launcher
-    from pybench.engines.hosts.gathering import gather
-    from pybench.engines.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous, host_name, read_secret
-    from pybench.engines.hosts.this_host import this_host
-    from pybench.engines.registry import LOCAL
-    from pybench.runner.node.serve import serve_run
+    from pybench.run.engines.choice import choose_launcher
+    from pybench.run.engines.registry import LOCAL
+    from pybench.run.hosts.gathering import gather
+    from pybench.run.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous, host_name, read_secret
+    from pybench.run.hosts.this_host import this_host
+    from pybench.run.node.serve import serve_run
 
     limit_s = options.join_limit_s or JOIN_LIMIT_S
     meet = Rendezvous.parse(options.rendezvous or "", options.nodes or 0, options.node_rank, limit_s)
@@ -115,9 +115,9 @@ def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callab
 
 
 def _local(engine: EngineOptions, notify: Callable[[str], None]) -> Launcher:
-    from pybench.engines.choice import choose_launcher
-    from pybench.engines.requirements import LaunchRequirements
     from pybench.model.container import ContainerRequest
+    from pybench.run.engines.choice import choose_launcher
+    from pybench.run.engines.requirements import LaunchRequirements
 
     needs = LaunchRequirements(backends=(), device="cpu", request=ContainerRequest())
     return choose_launcher(engine, needs, notify)

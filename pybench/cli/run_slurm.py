@@ -18,8 +18,8 @@ def over_allocation(root: Path, num_nodes: int | None) -> int | None:
 
     Raises ``UsageError`` or ``MachineError``, and ``KeyboardInterrupt`` with nothing left running.
     """
-    from pybench.engines.slurm.allocation import Allocation
-    from pybench.engines.slurm.step import run_step
+    from pybench.run.slurm.allocation import Allocation
+    from pybench.run.slurm.step import run_step
 
     allocation = Allocation.of(os.environ)
     if allocation is None:
@@ -33,7 +33,7 @@ def submit_batch(root: Path, options: Sequence[str]) -> None:
     """Submit a script that runs this command, without its ``--sbatch``. Raises ``MachineError``."""
     from datetime import UTC, datetime
 
-    from pybench.engines.slurm.batch import batch_script, submit
+    from pybench.run.slurm.batch import batch_script, submit
 
     words = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
     command = [word for word in _command(words) if word != _SBATCH]
@@ -54,9 +54,9 @@ def _command(words: Sequence[str]) -> tuple[str, ...]:
 def verdict_left() -> Iterator[None]:
     """Where this is a task that :func:`over_allocation` started: leave the exit code in a file."""
     from pybench.cli.exit_codes import INTERNAL, INTERRUPTED, exit_code_of
-    from pybench.engines.slurm.allocation import STEP_VARIABLE
-    from pybench.engines.slurm.verdict_file import write_verdict
     from pybench.model.errors import PybenchError
+    from pybench.run.slurm.allocation import STEP_VARIABLE
+    from pybench.run.slurm.verdict_file import write_verdict
 
     code = INTERNAL
     try:

@@ -12,7 +12,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal
 
-from pybench.compute.extension import REMEDY, extension_fault
+from pybench.core.extension import REMEDY, extension_fault
 from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.machine import Finding, GpuInfo, Machine

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from pybench.compute.fabric import fabric_of
-from pybench.compute.gpu_models import machine_kind
+from pybench.core.fabric import fabric_of
+from pybench.core.gpu_models import machine_kind
 from pybench.machine.command import run_command
 from pybench.machine.gpus import find_gpus
 from pybench.model.errors import is_machine_fault

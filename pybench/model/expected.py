@@ -17,7 +17,7 @@ RowKind = Literal["measured", "published", "claim"]
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """What every row has. ``any`` in a key matches everything; the closest row wins (``pybench.judge.lookup``).
+    """What every row has. ``any`` in a key matches everything; the closest row wins (``pybench.core.lookup``).
 
     The figure is either ``value`` with a relative ``tolerance``, or ``minimum`` and/or ``maximum``. A ``claim`` is what
     a guide or a vendor promises for no machine in particular: it is shown beside what was found, and judges nothing.

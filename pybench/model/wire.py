@@ -5,7 +5,7 @@ stream, so an event needs no rank; the header opens it and carries one. A worker
 orders one after another, a line each in ``ORDERS_FILE``. A point's part of the stream begins with the header and ends
 with the result; then every rank waits until the host makes the file :func:`go_file`, and goes on with the next one.
 
-A worker is untrusted: the host checks every event (``pybench.runner.events``: its form in ``line``, its content in
+A worker is untrusted: the host checks every event (``pybench.run.events``: its form in ``line``, its content in
 ``contract``). Anything else than this module describes fails the attempt with the cause ``protocol``.
 """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 
-from pybench.compute.memory.fit import is_tight, memory_need, most_samples, tight_memory_changes
-from pybench.compute.schedule.session import sessions
-from pybench.compute.schedule.time_budget import unknown
+from pybench.core.memory.fit import is_tight, memory_need, most_samples, tight_memory_changes
+from pybench.core.schedule.session import sessions
+from pybench.core.schedule.time_budget import unknown
 from pybench.model.container import ContainerRequest
 from pybench.model.memory_text import amount_text
 from pybench.model.plan_options import duration_text

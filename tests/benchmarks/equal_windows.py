@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pybench
-from pybench.store.trace_file import write_trace
+from pybench.power.trace_file import write_trace
 
 WARM_S = 20.0
 STEADY_S = 5.0

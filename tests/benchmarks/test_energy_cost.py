@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pybench.compute.energy import attempt_energy
-from pybench.model.trace import (
+from pybench.power.energy import attempt_energy
+from pybench.power.trace import (
     CounterColumns,
     GpuTrace,
     OffsetColumns,

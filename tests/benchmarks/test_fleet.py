@@ -1,7 +1,7 @@
 """Whether a fleet's check keeps its goals: simulated fleets with known truth, every goal beside what is found.
 
 Nodes are 0.5 % apart, the four GPUs of a node 0.3 %, attempts 0.3 %; a node, a GPU or a link is 5 % slow. Pairs are
-those of three rounds. Run by ``make bench``; the fast tier holds single fleets (``tests/judge/fleet``).
+those of three rounds. Run by ``make bench``; the fast tier holds single fleets (``tests/fleet``).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pybench.compute.schedule.pair_rounds import pair_rounds
-from pybench.model.fleet import FleetResult
+from pybench.fleet.pair_rounds import pair_rounds
+from pybench.fleet.values import FleetResult
 from tests.fleets import Fleet, named
 
 TRIALS = 50

@@ -2,7 +2,7 @@
 
 40 rows of 20 points, 30 nights of history, three attempts a night. A flagged row is rerun, as the command does: its
 attempts are new, what the night did to the row is the same. Run by ``make bench``; the fast tier holds single nights
-(``tests/judge/regression/test_gate.py``).
+(``tests/nightly/test_gate.py``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pybench.judge.regression.confirm import Rerun, confirm
-from pybench.judge.regression.gate import judge_night
-from pybench.judge.regression.series import Series
+from pybench.nightly.confirm import Rerun, confirm
+from pybench.nightly.gate import judge_night
+from pybench.nightly.series import Series
 from tests.nights import Fleet
 
 NUM_NIGHTS = 30

@@ -16,7 +16,7 @@ import pytest
 from pybench.model.figures import PointFigures, RunFigures
 from pybench.model.results import Estimate, PointResult
 from pybench.model.suite import AxisValue
-from pybench.store.history.index import INDEX_FILE, Entry, encode_index, source_of
+from pybench.nightly.index import INDEX_FILE, Entry, encode_index, source_of
 from tests.builders import POINT_RESULT, PROVENANCE, RESULTS
 from tests.runs_against_runs import KEYS
 

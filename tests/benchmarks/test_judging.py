@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pybench.compute.plan.expand import point_id
-from pybench.judge.assemble import assemble
-from pybench.judge.measurements import Measurements
+from pybench.core.assemble import assemble
+from pybench.core.measurements import Measurements
+from pybench.core.plan.expand import point_id
+from pybench.files.run.folder import RunFolder
+from pybench.files.run.journal_line import encode_line
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Suite
-from pybench.store.run.folder import RunFolder
-from pybench.store.run.journal_line import encode_line
-from tests.judge.conftest import Build
+from tests.core.conftest import Build
 
 NUM_PAIRS, NUM_ATTEMPTS = 1667, 3
 _BATCHES = range(1, NUM_PAIRS + 1)

@@ -10,12 +10,12 @@ import time
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pybench.compute.plan.expand import expand
-from pybench.compute.schedule.session import sessions
+from pybench.core.plan.expand import expand
+from pybench.core.schedule.session import sessions
+from pybench.files.model_shapes import load_models
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import Benchmark, Plan, Suite
-from pybench.store.model_shapes import load_models
 
 GENERATE = {"backend": "torch", "model": "llama-tiny"}
 AXES = {"batch_size": 16, "prompt_tokens": 16, "output_tokens": 16}

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pybench.machine.power.recorder import PowerRecorder
-from pybench.machine.power.sampler import PowerSampler
+from pybench.power.recorder import PowerRecorder
+from pybench.power.sampler import PowerSampler
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
@@ -71,7 +71,7 @@ def tell(fake_nvml: Tell, num_gpus: int, latency: str) -> None:
     fake_nvml(devices=num_gpus, **({} if latency == "none" else {"latency": latency, "busy": 1}))
 
 
-@pytest.mark.parametrize("module", ["pybench._nvml", "pybench.machine.power.recorder"])
+@pytest.mark.parametrize("module", ["pybench._nvml", "pybench.power.recorder"])
 def test_import_without_nvml(benchmark: BenchmarkFixture, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
 

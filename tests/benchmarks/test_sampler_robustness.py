@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pybench.machine.power.recorder import PowerRecorder
-from pybench.model.trace import PowerTrace
+from pybench.power.recorder import PowerRecorder
+from pybench.power.trace import PowerTrace
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 

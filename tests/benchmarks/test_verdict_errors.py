@@ -1,7 +1,7 @@
 """Whether verdicts keep their stated confidence: simulated runs with known truth, every goal beside what is found.
 
 Noise is between attempts / within, in percent, log-normal. Run by ``make bench``; the fast tier holds a few
-goals (``tests/judge/test_verdict_errors.py``).
+goals (``tests/core/test_verdict_errors.py``).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pybench.compute.statistics.interval import Interval, estimate, ratio
-from pybench.compute.statistics.student_t import quantile
+from pybench.core.statistics.interval import Interval, estimate, ratio
+from pybench.core.statistics.student_t import quantile
 from tests.benchmarks.verdict_simulation import attempt_medians, decide, family
 
 NOISE = {"0.3/1": (0.003, 0.01), "1/0.5": (0.01, 0.005), "2/0.2": (0.02, 0.002)}

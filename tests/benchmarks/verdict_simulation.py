@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pybench.compute.statistics.contrast import contrast
-from pybench.compute.statistics.looks import level_per_look
-from pybench.compute.statistics.spread import common_spread
-from pybench.judge.evidence import MODERATED_FAIL, MODERATED_PASS, Evidence
-from pybench.judge.family import fails_that_stand
+from pybench.core.evidence import MODERATED_FAIL, MODERATED_PASS, Evidence
+from pybench.core.family import fails_that_stand
+from pybench.core.statistics.contrast import contrast
+from pybench.core.statistics.looks import level_per_look
+from pybench.core.statistics.spread import common_spread
 from pybench.model.verdict import Decision
 
 FIRST, LAST = 3, 6

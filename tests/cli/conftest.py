@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pybench.cli.main import main
 from tests.builders import NO_DRIVER
 from tests.programs import fake_python
-from tests.runner.drill import suite_text, table_text
+from tests.run.drill import suite_text, table_text
 from tests.session_folders import made_once
 
 SUITE = suite_text(max_attempts=2, time_limit_s=60)

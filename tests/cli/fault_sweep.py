@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.builders import NO_DRIVER
 from tests.programs import shell_program
-from tests.runner.drill import suite_text, table_text
+from tests.run.drill import suite_text, table_text
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

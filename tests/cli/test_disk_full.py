@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.images import _write
 from pybench.cli.main import main
-from pybench.images.lock import default_lock, read_lock
+from pybench.files.run.folder import RunFolder
 from pybench.model.errors import MachineError
 from pybench.model.record import Record
-from pybench.store.run.folder import RunFolder
+from pybench.run.images.lock import default_lock, read_lock
 from tests.containers.conftest import REQUIRED
 
 Drill = Callable[..., tuple[str, ...]]

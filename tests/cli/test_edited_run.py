@@ -15,13 +15,13 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from pybench.judge.regression.comparison import compare
-from pybench.judge.regression.figures import run_figures
+from pybench.core.figures import run_figures
+from pybench.files.run.folder import RunFolder
 from pybench.model.errors import RunFolderError
-from pybench.report import comparison
+from pybench.nightly import comparison_text as comparison
+from pybench.nightly.comparison import compare
 from pybench.report.formats import render
 from pybench.report.run.view import RunView
-from pybench.store.run.folder import RunFolder
 
 Keys = tuple[str | int, ...]
 _OTHERS: tuple[Any, ...] = (None, "x", -1, 0, [], {}, 1e308, True, 2**70)

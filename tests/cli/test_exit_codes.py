@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from pybench.cli import exit_codes
 from pybench.cli.main import main
-from pybench.engines import choice
-from pybench.runner import prepare
+from pybench.run import prepare
+from pybench.run.engines import choice
 
 Drill = Callable[..., tuple[str, ...]]
 COMMAND = (sys.executable, "-m", "pybench.cli.main")

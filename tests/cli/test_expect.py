@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from pybench.model.explanation import Explanation
-from pybench.store.expected.file import read_table
+from pybench.explain.values import Explanation
+from pybench.files.expected.file import read_table
 from tests.nodes import Node
 
 Drill = Callable[..., tuple[str, ...]]
@@ -128,7 +128,7 @@ def test_an_explanation_is_as_wide_as_the_terminal(folder: Path, monkeypatch: py
     found = Explanation(
         run_id="run", node_run_id="node", points=(), extrapolations=(), fits=(), notes=("24 µs of a launch",) * 2
     )
-    monkeypatch.setattr("pybench.cli.explain.explanation_of", lambda *_: found)
+    monkeypatch.setattr("pybench.explain.command.explanation_of", lambda *_: found)
     monkeypatch.setenv("COLUMNS", "18")
     done = CliRunner(charset="ascii").invoke(main, ["explain", str(folder)])
     assert (done.exit_code, done.stderr) == (0, "")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pybench
-from pybench.compute.extension import NAMES
+from pybench.core.extension import NAMES
 
 # Of a process of its own: modules that are loaded already would keep the extension.
 PROGRAM = """

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
+from pybench.files.run.folder import RunFolder
 from pybench.model.plan_options import PartOf
-from pybench.store.run.folder import RunFolder
 
 Drill = Callable[..., tuple[str, ...]]
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from pybench.machine.power.recorder import sampler_unavailable_reason
+from pybench.power.recorder import sampler_unavailable_reason
 from tests.bounds import near
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")

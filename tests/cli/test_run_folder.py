@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from pybench.store.run.folder import RunFolder
+from pybench.files.run.folder import RunFolder
 
 Drill = Callable[..., tuple[str, ...]]
 REPORT, RESUME = ("report",), ("run", "--resume")

@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from pybench.engines.local import Local
-from pybench.engines.process import processes_marked
-from pybench.runner import open_run
-from pybench.store.run.folder import RunFolder
-from pybench.store.run.journal import Journal
+from pybench.files.run.folder import RunFolder
+from pybench.files.run.journal import Journal
+from pybench.run import open_run
+from pybench.run.engines.local import Local
+from pybench.run.engines.process import processes_marked
 from tests.cli.fault_sweep import write_quick_drill
 
 NAMES = ("manifest.json", "journal.jsonl", "lock", "results.json", "report.html")

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
 from pybench.cli.main import main
-from pybench.engines import local
-from pybench.runner.run import Run
-from pybench.store.run.folder import RunFolder
+from pybench.files.run.folder import RunFolder
+from pybench.run.engines import local
+from pybench.run.loop import Run
 from tests.cli.conftest import Drill
 
 

@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
-from pybench.engines.registry import get_engine
-from pybench.images.registry import fetch_manifest
-from pybench.images.selection import this_platform
-from pybench.store.run.folder import RunFolder
+from pybench.files.run.folder import RunFolder
+from pybench.run.engines.registry import get_engine
+from pybench.run.images.registry import fetch_manifest
+from pybench.run.images.selection import this_platform
 from tests.containers.boxed_engine import suite_text, write_training
 from tests.processes import wait_for
-from tests.runner.two_hosts import TwoHosts, ended
+from tests.run.two_hosts import TwoHosts, ended
 
 REASON = get_engine("apptainer").find().reason
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.skipif(REASON is not None, reason=str(REASON))]

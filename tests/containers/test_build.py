@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
-from pybench.images.lock import read_lock
-from pybench.images.registry import fetch_manifest
-from pybench.images.selection import this_platform
-from pybench.store.run.folder import RunFolder
+from pybench.files.run.folder import RunFolder
+from pybench.run.images.lock import read_lock
+from pybench.run.images.registry import fetch_manifest
+from pybench.run.images.selection import this_platform
 from tests.containers.boxed_engine import Boxed, engines_that_hold, inside, job, lock_text, suite_text
 from tests.containers.root_image import INTERPRETER
 

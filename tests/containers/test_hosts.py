@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from pybench.store.run.folder import RunFolder
+from pybench.files.run.folder import RunFolder
 from tests.containers.boxed_engine import Boxed, write_training
-from tests.runner.two_hosts import TwoHosts, ended
+from tests.run.two_hosts import TwoHosts, ended
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
 LIMIT_S = 600

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pybench.engines.base import Job
-from pybench.engines.oci.launcher import OciLauncher
-from pybench.engines.stage import stage_worker
 from pybench.model.container import ContainerRequest
 from pybench.model.host import Place
+from pybench.run.engines.base import Job
+from pybench.run.engines.oci.launcher import OciLauncher
+from pybench.run.engines.stage import stage_worker
 from tests.containers.boxed_engine import Boxed, inside
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first

@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
 from pybench.cli.progress import PlainProgress
-from pybench.engines.base import Job
-from pybench.engines.oci.container import ContainerWorker
-from pybench.engines.oci.orphans import remove_orphans
-from pybench.engines.registry import get_engine
+from pybench.files.run.folder import RunFolder
 from pybench.model.results import Estimate
-from pybench.store.run.folder import RunFolder
+from pybench.run.engines.base import Job
+from pybench.run.engines.oci.container import ContainerWorker
+from pybench.run.engines.oci.orphans import remove_orphans
+from pybench.run.engines.registry import get_engine
 from tests.containers.boxed_engine import Boxed, job, suite_text
 from tests.processes import wait_for
 
@@ -160,7 +160,7 @@ def test_an_orphan_goes_with_the_next_start_of_any_run(boxed: Boxed, tmp_path: P
     code = f"""
 import sys; sys.path[:0] = {sys.path!r}
 from pathlib import Path
-from pybench.engines.oci.container import ContainerWorker
+from pybench.run.engines.oci.container import ContainerWorker
 from tests.containers.boxed_engine import Boxed, job
 boxed = Boxed({boxed.name!r}, Path({str(boxed.lock)!r}), {boxed.image_id!r})
 task, launcher = job(Path({str(tmp_path / "killed")!r})), boxed.launcher()

@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
 from pybench.cli.progress import PlainProgress
-from pybench.engines.choice import choose_launcher
-from pybench.engines.oci.images import with_algorithm
-from pybench.engines.requirements import EngineOptions, LaunchRequirements
+from pybench.files.run.folder import RunFolder
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError
-from pybench.runner.prepare import prepare_run
-from pybench.store.run.folder import RunFolder
+from pybench.run.engines.choice import choose_launcher
+from pybench.run.engines.oci.images import with_algorithm
+from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
+from pybench.run.prepare import prepare_run
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, suite_text
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first

@@ -11,12 +11,12 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from pybench.cli.progress import PlainProgress
-from pybench.engines.base import Argv, Job, Launcher, Worker
-from pybench.engines.local import Local
-from pybench.engines.oci.container import ContainerWorker
-from pybench.engines.process import WorkerProcess
 from pybench.model.container import ContainerRequest, Mount
-from pybench.runner.prepare import prepare_run
+from pybench.run.engines.base import Argv, Job, Launcher, Worker
+from pybench.run.engines.local import Local
+from pybench.run.engines.oci.container import ContainerWorker
+from pybench.run.engines.process import WorkerProcess
+from pybench.run.prepare import prepare_run
 from tests.containers.boxed_engine import Boxed, job, site_packages, suite_text
 from tests.containers.root_image import SITE
 

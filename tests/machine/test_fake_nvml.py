@@ -12,9 +12,9 @@ import numpy as np
 import pynvml
 import pytest
 
-from pybench.machine.power.recorder import PowerRecorder
 from pybench.model.errors import MachineError
-from pybench.model.trace import PowerTrace
+from pybench.power.recorder import PowerRecorder
+from pybench.power.trace import PowerTrace
 from tests.processes import wait_for
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")

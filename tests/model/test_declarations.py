@@ -32,7 +32,7 @@ _EXAMPLES: dict[str, Any] = {
     "seed": 9,
 }
 FAKES = Path(__file__).parents[1]
-SOURCES = (*sorted(WORKER.rglob("*.py")), FAKES / "runner" / "fake_worker.py")
+SOURCES = (*sorted(WORKER.rglob("*.py")), FAKES / "run" / "fake_worker.py")
 
 
 def _calls(name: str) -> Iterator[tuple[Path, ast.Call]]:

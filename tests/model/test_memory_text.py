@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.compute.numbers import quantity
+from pybench.core.numbers import quantity
 from pybench.model.memory_text import amount_text
 from tests.builders import estimate
 

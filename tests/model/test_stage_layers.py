@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from pybench.files.model_shapes import load_models
 from pybench.model.decoder_flops import step_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.stage_layers import even_layers, rank_layers, stage_layers
 from pybench.model.workloads.stage_memory import rank_bytes, rank_weights
 from pybench.model.workloads.train import Train
-from pybench.store.model_shapes import load_models
 from tests.builders import DECODER
 
 LLAMA = DecoderShape.from_config(load_models()["llama-3.1-8b"])

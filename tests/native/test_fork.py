@@ -12,7 +12,7 @@ pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
 SCRIPT = """
 import os, sys, time, warnings
-from pybench.machine.power.recorder import PowerRecorder, sampler_unavailable_reason
+from pybench.power.recorder import PowerRecorder, sampler_unavailable_reason
 from pybench.model.errors import MachineError
 
 warnings.simplefilter("ignore")  # newer Pythons warn of any fork beside threads: that is what is tried here

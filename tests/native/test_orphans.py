@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pybench.engines.process import end_marked, processes_marked
-from pybench.engines.stage import stage_worker
+from pybench.run.engines.process import end_marked, processes_marked
+from pybench.run.engines.stage import stage_worker
 from tests.programs import shell_program
 
 KILLS = 100
@@ -23,8 +23,8 @@ LONGEST_S = 0.4
 HOSTS = """
 import os, sys, time
 from pathlib import Path
-from pybench.engines.base import Job
-from pybench.engines.local import Local
+from pybench.run.engines.base import Job
+from pybench.run.engines.local import Local
 from pybench.model.host import Place
 from pybench.worker.process import die_with_parent
 

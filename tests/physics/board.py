@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from pybench.machine.power.sensor_models import shipped_model
-from pybench.model.trace import (
+from pybench.power.sensor_models import shipped_model
+from pybench.power.trace import (
     MISSING,
     CounterColumns,
     GpuTrace,

@@ -12,12 +12,12 @@ from pybench.model.host import HostClock, HostPart
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
 from pybench.model.suite import Plan
-from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns
 from pybench.model.wire import RequestTimes, Step, Work
+from pybench.power.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns
+from pybench.power.trace_file import write_trace
 from pybench.report.run.view import RunView
-from pybench.store.trace_file import write_trace
 from tests.builders import MANIFEST
-from tests.judge.conftest import Build
+from tests.core.conftest import Build
 
 SECOND = 1_000_000_000
 

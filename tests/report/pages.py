@@ -6,17 +6,17 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-from pybench.judge.regression.comparison import compare
-from pybench.judge.regression.series import series_of
-from pybench.model.explanation import ExplainedPoint, Explanation
+from pybench.explain.values import ExplainedPoint, Explanation
 from pybench.model.figures import PointFigures
-from pybench.model.gate import Accepted
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
-from pybench.model.trace import PowerTrace
+from pybench.nightly.comparison import compare
+from pybench.nightly.history import History
+from pybench.nightly.series import series_of
+from pybench.nightly.values import Accepted
+from pybench.power.trace import PowerTrace
 from pybench.report.page import command, comparison, history
 from pybench.report.run.view import RunView
-from pybench.store.history.folder import History
 from tests.runs_against_runs import nights, point, run, scaled
 
 STEADY = (99.9, 100.0, 100.1)

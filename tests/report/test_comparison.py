@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from pybench.judge.regression.comparison import compare
 from pybench.model.figures import RunFigures
-from pybench.report.comparison import render
+from pybench.nightly.comparison import compare
+from pybench.nightly.comparison_text import render
 from tests.runs_against_runs import point, run, scaled
 
 STEADY = (99.9, 100.0, 100.1)

@@ -14,13 +14,13 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_prometheus
 
+from pybench.files.run.results_file import read_results
 from pybench.model.errors import UsageError
 from pybench.model.results import Estimate, Results
 from pybench.report.export.csv_cell import csv_cell
 from pybench.report.export.github_benchmark import BIGGER, SMALLER
 from pybench.report.formats import export, render
 from pybench.report.run.view import RunView
-from pybench.store.run.results_file import read_results
 from tests.report.conftest import HOSTILE
 from tests.report.exports import BENCHER, GITHUB_BENCHMARK
 

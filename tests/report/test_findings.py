@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.judge.lookup import NO_TABLE
+from pybench.core.lookup import NO_TABLE
 from pybench.model.results import CheckResult, NodeCheck, Results
 from pybench.model.verdict import Decision
 from pybench.report.run.findings import Finding, each_step_once, findings, not_judged

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from pybench.judge.fleet.decision import judge_fleet
+from pybench.fleet.decision import judge_fleet
+from pybench.fleet.text import drain_list, render
+from pybench.fleet.values import Barriers, FleetNode, FleetResult, NodeRun
 from pybench.model.figures import NO_MEDIANS
-from pybench.model.fleet import Barriers, FleetNode, FleetResult, NodeRun
-from pybench.report.fleet import drain_list, render
 from tests.documents import DOCS
 from tests.fleets import Fleet
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.judge.regression.confirm import unconfirmed
-from pybench.judge.regression.gate import judge_night
-from pybench.judge.regression.series import Series
-from pybench.report.gate import render
+from pybench.nightly.confirm import unconfirmed
+from pybench.nightly.gate import judge_night
+from pybench.nightly.gate_text import render
+from pybench.nightly.series import Series
 from tests.nights import Fleet, Slower, silent
 
 FAR_OFF = 33

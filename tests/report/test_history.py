@@ -9,10 +9,10 @@ import duckdb
 import pandas as pd
 import pytest
 
-from pybench.judge.regression.series import series_of
-from pybench.report.history import csv_text, render, skipped
+from pybench.nightly.history import History
+from pybench.nightly.history_text import csv_text, render, skipped
+from pybench.nightly.series import series_of
 from pybench.report.text.sparkline import sparkline
-from pybench.store.history.folder import History
 from tests.runs_against_runs import nights, run
 
 

@@ -9,10 +9,10 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from pybench.files.run.results_file import read_results
 from pybench.model.results import Estimate, Results
 from pybench.report.formats import FORMATS, export, render, render_bytes
 from pybench.report.run.view import RunView
-from pybench.store.run.results_file import read_results
 from tests.builders import MANIFEST
 from tests.report.conftest import HOSTILE
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pybench.images.lock import default_lock, read_lock
 from pybench.model.image import PlatformDigests
 from pybench.report.images import render
+from pybench.run.images.lock import default_lock, read_lock
 
 
 def test_a_lock_steers_no_terminal() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pybench.files.shipped import shipped_suites
 from pybench.report.formats import render
 from pybench.report.run.view import RunView
-from pybench.store.shipped import shipped_suites
 
 # Annotations show what did not pass; other programs' formats have their own names, and some need more than is kept.
 NAMING = ("terminal", "json", "junit", "markdown", "html", "csv")

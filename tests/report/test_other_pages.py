@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from pybench.judge.regression.comparison import compare
-from pybench.judge.regression.series import series_of
-from pybench.model.explanation import ExplainedBaseline, ExplainedPhase, ExplainedTurn, Explanation
+from pybench.explain.values import ExplainedBaseline, ExplainedPhase, ExplainedTurn, Explanation
 from pybench.model.figures import PointFigures
-from pybench.model.gate import Accepted
 from pybench.model.results import Results
-from pybench.report.page.comparison import render as comparison_of
-from pybench.report.page.history import render as history_of
+from pybench.nightly.comparison import compare
+from pybench.nightly.comparison_page import render as comparison_of
+from pybench.nightly.history import History
+from pybench.nightly.history_page import render as history_of
+from pybench.nightly.series import series_of
+from pybench.nightly.values import Accepted
 from pybench.report.page.render import render
 from pybench.report.run.view import RunView
-from pybench.store.history.folder import History
 from tests.report.conftest import HOSTILE
 from tests.report.page_run import SECOND, power_trace
 from tests.report.pages import PageReader, command_page, comparison_page, explained_view, history_page

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pybench.files.shipped import shipped_suites
 from pybench.model.results import Results
-from pybench.report.page.codec import extremes, pack, pack_levels, unpack
-from pybench.report.page.power import command_payload, power_payload
+from pybench.power.page import command_payload, power_payload
+from pybench.power.page_codec import extremes, pack, pack_levels, unpack
 from pybench.report.page.render import render
 from pybench.report.run.view import RunView
-from pybench.store.shipped import shipped_suites
 from tests.report.page_run import SECOND, power_trace, run_in_waves, run_over_hosts, traced_run
 from tests.report.pages import PageReader
 

@@ -11,10 +11,10 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 from pybench.model.errors import UsageError
 from pybench.model.results import Results
-from pybench.model.trace import MISSING, PolledColumns
+from pybench.power.trace import MISSING, PolledColumns
+from pybench.power.trace_file import write_trace
 from pybench.report.export.perfetto import render
 from pybench.report.run.view import RunView
-from pybench.store.trace_file import write_trace
 from tests.report.page_run import SECOND, power_trace, run_in_waves, run_over_hosts, traced_run
 
 

@@ -12,7 +12,7 @@ from pybench.report.page.phases import phase_chart
 from pybench.report.page.render import render
 from pybench.report.run.view import RunView
 from tests.builders import MANIFEST
-from tests.judge.conftest import Build
+from tests.core.conftest import Build
 
 _SECOND = 1_000_000_000
 # The engine wakes twice, and checks belong to no turn.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pybench.model.record import Energy, GpuEnergy
-from pybench.report.power.usage import as_json, render
+from pybench.power.report.usage import as_json, render
 
 KNOWN = GpuEnergy(
     uuid="GPU-0",

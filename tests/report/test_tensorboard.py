@@ -13,13 +13,13 @@ pytest.importorskip("tensorboard")
 from pybench.model.errors import UsageError
 from pybench.model.results import Results
 from pybench.model.suite import Plan
-from pybench.model.trace import GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns
 from pybench.model.wire import Work
+from pybench.power.trace import GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns
+from pybench.power.trace_file import write_trace
 from pybench.report.export.tensorboard import export
 from pybench.report.run.view import RunView
-from pybench.store.trace_file import write_trace
 from tests.builders import MANIFEST
-from tests.judge.conftest import Build
+from tests.core.conftest import Build
 
 SECOND = 1_000_000_000
 EPOCH_S = 1_767_225_600  # 2026-01-01T00:00:00Z, when the records say they began

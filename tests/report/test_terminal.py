@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from pybench.files.shipped import shipped_suites
 from pybench.model.results import Results
 from pybench.model.suite import AxisValue, Plan
 from pybench.model.verdict import Decision, Verdict
@@ -16,7 +17,6 @@ from pybench.report.run.provenance import sentence
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
 from pybench.report.text.labels import short_labels
-from pybench.store.shipped import shipped_suites
 from tests.builders import MANIFEST, NODE_CHECK, training_point
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pybench.model.verification import Discrepancy, Verification
-from pybench.report.verification import render
+from pybench.evidence.text import render
+from pybench.evidence.values import Discrepancy, Verification
 
 
 def _not_checked(*places: str) -> str:

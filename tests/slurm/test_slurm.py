@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from pybench.compute.node_ranges import node_ranges
-from pybench.engines.process import processes_marked
-from pybench.engines.slurm.allocation import expand_nodes
-from pybench.store.run.folder import RunFolder
+from pybench.core.node_ranges import node_ranges
+from pybench.files.run.folder import RunFolder
+from pybench.run.engines.process import processes_marked
+from pybench.run.slurm.allocation import expand_nodes
 from tests.builders import NO_DRIVER, training_over_hosts
 from tests.ports import port_for
 from tests.processes import wait_for
-from tests.runner.two_hosts import write_fake_python
+from tests.run.two_hosts import write_fake_python
 from tests.slurm.cluster import Cluster
 
 PYBENCH = str(Path(sys.executable).with_name("pybench"))

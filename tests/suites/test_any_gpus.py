@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pybench.compute.plan.assumed_gpus import with_gpus
-from pybench.compute.plan.axis_words import with_words
-from pybench.compute.plan.expand import expand, left_out_list
+from pybench.core.plan.assumed_gpus import with_gpus
+from pybench.core.plan.axis_words import with_words
+from pybench.core.plan.expand import expand, left_out_list
+from pybench.files.model_shapes import load_models
+from pybench.files.suite.file import read_suite
 from pybench.model.suite import Plan, Suite
 from pybench.model.workloads.train import Train
-from pybench.store.model_shapes import load_models
-from pybench.store.suite.file import read_suite
 from tests.builders import MACHINE
 
 SUITES = sorted((Path(__file__).parents[2] / "suites").glob("*.toml"))

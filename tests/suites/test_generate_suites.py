@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pybench.compute.plan.axis_words import with_words
-from pybench.compute.plan.expand import expand
+from pybench.core.plan.axis_words import with_words
+from pybench.core.plan.expand import expand
+from pybench.files.model_shapes import load_models
+from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices
 from pybench.model.suite import Plan, Scaling
-from pybench.store.model_shapes import load_models
-from pybench.store.suite.file import read_suite
 
 SUITES = Path(__file__).parents[2] / "suites"
 GENERATION = ("tp_scaling", "pp_scaling", "replica_scaling", "tp_vs_pp_energy", "serve_latency", "prefill_decode")

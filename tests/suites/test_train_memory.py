@@ -12,9 +12,11 @@ from unittest.mock import patch
 
 import pytest
 
-from pybench.compute.memory.fit import MemoryNeed, memory_need, memory_reason, most_samples
-from pybench.compute.plan.axis_words import with_words
-from pybench.compute.plan.expand import expand
+from pybench.core.memory.fit import MemoryNeed, memory_need, memory_reason, most_samples
+from pybench.core.plan.axis_words import with_words
+from pybench.core.plan.expand import expand
+from pybench.files.model_shapes import load_models
+from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import Point
@@ -22,8 +24,6 @@ from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.model.workloads.settings import AUTO
 from pybench.model.workloads.train import Train
-from pybench.store.model_shapes import load_models
-from pybench.store.suite.file import read_suite
 from tests.builders import with_settings
 from tests.suites.test_train_suites import SUITES, TRAINING
 

@@ -9,16 +9,16 @@ from typing import Any, TypeGuard
 
 import pytest
 
-from pybench.compute.plan.axis_words import with_words
-from pybench.compute.plan.expand import expand
-from pybench.judge.absolute import absolute_row
+from pybench.core.absolute import absolute_row
+from pybench.core.plan.axis_words import with_words
+from pybench.core.plan.expand import expand
+from pybench.files.expected.file import load_tables
+from pybench.files.model_shapes import load_models
+from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices
 from pybench.model.suite import Comparison, Expectation, table_of
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.train import Train
-from pybench.store.expected.file import load_tables
-from pybench.store.model_shapes import load_models
-from pybench.store.suite.file import read_suite
 
 SUITES = Path(__file__).parents[2] / "suites"
 TRAINING = (

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.memory.turn_host import pinned_bytes
+from pybench.core.memory.turn_host import pinned_bytes
+from pybench.files.model_shapes import load_models
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.turn import Turn
-from pybench.store.model_shapes import load_models
 from tests.suites.test_generate_suites import SUITES
 
 

@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.compute.memory.fit import memory_need
-from pybench.compute.plan.axis_words import with_words
-from pybench.compute.plan.expand import expand
-from pybench.compute.plan.ordered_work import ordered_phases
-from pybench.judge.comparisons import comparison_results
-from pybench.judge.measurements import Measurements
+from pybench.core.comparisons import comparison_results
+from pybench.core.measurements import Measurements
+from pybench.core.memory.fit import memory_need
+from pybench.core.plan.axis_words import with_words
+from pybench.core.plan.expand import expand
+from pybench.core.plan.ordered_work import ordered_phases
+from pybench.files.model_shapes import load_models
+from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.wire import Span, Work
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
-from pybench.store.model_shapes import load_models
-from pybench.store.suite.file import read_suite
-from tests.judge.conftest import Build
+from tests.core.conftest import Build
 from tests.suites.test_generate_suites import SUITES, plan_of
 from tests.suites.test_train_memory import CARD_BYTES
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pybench.judge.assemble import assemble
-from pybench.judge.good_run import table_of_run
-from pybench.judge.measurements import Measurements
+from pybench.core.assemble import assemble
+from pybench.core.good_run import table_of_run
+from pybench.core.measurements import Measurements
+from pybench.files.expected.file import read_table, write_table
 from pybench.model.expected import ExpectedRow, ExpectedTable, RatioRow
 from pybench.model.record import Record
 from pybench.model.results import Results
@@ -19,9 +20,8 @@ from pybench.model.suite import Benchmark, Point, Scaling, TableFigure
 from pybench.model.verdict import Expected
 from pybench.model.wire import Work
 from pybench.model.workloads.registry import METRICS_OF
-from pybench.store.expected.file import read_table, write_table
 from tests.builders import MANIFEST, with_attempts
-from tests.judge.conftest import Build
+from tests.core.conftest import Build
 from tests.suites.test_any_gpus import SUITES, planned, read
 
 

@@ -1,4 +1,4 @@
-"""11,000 event files with bytes changed at random and 2,000 with hostile values, besides those of ``tests/runner``."""
+"""11,000 event files with bytes changed at random and 2,000 with hostile values, besides those of ``tests/run``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.runner.contract_fuzz import TURN, check_changed_bytes, check_changed_values
+from tests.run.contract_fuzz import TURN, check_changed_bytes, check_changed_values
 
 
 @pytest.mark.parametrize("seed", range(2, 20))

@@ -6,7 +6,7 @@ import pytest
 
 from pybench.model.clock import monotonic_offset_ns
 from pybench.model.wire import encode_event
-from pybench.runner.events.line import decode_event
+from pybench.run.events.line import decode_event
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.failure import failure_of
 

@@ -27,9 +27,9 @@ GPU_AXES = (*PARALLEL_AXES, "gpus")
 """Axes that multiply the GPUs of a point, whatever its workload."""
 
 ALL_GPUS = "all"
-"""As a value of an axis of GPUs: as many as the run may use (``pybench.compute.plan.axis_words``)."""
+"""As a value of an axis of GPUs: as many as the run may use (``pybench.core.plan.axis_words``)."""
 REST = "rest"
-"""As the value of a number of GPUs: what the other degrees of each point leave (``pybench.compute.plan.rest_gpus``)."""
+"""As the value of a number of GPUs: what the other degrees of each point leave (``pybench.core.plan.rest_gpus``)."""
 INSTALLED = "installed"
 """As a value of the axis ``backend``: every backend that has the workload and is there."""
 AUTO = "auto"

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pybench.compute.phases import phase_cuts_ns
+from pybench.core.phases import phase_cuts_ns
+from pybench.files.utc_time import utc_time
 from pybench.model.errors import UsageError
 from pybench.model.gpu_state import gpu_label
 from pybench.model.record import Record
-from pybench.model.trace import MISSING, GpuTrace, PowerTrace
-from pybench.report.power.gpu_trace import clock_limits, power_samples
+from pybench.power.report.gpu_trace import clock_limits, power_samples
+from pybench.power.trace import MISSING, GpuTrace, PowerTrace
 from pybench.report.run.view import RunView
 from pybench.report.text.labels import short_labels
 from pybench.report.text.printable import printable
-from pybench.store.utc_time import utc_time
 
 _REALTIME = 1
 _BEGIN, _END, _COUNTER = 1, 2, 4

@@ -8,15 +8,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pybench.judge.formulas.registry import step_values
+from pybench.core.formulas.registry import step_values
+from pybench.files.run.folder import attempt_name
 from pybench.model.errors import UsageError
 from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.suite import Point
-from pybench.model.trace import GpuTrace, PowerTrace
-from pybench.report.power.gpu_trace import power_samples
+from pybench.power.report.gpu_trace import power_samples
+from pybench.power.trace import GpuTrace, PowerTrace
 from pybench.report.run.view import RunView
-from pybench.store.run.folder import attempt_name
 
 Scalar = tuple[str, int, float, float]
 """Tag, step, value, wall-clock time in s."""

@@ -8,7 +8,7 @@ from statistics import median
 
 from markupsafe import Markup
 
-from pybench.compute.numbers import interval, limits, plain, quantity_with_interval, shared_scale
+from pybench.core.numbers import interval, limits, plain, quantity_with_interval, shared_scale
 from pybench.model.results import Results, ScalingResult
 from pybench.model.workloads.registry import METRICS
 from pybench.report.page import svg

@@ -11,8 +11,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from pybench.power.page import NO_POWER, PowerPayload
 from pybench.report.page.points import verdict_rank
-from pybench.report.page.power import NO_POWER, PowerPayload
 from pybench.report.text.printable import printable
 
 _ASSETS = Path(__file__).parent / "assets"

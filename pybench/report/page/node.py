@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from statistics import median
 
-from pybench.compute.numbers import plain
+from pybench.core.numbers import plain
 from pybench.model.results import Results
 from pybench.report.run.gpu_states import gpu_names
 from pybench.report.run.view import RunView

@@ -7,8 +7,8 @@ from itertools import accumulate
 
 from markupsafe import Markup
 
-from pybench.compute.numbers import percent, quantity
-from pybench.compute.phases import joint_spans
+from pybench.core.numbers import percent, quantity
+from pybench.core.phases import joint_spans
 from pybench.model.results import Estimate
 from pybench.model.wire import Span, Step
 from pybench.model.workloads.turn import CHECK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pybench.compute.numbers import interval, limits, quantity, quantity_with_interval
+from pybench.core.numbers import interval, limits, quantity, quantity_with_interval
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.report.run.expectations import NONE, Expectations
 from pybench.report.run.flags import relevant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pybench.judge.loss_curve import METRIC as LOSS_GUARD
+from pybench.core.loss_curve import METRIC as LOSS_GUARD
 from pybench.model.results import CheckResult, ExpectationRow, PointResult, Results, ScalingResult
 from pybench.report.run.headline import headline_name
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pybench.compute.memory.fit import memory_need, tight_memory_changes
-from pybench.judge.evidence import ONE_ATTEMPT
-from pybench.judge.good_run import GOOD
-from pybench.judge.lookup import NO_FIGURE, NO_TABLE
-from pybench.judge.node.spread import SLOWEST
-from pybench.judge.verdict import BY_IMPORTANCE
+from pybench.core.evidence import ONE_ATTEMPT
+from pybench.core.good_run import GOOD
+from pybench.core.lookup import NO_FIGURE, NO_TABLE
+from pybench.core.memory.fit import memory_need, tight_memory_changes
+from pybench.core.node.spread import SLOWEST
+from pybench.core.verdict import BY_IMPORTANCE
 from pybench.model.manifest import Manifest
 from pybench.model.memory_text import amount_text
 from pybench.model.plural import plural

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pybench.compute.numbers import Scale, percent, plain, shared_scale, spread, with_spread
+from pybench.core.numbers import Scale, percent, plain, shared_scale, spread, with_spread
 from pybench.model.plural import plural
 from pybench.model.results import Estimate, JobResult, Results
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pybench.compute.numbers import percent, quantity
+from pybench.core.numbers import percent, quantity
 from pybench.model.results import Estimate, Results
 
 _HEADS = {

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from pybench.compute.numbers import ONE, Scale, gate, interval, limits, quantity, shared_scale, with_spread
-from pybench.judge.loss_curve import METRIC as LOSS_GUARD
+from pybench.core.loss_curve import METRIC as LOSS_GUARD
+from pybench.core.numbers import ONE, Scale, gate, interval, limits, quantity, shared_scale, with_spread
 from pybench.model.plural import plural
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.registry import METRICS

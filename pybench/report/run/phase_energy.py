@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pybench.compute.numbers import interval, plain, quantity
+from pybench.core.numbers import interval, plain, quantity
 from pybench.model.results import Estimate, PhaseResult, PointResult, Results
 
 HEADS = ("point", "phase", "time", "energy", "sensor's bound")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pybench.compute.numbers import (
+from pybench.core.numbers import (
     ONE,
     interval,
     limits,

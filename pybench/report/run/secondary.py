@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
-from pybench.compute.numbers import percent, plain, quantity
+from pybench.core.numbers import percent, plain, quantity
 from pybench.model.results import Estimate, PointResult
 from pybench.model.workloads.settings import AUTO
 from pybench.model.workloads.train_strategies import STRATEGIES

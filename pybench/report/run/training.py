@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pybench.compute.numbers import percent, plain, quantity, short_percent
+from pybench.core.numbers import percent, plain, quantity, short_percent
 from pybench.model.results import Estimate, PointResult
 
 HEADS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pybench.compute.numbers import percent, quantity
+from pybench.core.numbers import percent, quantity
 from pybench.model.results import Estimate, Results
 
 _IDLE = "idle_gpu_fraction"

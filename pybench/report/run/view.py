@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybench.judge.assemble import assemble
-from pybench.judge.measurements import Measurements
+from pybench.core.assemble import assemble
+from pybench.core.measurements import Measurements
+from pybench.explain.values import Explanation
+from pybench.files.run.folder import RunFolder
+from pybench.files.run.manifest_rules import require_planned
+from pybench.files.run.results_file import read_results
 from pybench.model.errors import UsageError
-from pybench.model.explanation import Explanation
 from pybench.model.host import HostPart
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.results import Results
-from pybench.model.trace import PowerTrace
-from pybench.store.run.folder import RunFolder
-from pybench.store.run.manifest_rules import require_planned
-from pybench.store.run.results_file import read_results
-from pybench.store.trace_file import read_trace
+from pybench.power.trace import PowerTrace
+from pybench.power.trace_file import read_trace
 
 
 @dataclass(frozen=True, kw_only=True)

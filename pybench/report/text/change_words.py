@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 
-from pybench.compute.numbers import plain, quantity, signed_percent, spread
+from pybench.core.numbers import plain, quantity, signed_percent, spread
 from pybench.model.change import Change
 from pybench.model.results import Estimate
 from pybench.model.workloads.registry import HEADLINES

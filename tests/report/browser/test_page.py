@@ -19,10 +19,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 from pypdf import PdfReader
 
+from pybench.files.shipped import shipped_suites
 from pybench.model.results import Results
 from pybench.report.page.render import render
 from pybench.report.run.view import RunView
-from pybench.store.shipped import shipped_suites
 from tests.report.page_run import SECOND, power_trace, traced_run
 from tests.report.pages import command_page, comparison_page, explained_view, history_page
 

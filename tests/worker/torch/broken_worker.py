@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pybench.engines.local import Local
-from pybench.engines.process import processes_marked
 from pybench.model.wire import Failure
-from pybench.runner.prepare import prepare_run
-from pybench.runner.run import Run
+from pybench.run.engines.local import Local
+from pybench.run.engines.process import processes_marked
+from pybench.run.loop import Run
+from pybench.run.prepare import prepare_run
 from tests.builders import NO_DRIVER
 from tests.progress import NoProgress
 

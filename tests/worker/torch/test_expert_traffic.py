@@ -11,7 +11,7 @@ from transformers import GptOssConfig
 from transformers.integrations.moe import grouped_mm_experts_forward
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
 
-from pybench.compute.comm_model.experts import plain_experts
+from pybench.explain.comm_model.experts import plain_experts
 from pybench.model.decoder_shape import DecoderShape
 from tests.worker.torch.traffic import Traffic
 

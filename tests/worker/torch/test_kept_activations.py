@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 import torch
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
-from pybench.compute.memory.activations import kept_bytes
+from pybench.core.memory.activations import kept_bytes
 from pybench.model.decoder_shape import DecoderShape
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.attention import sequence_masks

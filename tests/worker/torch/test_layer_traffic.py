@@ -15,10 +15,10 @@ from transformers.models.gemma3.modeling_gemma3 import Gemma3DecoderLayer
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer
 
-from pybench.compute.adapters import adapted_sides
-from pybench.compute.comm_model.adapters import around_adapters
-from pybench.compute.comm_model.inner import gathered_keys, plain_inner
-from pybench.compute.comm_model.norms import plain_norms
+from pybench.core.adapters import adapted_sides
+from pybench.explain.comm_model.adapters import around_adapters
+from pybench.explain.comm_model.inner import gathered_keys, plain_inner
+from pybench.explain.comm_model.norms import plain_norms
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.train.lora import add_adapters

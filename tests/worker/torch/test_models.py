@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pybench.files.model_config import read_model_config
+from pybench.files.model_shapes import load_models
 from pybench.model.decoder_shape import DecoderShape
-from pybench.store.model_config import read_model_config
-from pybench.store.model_shapes import load_models
 from tests.builders import GEMMA_4B
 
 

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from pybench.judge.measurements import Measurements
-from pybench.judge.node.checks import node_checks
+from pybench.core.measurements import Measurements
+from pybench.core.node.checks import node_checks
 from pybench.machine.environment import snapshot
 from pybench.model.effort import Effort
 from pybench.model.record import RankReport, Record
@@ -21,8 +21,8 @@ from pybench.model.wire import ORDERS_FILE, Event, Header, WorkOrder, go_file
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.peer_copy import PeerCopy
-from pybench.runner.events.line import decode_event
-from tests.judge.conftest import Build
+from pybench.run.events.line import decode_event
+from tests.core.conftest import Build
 from tests.worker.conftest import points_of, steps_of
 
 _SLOWED = "import time; time.sleep(0.5)"

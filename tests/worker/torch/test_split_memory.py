@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from pybench.compute.memory.train import train_bytes
+from pybench.core.memory.train import train_bytes
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks

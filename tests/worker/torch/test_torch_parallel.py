@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("transformers")
 import torch
 
-from pybench.compute.plan.ordered_work import ordered_phases
+from pybench.core.plan.ordered_work import ordered_phases
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.torch.architecture import build_model

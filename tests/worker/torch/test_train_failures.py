@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from pybench.model.record import Record
-from pybench.runner.run import Run
+from pybench.run.loop import Run
 from tests.worker.torch.broken_worker import failure_of, measure_broken
 
 # Four real starts, and one that costs its whole time limit.

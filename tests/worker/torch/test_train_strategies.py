@@ -22,8 +22,8 @@ import torch
 from bitsandbytes.nn.modules import Params4bit
 from torch.nn import functional
 
-from pybench.judge.loss_curve import loss_checks
-from pybench.judge.measurements import Measurements
+from pybench.core.loss_curve import loss_checks
+from pybench.core.measurements import Measurements
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Plan
 from pybench.model.wire import Work
@@ -34,7 +34,7 @@ from pybench.worker.backends.torch.train import strategies
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.torch.train.strategies import ddp
-from tests.judge.conftest import Build
+from tests.core.conftest import Build
 from tests.worker.torch.conftest import Start
 from tests.worker.torch.train_ranks import FAMILY_SHAPES, GPT_OSS, TINY, settings_of, trained
 

@@ -20,7 +20,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM
 
-from pybench.compute.plan.ordered_work import ordered_phases
+from pybench.core.plan.ordered_work import ordered_phases
 from pybench.model.wire import Event, Metric, Step, WorkOrder
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import EngineError, WrongResultError

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from pybench.runner.run import Run
+from pybench.run.loop import Run
 from tests.worker.torch.broken_worker import failure_of, measure_broken
 
 pytestmark = pytest.mark.timeout(1200)

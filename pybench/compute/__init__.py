@@ -1,1 +1,0 @@
-"""Floor 1: plans, statistics, energy and FLOPs; pure."""

@@ -1,0 +1,1 @@
+"""Pure: plans, schedules, statistics, formulas, node checks and verdicts."""

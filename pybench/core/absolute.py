@@ -1,0 +1,154 @@
+"""A point's own figures against absolute limits: the suite's, or those of an expected table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pybench.core.absence import absence
+from pybench.core.claims import claim_result
+from pybench.core.evidence import value_evidence
+from pybench.core.lookup import context_of, figure_row, no_row
+from pybench.core.measurements import Measurements
+from pybench.core.validity import valid_figure
+from pybench.core.verdict import judge_value
+from pybench.model.expected import ExpectedTable, FigureRow
+from pybench.model.machine import Machine
+from pybench.model.results import CheckResult, ClaimResult, PointResult
+from pybench.model.suite import Limits, Point, Suite, TableFigure
+from pybench.model.workloads.registry import METRICS
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """One absolute expectation on one point; ``point`` is ``None`` where it can't run."""
+
+    expectation: Limits | TableFigure
+    result: PointResult
+    point: Point | None
+
+
+def absolute_checks(
+    suite: Suite,
+    measurements: Measurements,
+    points: Sequence[PointResult],
+    tables: Mapping[str, ExpectedTable],
+    machine: Machine,
+) -> tuple[CheckResult, ...]:
+    """One row for each absolute expectation and planned point of its benchmark."""
+    return tuple(
+        _check(measurements, judged, judged.expectation.minimum, judged.expectation.maximum)
+        if isinstance(judged.expectation, Limits)
+        else _table_check(measurements, judged, tables[judged.expectation.table], machine)
+        for judged in _all(suite, measurements, points)
+    )
+
+
+def absolute_claims(
+    suite: Suite,
+    measurements: Measurements,
+    points: Sequence[PointResult],
+    tables: Mapping[str, ExpectedTable],
+    machine: Machine,
+) -> tuple[ClaimResult, ...]:
+    """What tables' claims promise of the figures themselves, beside what was found."""
+    return tuple(
+        claim
+        for judged in _all(suite, measurements, points)
+        if isinstance(judged.expectation, TableFigure)
+        and (claim := _claim(judged, tables[judged.expectation.table], machine)) is not None
+    )
+
+
+def _all(suite: Suite, measurements: Measurements, points: Sequence[PointResult]) -> Iterator[_Judged]:
+    left_out = {skip.id for skip in measurements.plan.left_out}
+    planned = {point.id: point for point in measurements.plan.points}
+    for benchmark in suite.benchmarks:
+        for expectation in benchmark.expectations:
+            if isinstance(expectation, Limits | TableFigure):
+                yield from (
+                    _Judged(expectation=expectation, result=result, point=planned.get(result.id))
+                    for result in points
+                    if result.benchmark == benchmark.name
+                    and result.id not in left_out
+                    and (isinstance(expectation, Limits) or expectation.is_for(result.num_gpus))
+                )
+
+
+def absolute_row(
+    table: ExpectedTable, point: Point, metric: str, machine: Machine, *, claims: bool = False
+) -> FigureRow | None:
+    """The closest row whose figure is the metric itself and holds for the point's settings, or ``None``."""
+    context = context_of(machine, metric, point.settings.to_json(), point.shape)
+    return figure_row(table, context, point.num_gpus, claims=claims)
+
+
+def _claim(judged: _Judged, table: ExpectedTable, machine: Machine) -> ClaimResult | None:
+    metric = judged.expectation.metric
+    row = absolute_row(table, judged.point, metric, machine, claims=True) if judged.point else None
+    found = judged.result.metrics.get(metric)
+    if row is None or found is None:
+        return None
+    return claim_result(judged.result.benchmark, row, table.name, judged.result.id, None, found)
+
+
+def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
+    """Held to the worse side alone, as ratios are: beyond the better side is a pass."""
+    metric = judged.expectation.metric
+    row = absolute_row(table, judged.point, metric, machine) if judged.point is not None else None
+    if row is None:
+        return _no_row(measurements, judged, table, machine)
+    minimum, maximum = row.limits
+    more = METRICS[metric].higher_is_better
+    check = _check(measurements, judged, minimum if more else None, None if more else maximum)
+    return replace(check, table=table.name, source=row.source)
+
+
+def _no_row(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
+    """A worker that broke is an error all the same; what can't run here is not missing: nothing is known to be.
+
+    Where there is no figure, a row would not help: the reason is why there is none.
+    """
+    result, metric = judged.result, judged.expectation.metric
+    nodes = judged.point.settings.num_nodes if judged.point is not None else 1
+    return CheckResult(
+        benchmark=result.benchmark,
+        metric=metric,
+        point_id=result.id,
+        value=result.metrics.get(metric),
+        minimum=None,
+        maximum=None,
+        verdict="error" if result.status == "failed" else "no_expectation",
+        reason=_absence(measurements, judged) or no_row(table.name, machine, nodes),
+        table=table.name,
+    )
+
+
+def _absence(measurements: Measurements, judged: _Judged) -> str | None:
+    """Why the point, or only this metric of it, was not measured; ``None`` where it was."""
+    if judged.result.reason is not None or judged.point is None:
+        return judged.result.reason
+    found = absence(judged.point, judged.expectation.metric, measurements)
+    return None if found is None else found[1]
+
+
+def _check(measurements: Measurements, judged: _Judged, minimum: float | None, maximum: float | None) -> CheckResult:
+    result, metric = judged.result, judged.expectation.metric
+    value = result.metrics.get(metric)
+    check = CheckResult(
+        benchmark=result.benchmark,
+        metric=metric,
+        point_id=result.id,
+        value=value,
+        minimum=minimum,
+        maximum=maximum,
+        verdict="error" if result.status == "failed" else "missing",
+        reason=_absence(measurements, judged) or "",
+    )
+    if value is None or judged.point is None:
+        return check
+    evidence = value_evidence(measurements, metric, judged.point)
+    by_value = judge_value(evidence, value.unit, minimum, maximum)
+    judgement = (by_value[0], by_value[1], (), by_value[2])
+    verdict, reason, _, decision = valid_figure(judgement, measurements, (judged.point,))
+    return replace(check, verdict=verdict, reason=reason, decision=decision)

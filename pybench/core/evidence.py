@@ -1,0 +1,186 @@
+"""What a row's figures show against its limits, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pybench.core.measurements import Measurements
+from pybench.core.numbers import UNKNOWN_SPREAD, Scale, is_unknown, plain
+from pybench.core.statistics.contrast import Contrast, contrast
+from pybench.core.statistics.interval import TAIL, Interval, estimate, logs, medians, ratio, ratio_change
+from pybench.core.statistics.looks import level_per_look
+from pybench.core.statistics.student_t import quantile
+from pybench.model.plural import plural
+from pybench.model.suite import Point
+from pybench.model.verdict import Decision, Verdict
+from pybench.model.workloads.registry import METRICS
+
+# Boards' power sensors have gains of their own, of which an H200's is known to 5 %: taken as a normal's 2.5 sd.
+BOARD_GAIN_SD = 0.02
+# A common prior fits points whose spreads differ only roughly. These shares of a look's level hold the errors at 2.5 %
+# a row, and any false fail of 30 rows at 5 %, with spreads from 0.3 to 2 % (tests/benchmarks/test_verdict_errors.py).
+MODERATED_PASS, MODERATED_FAIL = 0.8, 0.64
+_LOG_OF_NOTHING = -1000.0
+
+ONE_ATTEMPT = "one attempt shows no spread between runs; two are needed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A row's plain 95 % interval, and the contrast that decides; ``contrast`` is ``None`` with one attempt.
+
+    ``logarithmic`` values are held against the logarithms of limits; ``num_points`` share their spread, 0 if none do.
+    """
+
+    interval: Interval
+    contrast: Contrast | None
+    pass_level: float
+    fail_level: float
+    num_points: int = 0
+    logarithmic: bool = True
+
+    def decide(self, minimum: float | None, maximum: float | None) -> Decision:
+        """Hold it against one limit or both."""
+        found = self.contrast
+        if found is None:
+            return Decision(
+                num_attempts=1, p_pass=1.0, p_fail=1.0, pass_level=self.pass_level, fail_level=self.fail_level
+            )
+        limits = [(self._scaled(limit), side) for limit, side in ((minimum, 1), (maximum, -1)) if limit is not None]
+        passes = [found.p_above(limit) if side > 0 else found.p_below(limit) for limit, side in limits]
+        fails = [found.p_below(limit) if side > 0 else found.p_above(limit) for limit, side in limits]
+        p_pass, p_fail = max(passes), min(fails)
+        decided = p_pass <= self.pass_level or p_fail <= self.fail_level
+        nearest = min((limit for limit, _ in limits), key=lambda limit: abs(found.value - limit))
+        return Decision(
+            num_attempts=found.num_attempts,
+            p_pass=p_pass,
+            p_fail=p_fail,
+            pass_level=self.pass_level,
+            fail_level=self.fail_level,
+            num_points=self.num_points,
+            attempts_to_decide=None if decided else found.attempts_to_decide(nearest, self.fail_level),
+            is_final=found.is_final(nearest, self.fail_level),
+        )
+
+    def look_interval(self) -> tuple[float, float] | None:
+        """The interval that decides, at the level of this look; ``None`` with one attempt."""
+        if self.contrast is None:
+            return None
+        low, high = self.contrast.interval(min(self.pass_level, self.fail_level))
+        return (math.exp(low), math.exp(high)) if self.logarithmic else (low, high)
+
+    def _scaled(self, limit: float) -> float:
+        if not self.logarithmic:
+            return limit
+        return math.log(limit) if limit > 0 else _LOG_OF_NOTHING
+
+
+def ratio_evidence(measurements: Measurements, metric: str, point: Point, baseline: Point) -> Evidence:
+    """Of the metric of ``point`` over that of ``baseline``. Raises ``NoRatioError``."""
+    sensors = sensor_sd(measurements, metric, [point], [baseline])
+    own, base = (measurements.samples(each)[metric] for each in (point, baseline))
+    return _evidence(measurements, metric, [point], [baseline], ratio(own, base, sensors), sensors)
+
+
+def change_evidence(
+    measurements: Measurements, metric: str, now: tuple[Point, Point], then: tuple[Point, Point]
+) -> Evidence:
+    """Of the ratio of ``now``'s two over that of ``then``'s two. Raises ``NoRatioError``."""
+    above, below = [now[0], then[1]], [now[1], then[0]]
+    sensors = sensor_sd(measurements, metric, above, below)
+    top, base, last, first = (measurements.samples(each)[metric] for each in (now[0], now[1], then[0], then[1]))
+    return _evidence(measurements, metric, above, below, ratio_change((top, base), (last, first), sensors), sensors)
+
+
+def value_evidence(measurements: Measurements, metric: str, point: Point) -> Evidence:
+    """Of the metric itself, in its own unit: of joules or watts with what the boards' sensors leave open."""
+    samples = measurements.samples(point)[metric]
+    if min(medians(samples)) > 0:
+        sensors = sensor_sd(measurements, metric, [point])
+        return _evidence(measurements, metric, [point], [], estimate(samples, sensors), sensors)
+    level = level_of([point])
+    plain = contrast([medians(samples)])
+    return Evidence(interval=estimate(samples), contrast=plain, pass_level=level, fail_level=level, logarithmic=False)
+
+
+def _evidence(
+    measurements: Measurements,
+    metric: str,
+    above: Sequence[Point],
+    below: Sequence[Point],
+    interval: Interval,
+    sensors: float,
+) -> Evidence:
+    spread = measurements.spread(metric)
+    tops, bases = ([logs(measurements.samples(p)[metric]) for p in points] for points in (above, below))
+    level = level_of([*above, *below])
+    return Evidence(
+        interval=interval,
+        contrast=contrast(tops, bases, spread, sensors),
+        pass_level=level if spread is None else level * MODERATED_PASS,
+        fail_level=level if spread is None else level * MODERATED_FAIL,
+        num_points=spread.num_points if spread else 0,
+    )
+
+
+def level_of(points: Sequence[Point]) -> float:
+    """One-sided level of a look at points that get as many attempts as these."""
+    efforts = [point.effort for point in points]
+    return level_per_look(min(e.attempts for e in efforts), max(e.max_attempts for e in efforts), len(points))
+
+
+def sensor_sd(measurements: Measurements, metric: str, above: Sequence[Point], below: Sequence[Point] = ()) -> float:
+    """Relative sd that power sensors give joules or watts, or a ratio of them; 0 of any other metric.
+
+    No number of attempts takes it out. A board's gain is the same in all of them, and so is a load's place in the
+    rhythm of the sensor's sampling: half the width of a window's bound is taken as a normal's 1.96 sd.
+    """
+    if not METRICS[metric].is_of_energy:
+        return 0.0
+    sampling = (measurements.energy_bound(point.id, metric) / quantile(TAIL, math.inf) for point in (*above, *below))
+    return math.hypot(_gain_sd(measurements, above, below), *sampling)
+
+
+def _gain_sd(measurements: Measurements, above: Sequence[Point], below: Sequence[Point]) -> float:
+    """A point's sensor gain is the mean of its boards' gains, so the boards that both sides of a ratio have cancel.
+
+    All do where both have the same. A limit in joules was set on other boards: there nothing cancels.
+    """
+    weights: dict[str, float] = {}
+    for sign, points in ((1.0, above), (-1.0, below)):
+        for point in points:
+            boards = measurements.boards(point.id)
+            for board in boards:
+                weights[board] = weights.get(board, 0.0) + sign / len(boards)
+    return BOARD_GAIN_SD * math.sqrt(sum(weight**2 for weight in weights.values()))
+
+
+def verdict_of(decision: Decision) -> Verdict:
+    """By its own level; fails of a whole run are corrected afterwards."""
+    if decision.p_pass <= decision.pass_level:
+        return "pass"
+    return "fail" if decision.p_fail <= decision.fail_level else "inconclusive"
+
+
+def look_text(evidence: Evidence, limits: Sequence[float], scale: Scale) -> str:
+    """The deciding interval in words where the plain one contains none of ``limits``; else empty."""
+    value, low, high = evidence.interval
+    shown = low is not None and high is not None and any(low <= limit <= high for limit in limits)
+    deciding = None if shown else evidence.look_interval()
+    if deciding is None:
+        return ""
+    ends = f"[{', '.join(plain(end / scale.factor) for end in deciding)}]"
+    return f"at this look's level {UNKNOWN_SPREAD if is_unknown(value, *deciding) else ends}, "
+
+
+def more_attempts_text(decision: Decision) -> str:
+    """How many attempts an inconclusive row stands on, and would need."""
+    attempts = plural(decision.num_attempts, "attempt")
+    if decision.is_final:
+        return f"undecided after {attempts}, and more would not decide it (power sensors)"
+    if decision.attempts_to_decide is None:
+        return f"undecided after {attempts}, too near the limit for any number to be named"
+    return f"undecided after {attempts}; about {decision.attempts_to_decide} would decide it"

@@ -1,0 +1,147 @@
+"""Whether a point can run on a machine, and every reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pybench.core.feasibility.generate import generate_reasons, option_reasons, spread_reasons
+from pybench.core.feasibility.number_types import type_reasons
+from pybench.core.feasibility.train import train_reasons
+from pybench.core.feasibility.turn import turn_reasons
+from pybench.model.backend import BACKENDS
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.devices import DeviceKind, Devices
+from pybench.model.plural import listed, plural
+from pybench.model.suite import Point
+from pybench.model.workloads.checkpoint import Checkpoint
+from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.evaluate import Evaluate
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.node import NodeSettings
+from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings
+from pybench.model.workloads.train import Train
+from pybench.model.workloads.turn import Turn
+
+_DEVICE_NOUNS: dict[DeviceKind, str] = {"cuda": "GPU", "cpu": "CPU core"}
+
+
+def infeasible(point: Point, there: Devices) -> str | None:
+    """Every reason why the point can't run on what is there, joined; ``None`` when it can."""
+    device = there.kind
+    reasons = [*_device_reasons(point, there), *_workload_reasons(point.settings, there.kind)]
+    reasons += type_reasons(point.settings, point.shape, there)
+    if isinstance(point.settings, ModelSettings) and point.shape is not None:
+        reasons += _model_reasons(point.settings, point.shape)
+    if isinstance(point.settings, Generate):
+        reasons += generate_reasons(point.settings, device)
+        reasons += spread_reasons(point.settings, point.shape) if point.shape is not None else ()
+    if isinstance(point.settings, Evaluate):
+        reasons += option_reasons(point.settings)
+    if isinstance(point.settings, Train) and point.shape is not None:
+        reasons += train_reasons(point.settings, point.shape, device)
+    if isinstance(point.settings, Checkpoint) and point.shape is not None:
+        reasons += train_reasons(point.settings.training, point.shape, device)
+    if isinstance(point.settings, Turn) and point.shape is not None:
+        reasons += turn_reasons(point.settings, point.shape, device)
+    return "; ".join(reasons) or None
+
+
+def lacking(point: Point, there: Devices) -> str | None:
+    """What there is too little of for the point, such as ``8 GPUs (4 here)``; ``None`` when there is enough."""
+    if BACKENDS[point.settings.backend].device not in {None, there.kind}:
+        return f"{point.settings.backend} (needs GPUs)"
+    where = "planned for" if there.assumed else "here"
+    nodes, each = point.settings.num_nodes, point.settings.num_gpus_per_node
+    if nodes > there.num_hosts:
+        return f"{nodes} nodes ({there.num_hosts} {where})"
+    if each <= there.count:
+        return None
+    return f"{_count(each, there.kind)}{' on each node' if nodes > 1 else ''} ({there.count} {where})"
+
+
+def _count(number: int, device: DeviceKind) -> str:
+    return plural(number, _DEVICE_NOUNS[device])
+
+
+def _device_reasons(point: Point, there: Devices) -> Iterator[str]:
+    nodes, each = point.settings.num_nodes, point.settings.num_gpus_per_node
+    if nodes > there.num_hosts:
+        yield f"needs {nodes} nodes, found {there.num_hosts}"
+    if point.num_gpus % nodes:
+        yield f"{_count(point.num_gpus, there.kind)} can't be spread evenly over {nodes} nodes"
+    if each > there.count:
+        yield f"needs {_count(each, there.kind)}{' on each node' if nodes > 1 else ''}, found {there.count}"
+    only = BACKENDS[point.settings.backend].device
+    if only is not None and only != there.kind:
+        yield f"backend {point.settings.backend} runs on GPUs only"
+
+
+def _workload_reasons(settings: Settings, kind: DeviceKind) -> Iterator[str]:
+    if settings.workload not in BACKENDS[settings.backend].parallel_axes:
+        yield f"backend {settings.backend} has no {settings.workload} workload"
+    elif settings.num_nodes > 1 and settings.workload not in BACKENDS[settings.backend].over_nodes:
+        yield f"backend {settings.backend} has {settings.workload} on one node only"
+    if settings.num_nodes > 1 and settings.environment:
+        yield "environment reaches the workers of one node only: export the variables on every node instead"
+    if isinstance(settings, NodeSettings) and settings.gpus < settings.least_gpus:
+        yield f"needs at least {_count(settings.least_gpus, kind)}, found {settings.gpus}"
+    if isinstance(settings, Collective) and settings.operation == "bisection":
+        halves = {"gpus": settings.gpus, "nodes": settings.nodes if settings.nodes > 1 else 2}
+        yield from (f"{name} {count} can't be halved (bisection)" for name, count in halves.items() if count % 2)
+
+
+def _model_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
+    yield from _backend_reasons(settings, shape)
+    yield from shape_reasons(settings, shape)
+    yield from batch_reasons(settings)
+
+
+def batch_reasons(settings: ModelSettings) -> Iterator[str]:
+    """Why the samples of a step can't be split over the replicas that share them."""
+    batch = settings.shared_samples
+    if batch is not None and batch % settings.data_parallel:
+        yield f"{batch} samples in a step can't be split over data_parallel {settings.data_parallel}"
+
+
+def _backend_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
+    traits = BACKENDS[settings.backend]
+    if shape.model_type not in traits.model_types:
+        known = ", ".join(traits.model_types)
+        yield f"backend {settings.backend} can't build {shape.model_type} models, only {known}"
+    if settings.tensor_parallel > 1 and (parts := traits.unsplit_types.get(shape.model_type)):
+        yield f"backend {settings.backend} can't split the {parts} of {shape.model_type} over tensor_parallel ranks"
+    if isinstance(settings, Generate) and settings.quantization == "bitsandbytes" and shape.num_experts > 1:
+        yield f"quantization 'bitsandbytes' packs linear layers, and the experts of {settings.model} are none"
+    able = traits.parallel_axes.get(settings.workload, PARALLEL_AXES)
+    for axis in PARALLEL_AXES:
+        degree = getattr(settings, axis)
+        if degree > 1 and axis not in able:
+            yield (
+                f"backend {settings.backend} can't {settings.workload} with {axis} {degree}, "
+                f"only with {listed(able)} above 1"
+            )
+
+
+_SPLIT_BY_TENSOR_PARALLEL = {
+    "heads": "attention heads",
+    "key_value_heads": "key-value heads",
+    "hidden": "hidden units",
+    "intermediate": "intermediate units",
+    "vocabulary": "tokens in the vocabulary",
+}
+
+
+def shape_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
+    """Why a model of this shape can't be split as the settings have it, or hold their sequences."""
+    degree = settings.tensor_parallel
+    padded = {"vocabulary"} if BACKENDS[settings.backend].pads_vocabulary else set()
+    sizes = {noun: getattr(shape, name) for name, noun in _SPLIT_BY_TENSOR_PARALLEL.items() if name not in padded}
+    uneven = [f"{size} {noun}" for noun, size in sizes.items() if size % degree]
+    if uneven:
+        yield f"{', '.join(uneven)} of {settings.model} can't be split over tensor_parallel {degree}"
+    if shape.layers < settings.pipeline_parallel:
+        yield f"{shape.layers} layers of {settings.model} are fewer than pipeline_parallel {settings.pipeline_parallel}"
+    length = settings.context_tokens if isinstance(settings, Generate) else settings.longest_sequence_tokens
+    limit = shape.max_positions
+    if limit is not None and length > limit:
+        yield f"{length} tokens in a sequence exceed the {limit} positions of {settings.model}"

@@ -1,0 +1,117 @@
+"""Every metric of a record, whatever its workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from statistics import fmean
+
+from pybench.core.formulas import checkpoint, evaluate, generate, reported, train, turn
+from pybench.core.formulas.joint_step import JointStep, joint_steps
+from pybench.model.record import Energy, Record
+from pybench.model.suite import Point
+from pybench.model.workloads.metric import OverRanks
+from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS
+from pybench.model.workloads.settings import WorkloadName
+
+
+@dataclass(frozen=True)
+class Formulas:
+    """One workload's formulas.
+
+    ``of_step`` gives the metrics of a step, ``of_attempt`` those of all steps together and of what ranks reported,
+    ``of_energy`` those made of joules; ``shares`` gives what joules are divided by to become a metric.
+    """
+
+    of_step: Callable[[Point, JointStep], dict[str, float | None]]
+    shares: Callable[[Point, Sequence[JointStep]], dict[str, float]]
+    of_attempt: Callable[[Point, Sequence[JointStep], Mapping[str, float]], dict[str, float]] = (
+        lambda _point, _steps, _reported: {}
+    )
+    of_energy: Callable[[Point, Sequence[JointStep], Energy], dict[str, float | None]] = (
+        lambda _point, _steps, _energy: {}
+    )
+
+
+FORMULAS: dict[WorkloadName, Formulas] = {
+    "generate": Formulas(generate.of_step, generate.shares, of_energy=generate.of_energy),
+    "train": Formulas(train.of_step, train.shares, of_attempt=train.of_attempt, of_energy=train.of_energy),
+    "evaluate": Formulas(evaluate.of_step, evaluate.shares),
+    "turn": Formulas(turn.of_step, turn.shares, of_attempt=turn.of_attempt, of_energy=turn.of_energy),
+    "checkpoint": Formulas(checkpoint.of_step, checkpoint.shares),
+    **dict.fromkeys(NODE_WORKLOADS, Formulas(reported.of_step, reported.shares)),
+}
+_OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
+    "max": max,
+    "min": min,
+    "mean": fmean,
+    "sum": sum,
+}
+
+
+def metric_values(point: Point, record: Record) -> dict[str, tuple[float, ...]]:
+    """Metrics of a good record: a value for each step, or one for the whole attempt. What is unknown is absent."""
+    steps = joint_steps(record)
+    columns: dict[str, list[float]] = {}
+    for step in steps:
+        for name, value in _of_step(point, step).items():
+            column = columns.setdefault(name, [])
+            if value is not None:
+                column.append(value)
+    of_steps = ((name, tuple(values)) for name, values in columns.items())
+    of_attempt = ((name, (value,)) for name, value in _of_attempt(point, record, steps).items())
+    return {name: values for name, values in (*of_steps, *of_attempt) if values}
+
+
+def step_values(point: Point, record: Record) -> tuple[dict[str, float | None], ...]:
+    """Metrics of each measured step of a good record."""
+    return tuple(_of_step(point, step) for step in joint_steps(record))
+
+
+def _of_step(point: Point, step: JointStep) -> dict[str, float | None]:
+    reported = _over_ranks(point, [rank.values for rank in step.ranks])
+    return {"step_s": step.length_s, **reported, **FORMULAS[point.settings.workload].of_step(point, step)}
+
+
+def _of_attempt(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[str, float]:
+    reported = _over_ranks(point, [{metric.name: metric.value for metric in rank.metrics} for rank in record.ranks])
+    startup = {} if record.startup_s is None else {"startup_s": record.startup_s}
+    own = FORMULAS[point.settings.workload].of_attempt(point, steps, reported)
+    return {**reported, **own, **startup, **_nvlink(point, record, steps), **_energy(point, record, steps)}
+
+
+def _over_ranks(point: Point, reported: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Metrics that ranks reported themselves, joined as their traits declare."""
+    joined: dict[str, float] = {}
+    metrics = METRICS_OF[point.settings.workload]
+    for name in {name: None for values in reported for name in values}:
+        over_ranks = metrics[name].over_ranks if name in metrics else None
+        if over_ranks is not None:
+            joined[name] = _OVER_RANKS[over_ranks]([values[name] for values in reported if name in values])
+    return joined
+
+
+def _nvlink(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[str, float]:
+    """What all ranks together sent in a step; nothing where that of one is not known."""
+    sent = [metric.value for rank in record.ranks for metric in rank.metrics if metric.name == "nvlink_sent_bytes"]
+    if len(sent) < len(record.ranks) or not steps:
+        return {}
+    length_s = fmean(step.length_s for step in steps)
+    return {"nvlink_bytes": sum(sent), "nvlink_bytes_per_s_per_gpu": sum(sent) / length_s / point.num_gpus}
+
+
+def _energy(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[str, float]:
+    joules = record.energy.energy_j if record.energy else None
+    if record.energy is None or joules is None:
+        return {}
+    formulas = FORMULAS[point.settings.workload]
+    more = formulas.of_energy(point, steps, record.energy)
+    # Each without the pauses of a dithered load, as its joules are.
+    powers_w = [gpu.mean_power_w for gpu in record.energy.gpus if gpu.mean_power_w is not None]
+    return {
+        "energy_j": joules / len(steps),
+        **({"mean_power_w": fsum(powers_w)} if len(powers_w) == len(record.energy.gpus) else {}),
+        **{name: joules / share for name, share in formulas.shares(point, steps).items() if share},
+        **{name: value for name, value in more.items() if value is not None},
+    }

@@ -1,0 +1,114 @@
+"""Metrics of training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from pybench.core.flops import num_parameters
+from pybench.core.formulas.balance import energy_imbalance, stage_use
+from pybench.core.formulas.joint_step import JointStep
+from pybench.core.gpu_models import gpu_peak
+from pybench.core.job_steps import job_steps
+from pybench.core.train_flops import hardware_flops_per_token, model_flops_per_token
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.job import Job
+from pybench.model.percentiles import percentiles
+from pybench.model.record import Energy
+from pybench.model.suite import Point
+from pybench.model.workloads.train import Train
+
+_PERCENTILES = (50, 90, 99)
+_S_PER_H = 3600
+
+
+def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
+    """Rates over the joint length; utilisation where the GPU's peak is known."""
+    samples = step.first.work.samples
+    tokens_per_s = samples * _settings(point).sequence_tokens / step.length_s
+    return {
+        "tokens_per_s": tokens_per_s,
+        "samples_per_s": samples / step.length_s,
+        "model_flops": None if point.shape is None else samples * _sample_flops(point, point.shape),
+        "loss": step.first.loss,
+        "input_wait_fraction": _input_wait(step),
+        "job_h": _job_h(point, step),
+        **stage_use(_busy(step), step.length_s),
+        **_utilisation(point, tokens_per_s / point.num_gpus, step.device_name),
+    }
+
+
+def of_attempt(point: Point, steps: Sequence[JointStep], reported: Mapping[str, float]) -> dict[str, float]:
+    """Percentiles of the steps' lengths, as those of latencies: interpolated between the two nearest.
+
+    LoRA's share of the parameters. That of evaluation is e / (n s + e), with e the length of one, n the steps between
+    two, and s the median step.
+    """
+    lengths_s = [step.length_s for step in steps]
+    found_s = percentiles(sorted(lengths_s), _PERCENTILES)
+    found = {f"step_p{percent}_s": value for percent, value in zip(_PERCENTILES, found_s, strict=True)}
+    every, evaluation_s = _settings(point).evaluation_every_steps, reported.get("evaluation_s")
+    if every is not None and evaluation_s is not None:
+        found["evaluation_overhead_fraction"] = evaluation_s / (every * median(lengths_s) + evaluation_s)
+    trained = reported.get("trained_parameters")
+    if trained is not None and point.shape is not None and _settings(point).lora_rank is not None:
+        found["trained_fraction"] = trained / (num_parameters(point.shape) + trained)
+    return found
+
+
+def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
+    """What the joules of all steps are divided by."""
+    samples = sum(step.first.work.samples for step in steps)
+    of_job = {} if point.job is None else {"job_energy_j": len(steps) / _job_steps(point, point.job, steps[0])}
+    return {"energy_j_per_token": samples * _settings(point).sequence_tokens, **of_job}
+
+
+def _input_wait(step: JointStep) -> float | None:
+    waits_s = [rank.values["input_wait_s"] for rank in step.ranks if "input_wait_s" in rank.values]
+    return max(waits_s) / step.length_s if waits_s else None
+
+
+def _busy(step: JointStep) -> list[float]:
+    return [rank.values["stage_busy_s"] for rank in step.ranks if "stage_busy_s" in rank.values]
+
+
+def _job_h(point: Point, step: JointStep) -> float | None:
+    return None if point.job is None else _job_steps(point, point.job, step) * step.length_s / _S_PER_H
+
+
+def _job_steps(point: Point, job: Job, step: JointStep) -> int:
+    return job_steps(job, _settings(point), step.first.work.samples)
+
+
+def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
+    """What joules gave."""
+    apart = {"energy_imbalance_fraction": energy_imbalance(energy)}
+    if point.shape is None or not energy.energy_j:
+        return apart
+    samples = sum(step.first.work.samples for step in steps)
+    return {**apart, "model_flops_per_j": samples * _sample_flops(point, point.shape) / energy.energy_j}
+
+
+def _sample_flops(point: Point, shape: DecoderShape) -> float:
+    settings = _settings(point)
+    return settings.sequence_tokens * model_flops_per_token(shape, settings)
+
+
+def _utilisation(point: Point, tokens_per_s_per_gpu: float, device_name: str) -> dict[str, float | None]:
+    settings = _settings(point)
+    if point.shape is None:
+        return {}
+    needed = tokens_per_s_per_gpu * model_flops_per_token(point.shape, settings)
+    done = tokens_per_s_per_gpu * hardware_flops_per_token(point.shape, settings)
+    board = gpu_peak(device_name)
+    peak = board.flops_per_s(settings.computing_dtype) if board else None
+    return {
+        "flops_per_s_per_gpu": needed,
+        "mfu_fraction": None if peak is None else needed / peak,
+        "hfu_fraction": None if peak is None else done / peak,
+    }
+
+
+def _settings(point: Point) -> Train:
+    assert isinstance(point.settings, Train)
+    return point.settings

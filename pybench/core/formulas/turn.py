@@ -1,0 +1,133 @@
+"""Metrics of turns: where the time and the joules between generating and training go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from pybench.core.formulas.joint_step import JointStep
+from pybench.core.phases import joint_spans
+from pybench.model.record import Energy, PhaseEnergy
+from pybench.model.suite import Point
+from pybench.model.wire import Span
+from pybench.model.workloads.turn import CHECK, TRAINING, WORKING, Turn
+
+_OF_PHASES = {
+    "generate_s": ("generate",),
+    "sleep_s": ("engine_sleep",),
+    "trainer_onload_s": ("trainer_onload",),
+    "train_s": ("train",),
+    "trainer_offload_s": ("trainer_offload",),
+    "handover_s": ("handover",),
+    "wake_s": ("wake_weights", "wake_cache"),
+    "first_token_s": ("first_token",),
+}
+_FEWEST_FOR_SLOPE = 3
+
+
+def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
+    """The mean turn of a step: seconds of its phases, and what follows from them."""
+    settings, spans = _settings(point), _turn_spans(step)
+    if not spans:
+        return {}
+    seconds = partial(_seconds, spans, settings.turns)
+    turn_s, switch_s = seconds(), seconds(without=WORKING)
+    handover_s = seconds(("handover",))
+    tokens = (step.work.prompt_tokens + step.work.output_tokens) / settings.turns
+    sent = max((rank.values.get("handover_bytes", 0.0) for rank in step.ranks), default=0.0)
+    floor_s = max((rank.values.get("handover_floor_s", 0.0) for rank in step.ranks), default=0.0)
+    # Else the half of it that is read lies in `generate`.
+    is_whole = bool(handover_s) and not settings.async_weight_syncing
+    waiting = settings.num_gpus - settings.num_trainers
+    return {
+        "turn_s": turn_s,
+        "tokens_per_s_per_gpu": tokens / turn_s / settings.num_gpus,
+        "switch_s": switch_s,
+        "switch_fraction": switch_s / turn_s,
+        **{name: seconds(phases) for name, phases in _OF_PHASES.items() if _has(spans, phases)},
+        "handover_bytes_per_s": sent / handover_s if sent and is_whole else None,
+        "handover_efficiency": floor_s / handover_s if floor_s and is_whole else None,
+        "resident_asleep_bytes": _resident_bytes(spans),
+        "host_pinned_bytes": max((span.host_bytes for span in spans if span.host_bytes is not None), default=None),
+        "idle_gpu_s": waiting * seconds(TRAINING),
+        "idle_gpu_fraction": waiting / settings.num_gpus * seconds(TRAINING) / turn_s,
+    }
+
+
+def of_attempt(_point: Point, steps: Sequence[JointStep], _reported: Mapping[str, float]) -> dict[str, float]:
+    """Growth of what stays on the GPU asleep: the slope of a straight line through the turns (least squares)."""
+    resident = [
+        span.device_bytes
+        for step in steps
+        for span in _turn_spans(step)
+        if span.name == "engine_sleep" and span.device_bytes is not None
+    ]
+    if len(resident) < _FEWEST_FOR_SLOPE:
+        return {}
+    return {"resident_growth_bytes_per_turn": _slope(resident)}
+
+
+def shares(_point: Point, _steps: Sequence[JointStep]) -> dict[str, float]:
+    """Joules of whole steps contain the checks: those of turns are made of their phases."""
+    return {}
+
+
+def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
+    """Joules of a turn's phases; of those in which GPUs wait for the trainer, the waiting GPUs' own."""
+    settings = _settings(point)
+    num_turns = len(steps) * settings.turns
+    phases = [phase for phase in energy.phases if phase.name != CHECK]
+    whole = _joules(phases)
+    switch = _joules(phase for phase in phases if phase.name not in WORKING)
+    idle = _idle_joules(phases) if settings.num_trainers < settings.num_gpus else None
+    return {
+        "energy_j_per_turn": None if whole is None else whole / num_turns,
+        "switch_energy_fraction": switch / whole if whole and switch is not None else None,
+        "idle_energy_j_per_turn": None if idle is None else idle / num_turns,
+    }
+
+
+def _turn_spans(step: JointStep) -> tuple[Span, ...]:
+    return tuple(span for span in joint_spans(step.ranks) if span.name != CHECK)
+
+
+def _has(spans: Sequence[Span], names: Sequence[str]) -> bool:
+    return any(span.name in names for span in spans)
+
+
+def _seconds(
+    spans: Sequence[Span], turns: int, names: Sequence[str] | None = None, without: Sequence[str] = ()
+) -> float:
+    """Of one turn: all phases, or those of ``names``, but not those ``without``."""
+    chosen = [span for span in spans if (names is None or span.name in names) and span.name not in without]
+    return sum(span.end_ns - span.start_ns for span in chosen) / 1e9 / turns
+
+
+def _resident_bytes(spans: Sequence[Span]) -> float | None:
+    asleep = [span.device_bytes for span in spans if span.name == "engine_sleep" and span.device_bytes is not None]
+    return max(asleep, default=None)
+
+
+def _slope(values: Sequence[int]) -> float:
+    """Least squares over 0, 1, 2 and so on; of whole numbers, so that equal ones give exactly 0."""
+    count = len(values)
+    moments = sum((2 * place - count + 1) * value for place, value in enumerate(values))
+    return 6 * moments / (count * (count**2 - 1))
+
+
+def _joules(phases: Iterable[PhaseEnergy]) -> float | None:
+    found = [phase.energy_j for phase in phases]
+    known = [joules for joules in found if joules is not None]
+    return sum(known) if known and len(known) == len(found) else None
+
+
+def _idle_joules(phases: Sequence[PhaseEnergy]) -> float | None:
+    """The trainer is on the first GPU of rank 0; ``None`` where a GPU's joules are not known."""
+    found = [gpu.energy_j for phase in phases if phase.name in TRAINING for gpu in phase.gpus[1:]]
+    known = [joules for joules in found if joules is not None]
+    return sum(known) if known and len(known) == len(found) else None
+
+
+def _settings(point: Point) -> Turn:
+    assert isinstance(point.settings, Turn)
+    return point.settings

@@ -1,0 +1,222 @@
+"""An expected table from a good run of this machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pybench.core.evidence import sensor_sd
+from pybench.core.flops import model_class
+from pybench.core.lookup import SPARING
+from pybench.core.measurements import Measurements
+from pybench.core.scaling_row import expectations_of
+from pybench.core.statistics.interval import (
+    TAIL,
+    NoRatioError,
+    Samples,
+    as_fraction,
+    location,
+    logs,
+    prediction_reach,
+    ratio,
+)
+from pybench.core.statistics.student_t import quantile
+from pybench.model.backend import BACKENDS
+from pybench.model.errors import UsageError
+from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
+from pybench.model.manifest import Manifest
+from pybench.model.plural import counted, plural
+from pybench.model.results import Results, ScalingResult
+from pybench.model.suite import Point, TableFigure
+from pybench.model.workloads.node import NodeSettings
+from pybench.model.workloads.registry import METRICS
+from pybench.model.workloads.settings import NODES
+
+# A/A runs of one machine on another day differ by more than its attempts of one hour show.
+MIN_TOLERANCE = 0.02
+_MIN_ATTEMPTS = 2
+GOOD = frozenset(("pass", "no_expectation"))
+"""Verdicts of runs that a table may be written from."""
+# Settings that a row names in keys other than `where`, and those that change no figure.
+_APART = {"workload", "backend", "seed", "gpus", NODES}
+
+
+def table_of_run(
+    manifest: Manifest, measurements: Measurements, results: Results, name: str, only: str | None = None
+) -> ExpectedTable:
+    """A row for every figure that the suite holds against a table (only that one, if given).
+
+    The tolerance is how far, with 95 % confidence, another run of as many attempts may lie off by the spread between
+    these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %. Of joules
+    and watts it includes that other boards' sensors have other gains. Rows that would be one name the settings in which
+    their points differ. Raises ``UsageError`` when the run is no good example, where by that spread a figure that is to
+    be large may halve or one that is to be small may double, since such a row would hold nothing, where a figure is
+    not above zero, and where no setting tells two points of a row apart.
+    """
+    _refuse(manifest, results)
+    points = {point.id: point for point in manifest.plan.points}
+    figures = [
+        (point, _absolute_row(manifest, measurements, point, expectation))
+        for point, expectation in _absolute(manifest, only)
+        if expectation.metric in measurements.samples(point)
+    ]
+    ratios = [
+        (points[row.point_id], _ratio_row(manifest, measurements, row))
+        for row in results.scaling
+        if _wanted(manifest, row, only)
+    ]
+    found = [*_named([*figures, *ratios])]
+    if not found:
+        how = f"by table {only!r}" if only else "by a table"
+        raise UsageError(f"{manifest.run_id}: its suite judges nothing {how}; add an expect with a table")
+    description = ": ".join(filter(None, (f"Written from run {manifest.run_id}", manifest.suite.description)))
+    return ExpectedTable(name=name, description=description, rows=_rows(manifest, found))
+
+
+def _refuse(manifest: Manifest, results: Results) -> None:
+    """A table is what later machines are held to: nothing that failed or can't be repeated.
+
+    A run cut by -k, by --max-gpus or by what the machine lacks gives rows of what it measured.
+    """
+    run, container = manifest.run_id, manifest.container
+    few = [point.id for point in results.points if 0 < point.attempts - point.failed_attempts < _MIN_ATTEMPTS]
+    broken = [point.id for point in results.points if point.failed_attempts]
+    if results.verdict not in GOOD:
+        raise UsageError(f"{run}: its verdict is {results.verdict}, {results.reason}; a table needs a good run")
+    if len(set(gpus := manifest.machine.gpu_names)) > 1:
+        remedy = "a row is of one kind; list GPUs of one in CUDA_VISIBLE_DEVICES and run it again"
+        raise UsageError(f"{run}: {counted(gpus)} are several kinds of GPU, and {remedy}")
+    if container is not None and not container.pinned:
+        raise UsageError(f"{run}: an image that is not pinned can't be run again; use one of the lock")
+    if broken:
+        raise UsageError(f"{run}: attempts of {broken[0]} failed; run it again")
+    if few:
+        raise UsageError(f"{run}: {few[0]} has one attempt, which shows no spread; set attempts = 2 or more")
+
+
+def _named(rows: Sequence[tuple[Point, ExpectedRow]]) -> Iterator[tuple[Point, ExpectedRow]]:
+    """The rows, those that would be one with the settings in which their points differ."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for point, row in rows:
+        groups.setdefault(row.key, []).append(point.settings.to_json())
+    differing = {key: _differing(*group) for key, group in groups.items()}
+    for point, row in rows:
+        values = point.settings.to_json()
+        named = {name: values[name] for name in differing[row.key] if isinstance(values[name], str | int | float)}
+        yield point, replace(row, where={**row.where, **named})
+
+
+def _differing(first: dict[str, Any], *others: dict[str, Any]) -> list[str]:
+    """Settings of one workload, in their order, that a row may name and that are not equal in all."""
+    names = [name for name in first if name not in _APART]
+    return [name for name in names if any(other[name] != first[name] for other in others)]
+
+
+def _rows(manifest: Manifest, found: Sequence[tuple[Point, ExpectedRow]]) -> tuple[ExpectedRow, ...]:
+    """Each row once: two tables of a suite may judge one point. The next run would hold two points to one's figure."""
+    rows: dict[str, tuple[Point, ExpectedRow]] = {}
+    for point, row in found:
+        other, _ = rows.setdefault(row.key, (point, row))
+        if other is not point:
+            raise UsageError(
+                f"{manifest.run_id}: {other.id} and {point.id} would have one row, as no setting tells them apart: "
+                "write it from a run that -k has cut to one of them, or give their expectations tables of their own "
+                "and take one by --table"
+            )
+    return tuple(row for _, row in rows.values())
+
+
+def _absolute(manifest: Manifest, only: str | None) -> Iterator[tuple[Point, TableFigure]]:
+    for benchmark in manifest.suite.benchmarks:
+        for expectation in benchmark.expectations:
+            if isinstance(expectation, TableFigure) and only in {None, expectation.table}:
+                yield from (
+                    (point, expectation)
+                    for point in manifest.plan.points
+                    if point.benchmark == benchmark.name and expectation.is_for(point.num_gpus)
+                )
+
+
+def _wanted(manifest: Manifest, row: ScalingResult, only: str | None) -> bool:
+    tables = {expectation.table for expectation in expectations_of(manifest.suite, row)}
+    return row.speedup is not None and (only is None or only in tables)
+
+
+def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, expectation: TableFigure) -> FigureRow:
+    samples = measurements.samples(point)[expectation.metric]
+    settings = point.settings.to_json()
+    where = {name: value for name, value in settings.items() if name not in _APART and value is not None}
+    return FigureRow(
+        **_keys(manifest, point, samples),
+        metric=expectation.metric,
+        unit=METRICS[expectation.metric].unit,
+        count=point.num_gpus,
+        where=where if isinstance(point.settings, NodeSettings) else {k: where[k] for k in SPARING if where.get(k)},
+        value=location(samples),
+        tolerance=_tolerance(
+            manifest, point, expectation.metric, sensor_sd(measurements, expectation.metric, [point]), samples
+        ),
+    )
+
+
+def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResult) -> RatioRow:
+    points = {point.id: point for point in manifest.plan.points}
+    point, baseline = points[row.point_id], points[row.baseline_id]
+    samples, base = (measurements.samples(p)[row.metric] for p in (point, baseline))
+    return RatioRow(
+        **_keys(manifest, point, samples),
+        metric=row.metric,
+        count=point.num_gpus if row.along == NODES else row.count,
+        baseline_count=baseline.num_gpus if row.along == NODES else row.baseline_count,
+        value=ratio(samples, base)[0],
+        tolerance=_tolerance(
+            manifest, point, row.metric, sensor_sd(measurements, row.metric, [point], [baseline]), samples, base
+        ),
+    )
+
+
+def _tolerance(manifest: Manifest, point: Point, metric: str, sensors: float, *sides: Samples) -> float:
+    """Relative, on the worse side; two machines whose sensors have this sd differ by sqrt(2) times as much."""
+    try:
+        reaches = [prediction_reach(logs(samples)) for samples in sides]
+    except NoRatioError as error:
+        raise UsageError(f"{manifest.run_id}: {point.id}: {metric} can't have a row: {error}") from error
+    reach = math.hypot(quantile(TAIL, math.inf) * math.sqrt(2) * sensors, *reaches)
+    more = METRICS[metric].higher_is_better
+    if reach >= math.log(2):
+        what = metric if len(sides) == 1 else f"the ratio of {metric}"
+        few = plural(min(map(len, sides)), "attempt")
+        raise UsageError(
+            f"{manifest.run_id}: {point.id}: {what} scatters so far between {few} that another run may have "
+            f"{'half' if more else 'twice'} as much, so that its row would hold nothing; measure more attempts"
+        )
+    return max(MIN_TOLERANCE, -as_fraction(-reach) if more else as_fraction(reach))
+
+
+def _keys(manifest: Manifest, point: Point, samples: Samples) -> dict[str, Any]:
+    """What the figure was measured on."""
+    nodes = point.settings.num_nodes
+    if nodes > 1 and manifest.machine.network is None:
+        raise UsageError(f"{manifest.run_id}: {point.id}: what joins its {nodes} nodes is not known; a row needs it")
+    return {
+        "machine": manifest.machine.kind,
+        "fabric": manifest.machine.fabric if nodes == 1 else manifest.machine.network,
+        "nodes": nodes,
+        "backend": point.settings.backend,
+        "model_class": model_class(point.shape) if point.shape else "any",
+        "workload": point.settings.workload,
+        "kind": "measured",
+        "source": _source(manifest, point, samples),
+    }
+
+
+def _source(manifest: Manifest, point: Point, samples: Samples) -> str:
+    machine = manifest.machine
+    what = f"{machine.gpu_count} x {machine.gpu_names[0]}" if machine.gpu_names else machine.cpu_model or "CPU"
+    driver = f", driver {machine.driver}" if machine.driver else ""
+    names = dict.fromkeys(("torch", *BACKENDS[point.settings.backend].distributions))
+    packages = "".join(f", {name} {machine.packages[name]}" for name in names if name in machine.packages)
+    taken = f"{plural(len(samples), 'attempt')} of {plural(point.effort.steps, 'step')}"
+    return f"run {manifest.run_id}, {manifest.created_utc}: {what}{driver}{packages}, {taken}"

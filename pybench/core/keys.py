@@ -1,0 +1,176 @@
+"""What must be equal for two runs to be compared, by name; a difference that is wanted is named by the user."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from pybench.core.fingerprint import HOST_FIELD
+from pybench.model.errors import UsageError
+from pybench.model.figures import MACHINE_KEYS, PointFigures, RunFigures
+from pybench.model.results import Results
+from pybench.model.tuning import tuning_alone
+
+SETTINGS, MODEL = "settings", "model"
+_NAMES = {"gpus": "gpu", "power_limits_w": "power_limit", "images": "image"}
+GROUPS = {
+    "software": "every package, the image, the environment, the engine and pybench",
+    "packages": "every package that workers reported, and their Python",
+    "environment": "the variables that tune workers",
+}
+"""Words of ``--across`` that stand for several keys."""
+_OF_RUN = ("suite", "profile", "engine", "pybench")
+_FINGERPRINTS = frozenset(("machine", "software"))
+_NOT_PACKAGES = frozenset((*MACHINE_KEYS, *_OF_RUN, "image", "machine", "software"))
+_SOFTWARE = frozenset(("engine", "pybench", "image", "software"))
+_BARE = "has a fingerprint, not its fields"
+_MOST_OF_GROUP = 3
+_GPU = re.compile(r"(.+) (GPU-\S{8})\S*")
+
+
+def run_keys(results: Results) -> dict[str, str]:
+    """Keys of a whole run. A run of a version that recorded no fields has its two fingerprints alone."""
+    machine = results.machine_fields or {"machine": results.fingerprint}
+    software = tuning_alone(results.software_fields) or {"software": results.software_key or "not recorded"}
+    of_run = {
+        "suite": results.suite,
+        "profile": results.profile or "none",
+        "engine": results.provenance.engine,
+        "pybench": results.provenance.pybench_version,
+    }
+    return {_NAMES.get(name, name): value for name, value in {**machine, **software, **of_run}.items()}
+
+
+def check_across(across: Collection[str], keys: Collection[str]) -> None:
+    """Refuse a name that is no key. Raises ``UsageError``, which lists the keys."""
+    valid = [*GROUPS, *MACHINE_KEYS, *_OF_RUN, "image", SETTINGS, MODEL]
+    for name in across:
+        if name not in valid and name not in keys:
+            listed = ", ".join(dict.fromkeys((*valid, *sorted(keys))))
+            raise UsageError(f"--across {name}: no such key; there are {listed}")
+
+
+def differing(before: RunFigures, now: RunFigures, across: Collection[str] = ()) -> tuple[str, ...]:
+    """Each key that differs and is not ``across``, as ``driver: 580.1 -> 580.2``.
+
+    Of a run without any figure only the keys count that it has recorded. A run of a version that recorded two
+    fingerprints alone agrees with no run that recorded their fields.
+    """
+    if before.is_measured and now.is_measured:
+        return _differing(before.keys, now.keys, across)
+    of_both = {name: now.keys[name] for name in before.keys if name in now.keys}
+    return _differing({name: before.keys[name] for name in of_both}, of_both, across)
+
+
+def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collection[str]) -> tuple[str, ...]:
+    bare = _FINGERPRINTS & ({*before} ^ {*now})
+    if bare:
+        side = "the reference" if bare <= {*before} else "this run"
+        return (f"{', '.join(sorted(bare))}: {side} {_BARE}; its run folder has them",)
+    return tuple(
+        f"{name}: not the same, by its fingerprint; run folders name what differs"
+        if name in _FINGERPRINTS
+        else f"{name}: {_change_of(before.get(name), now.get(name))}"
+        for name in dict.fromkeys((*before, *now))
+        if _compared(name, before) != _compared(name, now) and not _is_across(name, across)
+    )
+
+
+def _compared(name: str, keys: Mapping[str, str]) -> list[str]:
+    """A key's values; what is equal of all GPUs counts once, as ``gpu`` has how many there are."""
+    found = _values(keys.get(name))
+    return found if name == "gpu" or len({*found}) > 1 else found[:1]
+
+
+def across_words(differences: Collection[str]) -> tuple[str, ...]:
+    """What ``--across`` takes to allow the differences that :func:`differing` found; none where it can't allow one.
+
+    A group's word stands for more than three of its keys.
+    """
+    if any(_BARE in text for text in differences):
+        return ()
+    names = dict.fromkeys(text.partition(":")[0] for text in differences)
+    groups = {name: next(_groups(name), name) for name in names}
+    of_group = Counter(groups.values())
+    return tuple(dict.fromkeys(group if of_group[group] > _MOST_OF_GROUP else name for name, group in groups.items()))
+
+
+def point_difference(before: PointFigures, now: PointFigures, across: Collection[str] = ()) -> str | None:
+    """How a point's settings differ from an earlier run's, ``None`` where they agree or may differ.
+
+    Settings that one of the runs did not record can't agree.
+    """
+    if SETTINGS in across or (before.digest == now.digest and now.digest is not None):
+        return None
+    names = dict.fromkeys((*before.settings, *now.settings))
+    changed = [name for name in names if before.settings.get(name) != now.settings.get(name)]
+    if changed == [MODEL] and MODEL in across:
+        return None
+    if before.digest is None or now.digest is None:
+        return f"{SETTINGS}: not recorded in {'this run' if now.digest is None else 'the reference'}"
+    if changed and before.settings and now.settings:
+        return "; ".join(_change(name, before.settings, now.settings) for name in changed)
+    return f"{SETTINGS}: steps, warm-up, the model's shape or how processes are shared"
+
+
+def _change(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    return f"{name}: {_shown(json.dumps(before.get(name)))} -> {_shown(json.dumps(now.get(name)))}"
+
+
+def _is_across(name: str, across: Collection[str]) -> bool:
+    return name in across or any(group in across for group in _groups(name))
+
+
+def _groups(name: str) -> Iterator[str]:
+    if name.startswith("$"):
+        yield from ("environment", "software")
+    elif name not in _NOT_PACKAGES and not name.startswith(HOST_FIELD):
+        yield from ("packages", "software")
+    elif name in _SOFTWARE:
+        yield "software"
+
+
+def _change_of(before: str | None, now: str | None) -> str:
+    """Both values in the shortest form that differs; GPUs by their kind and the beginnings of their UUIDs."""
+    sides = _values(before), _values(now)
+    texts = [(form(sides[0]), form(sides[1])) for form in (_counted_gpus, _distinct, _counted, ", ".join)]
+    return " -> ".join(next((pair for pair in texts if pair[0] != pair[1]), texts[-1]))
+
+
+def _counted_gpus(values: Sequence[str]) -> str:
+    found = [_GPU.fullmatch(value) for value in values]
+    kinds: dict[str, list[str]] = {}
+    for match in found:
+        if match is None:
+            return _distinct(values)
+        kinds.setdefault(match[1], []).append(match[2])
+    return ", ".join(f"{len(own)} x {kind} ({', '.join(own)})" for kind, own in kinds.items())
+
+
+def _counted(values: Sequence[str]) -> str:
+    return ", ".join(f"{number} x {value}" for value, number in Counter(values).items())
+
+
+def _distinct(values: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(values))
+
+
+def _shown(value: str | None) -> str:
+    """A value as people read it, each of a list's once."""
+    return _distinct(_values(value))
+
+
+def _values(value: str | None) -> list[str]:
+    """A key's values as people read them, a lone one as a list of one; quotes of JSON are taken off."""
+    if value is None:
+        return ["none"]
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):  # a file can hold any text
+        return [value]
+    if not isinstance(found, list):
+        found = [found]
+    return ["none" if item is None else str(item) for item in found] or ["none"]

@@ -1,0 +1,117 @@
+"""Which row of an expected table holds for a point.
+
+Among the rows whose keys and settings all match, the one that names most settings wins, then the closest machine (its
+kind, then ``gpu``, then ``any``), then the most keys spelled out, then measured before published. Claims are looked up
+apart: they judge nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pybench.core.flops import model_class
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
+from pybench.model.machine import Machine
+from pybench.model.workloads.settings import NODES
+
+_KEYS = ("fabric", "backend", "model_class")
+_KINDS = ("claim", "published", "measured")
+NO_FIGURE = "has no figure for"
+"""Of a table, in the reason why a point is not judged."""
+NO_TABLE = "the suite shows it and names no table to judge it by"
+"""Why a ratio without a table is not judged."""
+SPARING = ("prefix_caching",)
+"""Settings that spare work: a figure holds for points with them only where its row names them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a row's keys are held against."""
+
+    machine: str
+    fabric: str
+    backend: str
+    model_class: str
+    workload: str
+    metric: str
+    settings: Mapping[str, object]
+    nodes: int = 1
+
+
+def context_of(machine: Machine, metric: str, settings: Mapping[str, object], shape: DecoderShape | None) -> Context:
+    """The context of a metric of a point with these settings; ``shape`` is the model's, ``None`` without one.
+
+    Over several nodes the fabric is what joins them; where that is not known, no row fits.
+    """
+    nodes = int(str(settings.get(NODES, 1)))
+    return Context(
+        machine=machine.kind,
+        fabric=machine.fabric if nodes == 1 else machine.network or "",
+        nodes=nodes,
+        backend=str(settings["backend"]),
+        model_class=model_class(shape) if shape else "",
+        workload=str(settings["workload"]),
+        metric=metric,
+        settings=settings,
+    )
+
+
+def ratio_row(
+    table: ExpectedTable, context: Context, count: int, baseline_count: int, *, claims: bool = False
+) -> RatioRow | None:
+    """The closest ratio of these counts, or ``None``."""
+    fitting = [
+        row
+        for row in table.rows
+        if isinstance(row, RatioRow)
+        and (row.count, row.baseline_count) == (count, baseline_count)
+        and _fits(row, context, claims=claims)
+    ]
+    return max(fitting, key=lambda row: (len(row.where), _closeness(row)), default=None)
+
+
+def figure_row(table: ExpectedTable, context: Context, num_gpus: int, *, claims: bool = False) -> FigureRow | None:
+    """The closest figure of the metric itself, or ``None``.
+
+    Of those that name as many settings, a figure of exactly so many GPUs goes before one of each GPU.
+    """
+    fitting = [
+        row
+        for row in table.rows
+        if isinstance(row, FigureRow) and _holds_for(row, context, num_gpus) and _fits(row, context, claims=claims)
+    ]
+    return max(fitting, key=lambda row: (len(row.where), not row.per_gpu, _closeness(row)), default=None)
+
+
+def _holds_for(row: FigureRow, context: Context, num_gpus: int) -> bool:
+    enough = row.count <= num_gpus if row.per_gpu else row.count == num_gpus
+    return enough and not any(context.settings.get(name) and name not in row.where for name in SPARING)
+
+
+def _fits(row: ExpectedRow, context: Context, *, claims: bool) -> bool:
+    machines = {ANY, context.machine} | (set() if context.machine == "cpu" else {ANY_GPU})
+    return (
+        (row.kind == "claim") == claims
+        and (row.workload, row.metric) == (context.workload, context.metric)
+        and row.machine in machines
+        and row.nodes == context.nodes
+        and all(getattr(row, key) in {ANY, getattr(context, key)} for key in _KEYS)
+        and all(context.settings.get(name) == value for name, value in row.where.items())
+    )
+
+
+def no_row(table: str, machine: Machine, nodes: int) -> str:
+    """Why a table has no row for a point over so many hosts."""
+    if nodes == 1:
+        return f"table {table} {NO_FIGURE} this point on {machine.kind}"
+    if machine.network is None:
+        return f"what joins the {nodes} nodes is not known: a table's row is for infiniband, roce or ethernet"
+    return f"table {table} {NO_FIGURE} {nodes} nodes over {machine.network}"
+
+
+def _closeness(row: ExpectedRow) -> tuple[int, int, int]:
+    """Sorts the rows that fit; the greatest is the one to use."""
+    machine = 0 if row.machine == ANY else 1 if row.machine == ANY_GPU else 2
+    return machine, sum(getattr(row, key) != ANY for key in _KEYS), _KINDS.index(row.kind)

@@ -1,0 +1,109 @@
+"""Whether points that train the same show the same loss: a wrong but fast strategy must not pass.
+
+Points of a run train the same when model, data, optimizer and effective batch are equal. Each is held against the
+first of them with the fewest GPUs, at every one of the first steps: a small part of how far that one's loss moved may
+lie between them. Where it moved less than rounding does, agreement shows nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pybench.core.measurements import Measurements
+from pybench.model.results import CheckResult, Estimate
+from pybench.model.suite import Point
+from pybench.model.verdict import Verdict
+from pybench.model.workloads.train import Train
+
+METRIC = "loss_deviation"
+NUM_STEPS = 5
+# Relative to how far the baseline's loss moved, and never to more than its first loss. float32: sums in another order,
+# through five updates. 16-bit types round each update to 3 digits. Copies that learn alone are off by 4 to 59 %.
+TOLERANCES = {"float32": 1e-3, "bfloat16": 2e-2, "float16": 2e-2}
+# Relative to the first loss: what rounding alone sets apart, 2e-7 in float32 on CPUs, 1e-4 in bfloat16 on H200s.
+NOISE = {"float32": 1e-6, "bfloat16": 2e-4, "float16": 2e-4}
+_SAME = ("model", "dtype", "mixed_precision", "seed", "sequence_tokens", "learning_rate", "max_grad_norm")
+_SAME_ADAPTERS = ("lora_rank", "lora_alpha", "lora_targets", "weights", "double_quantization")
+_SAME_SAMPLES = ("packing", "sample_tokens", "length_spread_fraction")
+_VERDICTS: tuple[Verdict, ...] = ("pass", "inconclusive", "fail")
+
+
+def loss_checks(measurements: Measurements) -> tuple[CheckResult, ...]:
+    """One row for every measured training point that has a baseline."""
+    groups: dict[tuple[object, ...], list[tuple[Point, tuple[float, ...]]]] = {}
+    for point in measurements.plan.points:
+        for key, curve in _curves(point, measurements):
+            groups.setdefault(key, []).append((point, curve))
+    rows: dict[str, CheckResult] = {}
+    for members in groups.values():
+        baseline = min(members, key=lambda member: member[0].num_gpus)
+        for point, curve in members:
+            if point.id != baseline[0].id:
+                row = _check(point, curve, *baseline)
+                rows[point.id] = max((rows.get(point.id, row), row), key=_severity)
+    return tuple(rows[point.id] for point in measurements.plan.points if point.id in rows)
+
+
+def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object, ...], tuple[float, ...]]]:
+    """The first losses of each good attempt, with what they depend on; dropout's depend on chance."""
+    settings = point.settings
+    if not isinstance(settings, Train) or settings.lora_dropout:
+        return []
+    equal = (getattr(settings, name) for name in (*_SAME, *_SAME_SAMPLES, *_SAME_ADAPTERS))
+    same = (*equal, _packer(settings), *_update(settings))
+    good = [record for record in measurements.good(point.id) if record.ranks[0].losses]
+    return [((*same, record.ranks[0].steps[0].work.samples), record.ranks[0].losses[:NUM_STEPS]) for record in good]
+
+
+def _packer(settings: Train) -> str | None:
+    """Whose four bits: torchao and bitsandbytes round the scales of blocks each in its own way."""
+    if settings.weights != "nf4":
+        return None
+    return "torchao" if settings.strategy == "torchtune" else "bitsandbytes"
+
+
+def _update(settings: Train) -> tuple[object, ...]:
+    """How gradients change the weights: by which optimizer, and whether ranks exchange less than all of them."""
+    approximated = settings.comm_hook == "powersgd" and settings.data_parallel > 1
+    own = json.dumps(settings.deepspeed_config, sort_keys=True)  # quantised gradients, for one, are in there
+    return settings.optimizer or "adamw", (settings.powersgd_rank or 1) if approximated else None, own
+
+
+def _coarsest_type(settings: Train) -> str:
+    """The type that bounds the loss's precision."""
+    return settings.mixed_precision or ("bfloat16" if settings.comm_hook == "bf16" else settings.dtype)
+
+
+def _check(point: Point, curve: Sequence[float], baseline: Point, expected: Sequence[float]) -> CheckResult:
+    assert isinstance(point.settings, Train)
+    assert isinstance(baseline.settings, Train)
+    computed = max((_coarsest_type(each) for each in (point.settings, baseline.settings)), key=TOLERANCES.__getitem__)
+    pairs = list(zip(curve, expected, strict=False))
+    deviation, step = max((abs(found - wanted) / expected[0], step) for step, (found, wanted) in enumerate(pairs))
+    moved = max(abs(wanted - expected[0]) for _, wanted in pairs) / expected[0]
+    limit = max(NOISE[computed], TOLERANCES[computed] * min(moved, 1.0))
+    verdict, reason = _judge(deviation, limit, moved, NOISE[computed] / TOLERANCES[computed])
+    return CheckResult(
+        benchmark=point.benchmark,
+        metric=METRIC,
+        point_id=point.id,
+        value=Estimate(value=deviation, low=None, high=None, unit=""),
+        minimum=None,
+        maximum=limit,
+        verdict=verdict,
+        reason=f"loss {curve[step]:.5g} at step {step}, {expected[step]:.5g} at {baseline.id}{reason}",
+    )
+
+
+def _judge(deviation: float, limit: float, moved: float, needed: float) -> tuple[Verdict, str]:
+    if deviation > limit:
+        return "fail", ": it does not compute the same"
+    if moved < needed:
+        shown = f"it moved by {moved:.1g} of the first in these steps, and {needed:g} would show another training"
+        return "inconclusive", f"; {shown}: set a larger learning_rate"
+    return "pass", ""
+
+
+def _severity(row: CheckResult) -> tuple[int, float]:
+    return _VERDICTS.index(row.verdict), row.value.value if row.value else 0.0

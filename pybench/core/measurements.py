@@ -1,0 +1,128 @@
+"""What a run measured: its plan, the records of each point, and the values of every metric, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import fmean
+
+from pybench.core.formulas.registry import metric_values
+from pybench.core.statistics.interval import NoRatioError, Samples, logs
+from pybench.core.statistics.spread import Spread, common_spread
+from pybench.model.record import Energy, GpuEnergy, PhaseEnergy, Record
+from pybench.model.suite import Plan, Point, Skip
+from pybench.model.workloads.registry import METRICS_OF
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """One value for every judge. Metrics are evaluated when a point is first read, and kept.
+
+    ``records`` are those of planned points, in the order they were recorded; :meth:`of` leaves others out.
+    """
+
+    plan: Plan
+    records: tuple[Record, ...]
+    _samples: dict[str, Mapping[str, Samples]] = field(default_factory=dict, repr=False, compare=False)
+    _spreads: dict[str, Spread | None] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, plan: Plan, records: Iterable[Record]) -> Measurements:
+        """Keep the records of points that ``plan`` has, measured with the settings that it has."""
+        known = plan.digests
+        return cls(plan, tuple(record for record in records if known.get(record.point_id) == record.point_digest))
+
+    @property
+    def entries(self) -> tuple[Point | Skip, ...]:
+        """Every point of the suite: measured or not, skipped or left out."""
+        return (*self.plan.points, *self.plan.skips, *self.plan.left_out)
+
+    @cached_property
+    def _by_point(self) -> Mapping[str, Sequence[Record]]:
+        found: dict[str, list[Record]] = {}
+        for record in self.records:
+            found.setdefault(record.point_id, []).append(record)
+        return found
+
+    @cached_property
+    def by_log(self) -> Mapping[str, Sequence[Record]]:
+        """Records by their worker's log: one log is one process."""
+        found: dict[str, list[Record]] = {}
+        for record in self.records:
+            found.setdefault(record.log, []).append(record)
+        return found
+
+    def attempts(self, point_id: str) -> tuple[Record, ...]:
+        """Every record of a point, failed ones too."""
+        return tuple(self._by_point.get(point_id, ()))
+
+    def good(self, point_id: str) -> tuple[Record, ...]:
+        """The records of a point's good attempts."""
+        return tuple(record for record in self.attempts(point_id) if record.ok)
+
+    def samples(self, entry: Point | Skip) -> Mapping[str, Samples]:
+        """Values of every metric that any good attempt has; none for a point that can't run."""
+        if isinstance(entry, Skip):
+            return {}
+        if entry.id not in self._samples:
+            self._samples[entry.id] = metric_samples(entry, self.good(entry.id))
+        return self._samples[entry.id]
+
+    def measured(self, metric: str) -> Iterator[tuple[Point, Samples]]:
+        """The points that have the metric, with its values."""
+        for point in self.plan.points:
+            if metric in METRICS_OF[point.settings.workload] and (found := self.samples(point).get(metric)):
+                yield point, found
+
+    def spread(self, metric: str) -> Spread | None:
+        """What the points have in common of a metric's spread between attempts; ``None`` where too few have it."""
+        if metric not in self._spreads:
+            self._spreads[metric] = common_spread([found for _, own in self.measured(metric) if (found := _logs(own))])
+        return self._spreads[metric]
+
+    def boards(self, point_id: str) -> frozenset[str]:
+        """UUIDs of the boards whose energy was measured."""
+        records = self.good(point_id)
+        return frozenset(gpu.uuid for record in records if record.energy for gpu in record.energy.gpus)
+
+    def energy_bound(self, point_id: str, metric: str) -> float:
+        """How far the truth may lie off joules as the sensors sampled them, a fraction, by the windows' bounds.
+
+        Of a phase's joules the phase's windows; the mean over good attempts, 0 where no bound is known.
+        """
+        energies = [record.energy for record in self.good(point_id) if record.energy]
+        found = [bound for energy in energies if (bound := _bound(energy, metric)) is not None]
+        return fmean(found) if found else 0.0
+
+
+def _bound(energy: Energy, metric: str) -> float | None:
+    phase = next((phase for phase in energy.phases if metric.startswith(f"{phase.name}_energy")), None)
+    windows: Sequence[PhaseEnergy | GpuEnergy] = energy.gpus if phase is None else (phase,)
+    halves, joules = 0.0, 0.0
+    for window in windows:
+        if window.energy_j is None or window.energy_low_j is None or window.energy_high_j is None:
+            return None
+        halves += (window.energy_high_j - window.energy_low_j) / 2
+        joules += window.energy_j
+    return halves / joules if joules > 0 else None
+
+
+def _logs(samples: Samples) -> list[float]:
+    """None of a metric that is not positive in every attempt."""
+    try:
+        return logs(samples)
+    except NoRatioError:
+        return []
+
+
+def metric_samples(point: Point, good: Sequence[Record]) -> dict[str, Samples]:
+    """Every metric's values in a point's good attempts: attempt by attempt, step by step.
+
+    Metrics of a whole attempt (energy, memory, start-up) have one value for each. A metric that no attempt has is
+    absent.
+    """
+    attempts = [metric_values(point, record) for record in good]
+    names = METRICS_OF[point.settings.workload]
+    found = ((name, tuple([values[name] for values in attempts if name in values])) for name in names)
+    return {name: samples for name, samples in found if samples}

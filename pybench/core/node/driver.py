@@ -1,0 +1,128 @@
+"""What the driver counted and reported over all attempts: PCIe links, memory errors, XIDs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pybench.core.node.ranks import gpu_name
+from pybench.core.node.run_check import run_check, unknown
+from pybench.model.health import GpuCounters, PcieLink
+from pybench.model.machine import Machine
+from pybench.model.plural import plural
+from pybench.model.record import Record
+from pybench.model.results import NodeCheck
+from pybench.model.verdict import Verdict
+
+
+def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
+    """Links narrower or slower, even when busy, than GPU and slot can be.
+
+    A GPU whose link was not read does not pass.
+    """
+    best: dict[str, PcieLink] = {}
+    for link in (link for record in records if record.health for link in record.health.links):
+        if link.uuid not in best or link.speed > best[link.uuid].speed:
+            best[link.uuid] = link
+    known = {
+        uuid: link
+        for uuid, link in best.items()
+        if None not in {link.generation, link.width, link.generation_max, link.width_max}
+    }
+    uuids = dict.fromkeys((*_watched(records), *best))
+    short = [link for link in known.values() if link.speed < (link.generation_max or 0, link.width_max or 0)]
+    for link in short:
+        found = f"generation {link.generation} x{link.width}"
+        possible = f"generation {link.generation_max} x{link.width_max}"
+        yield run_check("pcie", gpu_name(link.uuid, machine), "fail", f"{found} at best, could be {possible}")
+    if not known:
+        yield unknown("pcie", "the driver does not report how fast its links are")
+        return
+    unread = [uuid for uuid in uuids if uuid not in known]
+    for uuid in unread:
+        yield run_check("pcie", gpu_name(uuid, machine), "no_expectation", "its link was not read while measuring")
+    if not short:
+        reason = f"as wide and fast as can be: {len(known)} of {plural(len(uuids), 'link')}"
+        yield run_check("pcie", "all other GPUs" if unread else "all GPUs", "pass", reason)
+
+
+def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
+    """ECC errors and remapped rows that came during attempts, and remaps that wait or failed.
+
+    A GPU whose errors were not counted does not pass.
+    """
+    pairs = list(_counts(records))
+    counted = {now.uuid for before, now in pairs if None not in {before.ecc_uncorrected, now.ecc_uncorrected}}
+    found = {
+        uuid: judged
+        for uuid in dict.fromkeys(after.uuid for _, after in pairs)
+        if (judged := _memory_verdict([pair for pair in pairs if pair[1].uuid == uuid]))
+    }
+    for uuid, (verdict, reason) in found.items():
+        yield run_check("memory_errors", gpu_name(uuid, machine), verdict, reason)
+    if not counted:
+        yield unknown("memory_errors", "the driver counts no memory errors here")
+        return
+    uncounted = [uuid for uuid in _watched(records) if uuid not in counted | found.keys()]
+    for uuid in uncounted:
+        reason = "its memory errors were not counted while measuring"
+        yield run_check("memory_errors", gpu_name(uuid, machine), "no_expectation", reason)
+    if not found:
+        reason = "no new ECC error, no new remapped row, none pending or failed"
+        yield run_check("memory_errors", "all other GPUs" if uncounted else "all GPUs", "pass", reason)
+
+
+def _watched(records: Sequence[Record]) -> Sequence[str]:
+    """Every GPU whose counters were looked at, also without an answer."""
+    return tuple(dict.fromkeys(gpu.uuid for record in records if record.health for gpu in record.health.before))
+
+
+def _counts(records: Sequence[Record]) -> Iterator[tuple[GpuCounters, GpuCounters]]:
+    for health in (record.health for record in records if record.health):
+        after = {gpu.uuid: gpu for gpu in health.after}
+        yield from ((gpu, after[gpu.uuid]) for gpu in health.before if gpu.uuid in after)
+
+
+def _memory_verdict(pairs: Sequence[tuple[GpuCounters, GpuCounters]]) -> tuple[Verdict, str] | None:
+    rows = _risen(pairs, "rows_remapped_corrected") + _risen(pairs, "rows_remapped_uncorrected")
+    uncorrected, corrected = _risen(pairs, "ecc_uncorrected"), _risen(pairs, "ecc_corrected")
+    grave = {
+        f"uncorrected ECC errors: {uncorrected}": uncorrected > 0,
+        f"rows remapped: {rows}": rows > 0,
+        "a remapped row waits for a reset of the GPU": any(after.remap_pending for _, after in pairs),
+        "a row could not be remapped: replace the GPU": any(after.remap_failed for _, after in pairs),
+    }
+    if any(grave.values()):
+        return "fail", "; ".join(text for text, true in grave.items() if true)
+    if corrected:
+        # Memory that corrects does its work, but many corrected errors come before the first that is not.
+        return "inconclusive", f"corrected ECC errors: {corrected}; watch whether more follow"
+    return None
+
+
+def _risen(pairs: Sequence[tuple[GpuCounters, GpuCounters]], name: str) -> int:
+    """By how much a count rose during attempts, where both ends were read; one that fell was reset with the driver."""
+    counts = [(getattr(before, name), getattr(after, name)) for before, after in pairs]
+    return sum(max(0, now - then) for then, now in counts if then is not None and now is not None)
+
+
+def xids(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
+    """Errors that the driver wrote to the kernel's log during attempts."""
+    logs = [record.health.xids for record in records if record.health and record.health.xids is not None]
+    found = {xid.sequence: xid for log in logs for xid in log}
+    for xid in found.values():
+        uuid = next((gpu.uuid for gpu in machine.gpus if _same_slot(gpu.pci_bus_id, xid.pci_bus_id)), None)
+        subject = f"PCI {xid.pci_bus_id}" if uuid is None else gpu_name(uuid, machine)
+        yield run_check("xid", subject, "fail", f"XID {xid.number} in the kernel's log")
+    if not logs:
+        yield unknown("xid", "the kernel's log can't be read; root can")
+    elif not found:
+        yield run_check("xid", "all GPUs", "pass", "no XID in the kernel's log")
+
+
+def _same_slot(nvml: str | None, kernel: str) -> bool:
+    """Whether ``00000000:19:00.0`` and ``0000:19:00`` are one."""
+    return nvml is not None and _slot(nvml) == _slot(kernel)
+
+
+def _slot(address: str) -> str:
+    return address.partition(".")[0].lower().lstrip("0")

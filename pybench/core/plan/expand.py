@@ -1,0 +1,135 @@
+"""Expand a suite's axes to points, and find those that can't run here, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+
+from pybench.core.feasibility.point import infeasible, lacking
+from pybench.core.memory.fit import memory_reason
+from pybench.core.plan.required import NOTHING_REQUIRED, Required
+from pybench.core.plan.rest_gpus import rest_gpus
+from pybench.model.decoder_shape import Architecture
+from pybench.model.devices import Devices
+from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Skip, Suite
+from pybench.model.workloads.generate import SAME_PLACEMENTS
+from pybench.model.workloads.registry import SETTINGS_OF, AnySettings
+from pybench.model.workloads.settings import REST, ModelSettings
+
+
+def expand(
+    suite: Suite,
+    architectures: Mapping[str, Architecture],
+    there: Devices,
+    *,
+    max_gpus: int | None = None,
+    keep: Callable[[str], bool] = lambda _: True,
+    required: Required = NOTHING_REQUIRED,
+) -> Plan:
+    """List the suite's points in the order they run: benchmarks as written, the last axis turning fastest.
+
+    A point that ``keep`` refuses by its id is no part of the plan; one above ``max_gpus``, or with more GPUs or nodes
+    than there are, goes to ``Plan.left_out``, or if it is required to ``Plan.skips``. So does one that can run nowhere:
+    it is left out where a word of the file stands for one of its values, and skipped where somebody wrote it. What
+    ``"rest"`` stands for is one of the point's axes.
+    """
+    must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
+    written = {benchmark.name: benchmark for benchmark in suite.benchmarks}
+    points: list[Point] = []
+    skips: list[Skip] = []
+    left_out: list[Skip] = []
+    placed: dict[tuple[object, ...], str] = {}
+    for point in _points(suite, {**architectures, **suite.own_models}, (there.count, max_gpus)):
+        if not keep(point.id):
+            continue
+        if (other := placed.setdefault(_placement(point), point.id)) != point.id:
+            same = f"{point.axes['device_map']} places layers as {other} does"
+            left_out.append(skipped(point, f"left out: device_map {same}", f"device_map {same}"))
+            continue
+        lacks = lacking(point, there)
+        # Who requires a backend requires it on the GPUs that are there.
+        fits = point.settings.num_nodes <= there.num_hosts and point.settings.num_gpus_per_node <= there.count
+        wanted = required if fits else replace(required, backends=frozenset())
+        demanded = point.benchmark in must or is_required(point, wanted)
+        if max_gpus is not None and point.num_gpus > max_gpus:
+            limit = f"{point.num_gpus} GPUs (--max-gpus {max_gpus})"
+            left_out.append(skipped(point, f"left out by --max-gpus {max_gpus}", limit))
+        elif lacks is not None and not demanded:
+            left_out.append(skipped(point, f"left out: {lacks}", lacks))
+        elif reason := infeasible(point, there) or memory_reason(point, there):
+            if _is_implied(point, written[point.benchmark]) and not demanded:
+                left_out.append(skipped(point, f"left out: {reason}", f"{point.benchmark}: {reason}"))
+            else:
+                skips.append(skipped(point, reason, lacks))
+        else:
+            points.append(point)
+    return Plan(points=tuple(points), skips=tuple(skips), left_out=tuple(left_out))
+
+
+def _points(suite: Suite, architectures: Mapping[str, Architecture], usable: tuple[int, int | None]) -> Iterator[Point]:
+    for benchmark in suite.benchmarks:
+        for values in product(*benchmark.axes.values()):
+            axes = dict(zip(benchmark.axes, values, strict=True))
+            yield _point(benchmark, {**axes, **rest_gpus(benchmark, axes, *usable)}, architectures)
+
+
+def _point(benchmark: Benchmark, axes: dict[str, AxisValue], architectures: Mapping[str, Architecture]) -> Point:
+    settings = _settings(benchmark, axes)
+    return Point(
+        id=point_id(benchmark.name, axes),
+        benchmark=benchmark.name,
+        axes=axes,
+        settings=settings,
+        effort=benchmark.effort,
+        architecture=architectures[settings.model] if isinstance(settings, ModelSettings) else None,
+        job=benchmark.job,
+    )
+
+
+def _settings(benchmark: Benchmark, axes: Mapping[str, AxisValue]) -> AnySettings:
+    return SETTINGS_OF[benchmark.workload](**{**benchmark.settings, **axes})
+
+
+def point_id(benchmark: str, axes: Mapping[str, AxisValue]) -> str:
+    """Readable name of a point, e.g. ``decode[backend=torch,tensor_parallel=2]``; without axes, the benchmark's."""
+    if not axes:
+        return benchmark
+    return f"{benchmark}[{','.join(f'{name}={value}' for name, value in axes.items())}]"
+
+
+def _placement(point: Point) -> tuple[object, ...]:
+    """Equal for points of a benchmark that differ in the name of one placement of layers alone."""
+    named = {name: SAME_PLACEMENTS.get(str(value), value) for name, value in point.axes.items() if name == "device_map"}
+    return (point.benchmark, *{**point.axes, **named}.items())
+
+
+def is_required(point: Point, required: Required) -> bool:
+    """Whether the command line insists on the point."""
+    if point.settings.num_nodes > 1:
+        there = point.settings.num_nodes <= required.num_nodes
+    else:
+        there = point.num_gpus <= required.num_gpus
+    return there or point.settings.backend in required.backends
+
+
+def _is_implied(point: Point, written: Benchmark) -> bool:
+    words = any(point.axes.get(name) in values for name, values in written.implied.items())
+    return words or any(written.settings.get(name) == REST for name in point.axes)
+
+
+def left_out_list(plan: Plan) -> tuple[str, ...]:
+    """What the plan leaves out, each once, in the order of the plan."""
+    return tuple(dict.fromkeys(skip.lacks for skip in plan.left_out if skip.lacks is not None))
+
+
+def skipped(point: Point, reason: str, lacks: str | None = None) -> Skip:
+    """The point as one that is not measured."""
+    return Skip(
+        id=point.id,
+        benchmark=point.benchmark,
+        axes=point.axes,
+        num_gpus=point.num_gpus,
+        reason=reason,
+        lacks=lacks,
+    )

@@ -1,0 +1,95 @@
+"""When, with what and on what a run was measured, from its manifest and the headers of its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from pybench.core.fingerprint import software_fields
+from pybench.model.container import ContainerSetup
+from pybench.model.manifest import Manifest
+from pybench.model.provenance import Containment, EnergyScope, Provenance
+from pybench.model.record import EXCLUDED, Record
+
+_CPU_PARTS = ("CPU", "host memory")
+_NOTE = (
+    "GPU boards only: what NVLink switches use is left out, "
+    "which may understate the energy of tensor parallelism by 3 to 10 % (an estimate)"
+)
+
+
+def provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
+    """Everything of :class:`Provenance`."""
+    machine = manifest.machine
+    headers = [rank.header for record in records for rank in record.ranks]
+    compatibility = {header.forward_compatible for header in headers} - {None}
+    return Provenance(
+        created_utc=manifest.created_utc,
+        pybench_version=manifest.pybench_version,
+        engine=manifest.engine,
+        containment=_containment(manifest.container) if manifest.container else None,
+        gpu_names=machine.gpu_names,
+        driver=machine.driver,
+        worker_driver=next((header.driver for header in headers if header.driver), None),
+        forward_compatible=any(compatibility) if compatibility else None,
+        cpu_model=machine.cpu_model,
+        kernel=machine.kernel,
+        packages=worker_packages(records),
+        environment=manifest.environment,
+        gpus=machine.gpus,
+        fabric=machine.fabric,
+        topology=machine.topology,
+        energy_scope=_energy_scope(records),
+        finished_utc=_finished_utc(records),
+        hosts=tuple(host.name for host in manifest.machines),
+        clock_bound_s=_clock_bound_s(records),
+    )
+
+
+def _clock_bound_s(records: Sequence[Record]) -> float | None:
+    """The widest bound of the clocks of hosts that measured together."""
+    return max((part.clock.bound_ns / 1e9 for record in records for part in record.hosts), default=None)
+
+
+def _finished_utc(records: Sequence[Record]) -> str | None:
+    """When the last attempt ended, to the second; ``None`` where a journal from elsewhere has no such time."""
+    try:
+        ends = [datetime.fromisoformat(one.started_utc) + timedelta(seconds=one.duration_s) for one in records]
+        return max(ends).isoformat(timespec="seconds") if ends else None
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+def worker_packages(records: Sequence[Record]) -> dict[str, str]:
+    """``python`` and every package as workers saw them; where workers saw several versions, each once."""
+    found: dict[str, dict[str, None]] = {}
+    for header in (rank.header for record in records for rank in record.ranks):
+        for name, version in {"python": header.python, **header.packages}.items():
+            found.setdefault(name, {})[version] = None
+    return {name: ", ".join(versions) for name, versions in found.items()}
+
+
+def software_of(manifest: Manifest, records: Sequence[Record]) -> dict[str, str]:
+    """Fields that are equal for runs whose workers had the same packages, images and tuning variables."""
+    images = [image.id for image in manifest.container.images] if manifest.container else []
+    return software_fields(worker_packages(records), images, manifest.environment)
+
+
+def _energy_scope(records: Sequence[Record]) -> EnergyScope | None:
+    scopes = {record.energy.scope for record in records if record.energy is not None}
+    if not scopes:
+        return None
+    if "module" in scopes:
+        excluded = tuple(part for part in EXCLUDED if part not in _CPU_PARTS)
+        return EnergyScope(scope="module", excluded=excluded, note="the sensor includes the module's CPU and memory")
+    return EnergyScope(scope="gpu_board", excluded=EXCLUDED, note=_NOTE)
+
+
+def _containment(setup: ContainerSetup) -> Containment:
+    return Containment(
+        engine=setup.engine,
+        engine_version=setup.engine_version,
+        images=tuple(f"{image.name} {image.reference}" for image in setup.images),
+        pinned=setup.pinned,
+        relaxations=tuple(relaxation.name for relaxation in setup.relaxations),
+    )

@@ -1,0 +1,258 @@
+"""Speedup and efficiency against the baseline point of the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pybench.core.absence import absence
+from pybench.core.claims import claim_result
+from pybench.core.evidence import ratio_evidence
+from pybench.core.lookup import NO_TABLE, context_of, no_row, ratio_row
+from pybench.core.measurements import Measurements
+from pybench.core.plan.expand import point_id
+from pybench.core.scaling_row import baseline_count, is_row_of
+from pybench.core.statistics.interval import Interval, NoRatioError
+from pybench.core.validity import starvation, valid_ratio
+from pybench.core.verdict import Judgement, judge_ratio
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.expected import ExpectedTable, RatioRow
+from pybench.model.machine import Machine
+from pybench.model.results import ClaimResult, Estimate, ScalingResult
+from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Skip, Suite
+from pybench.model.verdict import Expected, Verdict
+from pybench.model.workloads.registry import METRICS, SETTINGS_OF
+from pybench.model.workloads.settings import NODES, REST, ModelSettings, defaults
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Context:
+    """Everything a row is made from."""
+
+    benchmark: Benchmark
+    expectation: Scaling
+    measurements: Measurements
+    table: ExpectedTable | None
+    machine: Machine
+
+    @property
+    def along(self) -> str:
+        return self.expectation.along
+
+    @property
+    def apart(self) -> set[str]:
+        """Axes in which the points of one group differ: nodes bring GPUs, which ``rest`` fills."""
+        return {self.along, *(name for name, value in self.benchmark.settings.items() if value == REST)}
+
+
+def scaling_results(
+    suite: Suite,
+    measurements: Measurements,
+    tables: Mapping[str, ExpectedTable],
+    machine: Machine,
+) -> tuple[ScalingResult, ...]:
+    """One row for each scaling expectation, group of other axes, and count above the baseline's."""
+    contexts = _contexts(suite, measurements, tables, machine)
+    return tuple(row for context in contexts for row in _expectation_rows(context))
+
+
+def _contexts(
+    suite: Suite, measurements: Measurements, tables: Mapping[str, ExpectedTable], machine: Machine
+) -> list[_Context]:
+    return [
+        _Context(
+            benchmark=benchmark,
+            expectation=expectation,
+            measurements=measurements,
+            table=tables[expectation.table] if expectation.table is not None else None,
+            machine=machine,
+        )
+        for benchmark in suite.benchmarks
+        for expectation in benchmark.expectations
+        if isinstance(expectation, Scaling)
+    ]
+
+
+def _expectation_rows(context: _Context) -> list[ScalingResult]:
+    own = [
+        entry
+        for entry in context.measurements.entries
+        if entry.benchmark == context.benchmark.name and context.along in entry.axes
+    ]
+    groups: dict[str, list[Point | Skip]] = {}
+    for entry in own:
+        groups.setdefault(repr(sorted(_group(entry, context.apart).items())), []).append(entry)
+    return [row for group in groups.values() for row in _group_rows(context, group)]
+
+
+def _group(entry: Point | Skip, apart: Collection[str]) -> dict[str, AxisValue]:
+    return {name: value for name, value in entry.axes.items() if name not in apart}
+
+
+def _group_rows(context: _Context, group: Sequence[Point | Skip]) -> list[ScalingResult]:
+    """Rows of the counts above the baseline's; the suite decides which that is, not what ``-k`` kept."""
+    along, wanted = context.along, baseline_count(context.benchmark, context.expectation)
+    ordered = sorted(group, key=lambda entry: _count(entry.axes[along]))
+    baseline = next((entry for entry in ordered if entry.axes[along] == wanted), _filtered(ordered[0], context, wanted))
+    return [_row(context, entry, baseline) for entry in ordered if _count(entry.axes[along]) > wanted]
+
+
+def _count(value: AxisValue) -> int:
+    assert isinstance(value, int), "the suite file's check lets scaling run along parallel axes only"
+    return value
+
+
+def _filtered(sibling: Point | Skip, context: _Context, count: int) -> Skip:
+    """Stand-in for a baseline that is not in the plan."""
+    along = context.along
+    grown = {name: _count(value) * count // _count(sibling.axes[along]) for name, value in _filled(sibling, context)}
+    axes: dict[str, AxisValue] = {**sibling.axes, **grown, along: count}
+    return Skip(
+        id=point_id(sibling.benchmark, axes),
+        benchmark=sibling.benchmark,
+        axes=axes,
+        num_gpus=sibling.num_gpus * count // _count(sibling.axes[along]),
+        reason=f"{point_id(sibling.benchmark, axes)} was left out by -k",
+    )
+
+
+def _filled(entry: Point | Skip, context: _Context) -> Iterator[tuple[str, AxisValue]]:
+    """Axes that grow with the one that scaling runs along."""
+    yield from ((name, value) for name, value in entry.axes.items() if name in context.apart - {context.along})
+
+
+def _gpus(context: _Context, entry: Point | Skip) -> int:
+    """What a table counts: the axis's value, but along nodes GPUs, of which more nodes may have as many."""
+    return entry.num_gpus if context.along == NODES else _count(entry.axes[context.along])
+
+
+def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> ScalingResult:
+    expectation, measurements = context.expectation, context.measurements
+    metric = expectation.metric
+    traits = METRICS[metric]
+    count, baseline_count = _count(entry.axes[context.along]), _count(baseline.axes[context.along])
+    linear = _gpus(context, entry) / _gpus(context, baseline)
+    row = _table_row(context, entry, baseline)
+    expected = _expected(context, row)
+    interval: Interval | None = None
+    missing = absence(entry, metric, measurements) or absence(baseline, metric, measurements, of="baseline: ")
+    if missing is not None:
+        verdict, reason = missing
+        flags: tuple[str, ...] = ()
+        decision = None
+        planned = isinstance(entry, Point) and isinstance(baseline, Point)
+        if expected is None and verdict == "missing" and (planned or context.table is None):
+            # An unmeasured metric that nothing here would judge (power on a CPU) is no shortfall.
+            verdict = "no_expectation"
+    else:
+        assert isinstance(entry, Point), "what was measured is planned"
+        assert isinstance(baseline, Point), "what was measured is planned"
+        held_to = _unjudged(context, entry) if expected is None else expected
+        interval, judgement = _judged(measurements, metric, entry, baseline, held_to, linear)
+        verdict, reason, flags, decision = judgement
+    speedup, low, high = interval or (None, None, None)
+    return ScalingResult(
+        benchmark=context.benchmark.name,
+        metric=metric,
+        scaling=expectation.scaling,
+        along=context.along,
+        group=_group(entry, context.apart),
+        count=count,
+        baseline_count=baseline_count,
+        point_id=entry.id,
+        baseline_id=baseline.id,
+        speedup=speedup,
+        speedup_low=low,
+        speedup_high=high,
+        efficiency=speedup / linear if traits.of_all_gpus and speedup is not None else None,
+        expected=expected,
+        verdict=verdict,
+        reason=reason,
+        flags=flags,
+        decision=decision,
+    )
+
+
+def _unjudged(context: _Context, point: Point) -> str:
+    """Why nothing is expected of a ratio."""
+    if context.table is None:
+        return NO_TABLE
+    return no_row(context.table.name, context.machine, point.settings.num_nodes)
+
+
+def _judged(
+    measurements: Measurements, metric: str, point: Point, baseline: Point, expected: Expected | str, linear: float
+) -> tuple[Interval | None, Judgement]:
+    """The ratio with its interval, and its verdict; no interval where a value of zero or below has no ratio."""
+    try:
+        evidence = ratio_evidence(measurements, metric, point, baseline)
+    except NoRatioError as error:
+        verdict: Verdict = "no_expectation" if isinstance(expected, str) else "inconclusive"
+        return None, (verdict, str(error), ("no_ratio",), None)
+    starved = starvation(baseline, measurements.samples(baseline))
+    if starved is not None:
+        return evidence.interval, ("inconclusive", f"no valid baseline: {starved}", ("starved_baseline",), None)
+    more = METRICS[metric].higher_is_better
+    judgement = judge_ratio(evidence, expected, linear, more=more)
+    return evidence.interval, valid_ratio(judgement, measurements, (point, baseline))
+
+
+def scaling_claims(
+    suite: Suite,
+    measurements: Measurements,
+    tables: Mapping[str, ExpectedTable],
+    machine: Machine,
+    rows: Sequence[ScalingResult],
+) -> tuple[ClaimResult, ...]:
+    """What tables' claims promise, beside the measured speedups among ``rows``."""
+    entries = {entry.id: entry for entry in measurements.entries}
+    return tuple(
+        claim
+        for context in _contexts(suite, measurements, tables, machine)
+        for row in rows
+        if is_row_of(row, context.benchmark, context.expectation)
+        and (claim := _claim(context, row, entries[row.point_id], entries.get(row.baseline_id))) is not None
+    )
+
+
+def _claim(
+    context: _Context, row: ScalingResult, entry: Point | Skip, baseline: Point | Skip | None
+) -> ClaimResult | None:
+    if baseline is None or row.speedup is None:  # a speedup has two points with a count; one alone may lack its own
+        return None
+    found = _table_row(context, entry, baseline, claims=True)
+    if found is None or context.table is None:
+        return None
+    estimate = Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit="x")
+    return claim_result(context.benchmark.name, found, context.table.name, row.point_id, row.baseline_id, estimate)
+
+
+def _table_row(
+    context: _Context, entry: Point | Skip, baseline: Point | Skip, *, claims: bool = False
+) -> RatioRow | None:
+    if context.table is None:
+        return None
+    settings = _settings(context.benchmark, entry)
+    plan = context.measurements.plan
+    shape = entry.shape if isinstance(entry, Point) else _shape(plan, settings.get("model"))
+    wanted = context_of(context.machine, context.expectation.metric, settings, shape)
+    return ratio_row(context.table, wanted, _gpus(context, entry), _gpus(context, baseline), claims=claims)
+
+
+def _settings(benchmark: Benchmark, entry: Point | Skip) -> dict[str, object]:
+    if isinstance(entry, Point):
+        return entry.settings.to_json()
+    return {**defaults(SETTINGS_OF[benchmark.workload]), **benchmark.settings, **entry.axes}
+
+
+def _expected(context: _Context, row: RatioRow | None) -> Expected | None:
+    if row is None or context.table is None:
+        return None
+    minimum, maximum = row.limits
+    return Expected(minimum=minimum, maximum=maximum, source=row.source, table=context.table.name)
+
+
+def _shape(plan: Plan, model: object) -> DecoderShape | None:
+    """Shape of a model that some planned point runs."""
+    settings = ((point.settings, point.shape) for point in plan.points)
+    return next((shape for own, shape in settings if isinstance(own, ModelSettings) and own.model == model), None)

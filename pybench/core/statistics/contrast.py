@@ -1,0 +1,146 @@
+"""A sum of means with signs, held against a limit.
+
+Means are of logarithms, so that a ratio is a difference; of fractions about 0 they are of the values themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pybench.core.statistics.spread import Spread, mean_and_variance
+from pybench.core.statistics.student_t import approximate_quantile, quantile, upper_tail
+
+# Figures that were computed from equal attempts may differ from their limit in the last digits.
+_SAME = 1e-12
+_MAX_ATTEMPTS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """``variance`` and ``freedom`` are of ``value`` (Welch-Satterthwaite).
+
+    ``systematic_sd`` is an uncertainty that attempts do not reduce; ``num_attempts`` the fewest of any side.
+    """
+
+    value: float
+    variance: float
+    freedom: float
+    num_attempts: int
+    systematic_sd: float = 0.0
+
+    @property
+    def _sd(self) -> float:
+        return math.hypot(math.sqrt(self.variance), self.systematic_sd)
+
+    @property
+    def _total_freedom(self) -> float:
+        """What is systematic is taken as known: it adds variance, and no doubt about it."""
+        if not self.variance:
+            return math.inf
+        return min(self.freedom * ((self._sd**2) / self.variance) ** 2, 1e9)
+
+    @property
+    def _spreads(self) -> tuple[tuple[float, float], ...]:
+        """Standard deviations with their degrees of freedom, of which the one that shows less counts.
+
+        What is systematic adds freedom, by which few attempts that scatter far more would look better known.
+        """
+        own = math.sqrt(self.variance)
+        return ((self._sd, self._total_freedom), *([(own, self.freedom)] if own else []))
+
+    def interval(self, tail: float) -> tuple[float, float]:
+        """Ends, each exceeded with probability ``tail``."""
+        if not self._sd:
+            return self.value, self.value
+        reach = self.reach(tail)
+        return self.value - reach, self.value + reach
+
+    def reach(self, tail: float, of: Callable[[float, float], float] = quantile) -> float:
+        """Half of the interval, by quantiles ``of`` Student's t."""
+        return max(of(tail, freedom) * sd for sd, freedom in self._spreads)
+
+    def p_below(self, limit: float) -> float:
+        """Probability of a value this low, or lower, if the truth is ``limit``."""
+        return self._tail(limit - self.value, limit)
+
+    def p_above(self, limit: float) -> float:
+        """Probability of a value this high, or higher, if the truth is ``limit``."""
+        return self._tail(self.value - limit, limit)
+
+    def _tail(self, distance: float, limit: float) -> float:
+        if self._sd <= _SAME * max(1.0, abs(limit)):
+            return 0.0 if distance >= -_SAME * max(1.0, abs(limit)) else 1.0
+        tails = [upper_tail(distance / sd, freedom) for sd, freedom in self._spreads]
+        return max(tails) if distance > 0 else min(tails)
+
+    def is_final(self, limit: float, level: float) -> bool:
+        """Whether what is systematic alone keeps it undecided: no number of attempts would decide it."""
+        return self.systematic_sd * quantile(level, math.inf) >= abs(self.value - limit) > 0 or not self.variance
+
+    def attempts_to_decide(self, limit: float, level: float) -> int | None:
+        """About how many attempts of each side decide it; ``None`` if no number up to 1000 does."""
+        distance = abs(self.value - limit)
+        if self.is_final(limit, level):
+            return None
+        few, many = self.num_attempts, self.num_attempts + 1
+        while self._reach_by(many, level) > distance:
+            few, many = many, many * 2
+            if few > _MAX_ATTEMPTS:
+                return None
+        while many - few > 1:
+            middle = (few + many) // 2
+            few, many = (middle, many) if self._reach_by(middle, level) > distance else (few, middle)
+        return many
+
+    def _reach_by(self, num_attempts: int, level: float) -> float:
+        """How far from a limit so many attempts that scatter as these must lie to be decided."""
+        so_many = replace(
+            self,
+            variance=self.variance * self.num_attempts / num_attempts,
+            freedom=self.freedom * (num_attempts - 1) / max(1, self.num_attempts - 1),
+            num_attempts=num_attempts,
+        )
+        return so_many.reach(level, approximate_quantile)
+
+
+def contrast(
+    above: Sequence[Sequence[float]],
+    below: Sequence[Sequence[float]] = (),
+    spread: Spread | None = None,
+    systematic_sd: float = 0.0,
+) -> Contrast | None:
+    """The sum of the means of ``above`` less those of ``below``; ``None`` with one attempt in any.
+
+    With ``spread``, the variances are moderated by it, and values far off are pulled in.
+    """
+    sides = (*above, *below)
+    num_attempts = min(map(len, sides))
+    if num_attempts < 2:  # noqa: PLR2004 - one attempt has no spread
+        return None
+    value, variance, square, least = 0.0, 0.0, 0.0, math.inf
+    for place, values in enumerate(sides):
+        mean, term, freedom = _mean(values, spread)
+        value += mean if place < len(above) else -mean
+        variance += term
+        square += term**2 / freedom
+        least = min(least, freedom)
+    return Contrast(
+        value=value,
+        variance=variance,
+        freedom=variance**2 / square if square else least,
+        num_attempts=num_attempts,
+        systematic_sd=systematic_sd,
+    )
+
+
+def _mean(values: Sequence[float], spread: Spread | None) -> tuple[float, float, float]:
+    """The mean of one side, its variance, and that one's degrees of freedom."""
+    freedom = float(len(values) - 1)
+    if spread is None:
+        mean, variance = mean_and_variance(values)
+    else:
+        mean, variance = mean_and_variance(spread.pulled_in(values))
+        variance, freedom = spread.moderated(variance, freedom)
+    return mean, variance / len(values), freedom

@@ -1,0 +1,48 @@
+"""Which of many findings stand when all are looked at together, and how large one must be to stand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
+
+from pybench.core.statistics.interval import as_fraction
+from pybench.core.statistics.student_t import quantile
+
+FALSE_DISCOVERIES = 0.004
+"""Expected share of false ones among what stands; where nothing is the matter, probability that anything does."""
+_POWER = 0.95
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def discoveries(probabilities: Mapping[_Key, float], share: float = FALSE_DISCOVERIES) -> set[_Key]:
+    """What stands, of the probability of each by chance (Y. Benjamini, Y. Hochberg, JRSS B 57, 1995)."""
+    ordered = sorted(probabilities, key=probabilities.__getitem__)
+    num = max((n for n, key in enumerate(ordered, 1) if probabilities[key] <= share * n / len(ordered)), default=0)
+    return set(ordered[:num])
+
+
+def sure(shares: Mapping[_Key, float]) -> set[_Key]:
+    """What stands where any false finding is to be as rare as that of one alone (S. Holm, Scand. J. Statist. 6, 1979).
+
+    ``shares`` are the probability of each by chance, over its own level.
+    """
+    ordered = sorted(shares, key=shares.__getitem__)
+    num = next((n for n, key in enumerate(ordered) if shares[key] > 1 / (len(ordered) - n)), len(ordered))
+    return set(ordered[:num])
+
+
+def joint_probability(probabilities: Mapping[_Key, float]) -> float:
+    """Probability of the smallest ones by chance, of figures that move together (R. Simes, Biometrika 73, 1986)."""
+    ordered = sorted(probabilities.values())
+    return min((1.0, *(len(ordered) * p / n for n, p in enumerate(ordered, 1))))
+
+
+def detectable_fraction(level: float, error: float, freedom: float) -> float:
+    """The decrease, a positive fraction, that is found with 95 % power at a one-sided ``level``.
+
+    ``error`` is the standard error of a logarithm, with ``freedom`` degrees of freedom. The t of the level and the
+    normal quantile of the power are added (H. Bloom, Evaluation Review 19, 1995, "minimum detectable effects").
+    """
+    return -as_fraction(-(quantile(level, freedom) + quantile(1 - _POWER, math.inf)) * error)

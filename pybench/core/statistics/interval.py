@@ -1,0 +1,157 @@
+"""Location and interval of a metric, and of ratios, from the attempts' medians.
+
+An attempt's steps share its process and its clock, so their scatter predicts little of the next run: the datum is the
+median of an attempt's steps. Intervals are Student's t on the logarithms of those medians, for ratios Welch's with
+Satterthwaite's degrees of freedom; of values that are not all positive, on the values themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, median, stdev
+
+from pybench.core.statistics.contrast import contrast
+from pybench.core.statistics.student_t import quantile, upper_tail
+from pybench.model.limits import LARGEST
+
+Samples = Sequence[Sequence[float]]
+"""One sequence of step values for each attempt."""
+
+Interval = tuple[float, float | None, float | None]
+"""A value with the ends of its 95 % interval; ``None`` where one attempt shows no spread between runs."""
+
+CONFIDENCE = 0.95
+TAIL = (1 - CONFIDENCE) / 2
+_FALSE_FLAG = 0.02
+_MIN_FOR_OUTLIER = 4
+# Both of a finite exponential, and of one that stays finite beside the quotient of any four figures.
+_MOST_LOGARITHM = 150.0
+# Below it a quotient of two figures, or its square, may vanish.
+_LEAST = 1 / LARGEST
+
+
+class NoRatioError(ValueError):
+    """A ratio of what is zero or negative in some attempt; the message names it."""
+
+
+def medians(samples: Samples) -> list[float]:
+    """The median step of every attempt that has any. Raises ``ValueError`` without any step."""
+    found = [float(median(attempt)) for attempt in samples if len(attempt)]
+    if not found:
+        raise ValueError("no step was measured")
+    return found
+
+
+def logs(samples: Samples) -> list[float]:
+    """Logarithms of the attempts' medians. Raises ``NoRatioError`` unless all are positive."""
+    found = medians(samples)
+    if not _have_logarithms(found):
+        raise NoRatioError(f"a ratio needs positive values, found {min(found):g} in an attempt")
+    return [math.log(value) for value in found]
+
+
+def as_fraction(logarithm: float) -> float:
+    """A difference of logarithms as a fraction: -0.03 is 3 % less. Beyond any change it stays a number."""
+    return math.expm1(min(logarithm, _MOST_LOGARITHM))
+
+
+def location(samples: Samples) -> float:
+    """Geometric mean of the attempts' medians, the arithmetic one where some are not positive."""
+    found = medians(samples)
+    return _moved(found, fmean(_offsets(found)))
+
+
+def estimate(samples: Samples, systematic_sd: float = 0.0) -> Interval:
+    """Location with its 95 % interval; ``systematic_sd``, of positive values, as in :func:`ratio`."""
+    found = medians(samples)
+    offsets = _offsets(found)
+    spread = contrast([offsets], systematic_sd=systematic_sd)
+    if spread is None:
+        return _moved(found, fmean(offsets)), None, None
+    low, high = spread.interval(TAIL)
+    return _moved(found, spread.value), _moved(found, low), _moved(found, high)
+
+
+def ratio(samples: Samples, baseline: Samples, systematic_sd: float = 0.0) -> Interval:
+    """Location of ``samples`` over that of ``baseline``. Raises ``NoRatioError`` unless all attempts are positive.
+
+    ``systematic_sd`` is a relative uncertainty that attempts do not reduce; it widens the interval.
+    """
+    return _quotient([samples], [baseline], systematic_sd)
+
+
+def ratio_change(now: tuple[Samples, Samples], then: tuple[Samples, Samples], systematic_sd: float = 0.0) -> Interval:
+    """The ratio of ``now``'s two over the ratio of ``then``'s two; as :func:`ratio`."""
+    return _quotient([now[0], then[1]], [now[1], then[0]], systematic_sd)
+
+
+def outlying_attempts(samples: Samples) -> tuple[int, ...]:
+    """Positions of attempts that lie outside what the others predict; of clean attempts at most 2 % show any.
+
+    Each is held against a t prediction interval of the others, the level shared by all (a deleted residual).
+    """
+    found = medians(samples)
+    values = [math.log(value) for value in found] if _have_logarithms(found) else found
+    if len(values) < _MIN_FOR_OUTLIER:
+        return ()
+    return tuple(place for place in range(len(values)) if _is_outlier(values, place))
+
+
+def _is_outlier(values: Sequence[float], place: int) -> bool:
+    others = [value for index, value in enumerate(values) if index != place]
+    distance = abs(values[place] - fmean(others))
+    error = stdev(others) * math.sqrt(1 + 1 / len(others))
+    if error <= 1e-12 * max(1.0, abs(fmean(others))):
+        return distance > 1e-9 * max(1.0, abs(fmean(others)))
+    return upper_tail(distance / error, len(others) - 1) < _FALSE_FLAG / 2 / len(values)
+
+
+def prediction_reach(values: Sequence[float]) -> float:
+    """How far, with 95 % confidence, one more such mean of as many values may lie off theirs: t s sqrt(2/n).
+
+    The next run's location is a mean of n attempts, too, not a single one.
+    """
+    if len(values) < 2:  # noqa: PLR2004 - one value has no spread
+        return 0.0
+    return quantile(TAIL, len(values) - 1) * stdev(values) * math.sqrt(2 / len(values))
+
+
+def _quotient(above: Sequence[Samples], below: Sequence[Samples], systematic_sd: float) -> Interval:
+    tops, bases = [logs(samples) for samples in above], [logs(samples) for samples in below]
+    quotient = math.prod(location(samples) for samples in above) / math.prod(location(samples) for samples in below)
+    value = _bounded(quotient)
+    spread = contrast(tops, bases, systematic_sd=systematic_sd)
+    if spread is None:
+        return value, None, None
+    low, high = spread.interval(TAIL)
+    # Relative to its middle: without width both ends are the value itself.
+    return value, _grown(value, low - spread.value), _grown(value, high - spread.value)
+
+
+def _grown(value: float, logarithm: float) -> float:
+    """A value times an exponential."""
+    return _bounded(value * math.exp(min(logarithm, _MOST_LOGARITHM)))
+
+
+def _bounded(value: float) -> float:
+    """What no measurement reaches is held to the largest, so that a results.json with it can be read."""
+    return max(-LARGEST, min(value, LARGEST))
+
+
+def _have_logarithms(values: Sequence[float]) -> bool:
+    """Whether all are positive; one smaller than any measurement counts as zero."""
+    return min(values) >= _LEAST
+
+
+def _offsets(values: Sequence[float]) -> list[float]:
+    """From the first value, of logarithms where all are positive; exactly 0 where all are equal."""
+    first = values[0]
+    if _have_logarithms(values):
+        return [math.log(value / first) for value in values]
+    return [value - first for value in values]
+
+
+def _moved(values: Sequence[float], offset: float) -> float:
+    """The first value moved by such an offset."""
+    return _grown(values[0], offset) if _have_logarithms(values) else _bounded(values[0] + offset)

@@ -1,0 +1,162 @@
+"""From records to one result for each point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pybench.core.gpu_states import gpu_states
+from pybench.core.gpu_use import gpu_use
+from pybench.core.measurements import Measurements
+from pybench.core.phase_results import phase_results
+from pybench.core.statistics.interval import Samples, estimate, location, medians, outlying_attempts
+from pybench.core.validity import company, excess, starvation
+from pybench.model.gpu_state import GpuUse
+from pybench.model.plan_options import time_limit_text
+from pybench.model.record import RankReport, Record
+from pybench.model.results import Estimate, PointResult
+from pybench.model.steadiness import are_scattered, are_steady
+from pybench.model.suite import Point, Skip
+from pybench.model.workloads.registry import METRICS
+from pybench.model.workloads.train import Train
+from pybench.model.workloads.train_strategies import STRATEGIES
+
+INPUT_BOUND = 0.05
+"""Share of a step spent on waiting for samples, above which a loader is what limits it."""
+_STAGES_WAIT = 0.2
+"""Share of a step that a pipeline's GPUs wait: with four microbatches for each equal stage it stays below."""
+
+
+def summarize(measurements: Measurements, time_limit_s: float | None = None) -> tuple[PointResult, ...]:
+    """One result for every point of the plan, measured or not, in the plan's order.
+
+    ``time_limit_s`` is the run's: what it lacks is explained by it.
+    """
+    plan = measurements.plan
+    measured = tuple(_point_result(point, measurements, time_limit_s) for point in plan.points)
+    return measured + tuple(_skipped(skip) for skip in (*plan.skips, *plan.left_out))
+
+
+def _point_result(point: Point, measurements: Measurements, time_limit_s: float | None) -> PointResult:
+    records, good = measurements.attempts(point.id), measurements.good(point.id)
+    failures = [record.failure for record in records if record.failure]
+    reason = None
+    if not good:
+        reason = f"{failures[0].cause}: {failures[0].message}" if failures else _unmeasured(time_limit_s)
+    samples, gpus = measurements.samples(point), gpu_use(good)
+    return PointResult(
+        id=point.id,
+        benchmark=point.benchmark,
+        axes=point.axes,
+        status="ok" if good else "failed" if failures else "missing",
+        reason=reason,
+        num_gpus=point.num_gpus,
+        attempts=len(records),
+        failed_attempts=len(failures),
+        metrics=_estimates(samples),
+        energy_by_gpu_j=_energy_by_gpu(good),
+        energy_phases=phase_results(good),
+        flags=(*_flags(point, good, samples, gpus), *_cut_short(point, records, time_limit_s)),
+        shared_with=_shared_with(good, measurements),
+        gpu_states=gpu_states(good),
+        gpus=gpus,
+        digest=point.digest,
+        settings=point.settings.to_json(),
+    )
+
+
+def _unmeasured(time_limit_s: float | None) -> str:
+    limit = "" if time_limit_s is None else f": the run had {time_limit_text(time_limit_s)}"
+    return f"not measured{limit}"
+
+
+def _cut_short(point: Point, records: Sequence[Record], time_limit_s: float | None) -> tuple[str, ...]:
+    """Cautions where the point has fewer attempts than the suite wants, or a time limit left an attempt fewer steps."""
+    few = 0 < len(records) < point.effort.attempts and all(record.ok for record in records)
+    limited = time_limit_s is not None
+    short = limited and any(len(record.ranks[0].steps) < point.effort.steps for record in records if record.ok)
+    return (*(("fewer_attempts",) if few else ()), *(("fewer_steps",) if short else ()))
+
+
+def _shared_with(good: Sequence[Record], measurements: Measurements) -> tuple[str, ...]:
+    """Ids of other points whose records come from the same processes, in the order they were first measured."""
+    logs = dict.fromkeys(record.log for record in good)
+    found = (other.point_id for log in logs for other in measurements.by_log[log])
+    return tuple(name for name in dict.fromkeys(found) if name != good[0].point_id)
+
+
+def _estimates(samples: Mapping[str, Samples]) -> dict[str, Estimate]:
+    """Of every metric; sequences in lockstep have all percentiles in common, so each samples' interval once."""
+    found = {own: (*estimate(own), tuple(medians(own))) for own in set(samples.values())}
+    return {name: _with_unit(*found[own], METRICS[name].unit) for name, own in samples.items()}
+
+
+def _with_unit(value: float, low: float | None, high: float | None, attempts: tuple[float, ...], unit: str) -> Estimate:
+    return Estimate(value=value, low=low, high=high, unit=unit, medians=attempts)
+
+
+def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
+    """UUID to joules of one step, the mean over attempts that know it."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        for gpu in record.energy.gpus if record.energy else ():
+            if gpu.energy_j is not None:
+                found.setdefault(gpu.uuid, []).append(gpu.energy_j / len(record.ranks[0].steps))
+    return {uuid: sum(values) / len(values) for uuid, values in found.items()}
+
+
+def _flags(
+    point: Point, good: Sequence[Record], samples: Mapping[str, Samples], gpus: Sequence[GpuUse]
+) -> tuple[str, ...]:
+    first_ranks = [record.ranks[0] for record in good if record.ranks]
+    cautions = {
+        "single_attempt": len(good) == 1,
+        "not_steady": not all(_steady(rank) for rank in first_ranks),
+        "scattered_steps": any(are_scattered([step.duration_ns for step in rank.steps]) for rank in first_ranks),
+        "outlying_attempt": "step_s" in samples and bool(outlying_attempts(samples["step_s"])),
+        "kv_starved": starvation(point, samples) is not None,
+        "not_alone": company(good) is not None,
+        "beyond_peak": excess(samples) is not None,
+        "input_bound": _exceeds(samples, "input_wait_fraction", INPUT_BOUND),
+        "stages_wait": _has_microbatches(point) and _exceeds(samples, "stage_idle_fraction", _STAGES_WAIT),
+        "no_control_steps": _lacks_control_steps(point, samples),
+        "gpu_without_layers": any(gpu.num_layers == 0 for gpu in gpus),
+    }
+    energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
+    of_joules = sorted({flag for gpu in energies for flag in gpu.flags})
+    return (*(flag for flag, holds in cautions.items() if holds), *of_joules)
+
+
+def _exceeds(samples: Mapping[str, Samples], metric: str, limit: float) -> bool:
+    return metric in samples and location(samples[metric]) > limit
+
+
+def _lacks_control_steps(point: Point, samples: Mapping[str, Samples]) -> bool:
+    """Of a point that was measured."""
+    settings = point.settings
+    wanted = isinstance(settings, Train) and settings.has_control_steps
+    return wanted and bool(samples) and "exposed_communication_fraction" not in samples
+
+
+def _has_microbatches(point: Point) -> bool:
+    """Of other strategies with stages, waiting is the method."""
+    return isinstance(point.settings, Train) and STRATEGIES[point.settings.strategy].has_microbatches
+
+
+def _steady(rank: RankReport) -> bool:
+    """Whether the warm-up was, or where a suite has few steps of it, what was measured."""
+    return rank.steady is not False or are_steady([step.duration_ns for step in rank.steps])
+
+
+def _skipped(skip: Skip) -> PointResult:
+    return PointResult(
+        id=skip.id,
+        benchmark=skip.benchmark,
+        axes=skip.axes,
+        status="skipped",
+        reason=skip.reason,
+        num_gpus=skip.num_gpus,
+        attempts=0,
+        failed_attempts=0,
+        metrics={},
+        energy_by_gpu_j={},
+    )

@@ -1,0 +1,86 @@
+"""Whether a point may serve as a baseline, was measured alone, and did all of its work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pybench.core.measurements import Measurements
+from pybench.core.numbers import short_percent
+from pybench.core.statistics.interval import Samples, location
+from pybench.core.verdict import Judgement
+from pybench.model.record import Record
+from pybench.model.suite import Point
+from pybench.model.workloads.generate import Generate
+
+_PEAK_SHARES = {"mfu_fraction": "operations", "mbu_fraction": "memory bandwidth"}
+
+
+def starvation(point: Point, samples: Mapping[str, Samples]) -> str | None:
+    """How the key-value cache was too small for the point's requests, ``None`` when it was not.
+
+    Speedup over such a point measures memory, not compute: 8 GPUs look like 15 times one that could hold few sequences.
+    """
+    if not isinstance(point.settings, Generate):
+        return None
+    preemptions = _most(samples, "num_preemptions")
+    if preemptions:
+        return f"{preemptions:.0f} preemptions in a step for want of key-value cache"
+    running, wanted, room = (_most(samples, name) for name in ("num_running", "num_runnable", "kv_cache_tokens"))
+    if running is None or wanted is None or room is None or running >= wanted:
+        return None
+    # Short outputs can end before the last prompt begins: only a cache that lacks the room is to blame.
+    if room >= wanted * point.settings.longest_sequence_tokens:
+        return None
+    return f"{running:.0f} of {wanted:.0f} sequences ran at a time: the key-value cache holds {room:.0f} tokens"
+
+
+def company(records: Sequence[Record]) -> str | None:
+    """The process of somebody else that was on a GPU while steps were measured; ``None`` where none was seen."""
+    for record in records:
+        steps = [step for rank in record.ranks for step in rank.steps]
+        if record.health is None or not steps:
+            continue
+        start_ns, end_ns = min(step.start_ns for step in steps), max(step.end_ns for step in steps)
+        for process in record.health.others:
+            if process.first_ns <= end_ns and process.last_ns >= start_ns:
+                return f"process {process} was on a GPU in a measured step"
+    return None
+
+
+def excess(samples: Mapping[str, Samples]) -> str | None:
+    """The share of its GPUs' peak that a point exceeds, ``None`` where it exceeds none.
+
+    A part of what was counted was not done then, or the GPU is of another kind than its name.
+    """
+    for name, resource in _PEAK_SHARES.items():
+        if name in samples and (share := location(samples[name])) > 1:
+            return f"{short_percent(share)} of the GPUs' peak {resource}, which no work reaches ({name})"
+    return None
+
+
+def valid_ratio(judgement: Judgement, measurements: Measurements, points: Sequence[Point]) -> Judgement:
+    """A pass of a ratio over ``points`` is none where one was not measured alone, or did not do all of its work."""
+    beside = next((words for point in points if (words := company(measurements.good(point.id)))), None)
+    if beside is not None:
+        judgement = _not_passed(judgement, f"{beside}: end it and measure again", "not_alone")
+    return valid_figure(judgement, measurements, points)
+
+
+def valid_figure(judgement: Judgement, measurements: Measurements, points: Sequence[Point]) -> Judgement:
+    """A pass of ``points`` is none where one did not do all of its work.
+
+    A limit that a figure keeps beside another process it keeps without: that only adds time and joules.
+    """
+    beyond = next((words for point in points if (words := excess(measurements.samples(point)))), None)
+    return judgement if beyond is None else _not_passed(judgement, beyond, "beyond_peak")
+
+
+def _not_passed(judgement: Judgement, why: str, flag: str) -> Judgement:
+    verdict, reason, flags, decision = judgement
+    if verdict == "pass":
+        verdict, reason, decision = "inconclusive", f"{why}; {reason}", None
+    return verdict, reason, (*flags, flag), decision
+
+
+def _most(samples: Mapping[str, Samples], name: str) -> float | None:
+    return max((value for attempt in samples.get(name, ()) for value in attempt), default=None)

@@ -1,0 +1,85 @@
+"""What a verification found, in words: whether all holds first, then each thing that does not or is not there."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+
+from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
+from pybench.model.plural import plural
+from pybench.report.text.printable import printable
+
+_MOST_PARAGRAPHS = 40
+_MOST_PLACES = 4
+_MOST_NAMED = 3
+_TITLES: dict[DiscrepancyState, str] = {
+    "does not hold": "Does not hold",
+    "unfinished": "Unfinished",
+    "not checked": "Not checked",
+}
+
+
+def render(found: Verification, *, width: int = 80) -> str:
+    """At most 40 paragraphs for each kind of discrepancy."""
+    lines = [*_headline(found), ""]
+    for state, title in _TITLES.items():
+        own = [each for each in found.discrepancies if each.state == state]
+        if own:
+            lines += [f"{title} ({len(own)})", *_listed(own), ""]
+    return "\n".join(part for line in lines for part in _wrapped(line, width)).rstrip("\n") + "\n"
+
+
+def _headline(found: Verification) -> list[str]:
+    items = found.checked.items()
+    counts = ", ".join(f"{count:,} {name.removesuffix('s') if count == 1 else name}" for name, count in items)
+    run = printable(found.run_id)
+    if not found.holds:
+        return [f"DOES NOT HOLD  {run}", _summary(found)]
+    if found.unfinished:
+        head = [f"UNFINISHED  {run}", "What was recorded holds; finish the run with: pybench run --resume RUN"]
+    elif not found.complete:
+        head = [f"NOT FULLY CHECKED  {run}", "What could be checked holds."]
+    else:
+        head = [f"HOLDS  {run}", "Every figure and verdict follows from the journal and the power traces."]
+    head += [f"Checked: {counts}."] if counts else []
+    head += [f"The run's own verdict: {found.verdict.replace('_', ' ')}."] if found.verdict else []
+    return head + ([f"Signature: {printable(found.signature)}"] if found.signature else [])
+
+
+def _summary(found: Verification) -> str:
+    faults = [each for each in found.discrepancies if each.state == "does not hold"]
+    places = Counter(each.place.split(":")[0] for each in faults)
+    listed = ", ".join(printable(place) for place in list(places)[:_MOST_NAMED])
+    more = f" and {plural(len(places) - _MOST_NAMED, 'more place')}" if len(places) > _MOST_NAMED else ""
+    head = f"{len(faults)} in {listed}{more}. Do not rely on this run's figures"
+    if found.other_version is None:
+        return f"{head}; get its folder again."
+    made_by = printable(found.other_version)
+    return f"{head} until they hold by pybench {made_by}, which made them and whose formulas may differ."
+
+
+def _listed(found: Sequence[Discrepancy]) -> list[str]:
+    """A paragraph for each; many places of one text share theirs."""
+    places: dict[str, list[str]] = {}
+    for each in found:
+        places.setdefault(each.text, []).append(each.place)
+    paragraphs = []
+    for text, own in places.items():
+        if len(own) > _MOST_PLACES:
+            listed = "; ".join(map(printable, own[:_MOST_PLACES]))
+            more = f"; and {len(own) - _MOST_PLACES} more (--json FILE has all)"
+            paragraphs.append(f"{len(own)} places: {printable(text)}: {listed}{more}")
+        else:
+            paragraphs += [f"{printable(place)}: {printable(text)}" for place in own]
+    lines = [f"  {paragraph}" for paragraph in paragraphs[:_MOST_PARAGRAPHS]]
+    if len(paragraphs) > _MOST_PARAGRAPHS:
+        lines.append(f"  and {len(paragraphs) - _MOST_PARAGRAPHS} more; --json FILE has all")
+    return lines
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """What goes on below an indented line is indented further. An empty line stays."""
+    after = "    " if line.startswith("  ") else ""
+    found = textwrap.wrap(line, width, subsequent_indent=after, break_on_hyphens=False, break_long_words=False)
+    return found or [line]

@@ -1,0 +1,104 @@
+"""A node's run, from its folder or from a kept ``results.json``."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import MISSING, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from pybench.core.assemble import assemble
+from pybench.core.measurements import Measurements
+from pybench.explain.measured_node import NODE_METRICS, MeasuredNode
+from pybench.explain.node_doubts import node_doubts
+from pybench.files.reader import first_fault
+from pybench.files.run.earlier_runs import earlier_runs
+from pybench.files.run.folder import RunFolder
+from pybench.files.run.results_file import read_results
+from pybench.files.suite.schema import fields_of
+from pybench.model.errors import RunFolderError
+from pybench.model.limits import LARGEST
+from pybench.model.results import PointResult, Results
+from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import NodeSettings
+from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
+from pybench.model.workloads.settings import WorkloadName
+
+_MOST_RUNS = 200
+"""Folders beside a run that are looked at, the newest first."""
+_DAMAGED = "the file was edited or damaged"
+
+
+def measured_node(path: Path) -> MeasuredNode:
+    """The node's run in a folder or of a file. Raises ``RunFolderError`` for what no run writes."""
+    if path.suffix == ".json" and not path.is_dir():
+        results = read_results(path)
+        node = MeasuredNode.of_results(results, _settings(path, results))
+    else:
+        folder = RunFolder.open(path)
+        manifest = folder.read_manifest()
+        measurements = Measurements.of(manifest.plan, folder.journal.records())
+        node, results = MeasuredNode.of_run(manifest, measurements), assemble(manifest, measurements)
+    return replace(node, doubts=tuple(node_doubts(results, NODE_METRICS)))
+
+
+def latest_node_run(run: Path, fingerprint: str) -> Path:
+    """The newest run beside ``run`` that measured products on a machine of the same fingerprint.
+
+    Raises ``RunFolderError`` where there is none among the latest.
+    """
+    own = run.resolve()
+    for other, manifest in earlier_runs(own.parent, fingerprint, most=_MOST_RUNS, own=own):
+        if any(isinstance(point.settings, Matmul) for point in manifest.plan.points):
+            return other.path
+    raise RunFolderError(
+        f"{own.parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
+        f"node_check --runs {shlex.quote(str(own.parent))}, or name one with --node"
+    )
+
+
+def _settings(path: Path, results: Results) -> dict[str, NodeSettings]:
+    """Of the points that measured the node, by their ids."""
+    measured = [(number, point) for number, point in enumerate(results.points) if point.status == "ok"]
+    if measured and not any(point.settings for _, point in measured):
+        raise RunFolderError(
+            f"{path}: its points have no settings, from which predictions are made; write it again with: "
+            "pybench report RUN --format json -o FILE"
+        )
+    found: dict[str, NodeSettings] = {}
+    for number, point in measured:
+        if point.settings.get("workload") in NODE_WORKLOADS:
+            found[point.id] = _checked(f"{path}: points.{number}", point)
+    return found
+
+
+def _checked(place: str, point: PointResult) -> NodeSettings:
+    workload: WorkloadName = point.settings["workload"]
+    # ``None`` is the default of every setting that may have it.
+    given = {name: value for name, value in point.settings.items() if name != "workload" and value is not None}
+    try:
+        _model(workload).model_validate(given)
+    except ValidationError as error:
+        raise RunFolderError(f"{place}.settings.{first_fault(error)}; {_DAMAGED}") from error
+    for name in (name for name in NODE_METRICS if name in point.metrics):
+        metric = METRICS_OF[workload].get(name)
+        if metric is None or point.metrics[name].unit != metric.unit:
+            raise RunFolderError(f"{place}.metrics.{name}: no metric of {workload} in that unit; {_DAMAGED}")
+        if point.metrics[name].value < 1 / LARGEST:
+            raise RunFolderError(f"{place}.metrics.{name}.value: smaller than any measurement; {_DAMAGED}")
+    settings = SETTINGS_OF[workload](**given)
+    assert isinstance(settings, NodeSettings), "of NODE_WORKLOADS"
+    return settings
+
+
+@cache
+def _model(workload: WorkloadName) -> type[BaseModel]:
+    """What a suite may set; settings at their defaults need not be written."""
+    kind = SETTINGS_OF[workload]
+    needed = {field.name for field in fields(kind) if field.default is field.default_factory is MISSING}
+    types = ((name, note) for name, note in fields_of(kind).items() if name in setting_names(workload))
+    own: dict[str, Any] = {name: (note, ... if name in needed else Field(default=None)) for name, note in types}
+    return create_model(workload, __config__=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False), **own)

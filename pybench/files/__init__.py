@@ -1,0 +1,1 @@
+"""Files of ours: suites, model shapes, expected tables, run folders."""

@@ -1,0 +1,153 @@
+"""Read expected tables, from beside the suite or from those that pybench ships."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from pybench.files.expected.keys import required_keys, row_keys
+from pybench.files.expected.rules import WrittenTable, table_problems
+from pybench.files.expected.text import table_text
+from pybench.files.safe_folder import opened_folder, write_file
+from pybench.files.shipped import shipped_suites
+from pybench.files.text_file import MOST_NAMES, refuse
+from pybench.files.toml.file import read_toml
+from pybench.files.toml.lines import KeyPath, KeyProblem, nearest_line
+from pybench.files.toml.problem_text import did_you_mean, key_text, message_of
+from pybench.model.errors import FileError, Problem
+from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
+from pybench.model.plural import abridged, plural
+
+_CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+def load_tables(suite_path: Path, names: Iterable[str]) -> dict[str, ExpectedTable]:
+    """Tables by name, each from ``expected/NAME.toml`` beside the suite, else from the shipped ones.
+
+    Raises ``FileError`` with every problem of the first table that has any, or naming the tables there are.
+    """
+    folders = [suite_path.parent / "expected", shipped_suites() / "expected"]
+    return {name: read_table(_find(suite_path, name, folders)) for name in names}
+
+
+def read_table(path: Path) -> ExpectedTable:
+    """Read one table. Raises ``FileError`` with all its problems."""
+    document, lines = read_toml(path, "an expected table")
+    if problems := _type_problems(document):
+        raise _refusal(path, document, lines, problems)
+    written = _written(document)
+    if problems := [*table_problems(written, path.stem)]:
+        raise _refusal(path, document, lines, problems)
+    return written.table
+
+
+def _refusal(
+    path: Path, document: dict[str, Any], lines: dict[KeyPath, int], problems: Iterable[KeyProblem]
+) -> FileError:
+    located = [
+        Problem(file=str(path), line=nearest_line(lines, keys), path=key_text(keys, document), message=message)
+        for keys, message in problems
+    ]
+    return FileError(tuple(sorted(located, key=lambda problem: problem.line or 0)))
+
+
+def _find(suite_path: Path, name: str, folders: list[Path]) -> Path:
+    for folder in folders:
+        path = folder / f"{name}.toml"
+        if path.is_file():
+            return path
+    known = sorted({path.stem for folder in folders for path in folder.glob("*.toml")})
+    raise refuse(
+        suite_path, f"no expected table {name!r}{did_you_mean(name, known)}; there are {', '.join(known) or 'none'}"
+    )
+
+
+@cache
+def _table_model() -> type[BaseModel]:
+    required = required_keys()
+    row_fields: dict[str, Any] = {
+        name: (kind, ...) if name in required else (kind | None, None) for name, kind in row_keys().items()
+    }
+    row = create_model("row", __config__=_CONFIG, **row_fields)
+    rows = Annotated[list[row], Field(min_length=1, max_length=4096)]  # type: ignore[valid-type]
+    version: Any = (Annotated[int, Field(ge=1, le=1)], Field(alias="schema", description="version of this format"))
+    return create_model(
+        "expected_table",
+        __config__=_CONFIG,
+        schema_version=version,
+        name=(str, ...),
+        description=(str, ...),
+        row=(rows, ...),
+    )
+
+
+def _type_problems(document: dict[str, Any]) -> list[KeyProblem]:
+    try:
+        _table_model().model_validate(document)
+    except ValidationError as error:
+        return [(item["loc"], message_of(item, _siblings(item["loc"]))) for item in error.errors(include_url=False)]
+    return []
+
+
+def _siblings(loc: KeyPath) -> list[str]:
+    if loc[:1] == ("row",):
+        return list(row_keys())
+    return ["schema", "name", "description", "row"]
+
+
+def _written(document: dict[str, Any]) -> WrittenTable:
+    """The values of a document whose keys and types were checked."""
+    rows = tuple(_row(row) for row in document["row"])
+    table = ExpectedTable(name=document["name"], description=document["description"], rows=rows)
+    return WrittenTable(table, tuple(frozenset(row) for row in document["row"]))
+
+
+def _row(written: dict[str, Any]) -> ExpectedRow:
+    """Only figures have a unit. A key of the other form is left out here, and refused by a rule."""
+    kind = FigureRow if "unit" in written else RatioRow
+    names = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: value for name, value in written.items() if name in names})
+
+
+def write_table(table: ExpectedTable, path: Path) -> None:
+    """Write a table, and read it back as any other.
+
+    Raises ``FileError`` when the file can't be written, or holds rows that ``table`` lacks.
+    """
+    if path.suffix != ".toml":
+        raise refuse(path, "an expected table is a .toml file")
+    if path.exists():
+        _refuse_lost_rows(table, path)
+    target = path.resolve()
+    try:
+        with opened_folder(target.parent) as folder:
+            write_file(folder, target.name, table_text(table).encode())
+    except OSError as error:
+        reason = error.strerror if path.parent.is_dir() else f"there is no folder {path.parent}; make it first"
+        raise refuse(path, f"can't be written: {reason}") from error
+    read_table(path)
+
+
+def _refuse_lost_rows(table: ExpectedTable, path: Path) -> None:
+    """A row of the same key is replaced, every other one would be lost."""
+    kept = {row.key for row in table.rows}
+    lost = [row for row in read_table(path).rows if row.key not in kept]
+    if not lost:
+        return
+    named = abridged([_row_text(row) for row in lost], MOST_NAMES, "; ")
+    raise refuse(
+        path,
+        f"holds {plural(len(lost), 'row')} that this run does not give ({named}), and is left as it is; "
+        "give -o another FILE, or print the table without -o and add its rows by hand",
+    )
+
+
+def _row_text(row: ExpectedRow) -> str:
+    where = "".join(f", {name} {value}" for name, value in row.where.items())
+    nodes = f" on {row.nodes} nodes" if row.nodes > 1 else ""
+    return f"{row.kind} {row.metric} of {row.workload}, machine {row.machine}, count {row.count}{nodes}{where}"

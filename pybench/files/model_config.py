@@ -1,0 +1,220 @@
+"""A published Hugging Face ``config.json`` as a model's shape: checked key by key, because anybody may have written it.
+
+Keys that shape the network are taken, those about files, libraries and storage are left out, any other is refused: a
+key that were ignored could mean another network. What a family's class would assume is written out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from pybench.files.json_values import decode_json
+from pybench.files.text_file import read_text, refuse
+from pybench.files.toml.problem_text import describe, did_you_mean, message_of
+from pybench.model.backend import MODEL_CLASSES
+from pybench.model.decoder_shape import Architecture, DecoderShape
+from pybench.model.errors import FileError, Problem
+
+_NOUN = "a model's config"
+_Size = Annotated[int, Field(ge=1, le=2**24)]
+_Count = Annotated[int, Field(ge=1, le=4096)]
+_Number = Annotated[float | int, Field(ge=-1e9, le=1e9)]
+_Token = Annotated[int, Field(ge=-1, le=2**31 - 1)]
+_Activation = Literal["silu", "gelu", "gelu_pytorch_tanh", "relu"]
+_Word = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
+_Rope = dict[_Word, _Word | bool | _Number | None]
+
+
+class _Config(BaseModel):
+    """Every key that shapes a network of a family that pybench builds. ``None`` is a null of the file."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    model_type: _Word
+    vocab_size: _Size
+    hidden_size: _Size
+    intermediate_size: _Size
+    num_hidden_layers: _Count
+    num_attention_heads: _Count
+    num_key_value_heads: _Count
+    head_dim: _Size | None = None
+    max_position_embeddings: _Size
+    original_max_position_embeddings: _Size | None = None
+    hidden_act: _Activation | None = None
+    hidden_activation: _Activation | None = None
+    rms_norm_eps: _Number | None = None
+    rope_theta: _Number | None = None
+    rope_local_base_freq: _Number | None = None
+    rope_scaling: _Rope | None = None
+    rope_parameters: _Rope | dict[_Word, _Rope] | None = None
+    attention_bias: bool | None = None
+    attention_dropout: _Number | None = None
+    embd_pdrop: _Number | None = None
+    resid_pdrop: _Number | None = None
+    mlp_bias: bool | None = None
+    initializer_range: _Number | None = None
+    tie_word_embeddings: bool | None = None
+    use_sliding_window: bool | None = None
+    sliding_window: _Size | None = None
+    sliding_window_pattern: _Count | None = None
+    max_window_layers: Annotated[int, Field(ge=0, le=4096)] | None = None
+    layer_types: list[Literal["full_attention", "sliding_attention"]] | None = None
+    query_pre_attn_scalar: _Number | None = None
+    attn_logit_softcapping: _Number | None = None
+    final_logit_softcapping: _Number | None = None
+    use_bidirectional_attention: Literal[False] | None = None
+    num_local_experts: _Count | None = None
+    num_experts_per_tok: _Count | None = None
+    swiglu_limit: _Number | None = None
+    initial_context_length: _Size | None = None
+    router_aux_loss_coef: _Number | None = None
+    output_router_logits: Literal[False] | None = None
+    bos_token_id: _Token | None = None
+    eos_token_id: _Token | list[_Token] | None = None
+    pad_token_id: _Token | None = None
+
+
+_NOT_SHAPING = frozenset(
+    (
+        *("architectures", "_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"),
+        *("pretraining_tp", "quantization_config", "experts_per_token", "_sliding_window_pattern"),
+        *("cache_implementation", "unsloth_fixed", "unsloth_version"),
+        "sliding_window_size",  # Gemma 2: sliding_window by an earlier name
+    )
+)
+# What the family's class in transformers assumes where the published file is silent.
+_ASSUMED: dict[str, Architecture] = {
+    "gemma": {"tie_word_embeddings": True},
+    "gemma2": {"tie_word_embeddings": True},
+    "gemma3_text": {
+        "vocab_size": 262208,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131072,
+        "sliding_window_pattern": 6,
+        "tie_word_embeddings": True,
+    },
+    "qwen2": {"use_sliding_window": False},
+    "qwen3": {"use_sliding_window": False},
+}
+# Without these a class assumes what another file would not mean; null is an answer.
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "mistral": ("sliding_window",),
+    "gemma": ("head_dim",),
+    "gemma2": (
+        *("head_dim", "sliding_window", "query_pre_attn_scalar"),
+        *("attn_logit_softcapping", "final_logit_softcapping"),
+    ),
+    "gemma3_text": ("sliding_window",),
+    "qwen3": ("head_dim",),
+    "gpt_oss": ("head_dim", "sliding_window", "layer_types", "num_local_experts", "num_experts_per_tok"),
+}
+
+
+def read_model_config(path: Path) -> Architecture:
+    """The keys that shape the network, with those that its family's class assumes. Raises ``FileError``.
+
+    Of a model that also sees, its text model is taken (``text_config``).
+    """
+    config = _family(path, _table(path))
+    own = {key: value for key, value in config.items() if key not in _NOT_SHAPING}
+    architecture = {**_ASSUMED.get(own["model_type"], {}), **own}
+    if architecture.get("layer_types"):
+        architecture.pop("sliding_window_pattern", None)
+    problems = _schema_problems(architecture) or _joint_problems(architecture)
+    if problems:
+        raise FileError(tuple(Problem(file=str(path), line=None, path=key, message=text) for key, text in problems))
+    return architecture
+
+
+def config_name(path: Path, architecture: Architecture) -> str:
+    """What reports call the model: the file's name, or its folder's where it is ``config.json``, and a digest.
+
+    The digest is over the keys that shape the network, so it is part of every comparison of runs.
+    """
+    stem = path.absolute().parent.name if path.name == "config.json" else path.stem
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', stem)[:40] or 'model'}@{config_digest(architecture)}"
+
+
+def config_digest(architecture: Architecture) -> str:
+    """Twelve digits of the SHA-256 over the keys in order."""
+    return hashlib.sha256(json.dumps(architecture, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _table(path: Path) -> Architecture:
+    text = read_text(path, _NOUN, "{", ".json")
+    try:
+        found = decode_json(text.encode())
+    except ValueError as error:
+        raise refuse(path, f"{error}") from error
+    if not isinstance(found, dict):
+        raise refuse(path, f"found {describe(found)}, expected a table: the config.json of a model")
+    return found
+
+
+def _family(path: Path, config: Architecture) -> Architecture:
+    """The config of the text model. Raises ``FileError`` for a family that nothing here builds."""
+    text = config.get("text_config")
+    own = text if isinstance(text, dict) and "model_type" in text else config
+    family = own.get("model_type")
+    if family not in MODEL_CLASSES:
+        valid = ", ".join(MODEL_CLASSES)
+        found = "lacks model_type" if family is None else f"model_type: found {describe(family)}"
+        raise refuse(path, f"{found}{did_you_mean(family, MODEL_CLASSES)}; pybench builds models of the types {valid}")
+    return own
+
+
+def _schema_problems(architecture: Architecture) -> list[tuple[str, str]]:
+    try:
+        _Config.model_validate(architecture)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        # Of a value that fits none of several types, the first reason is enough.
+        return list({str(item["loc"][0]): _message(item) for item in reversed(found)}.items())[::-1]
+    return []
+
+
+def _message(item: ErrorDetails) -> str:
+    if item["type"] == "extra_forbidden":
+        close = did_you_mean(item["loc"][-1], _Config.model_fields)
+        return f"unknown key{close}; remove it if it does not shape the network"
+    return message_of(item, ())
+
+
+def _joint_problems(architecture: Architecture) -> list[tuple[str, str]]:
+    """What single keys do not show."""
+    family = architecture["model_type"]
+    found = [
+        (key, f"missing, and {family} needs it; give what the model has, or null for none")
+        for key in _NEEDED.get(family, ())
+        if key not in architecture
+    ]
+    return found or list(_size_problems(architecture, DecoderShape.from_config(architecture)))
+
+
+def _size_problems(architecture: Architecture, shape: DecoderShape) -> list[tuple[str, str]]:
+    kinds = architecture.get("layer_types") or ()
+    found = {
+        "num_key_value_heads": (
+            shape.heads % shape.key_value_heads != 0,
+            f"{shape.heads} attention heads are no multiple of {shape.key_value_heads}",
+        ),
+        "num_attention_heads": (
+            not architecture.get("head_dim") and shape.hidden % shape.heads != 0,
+            f"hidden_size {shape.hidden} is no multiple of {shape.heads}, and there is no head_dim",
+        ),
+        "head_dim": (shape.head_width % 2 != 0, f"{shape.head_width} is odd, so positions can't be rotated"),
+        "layer_types": (len(kinds) not in {0, shape.layers}, f"{len(kinds)} entries for {shape.layers} layers"),
+        "num_experts_per_tok": (
+            shape.active_experts > shape.num_experts,
+            f"{shape.active_experts} of {shape.num_experts} experts",
+        ),
+    }
+    return [(key, text) for key, (is_wrong, text) in found.items() if is_wrong]

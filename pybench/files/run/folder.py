@@ -1,0 +1,168 @@
+"""A run's folder.
+
+::
+
+    runs/20261121T081500Z-tp_scaling/
+        manifest.json      what is measured, where; written once, with a checksum
+        journal.jsonl      one Record a line with its place and checksum, fsync'd; survives SIGKILL
+        worker/            the worker's source as it ran
+        attempts/NAME.K/   trace.npz; of a process's first attempt also worker.log, and exchange/ with orders and events
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pybench.files.run.errors import run_folder_errors
+from pybench.files.run.journal import Journal
+from pybench.files.run.lock import writing
+from pybench.files.run.manifest_file import MAX_MANIFEST_BYTES, decode_manifest, encode_manifest
+from pybench.files.safe_folder import foreign_files, fresh_folder, opened_folder, read_file, remove_file, write_file
+from pybench.model.errors import RunFolderError, is_machine_fault
+from pybench.model.manifest import MANIFEST_FILE, Manifest
+from pybench.model.record import JOURNAL_FILE
+
+_LONGEST_NAME = 150
+
+
+class RunFolder:
+    """One run on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run_id = path.name
+        self.journal = Journal(path)
+
+    @classmethod
+    def create(cls, root: Path, suite_name: str, now: datetime | None = None) -> RunFolder:
+        """Make ``root/<utc>-<suite>`` with an empty journal, and a counter when that second is taken.
+
+        Raises ``RunFolderError``.
+        """
+        stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
+        for suffix in ("", *(f"-{n}" for n in range(2, 100))):
+            path = root / f"{stamp}-{suite_name}{suffix}"
+            try:
+                path.mkdir(parents=True)
+                (path / JOURNAL_FILE).touch()
+            except FileExistsError:
+                continue
+            except OSError as error:
+                if is_machine_fault(error):
+                    raise
+                raise RunFolderError(
+                    f"{path}: cannot create the run's folder: {error.strerror}; give another --runs"
+                ) from error
+            return cls(path.resolve())
+        raise RunFolderError(f"{root}: a hundred runs of {suite_name} began in one second; wait, or use another --runs")
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Open an existing run. Raises ``RunFolderError`` when ``path`` is none."""
+        with run_folder_errors(path, "look for a run"):
+            found, is_there = (path / MANIFEST_FILE).is_file(), path.exists()
+        if not is_there:
+            raise RunFolderError(f"{path}: there is no such folder; give a folder below runs/")
+        if not found:
+            raise RunFolderError(f"{path}: {_no_run(path)}")
+        return cls(path.resolve())
+
+    def require_owner(self) -> None:
+        """Refuse to write into a folder that another user prepared. Raises ``RunFolderError``."""
+        with run_folder_errors(self.path, "look for a run"):
+            names = (MANIFEST_FILE, JOURNAL_FILE, "lock", "worker", "attempts", "reruns")
+            foreign = next(foreign_files(self.path, names), None)
+        if foreign is not None:
+            raise RunFolderError(f"{foreign}: belongs to another user; start a new run instead")
+
+    @property
+    def mark(self) -> str:
+        """What this run's processes and containers carry: its id, made unique by its place.
+
+        Two runs of one suite may begin in one second, in different folders, and must not end each other's workers.
+        """
+        return f"{self.run_id}-{hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]}"
+
+    @property
+    def worker(self) -> Path:
+        """Where the worker's source is staged."""
+        return self.path / "worker"
+
+    def fresh_attempt(self, point_id: str, number: int) -> Path:
+        """Make an empty folder for an attempt; what an interrupted one left is removed. Raises ``RunFolderError``."""
+        name = attempt_name(point_id, number)
+        path = self.path / "attempts" / name
+        with run_folder_errors(path, "create the attempt's folder"), opened_folder(self.path) as folder:
+            with suppress(FileExistsError):
+                os.mkdir("attempts", 0o755, dir_fd=folder)
+            with opened_folder("attempts", folder) as attempts:
+                fresh_folder(attempts, name)
+        return path
+
+    def subfolder(self, name: str) -> Path:
+        """A folder inside, made where there is none. Raises ``RunFolderError``, also for a link of this name."""
+        path = self.path / name
+        with run_folder_errors(path, "make a folder in the run's"), opened_folder(self.path) as folder:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=folder)
+            with opened_folder(name, folder):
+                return path
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold the run for one writer. Raises ``RunFolderError`` when another process has it, or nobody can."""
+        return writing(self.path)
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Write the manifest whole or not at all. Raises as :func:`encode_manifest`, and ``RunFolderError``."""
+        data = encode_manifest(manifest, self.path / MANIFEST_FILE)
+        with run_folder_errors(self.path, "write the manifest"), opened_folder(self.path) as folder:
+            write_file(folder, MANIFEST_FILE, data)
+
+    def read_manifest(self) -> Manifest:
+        """Read the manifest. Raises ``RunFolderError`` when it is damaged or of another version."""
+        path = self.path / MANIFEST_FILE
+        with run_folder_errors(path, "read the manifest"), opened_folder(self.path) as folder:
+            data = read_file(folder, MANIFEST_FILE, MAX_MANIFEST_BYTES)
+        return decode_manifest(data, path)
+
+    def write_report(self, file: str, text: str) -> None:
+        """Write a report into the run's folder. Raises ``RunFolderError``; nothing measured is lost by that."""
+        remedy = "; `pybench report` prints it again"
+        with (
+            run_folder_errors(self.path / file, "write the report", remedy),
+            opened_folder(self.path) as folder,
+        ):
+            write_file(folder, file, text.encode())
+
+    def remove_reports(self, files: Iterable[str]) -> None:
+        """Remove reports that no longer follow from the journal. Raises ``RunFolderError``."""
+        with run_folder_errors(self.path, "remove reports of before"), opened_folder(self.path) as folder:
+            for file in files:
+                remove_file(folder, file)
+
+
+def attempt_name(point_id: str, number: int) -> str:
+    """Name of the folder of one attempt, e.g. ``decode_tensor_parallel=2.1``."""
+    # Brackets are awkward in a shell; other characters come from the values of variables, as do long names.
+    name = re.sub(r"[^A-Za-z0-9=,._-]+", "_", point_id).strip("_")
+    if len(name) > _LONGEST_NAME or re.search(r"[^A-Za-z0-9=,._\-\[\]]", point_id):
+        name = f"{name[:_LONGEST_NAME]}_{hashlib.sha256(point_id.encode()).hexdigest()[:8]}"
+    return f"{name}.{number}"
+
+
+def _no_run(path: Path) -> str:
+    """Why a path is no run, and what to give."""
+    if not path.is_dir():
+        return "neither a run's folder nor a results.json; give one of them"
+    runs = [found.parent.name for found in path.glob(f"*/{MANIFEST_FILE}")]
+    if runs:
+        return f"a folder of runs; give one of them, such as the newest, {max(runs)}"
+    if next(path.glob("*.json"), None) is not None:
+        return f"no run here (no {MANIFEST_FILE}); give one of its .json files, or a run's folder"
+    return f"no run here (no {MANIFEST_FILE}); give a folder below runs/"

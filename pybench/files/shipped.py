@@ -1,0 +1,65 @@
+"""Where the suites and the image lock that come with pybench are."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pybench
+from pybench.files.text_file import meant, names_beside, refuse
+
+
+def shipped_suites() -> Path:
+    """Folder of the shipped suites: inside an installed wheel, or the checkout's top-level ``suites``."""
+    return _shipped("suites")
+
+
+def shipped_containers() -> Path:
+    """Folder of the image lock and the Dockerfiles, found likewise."""
+    return _shipped("containers")
+
+
+def _shipped(name: str) -> Path:
+    package = Path(pybench.__file__).parent
+    inside = package / name
+    return inside if inside.is_dir() else package.parent / name
+
+
+def described_suites() -> dict[str, str]:
+    """What each shipped suite measures, by its bare name."""
+    return {name: str(tomllib.loads(path.read_text())["description"]) for name, path in _suite_files().items()}
+
+
+def _suite_files() -> dict[str, Path]:
+    """By bare name, sorted."""
+    return {path.stem: path for path in sorted(shipped_suites().glob("*.toml"))}
+
+
+def find_suite(named: Path) -> Path:
+    """The file ``named``, or the shipped suite of that bare name (``tp_scaling``), which no folder hides.
+
+    Raises ``FileError`` naming the closest of both, and how to list the shipped suites, when there is neither.
+    """
+    try:
+        named.lstat()
+        if is_bare(named) and named.is_dir():
+            return _suite_files().get(named.name, named)
+    except FileNotFoundError:
+        return _shipped_suite(named)
+    except (OSError, ValueError):
+        pass  # what is wrong with a file that is there is reported by its reader
+    return named
+
+
+def is_bare(named: Path) -> bool:
+    """Whether it may be a shipped suite's name: one with a folder or an ending means a file."""
+    return not named.suffix and len(named.parts) == 1
+
+
+def _shipped_suite(named: Path) -> Path:
+    suites = _suite_files()
+    if is_bare(named) and named.name in suites:
+        return suites[named.name]
+    what = "neither a file nor a shipped suite" if is_bare(named) else "no such file"
+    hint = meant(named, (*names_beside(named), *suites))
+    raise refuse(named, f"{what}{hint}; `pybench plan` alone lists the shipped suites")

@@ -1,0 +1,126 @@
+"""Read a suite file strictly: every problem is found and reported at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from pybench.core.plan.memory_profile import profile_of
+from pybench.files.suite.expectations import form_problems
+from pybench.files.suite.overrides import with_settings
+from pybench.files.suite.own_files import read_own_files
+from pybench.files.suite.parse import written_suite
+from pybench.files.suite.profiles import WrittenSuite
+from pybench.files.suite.rules import suite_problems
+from pybench.files.suite.schema import MARKS, WORD, suite_model, suite_schema
+from pybench.files.text_file import refuse
+from pybench.files.toml.file import read_toml
+from pybench.files.toml.lines import KeyPath, KeyProblem, nearest_line
+from pybench.files.toml.problem_text import describe, did_you_mean, key_text, message_of
+from pybench.model.errors import FileError, Problem
+from pybench.model.suite import Suite
+from pybench.model.workloads.registry import SETTINGS_OF
+
+__all__ = ["read_suite", "suite_schema"]
+
+MAX_PROBLEMS = 50
+
+
+def read_suite(
+    path: Path,
+    *,
+    profile: str | None,
+    machine_kind: str,
+    settings: Sequence[str] = (),
+    gpu_memory_bytes: float | None = None,
+) -> Suite:
+    """Read, check and apply a profile: ``profile``, else the one for ``machine_kind`` or for GPUs of so much memory.
+
+    ``settings`` are texts ``KEY=VALUE`` that are laid over the result. Raises ``FileError`` with every problem in the
+    file, also those in profiles that aren't applied, and ``UsageError`` for ``settings``.
+    """
+    document, lines = read_toml(path, "a suite")
+    if problems := _schema_problems(document) or list(form_problems(document)):
+        raise FileError(_located(path, document, lines, problems))
+    files, problems = read_own_files(document, path.parent)
+    if problems:
+        raise FileError(_located(path, document, lines, problems))
+    written = written_suite(document, files)
+    own = profile_of(written.profiles, machine_kind, gpu_memory_bytes)
+    chosen = _chosen(path, written.profiles, profile, own)
+    if problems := suite_problems(written, (chosen, *written.profiles)):
+        raise FileError(_located(path, document, lines, problems))
+    return _suite(path, with_settings(document, written, chosen, settings, path.parent), chosen)
+
+
+def _chosen(path: Path, profiles: Collection[str], profile: str | None, own: str | None) -> str | None:
+    if profile is not None and profile not in profiles:
+        valid = ", ".join(profiles) or "none, the suite has no profiles"
+        raise refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, profiles)}; valid: {valid}")
+    return own if profile is None else profile
+
+
+def _suite(path: Path, written: WrittenSuite, chosen: str | None) -> Suite:
+    override = None if chosen is None else written.profiles[chosen]
+    return Suite(
+        name=written.name,
+        description=written.description,
+        benchmarks=tuple(each.under(override) for each in written.benchmarks if not each.is_omitted(override)),
+        profile=chosen,
+        path=str(path),
+        container=written.container,
+        own_models=written.own_models,
+    )
+
+
+def _schema_problems(document: dict[str, Any]) -> list[KeyProblem]:
+    try:
+        suite_model().model_validate(document)
+    except ValidationError as error:
+        return [
+            (_path(item["loc"]), message_of(item, _siblings(item["loc"]), beside_numbers=WORD in item["loc"]))
+            for item in error.errors(include_url=False)[: MAX_PROBLEMS + 1]
+        ]
+    return []
+
+
+def _path(loc: tuple[str | int, ...]) -> KeyPath:
+    """Drop the workload that pydantic puts behind a benchmark's index, and its own marks in brackets."""
+    path = (*loc[:2], *loc[3:]) if loc[:1] == ("benchmark",) else loc
+    return tuple(part for part in path if part != "[key]" and part not in MARKS)
+
+
+def _siblings(loc: tuple[str | int, ...]) -> list[str]:
+    """Keys that are valid where ``loc``'s last one stands."""
+    model: Any = suite_model()
+    for part in loc[:-1]:
+        model = _child(model, part)
+    fields: dict[str, Any] = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
+    return [field.alias or name for name, field in fields.items()]
+
+
+def _child(hint: Any, part: str | int) -> Any:  # noqa: ANN401 - types are values here
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        field = hint.model_fields.get(str(part))
+        return field.annotation if field else None
+    arguments = getattr(hint, "__args__", ())
+    if isinstance(part, str) and part in SETTINGS_OF:
+        return next((kind for kind in arguments if kind.__name__ == f"{part}_benchmark"), None)
+    last = arguments[-1] if arguments else None
+    return getattr(last, "__origin__", last) if getattr(last, "__metadata__", None) else last
+
+
+def _located(
+    path: Path, document: dict[str, Any], lines: dict[KeyPath, int], problems: list[KeyProblem]
+) -> tuple[Problem, ...]:
+    located = [
+        Problem(file=str(path), line=nearest_line(lines, keys), path=key_text(keys, document), message=message)
+        for keys, message in problems[:MAX_PROBLEMS]
+    ]
+    located.sort(key=lambda problem: problem.line or 0)
+    if len(problems) > MAX_PROBLEMS:
+        located.append(Problem(file=str(path), line=None, path="", message="more problems follow; fix these first"))
+    return tuple(located)

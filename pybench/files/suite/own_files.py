@@ -1,0 +1,100 @@
+"""Files that a suite names: ``model_config`` in the place of a model's name, and ``deepspeed_config``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pybench.files.deepspeed_config import read_deepspeed_config
+from pybench.files.model_config import config_name, read_model_config
+from pybench.files.toml.lines import KeyPath, KeyProblem
+from pybench.model.decoder_shape import Architecture
+from pybench.model.errors import FileError
+from pybench.model.plural import listed
+from pybench.model.workloads.settings import MODEL_CONFIG
+
+MODEL = "model"
+_DEEPSPEED = "deepspeed_config"
+FILE_SETTINGS = frozenset((MODEL_CONFIG, _DEEPSPEED))
+"""Settings of a suite file that name a file."""
+_Tables = Iterator[tuple[KeyPath, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """The name of each file's model by the file's path as it is written, and each model by its name.
+
+    ``tables`` are configs of DeepSpeed by their paths.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    architectures: dict[str, Architecture] = field(default_factory=dict)
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def named(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Settings, or axes, with models' names and other files' content in the places of files."""
+        return {self._key(key): self._value(key, value) for key, value in values.items()}
+
+    def _key(self, key: str) -> str:
+        return MODEL if key == MODEL_CONFIG else key
+
+    def _value(self, key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
+        if key == _DEEPSPEED:
+            return self.tables[value]
+        if key != MODEL_CONFIG:
+            return value
+        return [self.names[each] for each in value] if isinstance(value, list) else self.names[value]
+
+
+def read_own_files(document: dict[str, Any], folder: Path) -> tuple[OwnFiles, list[KeyProblem]]:
+    """Every file that the document names, relative to ``folder``, and what is wrong with it or its place."""
+    found = OwnFiles()
+    problems: list[KeyProblem] = []
+    for path, table in _tables(document):
+        problems += _twofold(path, table)
+        for key, name in _files(path, table):
+            try:
+                _take(found, key[-1], name, folder / name)
+            except FileError as error:
+                problems += [(key, str(problem)) for problem in error.problems]
+    return found, problems
+
+
+def _take(found: OwnFiles, key: str | int, written: str, path: Path) -> None:
+    if key == _DEEPSPEED:
+        found.tables[written] = read_deepspeed_config(path)
+        return
+    if written in found.names:
+        return
+    architecture = read_model_config(path)
+    name = config_name(path, architecture)
+    found.names[written] = name
+    found.architectures[name] = architecture
+
+
+def _tables(document: dict[str, Any]) -> _Tables:
+    """Every table with settings: benchmarks, profiles, and what these lay over single benchmarks."""
+    for index, table in enumerate(document["benchmark"]):
+        yield ("benchmark", index), table
+    for name, profile in document.get("profile", {}).items():
+        yield ("profile", name), profile
+        for benchmark, table in profile.get("benchmark", {}).items():
+            yield ("profile", name, "benchmark", benchmark), table
+
+
+def _twofold(path: KeyPath, table: dict[str, Any]) -> Iterator[KeyProblem]:
+    axes = table.get("axes", {})
+    given: list[tuple[str, ...]] = [(key,) for key in (MODEL, MODEL_CONFIG) if key in table]
+    given += [("axes", key) for key in (MODEL, MODEL_CONFIG) if key in axes]
+    if len(given) > 1 and any(MODEL_CONFIG in keys for keys in given):
+        names = listed(".".join(keys) for keys in given)
+        yield (*path, *given[-1]), f"{names} both name a model; keep one of the two"
+
+
+def _files(path: KeyPath, table: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    for key in FILE_SETTINGS & {*table}:
+        yield (*path, key), table[key]
+    for index, name in enumerate(table.get("axes", {}).get(MODEL_CONFIG, ())):
+        yield (*path, "axes", MODEL_CONFIG, index), name

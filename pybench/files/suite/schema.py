@@ -1,0 +1,263 @@
+"""Strict models of the suite file, derived from the settings dataclasses so that limits are stated once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
+from pydantic_core import PydanticCustomError
+
+from pybench.files.model_shapes import load_models
+from pybench.files.suite.container import container_model, without_default
+from pybench.model.effort import Effort
+from pybench.model.job import Job
+from pybench.model.limits import Range
+from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
+from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
+from pybench.model.workloads.placement import limits_problem, table_problem
+from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names
+from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
+
+MAX_AXIS_VALUES = 64
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
+# No control characters, and none that turns a line: the text goes to terminals and reports.
+_TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]{0,2000}$"
+
+# Which of the two a value was taken for; part of pydantic's path, and no key of the file.
+WORD, NUMBER = "[word]", "[number]"
+_TABLES_WORD, _TABLE = "[word for a table]", "[table]"
+MARKS = frozenset((WORD, NUMBER, _TABLES_WORD, _TABLE))
+
+_Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+_FilePath = Annotated[str, Field(min_length=1, pattern=_TEXT_PATTERN)]
+_ModelConfig = Annotated[
+    _FilePath, Field(description="instead of model: a Hugging Face config.json, relative to the suite's folder")
+]
+JOB_WORKLOAD = "train"
+_COUNTS = {axis for workload in SETTINGS_OF for axis in count_axes(workload)}
+_CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+def fields_of(kind: type) -> dict[str, Any]:
+    """The dataclass's fields as annotated types that pydantic can check."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: _checked(field.name, hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values here
+    base, *notes = get_args(hint)
+    members = get_args(base) if get_origin(base) in {Union, UnionType} else (base,)
+    if name == "model":
+        members = (Literal[tuple(load_models())],)
+    if name == "deepspeed_config":
+        return Annotated[_FilePath, Field(description=notes[-1])]
+    if name == "device_map":
+        table = Annotated[dict[str, Any], AfterValidator(partial(_without_problem, table_problem))]
+        word = next(kind for kind in members if get_origin(kind) is Literal)
+        return Annotated[_either(table, word, _TABLE, _TABLES_WORD), Field(description=notes[-1])]
+    if name == "max_memory":
+        checked = AfterValidator(partial(_without_problem, limits_problem))
+        return Annotated[dict[str, Any], checked, Field(description=notes[-1])]
+    if name == ENVIRONMENT:
+        return Annotated[str, AfterValidator(_variables), Field(max_length=MAX_ENVIRONMENT, description=notes[-1])]
+    if get_origin(base) is dict:
+        nests = list[Any] in get_args(get_args(base)[1])
+        members = (Annotated[dict[str, Any], AfterValidator(_nested_values if nests else _plain_values)],)
+    limits = next((note for note in notes if isinstance(note, Range)), Range())
+    description = next((note for note in notes if isinstance(note, str)), None)
+    # Limits are a number's: beside it a word such as 'auto' may stand.
+    within = Field(ge=limits.minimum, le=limits.maximum)
+    kinds = [
+        kind if get_origin(kind) is Literal else Annotated[kind, within] for kind in members if kind is not NoneType
+    ]
+    words = [kind for kind in kinds if get_origin(kind) is Literal]
+    numbers = [kind for kind in kinds if kind not in words]
+    one = _either(numbers[0], words[0]) if words and numbers else _any_of(kinds)
+    return Annotated[one, Field(description=description)]
+
+
+def _any_of(kinds: list[Any]) -> Any:  # noqa: ANN401 - types are values here
+    # A union of one is that one, but typing's cache may hand out an equal Literal with its values in another order.
+    return kinds[0] if len(kinds) == 1 else Union[tuple(kinds)]  # noqa: UP007 - at run time
+
+
+def _either(other: Any, word: Any, its_mark: str = NUMBER, words_mark: str = WORD) -> Any:  # noqa: ANN401 - types
+    """A number, or another kind, or a word, chosen by the value, so that an error is about the one that was meant."""
+    return Annotated[
+        Union[Annotated[other, Tag(its_mark)], Annotated[word, Tag(words_mark)]],  # noqa: UP007 - built at run time
+        Discriminator(lambda value: words_mark if isinstance(value, str) else its_mark),
+    ]
+
+
+def _with_word(kind: Any, word: str) -> Any:  # noqa: ANN401 - types are values here
+    names, *notes = get_args(kind)
+    return Annotated[Literal[(*get_args(names), word)], *notes]
+
+
+def _words_alone(kind: Any) -> Any:  # noqa: ANN401 - types are values here
+    """Of a table or a word, the word: an axis has values that a point is named by."""
+    (_, word), description = get_args(get_args(kind)[0]), get_args(kind)[-1]
+    return Annotated[get_args(word)[0], description]
+
+
+def _or_rest(kind: Any) -> Any:  # noqa: ANN401 - types are values here
+    return Annotated[_either(kind, Literal[REST]), get_args(kind)[-1]]  # its description
+
+
+def _variables(text: str) -> str:
+    if problem := environment_problem(text):
+        raise PydanticCustomError("variables", "{problem}", {"problem": problem})
+    return text
+
+
+def _without_problem(problem_of: Callable[[dict[str, Any]], str | None], table: dict[str, Any]) -> dict[str, Any]:
+    if problem := problem_of(table):
+        raise PydanticCustomError("table", "{problem}", {"problem": problem})
+    return table
+
+
+def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
+    for key, value in table.items():
+        if not isinstance(value, str | int | float):
+            raise PydanticCustomError(
+                "plain_value", "{key} must be a string, a number, true or false", {"key": repr(key)}
+            )
+    return table
+
+
+def _nested_values(table: dict[str, Any]) -> dict[str, Any]:
+    for key, value in table.items():
+        if not _is_json(value):
+            raise PydanticCustomError(
+                "nested_value",
+                "{key} must be a string, a number, true or false, or a list or table of such",
+                {"key": repr(key)},
+            )
+    return table
+
+
+def _is_json(value: Any) -> bool:  # noqa: ANN401 - whatever TOML can hold
+    if isinstance(value, list | dict):
+        return all(_is_json(each) for each in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _optional(types: dict[str, Any]) -> dict[str, Any]:
+    return {name: (kind, Field(default=None, json_schema_extra=without_default)) for name, kind in types.items()}
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise PydanticCustomError("duplicates", "{value} appears twice", {"value": repr(value)})
+    return values
+
+
+def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
+    size = Field(min_length=1, max_length=MAX_AXIS_VALUES)
+    whole = {"deepspeed_config"}
+    single = {
+        key: kind for key, kind in types.items() if key not in whole and get_origin(get_args(kind)[0]) is not dict
+    }
+    single |= {key: _words_alone(kind) for key, kind in types.items() if key == "device_map"}
+    # A word that stands beside the numbers of an axis, but is no value of the setting itself.
+    single |= {key: _either(kind, Literal[ALL_GPUS]) for key, kind in single.items() if key in _COUNTS}
+    single |= {key: _with_word(kind, INSTALLED) for key, kind in single.items() if key == "backend"}
+    axes = {key: Annotated[list[kind], size, AfterValidator(_distinct)] for key, kind in single.items()}  # type: ignore[valid-type]
+    return _model(name, _optional(axes))
+
+
+def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
+    if MODEL_CONFIG in fields:  # pydantic keeps a class's options under that name
+        (kind, _), others = fields[MODEL_CONFIG], {key: value for key, value in fields.items() if key != MODEL_CONFIG}
+        field = Field(default=None, alias=MODEL_CONFIG, json_schema_extra=without_default)
+        return _model(name, {**others, "config_of_model": (kind, field)})
+    return create_model(name, __config__=_CONFIG, **fields)
+
+
+def _override(name: str, types: dict[str, Any], /, **more: Any) -> type[BaseModel]:  # noqa: ANN401 - field definitions
+    axes = _axes_model(f"{name}_axes", types)
+    # A word that stands for one number, other than the words of an axis.
+    fixed = {key: _or_rest(kind) if key in _COUNTS else kind for key, kind in types.items()}
+    return _model(name, {**_optional({**fixed, **fields_of(Effort), "axes": axes}), **more})
+
+
+def _settings(workload: WorkloadName) -> dict[str, Any]:
+    names = setting_names(workload)
+    own = {name: kind for name, kind in fields_of(SETTINGS_OF[workload]).items() if name in names}
+    return {**own, MODEL_CONFIG: _ModelConfig} if MODEL_CONFIG in names else own
+
+
+def _expectation_fields() -> dict[str, Any]:
+    """Every key of a table of ``expect`` with its checked type, but ``below`` and ``above``."""
+    kinds = (Scaling, Limits, TableFigure, Comparison)
+    fields = {name: kind for cls in kinds for name, kind in fields_of(cls).items()}
+    return {name: kind for name, kind in fields.items() if name not in {"form", "order", "other"}}
+
+
+def _benchmark(workload: WorkloadName) -> type[BaseModel]:
+    types = _settings(workload)
+    metrics = tuple(METRICS_OF[workload])
+    over_nodes = (NODES,) if NODES in setting_names(workload) else ()
+    along: Any = Literal[(*count_axes(workload), *over_nodes)]
+    along_note = Field(description="axis the GPU count grows along")
+    names = dict.fromkeys(("table", "below", "above", "widening_along"), _Name)
+    expect = {**_expectation_fields(), **names, "along": Annotated[along, along_note]}
+    metric = (Literal[metrics], Field(description="metric that is judged"))
+    expectation = _model(f"{workload}_expect", {**_optional(expect), "metric": metric})
+    listed = Annotated[list[expectation], Field(max_length=MAX_AXIS_VALUES)]  # type: ignore[valid-type]
+    required = Annotated[bool, Field(description="what the machine lacks for it is missing instead of left out")]
+    job = {"job": Annotated[_job(), Field(description="the whole training that a step is part of")]}
+    rounded = Annotated[bool, Field(description="the batch becomes a multiple that every number of GPUs here divides")]
+    batch = {"round_up_batch": rounded} if workload in SHARED_BATCH else {}
+    more = _optional({"expect": listed, "required": required, **batch, **(job if workload == JOB_WORKLOAD else {})})
+    named = {"name": (_Name, ...), "workload": (Literal[workload], ...), **more}
+    return _override(f"{workload}_benchmark", types, **named)
+
+
+@cache
+def _job(*, partly: bool = False) -> type[BaseModel]:
+    types = fields_of(Job)
+    if partly:
+        return _model("profile_job", _optional(types))
+    required = {field.name for field in dataclasses.fields(Job) if field.default is dataclasses.MISSING}
+    own = {name: (kind, ...) for name, kind in types.items() if name in required}
+    return _model("job", {**own, **_optional({name: kind for name, kind in types.items() if name not in required})})
+
+
+@cache
+def suite_model() -> type[BaseModel]:
+    """The whole file. Profiles may set any workload's fields; which benchmark takes them is checked apart."""
+    everything = {name: kind for workload in SETTINGS_OF for name, kind in _settings(workload).items()}
+    omit = Annotated[bool, Field(description="leave the benchmark out on this kind of machine")]
+    job = {"job": Annotated[_job(partly=True), Field(description="what replaces parts of a benchmark's job")]}
+    one = _override("profile_benchmark", everything, **_optional({"omit": omit, **job}))
+    benchmarks_of = {"benchmark": dict[str, one]}  # type: ignore[valid-type]
+    profile = _override("profile", everything, **_optional({**benchmarks_of, **job}))
+    kinds: Any = Union.__getitem__(tuple(_benchmark(workload) for workload in SETTINGS_OF))
+    benchmark: Any = Annotated[kinds, Field(discriminator="workload")]
+    benchmarks = Annotated[list[benchmark], Field(min_length=1, max_length=256)]
+    description = Annotated[str, Field(pattern=_TEXT_PATTERN, description="one sentence for the reports")]
+    return _model(
+        "suite",
+        {
+            "schema_version": (
+                Annotated[int, Field(ge=1, le=1)],
+                Field(alias="schema", description="version of this format"),
+            ),
+            "name": (_Name, ...),
+            "description": (description, ""),
+            "benchmark": (benchmarks, ...),
+            **_optional({"profile": dict[_Name, profile], "container": container_model()}),  # type: ignore[valid-type]
+        },
+    )
+
+
+def suite_schema() -> dict[str, Any]:
+    """JSON Schema of the suite file, for editors."""
+    return suite_model().model_json_schema()

@@ -1,0 +1,146 @@
+"""Words for what is wrong in a suite file: where, what was found, what is valid."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from pybench.files.toml.lines import KeyPath
+from pybench.model.plural import plural
+from pybench.model.workloads.settings import ALL_GPUS, REST
+
+# So many keys fill a screen.
+_MANY = 20
+# Of two words; `duration` is like `quantization` to 0.6.
+_LIKE = 0.65
+_MAX_TEXT = 60
+_BARE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def describe(value: object) -> str:
+    """Show a value of TOML or JSON on one line, shortened."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return f"an array of {plural(len(value), 'value')}"
+    if isinstance(value, int) and value.bit_length() > 128:  # noqa: PLR2004 - longer is no number anyone reads
+        return "an enormous integer"
+    if isinstance(value, str):
+        value = value[: _MAX_TEXT + 1]
+    text = repr(value) if isinstance(value, (str, float, int)) else f"the date or time {value}"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
+
+
+def did_you_mean(found: object, valid: Iterable[str]) -> str:
+    """Name the closest valid word, or nothing."""
+    return suggestion(closest(found, valid, 1)) if isinstance(found, str) else ""
+
+
+def closest(found: str, valid: Iterable[str], most: int) -> list[str]:
+    """At most so many valid words that resemble what was found, the closest first."""
+    return difflib.get_close_matches(found[:_MAX_TEXT], list(valid), n=most, cutoff=_LIKE)
+
+
+def suggestion(words: Iterable[str]) -> str:
+    """Ask whether one of these was meant; nothing without any."""
+    listed = " or ".join(map(repr, words))
+    return f"; did you mean {listed}?" if listed else ""
+
+
+def valid_text(found: object, valid: Iterable[str]) -> str:
+    """Of many valid words the closest, else all."""
+    names = sorted(valid)
+    close = did_you_mean(found, names)
+    if close and len(names) > _MANY:
+        return f"{close} `pybench schema` lists all"
+    return f"{close}; valid are {', '.join(names) or 'none'}"
+
+
+def key_text(path: KeyPath, document: dict[str, Any]) -> str:
+    """Key path in the file's own words, e.g. ``[[benchmark]] "decode" -> axes.tensor_parallel[2]``."""
+    if path[:1] == ("benchmark",) and len(path) > 1 and isinstance(path[1], int):
+        table = document["benchmark"][path[1]]
+        name = table.get("name") if isinstance(table, dict) else None
+        head = f'[[benchmark]] "{name}"' if isinstance(name, str) and _BARE.fullmatch(name) else f"benchmark[{path[1]}]"
+        return _arrow(head, path[2:])
+    if path[:1] == ("profile",) and len(path) > 1:
+        end = 4 if path[2:3] == ("benchmark",) and len(path) > 3 else 2  # noqa: PLR2004 - profile.NAME.benchmark.BENCH
+        return _arrow(f"[{dotted(path[:end])}]", path[end:])
+    return dotted(path)
+
+
+def _arrow(head: str, rest: KeyPath) -> str:
+    return f"{head} -> {dotted(rest)}" if rest else head
+
+
+def dotted(path: KeyPath) -> str:
+    """Keys apart by dots, places in brackets."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += ("." if text else "") + (part if _BARE.fullmatch(part) else describe(part))
+    return text
+
+
+_KINDS = {
+    "int_type": "an integer",
+    "float_type": "a number",
+    "string_type": "a string",
+    "list_type": "an array",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "finite_number": "a finite number",
+}
+
+
+def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
+    error: ErrorDetails, siblings: Iterable[str], *, beside_numbers: bool = False
+) -> str:
+    """One pydantic error in plain words; ``siblings`` are the keys valid beside an unknown one.
+
+    A word may stand ``beside_numbers``, which are valid, too.
+    """
+    kind, context, found = error["type"], error.get("ctx", {}), error["input"]
+    if kind == "missing":
+        return "missing, and it is required"
+    if kind == "extra_forbidden":
+        return f"unknown key{valid_text(error['loc'][-1], siblings)}"
+    if kind == "literal_error":
+        words = re.findall(r"'([^']*)'", context["expected"])
+        elsewhere = _ELSEWHERE if found in _ALL and {*words} & {*_ALL} else ""
+        valid = f"{'a number or ' if beside_numbers else ''}{context['expected']}"
+        return f"found {describe(found)}, valid: {valid}{elsewhere or did_you_mean(found, words)}"
+    if kind in _KINDS:
+        return f"found {describe(found)}, expected {_KINDS[kind]}{_ELSEWHERE if found in _ALL else ''}"
+    if kind in {"greater_than_equal", "less_than_equal"}:
+        limit = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
+        return f"found {describe(found)}, must be {limit}"
+    if kind == "string_pattern_mismatch":
+        return f"found {describe(found)}; {_PATTERN}"
+    if kind == "too_short":
+        return "empty, needs at least one value"
+    if kind == "too_long":
+        return f"found {len(found)} values, at most {context['max_length']} are allowed"
+    if kind == "union_tag_invalid":
+        return f"workload: found {describe(context['tag'])}, valid: {context['expected_tags']}"
+    if kind == "union_tag_not_found":
+        return "workload is missing, and it is required"
+    return f"found {describe(found)}: {error['msg']}"
+
+
+_ELSEWHERE = (
+    f"; {ALL_GPUS!r} belongs in an axis of GPUs, such as axes.gpus or axes.data_parallel, {REST!r} in one such setting"
+)
+_ALL = (ALL_GPUS, REST)
+_PATTERN = "a name is 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter, digit or _; text has no control characters"

@@ -1,0 +1,1 @@
+"""Product: the slow node, GPU or link of a fleet."""

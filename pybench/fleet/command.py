@@ -1,0 +1,125 @@
+"""``pybench fleet``: nodes held against each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybench.cli.path_types import FILE, NAMED_PATH, PATH
+from pybench.nightly.compare_command import across_option, smallest_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@click.group()
+def fleet() -> None:
+    """Find the slow node or link of a fleet."""
+
+
+@fleet.command()
+@click.argument("run_paths", metavar="[[NODE=]RUN]...", type=NAMED_PATH, nargs=-1)
+@click.option("--pairs", "pair_file", type=FILE, metavar="FILE", help="What pairs of nodes reached together, as JSON.")
+@click.option("--barriers", "barrier_file", type=FILE, metavar="FILE", help="When nodes arrived at barriers, as JSON.")
+@click.option("--nodes", metavar="NAME,...", default="", help="Nodes that are expected: one without a run is named.")
+@across_option
+@smallest_option
+@click.option("--drain-list", is_flag=True, help="Print a line for scontrol for each bad node, and nothing else.")
+@click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the result there, too.")
+@click.pass_context
+def check(
+    ctx: click.Context,
+    /,
+    *,
+    run_paths: tuple[str, ...],
+    pair_file: Path | None,
+    barrier_file: Path | None,
+    nodes: str,
+    across: tuple[str, ...],
+    smallest: tuple[str, ...],
+    drain_list: bool,
+    json_file: Path | None,
+) -> None:
+    """Judge nodes by their runs of node_check.
+
+    Each RUN is a folder, a results.json, or a folder of those.
+    """
+    from dataclasses import asdict
+
+    from pybench.cli.exit_codes import BY_FLEET
+    from pybench.cli.output import echo, terminal_options
+    from pybench.core.keys import check_across
+    from pybench.fleet import text as report
+    from pybench.fleet.decision import judge_fleet
+    from pybench.fleet.pair_file import read_barriers, read_pairs
+    from pybench.fleet.runs import CollectedRuns, read_fleet, require_names
+    from pybench.model.errors import UsageError
+    from pybench.nightly.compare_command import effects_of
+    from pybench.power.command_files import write_json
+
+    if not run_paths and pair_file is None and barrier_file is None:
+        raise UsageError("nothing to judge; give runs of nodes, --pairs FILE or --barriers FILE")
+    apart = [file for file in (pair_file, barrier_file) if file is not None]
+    found = read_fleet(run_paths, apart) if run_paths else CollectedRuns()
+    require_names(found)
+    check_across(across, {name for run in found.runs for name in run.figures.keys})
+    result = judge_fleet(
+        found.runs,
+        pairs=(*found.pairs, *(read_pairs(pair_file) if pair_file else ())),
+        barriers=read_barriers(barrier_file) if barrier_file else None,
+        expected=_names(nodes),
+        refused=found.unreadable,
+        across=across,
+        effects=effects_of(smallest),
+        notes=found.notes,
+    )
+    points = [point for run in found.runs for point in run.figures.points]
+    if drain_list:
+        for line in report.drain_list(result):
+            echo(line)
+    else:
+        echo(report.render(result, points, **terminal_options()), nl=False)
+    write_json(json_file, asdict(result))
+    ctx.exit(BY_FLEET[result.state])
+
+
+@fleet.command()
+@click.argument("names", metavar="NODE...", nargs=-1, required=True)
+@click.option("--rounds", type=click.IntRange(min=1), help="Rounds to print; default: 3, which decide.")
+@click.option("--all", "every", is_flag=True, help="Print every round, until each node has met every other one.")
+@click.option(
+    "--met",
+    "met",
+    type=PATH,
+    multiple=True,
+    metavar="PATH",
+    help="Leave out pairs that have met: runs over two hosts, or a file as of --pairs.",
+)
+def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, every: bool) -> None:
+    """Print which nodes to measure in pairs.
+
+    All pairs of a round are measured at the same time.
+    """
+    from pybench.cli.output import echo
+    from pybench.fleet.pair_file import read_pairs
+    from pybench.fleet.pair_rounds import DECISION_ROUNDS, pair_rounds
+    from pybench.fleet.runs import read_fleet
+    from pybench.model.errors import UsageError
+
+    if every and rounds is not None:
+        raise UsageError("--all prints every round: leave out --rounds, or --all")
+    figures = [
+        figure for path in met for figure in (read_pairs(path) if path.is_file() else read_fleet([str(path)]).pairs)
+    ]
+    found = pair_rounds(names, [figure.nodes for figure in figures])
+    if not found:
+        click.echo("every pair of these nodes has met", err=True)
+    for number, own in enumerate(found if every else found[: rounds or DECISION_ROUNDS], 1):
+        for first, second in own:
+            echo(f"{number} {first} {second}")
+
+
+def _names(text: str) -> Sequence[str]:
+    return [name for name in (part.strip() for part in text.split(",")) if name]

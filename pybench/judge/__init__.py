@@ -1,1 +1,0 @@
-"""Floor 2: from records to results and verdicts; pure."""

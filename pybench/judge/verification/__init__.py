@@ -1,1 +1,0 @@
-"""Holds what a run's files claim against what follows from its journal and its power traces."""

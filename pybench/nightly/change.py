@@ -1,0 +1,140 @@
+"""One row of a run against the same row of its references: the change, its interval, a verdict.
+
+Logarithms are compared. With one reference the interval is Welch's over the attempts of both runs: it has no spread
+between nights in it. With several, each run is one value, and the interval is that of a prediction of one more run,
+widened where this run has fewer attempts than they have. Variances are shrunk towards those of the same metric's other
+rows (:mod:`pybench.core.statistics.spread`). What regressed, or improved, is corrected over all rows: of equal runs
+few have any such row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from pybench.core.statistics.contrast import Contrast, contrast
+from pybench.core.statistics.false_discovery import sure
+from pybench.core.statistics.interval import TAIL, NoRatioError, as_fraction, location, logs
+from pybench.core.statistics.spread import Spread, common_spread, pooled_variance, variance_of
+from pybench.model.change import Change, ChangeVerdict
+from pybench.model.figures import Row
+from pybench.model.workloads.registry import METRICS
+
+FAMILY_ERROR = 0.05
+"""Probability that any row of two equal runs is called worse; of one alone it is that of its interval's side."""
+_LEAST_ATTEMPTS = 2
+"""One attempt does not show how far attempts scatter."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Attempts' medians of one row: of this run, and of each reference that has it."""
+
+    now: tuple[float, ...]
+    before: tuple[tuple[float, ...], ...]
+
+
+def changes_of(rows: Mapping[Row, Sides], smallest: Mapping[str, float]) -> dict[Row, Change]:
+    """The change of every row. ``smallest`` is the smallest effect by metric, a fraction."""
+    spreads = {metric: _spread([sides for row, sides in rows.items() if row.metric == metric]) for metric in smallest}
+    found = {row: _change(row, sides, spreads[row.metric], smallest[row.metric]) for row, sides in rows.items()}
+    errors = {row: _errors(row, contrast, smallest[row.metric]) for row, (_, contrast) in found.items() if contrast}
+    sure_of = {
+        "regressed": sure({row: worse / FAMILY_ERROR for row, (worse, _) in errors.items()}),
+        "improved": sure({row: better / FAMILY_ERROR for row, (_, better) in errors.items()}),
+    }
+    return {
+        row: change if row in sure_of.get(change.verdict, found) else _open(change, len(errors))
+        for row, (change, _) in found.items()
+    }
+
+
+def _errors(row: Row, contrast: Contrast, smallest: float) -> tuple[float, float]:
+    """Probability of such a change by chance: of one for the worse, where the truth is the smallest effect; better."""
+    limit = math.log1p(smallest)
+    less, more = contrast.p_below(-limit), contrast.p_above(limit)
+    return (less, more) if _higher(row) else (more, less)
+
+
+def _higher(row: Row) -> bool:
+    return METRICS[row.metric].higher_is_better
+
+
+def _open(change: Change, num_rows: int) -> Change:
+    return replace(
+        change, verdict="undecided", reason=f"{change.verdict} by itself, but not yet sure among {num_rows} rows"
+    )
+
+
+def _change(row: Row, sides: Sides, spread: Spread | None, smallest: float) -> tuple[Change, Contrast | None]:
+    values = Change(
+        row=row,
+        unit=METRICS[row.metric].unit,
+        verdict="undecided",
+        before=_location([value for run in sides.before for value in run]),
+        now=_location(sides.now),
+    )
+    try:
+        found = _contrast(sides, spread)
+    except NoRatioError as error:
+        same = {*sides.now} == {value for run in sides.before for value in run} and len({*sides.now}) == 1
+        return replace(values, verdict="unchanged") if same else replace(values, reason=str(error)), None
+    if found is None:
+        return replace(values, reason="one attempt has no spread; measure two or more"), None
+    low, high = found.interval(TAIL)
+    decided = replace(values, fraction=as_fraction(found.value), low=as_fraction(low), high=as_fraction(high))
+    return replace(decided, verdict=verdict_of(low, high, smallest, higher_is_better=_higher(row))), found
+
+
+def verdict_of(low: float, high: float, smallest: float, *, higher_is_better: bool) -> ChangeVerdict:
+    """Of an interval in logarithms: beyond the smallest effect, within it, or across its limit."""
+    worse, better = (low, high) if higher_is_better else (-high, -low)
+    limit = math.log1p(smallest)
+    if better < -limit:
+        return "regressed"
+    if worse > limit:
+        return "improved"
+    return "unchanged" if worse > -limit and better < limit else "undecided"
+
+
+def _contrast(sides: Sides, spread: Spread | None) -> Contrast | None:
+    now, before = logs([[value] for value in sides.now]), [logs([[v] for v in run]) for run in sides.before]
+    if len(before) == 1:
+        return contrast([now], before, spread)
+    return _prediction(now, before, spread) if len(now) >= _LEAST_ATTEMPTS else None
+
+
+def _prediction(now: Sequence[float], before: Sequence[Sequence[float]], spread: Spread | None) -> Contrast:
+    """Against several references: each run is one value, and this one is as far off as one more run may be."""
+    runs = [fmean(run) for run in before]
+    used = runs if spread is None else spread.pulled_in(runs)
+    variance, freedom = variance_of(used), float(len(used) - 1)
+    if spread is not None:
+        variance, freedom = spread.moderated(variance, freedom)
+    variance *= 1 + 1 / len(used)
+    if (num_fewer := 1 / len(now) - fmean(1 / len(run) for run in before)) > 0:
+        of_attempts, num_free = pooled_variance((now, *before))
+        added = num_fewer * of_attempts
+        # Welch-Satterthwaite.
+        square = variance**2 / freedom + added**2 / num_free
+        variance += added
+        freedom = variance**2 / square if square else freedom
+    return Contrast(value=fmean(now) - fmean(used), variance=variance, freedom=freedom, num_attempts=len(used))
+
+
+def _spread(rows: Sequence[Sides]) -> Spread | None:
+    """What a metric's rows have in common: between attempts, or between references where there are several."""
+    found: list[list[float]] = []
+    for sides in rows:
+        try:
+            runs = [logs([[value] for value in run]) for run in sides.before]
+            found.extend([logs([[value] for value in sides.now]), *runs] if len(runs) == 1 else [[*map(fmean, runs)]])
+        except NoRatioError:
+            continue
+    return common_spread(found)
+
+
+def _location(medians: Sequence[float]) -> float:
+    return location([[value] for value in medians])

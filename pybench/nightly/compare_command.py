@@ -1,0 +1,97 @@
+"""``pybench compare``: a run against earlier runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybench.cli.path_types import PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pybench.model.change import RunComparison, SmallestEffects
+    from pybench.model.figures import RunFigures
+
+
+across_option = click.option(
+    "--across", multiple=True, metavar="KEY",
+    help="A key in which the runs may differ: driver, kernel, software, a package, settings, ... Repeatable.",
+)  # fmt: skip
+smallest_option = click.option(
+    "--smallest", multiple=True, metavar="[METRIC=]PERCENT",
+    help="Smallest change that counts, of all metrics or of one; default: 1. Repeatable.",
+)  # fmt: skip
+
+
+@click.command()
+@click.argument("run_path", metavar="RUN", type=PATH)
+@click.argument("reference_paths", metavar="REFERENCE...", type=PATH, nargs=-1, required=True)
+@across_option
+@smallest_option
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="A further metric to compare. Repeatable.")
+@click.option("-v", "--verbose", "detail", is_flag=True, help="Print the rows that are unchanged, too.")
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    /,
+    *,
+    run_path: Path,
+    reference_paths: tuple[Path, ...],
+    across: tuple[str, ...],
+    smallest: tuple[str, ...],
+    metrics: tuple[str, ...],
+    detail: bool,
+) -> None:
+    """Compare RUN with earlier runs, row by row.
+
+    Each is a run's folder or its results.json.
+    """
+    from pybench.cli.exit_codes import BY_CHANGE
+    from pybench.core.figures import run_figures
+    from pybench.files.run.results_file import results_of
+    from pybench.model.errors import UsageError
+    from pybench.model.workloads.registry import METRICS
+    from pybench.nightly.comparison import compare as compare_runs
+
+    if unknown := [name for name in metrics if name not in METRICS]:
+        raise UsageError(f"--metric {unknown[0]}: no such metric; docs/workloads.md lists them")
+    run, *references = (run_figures(results_of(path), metrics) for path in (run_path, *reference_paths))
+    found = compare_runs(run, references, across=across, effects=effects_of(smallest))
+    print_comparison(found, run, references, detail=detail)
+    ctx.exit(BY_CHANGE[found.verdict])
+
+
+def print_comparison(found: RunComparison, run: RunFigures, references: Sequence[RunFigures], *, detail: bool) -> None:
+    """Print a comparison at the terminal's width."""
+    from pybench.cli.output import echo, terminal_options
+    from pybench.nightly.comparison_text import render
+
+    points = [point for one in (*references, run) for point in one.points]
+    echo(render(found, points, detail=detail, **terminal_options()), nl=False)
+
+
+def effects_of(smallest: tuple[str, ...]) -> SmallestEffects:
+    """The smallest effects that a command line names: ``1.5`` or ``METRIC=3``, per cent. Raises ``UsageError``."""
+    from pybench.model.change import SMALLEST_EFFECT, SmallestEffects
+    from pybench.model.errors import UsageError
+    from pybench.model.workloads.registry import METRICS
+
+    default, by_metric = SMALLEST_EFFECT, {}
+    for text in smallest:
+        metric, _, number = text.rpartition("=")
+        if metric and metric not in METRICS:
+            raise UsageError(f"--smallest {text}: {metric} is no metric; docs/workloads.md lists them")
+        try:
+            fraction = float(number) / 100
+        except ValueError:
+            fraction = 0.0
+        if not 0 < fraction < 1:
+            raise UsageError(f"--smallest {text}: give per cent between 0 and 100, such as 1.5 or ttft_s=3")
+        if metric:
+            by_metric[metric] = fraction
+        else:
+            default = fraction
+    return SmallestEffects(default=default, by_metric=by_metric)

@@ -1,0 +1,165 @@
+"""A run against its references: which may be compared, every row's change, the worst verdict."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pybench.core.keys import check_across, differing, point_difference
+from pybench.core.plan.point_filter import parse_filter
+from pybench.model.change import Change, ChangeVerdict, RunComparison, SmallestEffects
+from pybench.model.errors import UsageError
+from pybench.model.figures import NOT_ALONE, PointFigures, Row, RunFigures
+from pybench.model.workloads.registry import METRICS
+from pybench.nightly.change import Sides, changes_of
+
+BY_IMPORTANCE: tuple[ChangeVerdict, ...] = (
+    "regressed",
+    "not measured",
+    "incomparable",
+    "undecided",
+    "improved",
+    "unchanged",
+)
+_CLOCK_FRACTION = 0.01
+
+
+def compare(
+    run: RunFigures,
+    references: Sequence[RunFigures],
+    *,
+    across: Collection[str] = (),
+    effects: SmallestEffects | None = None,
+) -> RunComparison:
+    """Compare ``run`` with one reference or more.
+
+    Raises ``UsageError`` where ``across`` names no key, and where a run is given twice.
+    """
+    effects = effects or SmallestEffects()
+    check_across(across, {name for one in (run, *references) for name in one.keys})
+    _check_apart(run, references)
+    apart = [(one, differing(one, run, across)) for one in references]
+    usable = [one for one, texts in apart if not texts]
+    shown = RunComparison(
+        run_id=run.run_id,
+        suite=run.suite,
+        reference_ids=tuple(one.run_id for one in references),
+        verdict="incomparable",
+        changes=(),
+        effects=effects,
+    )
+    if not usable:
+        return replace(shown, differences=tuple(dict.fromkeys(text for _, texts in apart for text in texts)))
+    changes = tuple(sorted(_changes(run, usable, across, effects), key=_importance))
+    known = {row for one in usable for row in rows_of(one)}
+    return replace(
+        shown,
+        reference_ids=tuple(one.run_id for one in usable),
+        verdict=overall(changes),
+        changes=changes,
+        added=tuple(row for row in rows_of(run) if row not in known),
+        wanted=tuple(dict.fromkeys(text for one in usable for text in differing(one, run))),
+        left_out=tuple(f"{one.run_id}: {'; '.join(texts)}" for one, texts in apart if texts),
+    )
+
+
+def _check_apart(run: RunFigures, references: Sequence[RunFigures]) -> None:
+    """A run that is counted twice looks like two nights that agree."""
+    seen = {run.identity}
+    for one in references:
+        if one.identity == run.identity:
+            raise UsageError(f"{one.run_id} is the run itself; give another run as the reference")
+        if one.identity in seen:
+            raise UsageError(f"{one.run_id} is given twice as a reference; give each run once")
+        seen.add(one.identity)
+
+
+def overall(changes: Sequence[Change]) -> ChangeVerdict:
+    """The most important verdict. Rows that improved do not make a run of others improve; no row is no verdict."""
+    found = {change.verdict for change in changes}
+    if found <= {"improved", "unchanged"}:
+        return "incomparable" if not found else "unchanged" if "unchanged" in found else "improved"
+    return next(verdict for verdict in BY_IMPORTANCE if verdict in found)
+
+
+def rows_of(run: RunFigures) -> Iterator[Row]:
+    """Every row that a run measured and that this pybench knows."""
+    for point in run.points:
+        yield from (Row(point.id, metric) for metric in point.medians if metric in METRICS)
+
+
+def absence_of(row: Row, run: RunFigures) -> str:
+    """Why a run does not have a row."""
+    point = next((point for point in run.points if point.id == row.point_id), None)
+    if point is not None:
+        return point.absence or "this metric was not measured"
+    return f"left out by {run.kept_by}" if _is_filtered(row.point_id, run) else "the suite has no such point now"
+
+
+def _is_filtered(point_id: str, run: RunFigures) -> bool:
+    if run.kept_by is None:
+        return False
+    try:
+        _, text = shlex.split(run.kept_by)
+        return not parse_filter(text)(point_id)
+    except (ValueError, UsageError):  # a file can hold any text
+        return False
+
+
+def _changes(
+    run: RunFigures, references: Sequence[RunFigures], across: Collection[str], effects: SmallestEffects
+) -> Iterator[Change]:
+    now = {point.id: point for point in run.points}
+    before = [{point.id: point for point in one.points} for one in references]
+    comparable: dict[Row, Sides] = {}
+    for row in dict.fromkeys(row for one in references for row in rows_of(one)):
+        points = [own[row.point_id] for own in before if row.metric in _medians(own.get(row.point_id))]
+        found = (
+            _absent(row, run)
+            if row.metric not in _medians(now.get(row.point_id))
+            else _apart(row, now[row.point_id], points, across)
+        )
+        if found is None:
+            sides = Sides(now[row.point_id].medians[row.metric], tuple(p.medians[row.metric] for p in points))
+            comparable[row] = sides
+        else:
+            yield found
+    smallest = {metric: effects.of(metric) for metric in {row.metric for row in comparable}}
+    for row, change in changes_of(comparable, smallest).items():
+        points = [own[row.point_id] for own in before if row.point_id in own]
+        if all(point.is_alone for point in (*points, now[row.point_id])):
+            yield _with_clock(change, points, now[row.point_id])
+        else:
+            yield replace(change, verdict="undecided", reason=NOT_ALONE)
+
+
+def _medians(point: PointFigures | None) -> Mapping[str, tuple[float, ...]]:
+    return {} if point is None else point.medians
+
+
+def _absent(row: Row, run: RunFigures) -> Change:
+    """A row that a reference has and this run has not."""
+    return Change(row=row, unit=METRICS[row.metric].unit, verdict="not measured", reason=absence_of(row, run))
+
+
+def _apart(row: Row, now: PointFigures, before: Sequence[PointFigures], across: Collection[str]) -> Change | None:
+    """A row that was measured with other settings in a reference."""
+    texts = [text for point in before if (text := point_difference(point, now, across)) is not None]
+    if not texts:
+        return None
+    return Change(row=row, unit=METRICS[row.metric].unit, verdict="incomparable", reason=texts[0])
+
+
+def _with_clock(change: Change, before: Sequence[PointFigures], now: PointFigures) -> Change:
+    """A change with the clocks beside it, where those differ."""
+    was_hz, is_hz = before[-1].sm_clock_hz, now.sm_clock_hz
+    if not was_hz or not is_hz or abs(is_hz / was_hz - 1) < _CLOCK_FRACTION or change.verdict == "unchanged":
+        return change
+    held = f", held by {', '.join(now.held_by)}" if now.held_by else ""
+    text = f"SM clock {was_hz / 1e6:.0f} -> {is_hz / 1e6:.0f} MHz{held}"
+    return replace(change, reason=f"{change.reason}; {text}" if change.reason else text)
+
+
+def _importance(change: Change) -> tuple[int, float]:
+    return BY_IMPORTANCE.index(change.verdict), -abs(change.fraction or 0.0)

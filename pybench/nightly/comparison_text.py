@@ -1,0 +1,182 @@
+"""A run beside its references, for the terminal: the verdict, what differs, rows by importance."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from pybench.core.keys import across_words
+from pybench.core.numbers import plain
+from pybench.model.change import Change, ChangeVerdict, RunComparison
+from pybench.model.figures import PointFigures
+from pybench.model.plural import plural
+from pybench.nightly.comparison import BY_IMPORTANCE
+from pybench.report.run.rows import Table
+from pybench.report.text.change_words import (
+    across_options,
+    difference_text,
+    metric_words,
+    percent_text,
+    rows_text,
+    value_text,
+)
+from pybench.report.text.labels import joined, labels_of_runs
+from pybench.report.text.layout import fits
+from pybench.report.text.printable import printable
+from pybench.report.text.table import COLOURS, console, draw, hanging, without_trailing_spaces
+
+_HEADS = ("point", "metric", "before", "now", "change", "difference")
+_NAMED = 3
+_BRIEF = 60
+_UNDECIDED = "the interval reaches across the smallest effect; more attempts or references narrow it"
+_COLOUR: dict[ChangeVerdict, str] = {
+    "regressed": COLOURS["fail"],
+    "not measured": COLOURS["missing"],
+    "undecided": COLOURS["inconclusive"],
+    "incomparable": COLOURS["inconclusive"],
+    "improved": COLOURS["pass"],
+    "unchanged": COLOURS["pass"],
+}
+
+
+def render(
+    comparison: RunComparison,
+    points: Sequence[PointFigures],
+    *,
+    width: int = 80,
+    color: bool = False,
+    detail: bool = False,
+) -> str:
+    """Draw it. ``points`` are those of the run and its references; unchanged rows are only counted without detail."""
+    stream = io.StringIO()
+    out = console(stream, width, color=color)
+    names = labels_of_runs(points)
+    _head(out, comparison)
+    if not comparison.changes:
+        for text, absent in [*_absences(points, names).items()][:_NAMED]:
+            hanging(out, f"no figures of {joined(absent)}: {text}")
+    for verdict in BY_IMPORTANCE:
+        rows = [change for change in comparison.changes if change.verdict == verdict]
+        if rows and (detail or verdict != "unchanged"):
+            _rows(out, verdict, rows, names, width)
+    _listed(
+        out,
+        "New rows, which no reference has",
+        _by_point((row.point_id, row.metric) for row in comparison.added),
+        names,
+    )
+    out.print()
+    last = Text.assemble(
+        "verdict: ", (comparison.verdict, _COLOUR[comparison.verdict]), f" - {printable(reason_text(comparison))}"
+    )
+    out.print(last, soft_wrap=True)
+    return without_trailing_spaces(stream.getvalue())
+
+
+def _absences(points: Iterable[PointFigures], names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Points without a figure by the reason, each once."""
+    found: dict[str, dict[str, None]] = {}
+    for point in points:
+        if point.absence:
+            found.setdefault(point.absence, {})[names.get(point.id, point.id)] = None
+    return {reason: list(absent) for reason, absent in found.items()}
+
+
+def _head(out: Console, comparison: RunComparison) -> None:
+    title = (printable(f"{comparison.suite}: "), "bold")
+    out.print(Text.assemble(title, (comparison.verdict, _COLOUR[comparison.verdict])))
+    hanging(out, f"run {comparison.run_id} against {', '.join(comparison.reference_ids)}", style="dim")
+    for text in comparison.differences:
+        hanging(out, f"differs: {text}")
+    if comparison.differences:
+        hanging(out, f"next: {way_on(comparison)}")
+    for text in comparison.wanted:
+        hanging(out, f"across: {text}")
+    for text in comparison.left_out:
+        hanging(out, f"left out: {text}")
+
+
+def _rows(out: Console, verdict: ChangeVerdict, rows: Sequence[Change], names: Mapping[str, str], width: int) -> None:
+    figured = [change for change in rows if change.now is not None]
+    title = f"{verdict}: {_count(rows)}"
+    if figured:
+        table = Table(title, _HEADS, tuple(_cells(change, names) for change in figured))
+        table = (table if fits(table, width) else _without_before(table)).without_empty_columns()
+        out.print()
+        out.print(draw(table, width))
+        if verdict == "undecided" and any(change.fraction is not None for change in figured):
+            hanging(out, f"  {_UNDECIDED}")
+    else:
+        out.print()
+        out.print(Text(f"{title}{' that a reference has' * (verdict == 'not measured')}", style="bold"))
+    for reason in dict.fromkeys(change.reason for change in figured or rows if change.reason):
+        found = [change.row for change in figured or rows if change.reason == reason]
+        subjects = "all" if len(found) == len(figured) > 1 else rows_text(found, names)
+        hanging(out, f"  {subjects}: {reason}")
+
+
+def _cells(change: Change, names: Mapping[str, str]) -> tuple[str, ...]:
+    return (
+        names.get(change.row.point_id, change.row.point_id),
+        metric_words(change.row.metric),
+        value_text(change.before, change.unit),
+        value_text(change.now, change.unit),
+        percent_text(change),
+        difference_text(change),
+    )
+
+
+def _without_before(table: Table) -> Table:
+    """A narrower table: what was before follows from now and the difference."""
+    place = _HEADS.index("before")
+    heads, *rows = ((*line[:place], *line[place + 1 :]) for line in (table.heads, *table.rows))
+    return Table(table.title, heads, tuple(rows))
+
+
+def _listed(out: Console, title: str, found: Mapping[str, str], names: Mapping[str, str]) -> None:
+    if found:
+        out.print()
+        out.print(Text(title, style="bold"))
+        for point, metrics in found.items():
+            hanging(out, f"  {names.get(point, point)}: {metrics}")
+
+
+def _by_point(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The metrics of each point in words."""
+    found: dict[str, list[str]] = {}
+    for point, metric in rows:
+        found.setdefault(point, []).append(metric_words(metric))
+    return {point: ", ".join(words) for point, words in found.items()}
+
+
+def way_on(comparison: RunComparison) -> str:
+    """What to do about runs that differ: the options that would allow it, quoted for a shell."""
+    agreeing = "compare runs that agree in these"
+    if not (words := across_words(comparison.differences)):
+        return agreeing
+    return f"{agreeing}, or allow {'it' if len(words) == 1 else 'them'}: {across_options(words)}"
+
+
+def reason_text(comparison: RunComparison) -> str:
+    """What decided the verdict."""
+    if comparison.differences:
+        first = [_in_brief(text) for text in comparison.differences[:_NAMED]]
+        more = len(comparison.differences) - _NAMED
+        return "; ".join(first) + (f" (and {more} more)" if more > 0 else "")
+    if not comparison.changes:
+        return "the runs have no row in common"
+    counts = [(verdict, [c for c in comparison.changes if c.verdict == verdict]) for verdict in BY_IMPORTANCE]
+    text = ", ".join(f"{len(rows)} {verdict}" for verdict, rows in counts if rows)
+    return f"of {_count(comparison.changes)}: {text}; smallest effect {plain(100 * comparison.effects.default)} %"
+
+
+def _in_brief(difference: str) -> str:
+    """A long one by its key alone: the head has its values."""
+    return difference if len(difference) <= _BRIEF else difference.partition(":")[0]
+
+
+def _count(rows: Sequence[Change]) -> str:
+    return plural(len(rows), "row")

@@ -1,0 +1,221 @@
+"""The page of a history: each row's values over the nights, with the spread between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+from markupsafe import Markup
+
+from pybench.core.keys import differing
+from pybench.core.numbers import plain, signed_percent
+from pybench.model.figures import Row
+from pybench.model.workloads.registry import METRICS
+from pybench.nightly.acceptance import about
+from pybench.nightly.gate import judge_night
+from pybench.nightly.history import History
+from pybench.nightly.history_text import left_out
+from pybench.nightly.series import Series
+from pybench.nightly.trend import Trend, trends
+from pybench.nightly.values import Accepted, LevelChange
+from pybench.report.page import svg
+from pybench.report.page.charts import Chart
+from pybench.report.page.document import document
+from pybench.report.page.points import Cell, PointRow, PointTable
+from pybench.report.text.change_words import metric_words, value_text
+from pybench.report.text.labels import labels_of_runs, verdict_words
+from pybench.report.text.printable import printable
+from pybench.report.text.sparkline import LEAST_RANGE_FRACTION
+
+_HEADS = ("point", "metric", "nights", "last", "change", "spread")
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 150, 66, 12, 12, 24
+_SPREADS = 2.0
+_MOST_CHARTS = 200
+Scale = Callable[[float], float]
+
+
+def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) -> str:
+    """One HTML file with the trend of every row of a series, its changes of level, and what is not in it."""
+    accepted = about(series, accepted)
+    names = labels_of_runs(point for run in series.runs for point in run.points)
+    found = tuple(trends(series))
+    nights = [run.created_utc[:10] for run in series.runs]
+    begun = epochs(series)
+    levels = {row.row: row.level_change for row in judge_night(series, accepted).rows if row.level_change is not None}
+    drawn = (
+        trend_chart(trend, names, series, marks(trend.row, series, begun, accepted, levels.get(trend.row)))
+        for trend in found[:_MOST_CHARTS]
+    )
+    return document(
+        "history.html.j2",
+        series=series,
+        first=nights[0],
+        last=nights[-1],
+        left_out=list(left_out(history, series)),
+        charts=[chart for chart in drawn if chart is not None],
+        epochs=[(nights[place], "\n".join(texts)) for place, texts in begun.items()],
+        accepted=[_accepted(one, names) for one in accepted],
+        levels=[_level(row, change, names) for row, change in levels.items()],
+        num_left=max(0, len(found) - _MOST_CHARTS),
+        table=PointTable(_HEADS, tuple(_row(trend, names, place) for place, trend in enumerate(found))),
+        runs=[(run.run_id, run.created_utc, verdict_words(run.verdict)) for run in reversed(series.runs)],
+        keys=sorted((name, str(value)) for name, value in series.last.keys.items()),
+    )
+
+
+def epochs(series: Series) -> dict[int, tuple[str, ...]]:
+    """Nights before which something changed that the runs may differ in, by their place, with what changed."""
+    changed = {place: differing(before, now) for place, (before, now) in enumerate(pairwise(series.runs), start=1)}
+    return {place: tuple(texts) for place, texts in changed.items() if texts}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A line before a night: the beginning of an epoch, an accepted change, or a change of the row's level."""
+
+    place: int
+    words: str
+    line: Literal["linear", "accepted", "level"]
+
+
+def marks(
+    row: Row,
+    series: Series,
+    begun: Mapping[int, Sequence[str]],
+    accepted: Sequence[Accepted],
+    level: LevelChange | None,
+) -> list[Mark]:
+    """Everything that happened to one row, each before the first night that it concerns."""
+    nights = [run.created_utc[:10] for run in series.runs]
+
+    def place(since: str) -> int | None:
+        return next((number for number, night in enumerate(nights) if night >= since[:10]), None)
+
+    found = [Mark(number, "; ".join(texts), "linear") for number, texts in begun.items()]
+    dated = ((place(one.since), one) for one in accepted if one.is_of(row))
+    found += [Mark(at, f"accepted: {one.reason}", "accepted") for at, one in dated if at is not None]
+    if level is not None and (at := place(level.since)) is not None:
+        found.append(Mark(at, f"level changed by {signed_percent(level.fraction)}", "level"))
+    return found
+
+
+def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: Sequence[Mark]) -> Chart | None:
+    """A row's value by night, the band of two standard deviations between earlier nights, the last night marked.
+
+    A line stands before each night of ``found``.
+    """
+    known = [(place, value) for place, value in enumerate(trend.values) if value is not None]
+    if not known:
+        return None
+    unit = METRICS[trend.row.metric].unit
+    low, high = _span([value for _, value in known], _band(trend))
+
+    def x(place: float) -> float:
+        return _LEFT + (place + 0.5) / len(trend.values) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(value: float) -> float:
+        return _HEIGHT - _BOTTOM - (value - low) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
+
+    parts = [*_frame(low, high, unit, series, x, y)]
+    if band := _band(trend):
+        corners = [
+            (_LEFT, y(band[0])),
+            (_LEFT, y(band[1])),
+            (_WIDTH - _RIGHT, y(band[1])),
+            (_WIDTH - _RIGHT, y(band[0])),
+        ]
+        parts.insert(0, svg.polygon(corners, "band"))
+    for mark in found:
+        title = f"{series.runs[mark.place].created_utc[:10]}: {mark.words}"
+        line = _upright(x(mark.place - 0.5), mark.line)
+        parts.append(Markup("<g><title>{}</title>{}</g>").format(printable(title), line))
+    stretches = ([(x(place), y(value)) for place, value in stretch] for stretch in _stretches(trend.values))
+    parts += [svg.polyline(stretch, "curve series0") for stretch in stretches]
+    for place, value in known:
+        tip = f"{series.runs[place].created_utc[:16]}: {value_text(value, unit)}"
+        last = place == len(trend.values) - 1
+        parts.append(svg.marker((x(place), y(value)), 1 if last else 0, tip, 5.0 if last else 2.5))
+    title = f"{names[trend.row.point_id]}: {metric_words(trend.row.metric)}"
+    described = f"{len(known)} nights, last {_last(trend)}"
+    return Chart(title, svg.figure(title, described, parts, _WIDTH, _HEIGHT), (), (), ())
+
+
+def _upright(at: float, name: str) -> Markup:
+    return svg.line((at, _TOP), (at, _HEIGHT - _BOTTOM), name)
+
+
+def _accepted(one: Accepted, names: Mapping[str, str]) -> tuple[str, ...]:
+    metric = "all" if one.metric is None else metric_words(one.metric)
+    point = "all" if one.point is None else names.get(one.point, one.point)
+    return one.since, point, metric, one.reason
+
+
+def _level(row: Row, change: LevelChange, names: Mapping[str, str]) -> tuple[str, ...]:
+    limits = f"{change.earliest[:10]} to {change.latest[:10]}"
+    label = names.get(row.point_id, row.point_id)
+    return label, metric_words(row.metric), change.since[:10], limits, signed_percent(change.fraction)
+
+
+def _frame(low: float, high: float, unit: str, series: Series, x: Scale, y: Scale) -> list[Markup]:
+    parts = []
+    for value in (low, (low + high) / 2, high):
+        parts.append(svg.line((_LEFT, y(value)), (_WIDTH - _RIGHT, y(value)), "grid"))
+        parts.append(svg.text(_LEFT - 6, y(value) + 4, value_text(value, unit).split(" ")[0], "end"))
+    for place, anchor in dict.fromkeys(((0, "start"), (len(series.runs) - 1, "end"))):
+        parts.append(svg.text(x(place), _HEIGHT - 6, series.runs[place].created_utc[:10], anchor))
+    return parts
+
+
+def _band(trend: Trend) -> tuple[float, float] | None:
+    """Of two spreads about the median of the nights before the last."""
+    earlier = [value for value in trend.values[:-1] if value is not None and value > 0]
+    if trend.spread_fraction is None or not earlier:
+        return None
+    centre, factor = median(earlier), math.exp(_SPREADS * trend.spread_fraction)
+    return centre / factor, centre * factor
+
+
+def _span(values: Sequence[float], band: tuple[float, float] | None) -> tuple[float, float]:
+    """Ends of the axis: all that is drawn, and at least 2 % of the middle, so that noise does not look like news."""
+    low, high = min((*values, *(band or ()))), max((*values, *(band or ())))
+    room = max(1.1 * (high - low), LEAST_RANGE_FRACTION * abs(median(values)), 1e-30)
+    return (low + high - room) / 2, (low + high + room) / 2
+
+
+def _stretches(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
+    """Nights next to each other that have a value; a line does not bridge a night without."""
+    found: list[list[tuple[int, float]]] = [[]]
+    for place, value in enumerate(values):
+        if value is None:
+            found.append([])
+        else:
+            found[-1].append((place, value))
+    return [stretch for stretch in found if len(stretch) > 1]
+
+
+def _row(trend: Trend, names: Mapping[str, str], place: int) -> PointRow:
+    nights = sum(value is not None for value in trend.values)
+    spread = trend.spread_fraction
+    metric = METRICS[trend.row.metric]
+    return PointRow(
+        "not measured" if trend.last is None else "measured",
+        (
+            Cell(names[trend.row.point_id], place),
+            Cell(
+                metric_words(trend.row.metric), None, "more is better" if metric.higher_is_better else "less is better"
+            ),
+            Cell(f"{nights} of {len(trend.values)}", nights),
+            Cell(_last(trend), trend.last),
+            Cell("-" if trend.fraction is None else signed_percent(trend.fraction), trend.fraction),
+            Cell("-" if spread is None else f"{plain(100 * spread, 2)} %", spread),
+        ),
+        (),
+    )
+
+
+def _last(trend: Trend) -> str:
+    return "not measured" if trend.last is None else value_text(trend.last, METRICS[trend.row.metric].unit)

@@ -1,0 +1,172 @@
+"""A history of runs: every row's trend for the terminal, and every figure as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from rich.text import Text
+
+from pybench.core.numbers import plain, signed_percent
+from pybench.model.figures import RunFigures
+from pybench.model.plural import abridged, listed, plural
+from pybench.model.workloads.registry import METRICS
+from pybench.nightly.comparison import rows_of
+from pybench.nightly.history import History
+from pybench.nightly.series import Series
+from pybench.nightly.trend import Trend, trends
+from pybench.report.export.csv_cell import csv_cell
+from pybench.report.run.rows import Table
+from pybench.report.text.change_words import metric_words, value_text
+from pybench.report.text.labels import labels_of_runs
+from pybench.report.text.layout import fits
+from pybench.report.text.printable import printable
+from pybench.report.text.sparkline import sparkline
+from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
+
+_MOST_SKIPPED = 5
+_MOST_NAMES = 3
+_WIDTHS = (30, 20, 12)
+CSV_HEADS = (
+    "run_id",
+    "created_utc",
+    "suite",
+    "verdict",
+    "point",
+    "benchmark",
+    "num_gpus",
+    "metric",
+    "unit",
+    "value",
+    "num_attempts",
+    "attempt_medians",
+    "sm_clock_hz",
+    "digest",
+    "axes",
+    "keys",
+    "part_of",
+)
+
+
+def render(history: History, series: Series, *, width: int = 80, color: bool = False) -> str:
+    """Draw the trends of a series, and name what is not in it."""
+    stream = io.StringIO()
+    out = console(stream, width, color=color)
+    first, last = series.runs[0], series.last
+    runs = plural(len(series.runs), "run")
+    days = " to ".join(dict.fromkeys((first.created_utc[:10], last.created_utc[:10])))
+    out.print(Text(printable(f"{last.suite}: {runs}, {days}"), style="bold"))
+    for line in left_out(history, series):
+        hanging(out, line)
+    found = tuple(trends(series))
+    drawn = [_table(series, found, room) for room in _WIDTHS]
+    table = next((table for table in drawn if fits(table, width)), drawn[-1])
+    if table.rows:
+        out.print()
+        out.print(draw(table.without_empty_columns(), width))
+    else:
+        hanging(
+            out,
+            "no figures of attempts: nothing was measured, or an old version wrote its results, which "
+            "`pybench report RUN --format json` writes again",
+        )
+    return without_trailing_spaces(stream.getvalue())
+
+
+def left_out(history: History, series: Series) -> Iterator[str]:
+    """Runs and entries that are not in a series, with the reason."""
+    others = Counter(run.suite for run in history.runs if run.suite != series.last.suite)
+    apart = [*(series.apart or {}).items()]
+    for text, count in apart[:_MOST_SKIPPED]:
+        yield f"left out: {plural(count, 'run')} that differ{'s' * (count == 1)} in {text}"
+    if (more := len(apart) - _MOST_SKIPPED) > 0:
+        yield f"left out: others that differ in {more} more keys or values"
+    if parts := Counter(run.part_of for run in history.runs if run.suite == series.last.suite and run.part_of):
+        several = listed(f"{count} of --{name}" for name, count in sorted(parts.items()))
+        yield f"left out: {several}, which are no nights"
+    if series.broken:
+        yield f"left out: {len(series.broken)} whose verdict was bad"
+    if others:
+        names = ", ".join(f"{name} ({count})" for name, count in others.most_common())
+        yield f"other suites: {names}"
+    yield from skipped(history)
+
+
+def skipped(history: History) -> Iterator[str]:
+    """Entries of a history's folder that are no run, with the reason, and what else is to be known of its reading."""
+    names: dict[str, list[str]] = {}
+    for name, reason in history.skipped:
+        names.setdefault(reason, []).append(name)
+    for reason, own in [*names.items()][:_MOST_SKIPPED]:
+        yield f"skipped: {abridged(own, _MOST_NAMES)}: {reason}"
+    if more := sum(len(own) for own in [*names.values()][_MOST_SKIPPED:]):
+        yield f"skipped: {more} more"
+    if history.note:
+        yield f"note: {history.note}"
+
+
+def no_run(history: History, suite: str | None = None) -> str:
+    """That a folder has no run, or none of a suite, with the entries that were skipped."""
+    others = ", ".join(sorted({run.suite for run in history.runs}))
+    what = (
+        f"no run of {suite}; there are {others}" if others else "no run here; give the folder of `pybench run --runs`"
+    )
+    return "\n".join((f"{history.folder}: {what}", *skipped(history)))
+
+
+def _table(series: Series, found: Sequence[Trend], room: int) -> Table:
+    names = labels_of_runs(point for run in series.runs for point in run.points)
+    heads = ("point", "metric", "trend", "last", "change", "spread")
+    return Table("", heads, tuple(_cells(trend, names, room) for trend in found))
+
+
+def _cells(trend: Trend, names: Mapping[str, str], room: int) -> tuple[str, ...]:
+    return (
+        names[trend.row.point_id],
+        metric_words(trend.row.metric),
+        sparkline(trend.values, room) if len(trend.values) > 1 else "-",
+        "not measured" if trend.last is None else value_text(trend.last, METRICS[trend.row.metric].unit),
+        "-" if trend.fraction is None else signed_percent(trend.fraction),
+        "-" if trend.spread_fraction is None else f"{plain(100 * trend.spread_fraction, 2)} %",
+    )
+
+
+def csv_text(runs: Sequence[RunFigures]) -> str:
+    """One line for each run, point and metric, for pandas, DuckDB and spreadsheets."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(CSV_HEADS)
+    for run in runs:
+        writer.writerows(map(csv_cell, line) for line in _lines(run))
+    return stream.getvalue()
+
+
+def _lines(run: RunFigures) -> Iterator[tuple[object, ...]]:
+    points = {point.id: point for point in run.points}
+    keys = json.dumps(run.keys, sort_keys=True)
+    for row in rows_of(run):
+        point = points[row.point_id]
+        medians = point.medians[row.metric]
+        yield (
+            run.run_id,
+            run.created_utc,
+            run.suite,
+            run.verdict,
+            point.id,
+            point.benchmark,
+            point.num_gpus,
+            row.metric,
+            METRICS[row.metric].unit,
+            median(medians),
+            len(medians),
+            json.dumps(medians),
+            point.sm_clock_hz,
+            point.digest,
+            json.dumps(point.axes),
+            keys,
+            run.part_of,
+        )

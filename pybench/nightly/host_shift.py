@@ -1,0 +1,163 @@
+"""Nights on which all points moved together: the host, or software that all points share, and not 40 regressions.
+
+The shift of a night is the median over points of their deviations from their own centres. It is judged as a row is, by
+the shifts of the nights before that were no example of a shift themselves: a host that stays slow never becomes normal
+by itself. Points whose change is accepted begin anew, and the host does where most of them have: its spread is kept, by
+which the first nights of the new level are held against those before them. Times and energies move apart, so each has
+its own. ``smallest_log`` is the smallest effect, a logarithm as shifts are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, median_low
+
+from pybench.core.statistics.spread import LEAST_SD, pooled_variance, robust_sd
+from pybench.core.statistics.student_t import upper_tail
+from pybench.model.figures import Row
+from pybench.model.workloads.registry import METRICS
+from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights
+from pybench.nightly.level_change import Split, lasting_change, newest_change
+
+MIN_POINTS = 5
+"""Fewer points that move together may all have one cause of their own."""
+_SHARE = 2 / 3
+_P = 0.001
+_OUT_SDS = 4.0
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Of tonight, a logarithm turned so that higher is better, and how many points show it."""
+
+    noun: str
+    value: float
+    num_shifted: int
+    num_points: int
+
+
+def noun_of(metric: str) -> str | None:
+    """What a metric measures of a host: ``speed`` or ``energy``; ``None`` for what no host changes."""
+    unit = METRICS[metric].unit
+    if unit.startswith("J"):
+        return "energy"
+    return "speed" if unit == "s" or unit.endswith("/s") else None
+
+
+def shifts_by_night(rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], noun: str) -> list[float | None]:
+    """The shift of each night, the last one being looked at; ``None`` with too few points."""
+    found = [_of_night(rows, centres, noun, night) for night in range(_num_nights(rows))]
+    return [median(one) if len(one) >= MIN_POINTS else None for one in found]
+
+
+def start_of(rows: Mapping[Row, Nights], noun: str) -> int:
+    """First night of the host's present level: that from which most rows have theirs."""
+    return median_low([nights.start for row, nights in rows.items() if noun_of(row.metric) == noun] or [0])
+
+
+def nights_apart(shifts: Sequence[float | None], smallest_log: float, start: int = 0) -> frozenset[int]:
+    """Nights before the last whose shift is no example of this host: each is held against the examples before it.
+
+    ``start`` is the first night of the host's present level.
+    """
+    known = {night: shift for night, shift in enumerate(shifts[:-1]) if shift is not None}
+    earlier = _usual({night: shift for night, shift in known.items() if night < start}, smallest_log)
+    since = {night: shift for night, shift in known.items() if night >= start}
+    if len(earlier) >= MIN_NIGHTS:
+        level = _level(since, smallest_log, max(robust_sd([*earlier.values()]), LEAST_SD))
+    else:
+        level = _usual(since, smallest_log)
+    return frozenset(known.keys() - earlier.keys() - level.keys())
+
+
+def _usual(known: Mapping[int, float], smallest_log: float) -> dict[int, float]:
+    """Of nights before which nothing is known of the host."""
+    usual: dict[int, float] = {}
+    for night, shift in known.items():
+        if len(usual) < MIN_NIGHTS or _is_like(shift, [*usual.values()], smallest_log):
+            usual[night] = shift
+    # The first ones had too few before them.
+    like = {night: shift for night, shift in usual.items() if _is_like(shift, [*usual.values()], smallest_log)}
+    return like if len(like) >= MIN_NIGHTS else usual
+
+
+def _level(known: Mapping[int, float], smallest_log: float, sd: float) -> dict[int, float]:
+    """Of the nights of an accepted level. The first ones are held against each other by the spread of those before."""
+    level: dict[int, float] = {}
+    for night, shift in known.items():
+        usual = [*level.values()]
+        if len(usual) >= MIN_NIGHTS:
+            is_like = _is_like(shift, usual, smallest_log)
+        else:
+            is_like = not usual or _is_within(shift, usual, smallest_log, sd * math.sqrt(1 + 1 / len(usual)))
+        if is_like:
+            level[night] = shift
+    return level
+
+
+def _is_like(shift: float, usual: Sequence[float], smallest_log: float) -> bool:
+    return _is_within(shift, usual, smallest_log, max(robust_sd(usual), LEAST_SD))
+
+
+def _is_within(shift: float, usual: Sequence[float], smallest_log: float, sd: float) -> bool:
+    return abs(shift - median(usual)) <= max(smallest_log, _OUT_SDS * sd)
+
+
+def shift_tonight(
+    rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], noun: str, smallest_log: float
+) -> Shift | None:
+    """Tonight's shift where it is none of the host's usual ones and most points show it."""
+    shifts, start = shifts_by_night(rows, centres, noun), start_of(rows, noun)
+    apart = nights_apart(shifts, smallest_log, start)
+    usual = {night: s for night, s in enumerate(shifts[:-1]) if s is not None and night not in apart}
+    level = [shift for night, shift in usual.items() if night >= start]
+    value = shifts[-1] if shifts else None
+    if value is None or not level or len(usual) < MIN_NIGHTS or abs(value) < smallest_log:
+        return None
+    variance, freedom = pooled_variance([level, [shift for night, shift in usual.items() if night < start]])
+    error = max(math.sqrt(variance), LEAST_SD) * math.sqrt(1 + 1 / len(level))
+    points = _of_night(rows, centres, noun, len(shifts) - 1)
+    shifted = [one for one in points if one * value > 0 and abs(one) >= abs(value) / 2]
+    if upper_tail(abs(value - fmean(level)) / error, freedom) > _P or len(shifted) < _SHARE * len(points):
+        return None
+    return Shift(noun, value, len(shifted), len(points))
+
+
+def shift_change(
+    rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], tonight: Shift, smallest_log: float
+) -> Split | None:
+    """The most likely night on which what all points share changed to what it is tonight, by night."""
+    shifts, start = shifts_by_night(rows, centres, tonight.noun), start_of(rows, tonight.noun)
+    usual = {night for night, shift in enumerate(shifts[:-1]) if shift is not None}
+    usual -= nights_apart(shifts, smallest_log, start)
+
+    def since(first: int) -> dict[int, float]:
+        return {n: shift for n, shift in enumerate(shifts) if shift is not None and (n in usual or n >= first)}
+
+    # Nights on which an accepted level was still to be accepted are no change of it.
+    known, is_lower = since(start), tonight.value < 0
+    found = lasting_change([*known.values()], is_lower=is_lower)
+    if found is None:
+        # A bad night not long before a fresh change would be taken for its first one.
+        known = since(max(usual, default=start))
+        found = newest_change([*known.values()], is_lower=is_lower)
+    return found and found.at([*known])
+
+
+def _num_nights(rows: Mapping[Row, Nights]) -> int:
+    return max((len(nights.values) for nights in rows.values()), default=0)
+
+
+def _of_night(rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], noun: str, night: int) -> list[float]:
+    """Each point's deviation: the median of its metrics'."""
+    points: dict[str, list[float]] = {}
+    for row, nights in rows.items():
+        value, baseline = nights.values[night], centres.get(row)
+        if value is None or baseline is None or noun_of(row.metric) != noun:
+            continue
+        centre = baseline.centre if night >= nights.start else baseline.earlier_centre
+        if centre is not None:
+            points.setdefault(row.point_id, []).append(value - centre)
+    return [median(deviations) for deviations in points.values()]

@@ -1,0 +1,67 @@
+"""Looks at the newest nights of a row: tonight alone, and the mean of the last two to four with tonight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, detectable_fraction, discoveries
+from pybench.model.figures import Row
+from pybench.nightly.baseline import MIN_NIGHTS, RECENT, Baseline, Nights
+
+_LOOKS = 2.2
+"""Looks at one to four nights are as good as so many independent ones (tests/benchmarks/test_gate.py)."""
+_MOST_SDS = 4.0
+"""An earlier night counts for no more: one outlier makes no mean."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The look that shows the most: the mean deviation of some nights, and its probability over all looks.
+
+    Deviations are logarithms; ``tonight`` is that of the last night alone. ``nights`` are places in the row's values.
+    """
+
+    deviation: float
+    tonight: float
+    nights: tuple[int, ...]
+    p: float
+
+
+def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool) -> Look:
+    """Look on one side. ``shift`` is what all points share tonight."""
+    tonight = len(nights.values) - 1
+    recent = {night: value for night, value in nights.recent(len(nights.values)).items() if night not in nights.apart}
+    places = [*recent][-RECENT:]
+    found: list[Look] = []
+    for num in range(1, len(places) + 1):
+        seen = places[-num:]
+        base = baseline if num == 1 else baseline.before(seen[0])
+        if base is None or (num > 1 and base.num_nights < MIN_NIGHTS):
+            break
+        now = recent[tonight] - shift
+        reach = _MOST_SDS * base.sd
+        before = [min(max(recent[night], base.centre - reach), base.centre + reach) for night in seen[:-1]]
+        p = base.p_lower([*before, now]) if worse else 1 - base.p_lower([*before, now])
+        found.append(Look(fmean([*before, now]) - base.centre, now - base.centre, tuple(seen), min(1.0, _LOOKS * p)))
+    return min(found, key=lambda one: one.p)
+
+
+def flagged(looks: Mapping[Row, Look], smallest: Mapping[str, float]) -> set[Row]:
+    """Rows that stand among all and whose change is large enough."""
+    stand = discoveries({row: found.p for row, found in looks.items()})
+    return {row for row in stand if _is_large(looks[row], smallest[row.metric])}
+
+
+def _is_large(found: Look, smallest: float) -> bool:
+    """What was, and is over tonight, is no change."""
+    return (
+        abs(found.deviation) >= smallest and found.tonight * found.deviation > 0 and abs(found.tonight) >= smallest / 2
+    )
+
+
+def detectable(baseline: Baseline, num_rows: int) -> float:
+    """The change for the worse, a fraction, that one night finds with 95 % power if it is the only one of the rows."""
+    level = FALSE_DISCOVERIES / _LOOKS / max(num_rows, 1)
+    return detectable_fraction(level, baseline.error(1), baseline.freedom)

@@ -1,0 +1,186 @@
+"""``pybench run --ab`` and ``--aa``: a suite with two software stacks in turn, or several times with the same."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from pybench.model.plan_options import PartOf, PlanOptions
+    from pybench.model.progress import Progress
+    from pybench.model.suite import Plan
+    from pybench.run.engines.requirements import EngineOptions
+    from pybench.run.loop import Run
+
+_WORST_FIRST = (3, 1, 4)
+"""Exit codes of verdicts."""
+
+
+@dataclass(frozen=True)
+class Several:
+    """What the runs have in common: the suite, their folder, and the command line's options."""
+
+    suite: Path
+    root: Path
+    options: PlanOptions
+    engine: EngineOptions
+    progress: Progress
+    noted: set[str] = field(default_factory=set)
+
+    def prepared(self, engine: EngineOptions, part_of: PartOf) -> Run:
+        """A run of its own, ready to measure."""
+        from pybench.run.engines.choice import choose_launcher
+        from pybench.run.prepare import prepare_run
+
+        choose = partial(choose_launcher, engine, notify=self._note_once)
+        return prepare_run(self.suite, self.root, choose, self.options, part_of=part_of)
+
+    def _note_once(self, text: str) -> None:
+        """What holds for all runs is stated for the first."""
+        if text not in self.noted:
+            self.noted.add(text)
+            self.progress.note(text)
+
+
+def run_ab(several: Several, stacks: tuple[str, str]) -> int:
+    """Measure two stacks in turn, print how B compares with A, and give the exit code of that."""
+    import shlex
+
+    from pybench.cli.exit_codes import BY_CHANGE, BY_VERDICT, INTERRUPTED
+    from pybench.cli.finish import name_faults, name_resuming, write_reports
+    from pybench.cli.output import echo
+    from pybench.core.figures import run_figures
+    from pybench.nightly.compare_command import print_comparison
+    from pybench.nightly.comparison import compare
+    from pybench.nightly.side_by_side import SideBySide
+
+    jobs = _both(several, stacks)
+    name_faults(jobs[0], several.progress)
+    try:
+        results = SideBySide(*jobs).finish(several.progress)
+    except KeyboardInterrupt:
+        for job in jobs:
+            name_resuming(job)
+        return INTERRUPTED
+    for job, own in zip(jobs, results, strict=True):
+        write_reports(job, own, shown=False)
+    before, now = map(run_figures, results)
+    found = compare(now, [before], across=("software",))
+    # A row that is unchanged is an answer, too.
+    print_comparison(found, now, [before], detail=True)
+    for name, stack, job in zip("AB", stacks, jobs, strict=True):
+        echo(f"{name}: {stack}: {job.folder.path}")
+    a, b = (shlex.quote(str(job.folder.path)) for job in jobs)
+    echo(f"again: pybench compare {b} {a} --across software -v")
+    if all(own.verdict == "error" for own in results):
+        echo(f"both ended in an error; the cause, and what to do: pybench report {a}")
+        return BY_VERDICT["error"]
+    return BY_CHANGE[found.verdict]
+
+
+def _both(several: Several, stacks: tuple[str, str]) -> tuple[Run, Run]:
+    """Runs of both stacks, or none."""
+    from shutil import rmtree
+
+    engines = [_with_stack(several, stack) for stack in stacks]
+    first = several.prepared(engines[0], "ab")
+    folders = [first.folder.path]
+    try:
+        second = several.prepared(engines[1], "ab")
+        folders.append(second.folder.path)
+        _check_common(first.manifest.plan, second.manifest.plan, several.progress)
+    except BaseException:
+        for folder in folders:
+            rmtree(folder, ignore_errors=True)
+        raise
+    return first, second
+
+
+def _check_common(a: Plan, b: Plan, progress: Progress) -> None:
+    """Note what one stack alone can measure, which is compared with nothing. Raises ``UsageError`` if all is."""
+    from pybench.model.errors import UsageError
+    from pybench.model.plural import plural
+
+    ids = {point.id for plan in (a, b) for point in plan.points}
+    found = [
+        f"{name} can't measure {plural(number, 'point')}: {reason}"
+        for name, plan in (("A", a), ("B", b))
+        for reason, number in Counter(
+            skip.reason for skip in (*plan.skips, *plan.left_out) if skip.id in ids or not ids
+        ).items()
+    ]
+    if {point.id for point in a.points}.isdisjoint(point.id for point in b.points):
+        raise UsageError("\n".join(("--ab: no point that both can measure", *found)))
+    for text in found:
+        progress.note(f"--ab: {text}")
+
+
+def _with_stack(several: Several, stack: str) -> EngineOptions:
+    """The options for a Python of this machine or, where there is no such program, for an image."""
+    from shutil import which
+
+    from pybench.model.errors import UsageError
+    from pybench.run.engines.registry import LOCAL
+
+    engine = several.engine
+    if engine.python or engine.image:
+        raise UsageError("--ab names both stacks: leave out --python and --image")
+    if which(stack) is None:
+        several.progress.note(f"--ab {stack}: no program here has this name, so it is taken for an image")
+        return replace(engine, image=stack)
+    if engine.engine not in {"auto", LOCAL}:
+        raise UsageError(f"--ab {stack}: a Python of this machine; it goes with --engine {LOCAL}, not {engine.engine}")
+    return replace(engine, engine=LOCAL, python=stack)
+
+
+def run_again(several: Several, times: int) -> int:
+    """Measure the suite ``times`` times, one run after another, and give the worst exit code of all.
+
+    A time limit is for all of them together: equal runs have none of their own. The first is made in any case, another
+    one if it ends in time when it takes as long as the longest before it.
+    """
+    from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
+    from pybench.cli.finish import name_faults, name_resuming, write_reports
+    from pybench.cli.output import echo
+    from pybench.run.time_budget import TimeBudget
+
+    budget = TimeBudget(several.options.time_limit_s)
+    several = replace(several, options=replace(several.options, time_limit_s=None))
+    codes: list[int] = []
+    took_s: list[float] = []
+    job: Run
+    for number in range(1, times + 1):
+        if took_s and max(took_s) > budget.left_s:
+            echo(f"{budget.limit}: no time for run {number} of {times}")
+            break
+        begun_s = time.monotonic()
+        job = several.prepared(several.engine, "aa")
+        name_faults(job, several.progress)
+        try:
+            results = job.finish(several.progress)
+        except KeyboardInterrupt:
+            click.echo(f"pybench: run {number} of {times} is not finished", err=True)
+            name_resuming(job)
+            return INTERRUPTED
+        write_reports(job, results, shown=False)
+        echo(f"run {number} of {times}: {results.verdict.replace('_', ' ')}: {job.folder.path}")
+        codes.append(BY_VERDICT[results.verdict])
+        took_s.append(time.monotonic() - begun_s)
+    _print_self_test(several.root, job.manifest.suite.name)
+    return next((code for code in _WORST_FIRST if code in codes), 0)
+
+
+def _print_self_test(root: Path, suite: str) -> None:
+    """What these runs, and earlier ones of ``--aa`` in the same folder, show of each other."""
+    from pybench.nightly.history import read_history
+    from pybench.nightly.history_command import print_self_test
+    from pybench.nightly.series import series_of
+
+    runs = [run for run in read_history(root).runs if run.suite == suite and run.part_of == "aa"]
+    print_self_test(series_of(runs, runs[-1]))

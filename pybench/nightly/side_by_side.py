@@ -1,0 +1,118 @@
+"""Two runs of one suite on one machine, with two software stacks, their attempts interleaved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from pybench.core.schedule.interleave import next_side
+from pybench.machine.signals import signals_interrupt
+from pybench.model.progress import Progress
+from pybench.model.results import Estimate, Results
+from pybench.model.suite import Point
+from pybench.run.loop import Run
+from pybench.run.open_run import OpenRun
+from pybench.run.time_budget import TimeBudget
+
+_NAMES = ("A", "B")
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """The two runs; each keeps its own folder, records and verdict."""
+
+    first: Run
+    second: Run
+
+    def finish(self, progress: Progress) -> tuple[Results, Results]:
+        """Measure what both owe, A-B-B-A by attempt, and judge each by itself.
+
+        No attempts are added for an undecided verdict: both runs keep as many. Raises as :meth:`Run.finish` does.
+        """
+        runs = (self.first, self.second)
+        budget = TimeBudget(self.first.manifest.options.time_limit_s)
+        with ExitStack() as held:
+            held.enter_context(signals_interrupt())
+            held.enter_context(max(runs, key=lambda run: len(run.uuids())).devices(progress))
+            records = [held.enter_context(run.held()) for run in runs]
+            count = _Count()
+            opened = [
+                held.enter_context(run.opened(own, _Named(progress, name, count), budget))
+                for run, own, name in zip(runs, records, _NAMES, strict=True)
+            ]
+            count.total = sum(len(one.pending()) for one in opened)
+            try:
+                _begin(opened, progress)
+                self._measure(opened)
+            finally:
+                progress.finished()
+        return self.first.results(), self.second.results()
+
+    def _measure(self, opened: list[OpenRun]) -> None:
+        ids = dict.fromkeys(p.id for run in (self.first, self.second) for p in run.manifest.plan.points)
+        places = {name: place for place, name in enumerate(ids)}
+        owed = [one.owed() for one in opened]
+        while (side := next_side(owed[0], owed[1], places)) is not None:
+            opened[side].measure_next(owed[side])
+            owed = [one.owed() for one in opened]
+        for one in opened:
+            one.note_left_out(one.pending(), "")
+
+
+def _begin(opened: list[OpenRun], progress: Progress) -> None:
+    attempts = sum(len(one.pending()) for one in opened)
+    folders = " and ".join(str(one.folder.path) for one in opened)
+    # Those of either, so that a point is named alike in both, also where one stack alone varies an axis.
+    either = {point.id: point for one in opened for point in one.manifest.plan.points}
+    points = [
+        replace(point, id=f"{name} {point.id}", benchmark=f"{name} {point.benchmark}")
+        for name in _NAMES
+        for point in either.values()
+    ]
+    progress.run_started(" and ".join(one.folder.run_id for one in opened), folders, points, attempts)
+
+
+@dataclass
+class _Count:
+    """Attempts of both runs, and how many of them have begun."""
+
+    total: int = 0
+    begun: int = 0
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Progress of one of the two: its points are named by the stack that measures them, its attempts count with all."""
+
+    progress: Progress
+    name: str
+    count: _Count
+
+    def run_started(
+        self, run_id: str, folder: str, points: Sequence[Point], num_attempts: int, expected_s: float | None = None
+    ) -> None:
+        self.progress.run_started(run_id, folder, points, num_attempts, expected_s)
+
+    def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
+        del position, total  # those of one run alone
+        self.count.begun += 1
+        self.progress.attempt_started(f"{self.name} {point_id}", attempt, self.count.begun, self.count.total)
+
+    def phase(self, name: str) -> None:
+        self.progress.phase(name)
+
+    def step(self, position: int, total: int, phase: str, rate: float, rate_unit: str) -> None:
+        self.progress.step(position, total, phase, rate, rate_unit)
+
+    def power(self, watts: float | None) -> None:
+        self.progress.power(watts)
+
+    def attempt_finished(self, point_id: str, outcome: str, ok: bool, figure: Estimate | None = None) -> None:
+        self.progress.attempt_finished(f"{self.name} {point_id}", outcome, ok, figure)
+
+    def note(self, text: str) -> None:
+        self.progress.note(f"{self.name}: {text}")
+
+    def finished(self) -> None:
+        self.progress.finished()

@@ -1,0 +1,1 @@
+"""Energy of GPUs with a bound: sensors, traces, estimates; `pybench power` and `PowerSampler`."""

@@ -1,0 +1,210 @@
+"""``pybench power``: the sampler on the command line."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybench.cli.output_file import kept_writable, write_text
+from pybench.cli.path_types import FILE
+from pybench.model.errors import PybenchError
+from pybench.power.command_files import check_trace_file, write_json, write_trace_file
+
+if TYPE_CHECKING:
+    from pybench.power.measured_command import CommandPower
+
+# As for any other file that a command can't write.
+_NOT_WRITTEN = 2
+_LONGEST_S = 86_400.0
+_GPUS = click.option("--gpu", "indices", type=click.IntRange(0), multiple=True, help="Only this GPU; may be repeated.")
+_JSON = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the result there, too.")
+_TRACE = click.option(
+    "--trace", "trace_file", type=FILE, metavar="FILE", help="Write the readings: .csv, .npz or .parquet."
+)
+
+
+def _finite(_context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no length of time", param=parameter)
+    return value
+
+
+@click.group()
+def power() -> None:
+    """Measure power and energy of GPUs."""
+
+
+@power.command()
+@_GPUS
+@_JSON
+def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
+    """Report periods, call costs and scopes of the power sensors."""
+    from pybench.power.report.sensor_probe import as_json, render
+    from pybench.power.sensor_probe import probe_sensors
+
+    found = probe_sensors(_uuids(indices))
+    write_json(json_file, as_json(found))
+    click.echo(render(found), nl=False)
+
+
+@power.command()
+@_GPUS
+@_JSON
+@_TRACE
+def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path | None) -> None:
+    """Fit each GPU's power sensor to a known load.
+
+    It takes some 65 s a GPU and needs torch with CUDA. What is found is stored in the user's cache for this GPU under
+    this driver, and later runs use it.
+    """
+    from dataclasses import asdict, replace
+
+    from pybench.model.errors import MachineError
+    from pybench.power.calibrate import calibrate as calibrate_gpu
+    from pybench.power.calibration_file import calibration_path, write_calibration
+    from pybench.power.report.calibration import render
+
+    uuids = _uuids(indices)
+    if trace_file is not None:
+        check_trace_file(trace_file)
+        if len(uuids) > 1:
+            from pybench.model.errors import UsageError
+
+            raise UsageError("--trace: of one GPU only; name it with --gpu")
+    found = []
+    for uuid in uuids:
+        calibration, trace = calibrate_gpu(uuid)
+        path = None
+        if calibration.model is not None:
+            try:
+                path = write_calibration(calibration.uuid, calibration.driver, calibration.model)
+            except OSError as error:  # what was fitted is shown all the same
+                calibration = replace(calibration, reason=f"{calibration_path(uuid)}: {error.strerror}")
+        found.append(calibration)
+        click.echo(render(calibration, path), nl=False)
+        if trace_file is not None:
+            write_trace_file(trace_file, trace)
+    write_json(json_file, [asdict(calibration) for calibration in found])
+    if any(calibration.reason is not None for calibration in found):
+        raise MachineError("power calibrate: not every GPU's sensor was fitted and stored")
+
+
+@power.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@_GPUS
+@_JSON
+@_TRACE
+@click.option("--plot", "plot_file", type=FILE, metavar="FILE", help="Draw watts over time: .html or .svg.")
+@click.option(
+    "--period-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    callback=_finite,
+    help="The load's own period, if it has one.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def record(
+    ctx: click.Context,
+    indices: tuple[int, ...],
+    json_file: Path | None,
+    trace_file: Path | None,
+    plot_file: Path | None,
+    period_ms: float | None,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND and report its energy; exit with its exit code."""
+    from pybench.cli.output import terminal_options
+    from pybench.power.measured_command import record_command
+    from pybench.power.report.usage import as_json, render
+
+    if trace_file is not None:
+        check_trace_file(trace_file)
+    for option, file in (("--json", json_file), ("--trace", trace_file), ("--plot", plot_file)):
+        if file is not None:
+            ctx.with_resource(kept_writable(option, file))
+    found = record_command(command, _uuids(indices), None if period_ms is None else period_ms / 1e3)
+    result = (found.energy, found.package_j, found.package_reason)
+    _say(render(*result, width=terminal_options()["width"]))
+    written = {"command": list(found.argv), "exit_code": found.exit_code, **as_json(*result)}
+    failures = [_failure(write_json, json_file, written)]
+    if trace_file is not None:
+        failures.append(_failure(write_trace_file, trace_file, found.trace))
+    if plot_file is not None:
+        failures.append(_failure(_write_plot, plot_file, found))
+    failures = [failure for failure in failures if failure is not None]
+    for error in failures:
+        _say(f"pybench: {error}\n")
+    ctx.exit(found.exit_code or (_NOT_WRITTEN if failures else 0))
+
+
+@power.command()
+@_GPUS
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1, _LONGEST_S),
+    default=1.0,
+    show_default=True,
+    callback=_finite,
+    help="Seconds between lines.",
+)
+@click.option("--count", type=click.IntRange(1), help="End after so many lines; default: at Ctrl-C.")
+def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
+    """Print the newest power of every GPU, line by line."""
+    from itertools import repeat
+
+    from pybench.power.recorder import POLLED_PERIOD_S, PowerRecorder
+
+    with PowerRecorder(_uuids(indices), polled_period_s=min(interval, POLLED_PERIOD_S)) as sampler:
+        for _ in repeat(None) if count is None else repeat(None, count):
+            time.sleep(interval)
+            watts = list(sampler.latest_power_w().values())
+            shown = "  ".join("unknown" if value is None else f"{value:7.1f} W" for value in watts)
+            click.echo(f"{time.strftime('%H:%M:%S')}  {shown}")
+
+
+def _write_plot(file: Path, found: CommandPower) -> None:
+    """A page for .html, else a picture."""
+    if file.suffix == ".html":
+        from pybench.power.command_page import render
+
+        result = (found.energy, found.trace, found.package_j, found.package_reason)
+        write_text(file, render(found.argv, found.exit_code, *result))
+    else:
+        from pybench.power.report.plot import svg
+
+        write_text(file, svg(found.trace, found.energy))
+
+
+def _say(text: str) -> None:
+    """On standard error; one that is full or closed must not cost the command's exit code."""
+    with suppress(OSError):
+        click.echo(text, nl=False, err=True)
+
+
+def _failure(write: Callable[..., object], *arguments: object) -> PybenchError | None:
+    """Why a file was not written; the others are, all the same."""
+    try:
+        write(*arguments)
+    except PybenchError as error:
+        return error
+    return None
+
+
+def _uuids(indices: tuple[int, ...]) -> list[str]:
+    """Of the named GPUs, or of all that are visible."""
+    from pybench.machine.gpus import gpus_to_measure
+    from pybench.model.errors import UsageError
+
+    found = gpus_to_measure()
+    there = {gpu.index: gpu.uuid for gpu in found.gpus}
+    if absent := [index for index in indices if index not in there]:
+        known = "; ".join((f"there are {', '.join(map(str, there))}", *found.faults))
+        raise UsageError(f"--gpu {absent[0]}: no such GPU; {known}")
+    for fault in found.faults:
+        click.echo(f"pybench: {fault}; left out", err=True)
+    return [there[index] for index in dict.fromkeys(indices)] or list(there.values())

@@ -1,0 +1,170 @@
+"""Record the power readings of NVML from native threads, independent of the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+from pybench.core.extension import REMEDY, extension_fault
+from pybench.machine.nvml import NoDriverError, open_library
+from pybench.model.errors import MachineError
+from pybench.power.sensor_models import sensor_model
+from pybench.power.trace import MISSING, PLANES, GpuTrace, OffsetColumns, PowerTrace
+
+# Importing pybench must work where the extension was never built; the reason is reported when a recorder is started.
+_nvml: ModuleType | None = None
+if (_FAULT := extension_fault("_nvml")) is None:
+    from pybench import _nvml
+
+COUNTER_PERIOD_S = 60.0
+"""A reading costs milliseconds of CPU time; between the ends that matter it only keeps the counter's grid known."""
+
+MIN_COUNTER_PERIOD_S = 0.001
+
+POLLED_PERIOD_S = 1.0
+"""Of the power fields beside a series that shows the power; they then give the newest power only."""
+MIN_POLLED_PERIOD_S = 0.1
+
+START_LIMIT_S = 10.0
+MOST_BYTES = 32 * 2**20
+"""Of what is recorded of one GPU: some ten hours of all readings of an H200."""
+# Beyond any time on CLOCK_MONOTONIC.
+END_OF_TIME_NS = 2**63 - 1
+
+
+def sampler_unavailable_reason() -> str | None:
+    """Why no power can be sampled here, ``None`` when it can; a driver is given ``START_LIMIT_S`` to answer."""
+    if _nvml is None:
+        return f"{_FAULT}; {REMEDY}"
+    try:
+        # Where there is no library, the reason is in the words that the machine's own listing has.
+        open_library()
+        gpus = _nvml.gpus(limit_ns=round(START_LIMIT_S * 1e9))
+    except NoDriverError as error:
+        return str(error)
+    except _nvml.NvmlError as error:
+        return f"no NVIDIA driver: {error}"
+    return None if gpus else "the NVIDIA driver shows no GPU"
+
+
+class PowerRecorder:
+    """Records the GPUs named by UUID, from :meth:`start` to :meth:`stop`; usable from several threads.
+
+    The energy counter is read at start, stop, :meth:`snapshot` and :meth:`anchor`
+    where it steps, and also every ``counter_period_s``. The power fields are read every 0.1 s, but every
+    ``polled_period_s`` where the driver keeps samples less than 0.1 s apart. ``start`` gives up on a driver that does
+    not answer after ``start_limit_s``. What is recorded of one GPU takes at most about ``most_bytes``: beyond that, of
+    the older half of the readings only those near an anchor are kept, and in the end not those either. Raises
+    ``ValueError`` for a period of the counter under 1 ms, or of the fields under 0.1 s.
+    """
+
+    def __init__(
+        self,
+        uuids: Sequence[str],
+        *,
+        counter_period_s: float = COUNTER_PERIOD_S,
+        polled_period_s: float = POLLED_PERIOD_S,
+        start_limit_s: float = START_LIMIT_S,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        if not counter_period_s >= MIN_COUNTER_PERIOD_S:
+            raise ValueError(f"counter_period_s: {counter_period_s} is under {MIN_COUNTER_PERIOD_S}, the shortest")
+        if not polled_period_s >= MIN_POLLED_PERIOD_S:
+            raise ValueError(f"polled_period_s: {polled_period_s} is under {MIN_POLLED_PERIOD_S}, the shortest")
+        self._uuids = tuple(uuids)
+        self._counter_period_ns = round(counter_period_s * 1e9)
+        self._polled_period_ns = round(polled_period_s * 1e9)
+        self._start_limit_ns = round(start_limit_s * 1e9)
+        self._most_bytes = most_bytes
+        self._native: Any = None
+
+    def start(self) -> None:
+        """Open NVML and begin. A GPU that can't be opened has a state in the trace that names the reason.
+
+        Raises ``MachineError`` when there is no such GPU or no thread can be started.
+        """
+        native = _extension().Recorder(
+            self._uuids,
+            counter_period_ns=self._counter_period_ns,
+            polled_period_ns=self._polled_period_ns,
+            start_limit_ns=self._start_limit_ns,
+            most_bytes=self._most_bytes,
+        )
+        try:
+            native.start()
+        except RuntimeError as error:
+            raise MachineError(f"power sampler: {error}") from error
+        self._native = native
+
+    def stop(self) -> PowerTrace:
+        """End within a second, of which none in which the machine stands still, and hand over the trace uncopied.
+
+        A GPU whose driver call hangs is ``stalled`` and keeps what was recorded before. Raises ``MachineError`` when
+        not started, or in a process forked from the one that started it.
+        """
+        native, self._native = self._native, None
+        return _trace(_answer(native, "stop"))
+
+    def snapshot(self, since_ns: int = 0, *, search: bool = True, until_ns: int = END_OF_TIME_NS) -> PowerTrace:
+        """Copy what was recorded between two times on CLOCK_MONOTONIC, within half a second, and go on.
+
+        With ``search`` the counter is first read until it steps and the series drained, so that a window that has ended
+        is covered. The counter's readings up to the second are all copied. Raises as :meth:`stop`.
+        """
+        return _trace(_answer(self._native, "snapshot", since_ns, search, until_ns))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether :meth:`start` was called and :meth:`stop` not yet."""
+        return self._native is not None
+
+    def anchor(self) -> None:
+        """Have every energy counter read where it steps next, and return at once: an end of a window is now.
+
+        Costs two to five readings a GPU. Raises as :meth:`stop`.
+        """
+        _answer(self._native, "anchor")
+
+    def latest_power_w(self) -> dict[str, float | None]:
+        """Newest power of each GPU in W, ``None`` where unknown. Raises ``MachineError`` in a forked process."""
+        latest = [MISSING] * len(self._uuids) if self._native is None else _answer(self._native, "latest_power_mw")
+        return {uuid: None if mw == MISSING else mw / 1000 for uuid, mw in zip(self._uuids, latest, strict=True)}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._native is not None:
+            self.stop()
+
+
+def _trace(values: dict[str, Any]) -> PowerTrace:
+    """A trace from what the extension hands over: a dictionary of columns for the offsets and each plane of a GPU."""
+    gpus = tuple(_gpu(gpu, values["driver"]) for gpu in values["gpus"])
+    return PowerTrace(**{**values, "offsets": OffsetColumns(**values["offsets"]), "gpus": gpus})
+
+
+def _gpu(values: dict[str, Any], driver: str) -> GpuTrace:
+    """One GPU of a trace, with what is known of its sensor by its board, driver and calibration."""
+    planes = {plane: kind(**values[plane]) for plane, kind in PLANES.items()}
+    sensor = sensor_model(values["name"], driver, values["uuid"])
+    return GpuTrace(**{**values, "capabilities": tuple(values["capabilities"]), "sensor": sensor, **planes})
+
+
+def _extension() -> ModuleType:
+    if _nvml is None:
+        raise MachineError(f"power sampler: {_FAULT}; {REMEDY}")
+    return _nvml
+
+
+def _answer(native: Any, method: str, *arguments: object) -> Any:  # noqa: ANN401 - the extension's sampler and what it hands over
+    if native is None:
+        raise MachineError(f"power sampler: {method} without being started")
+    try:
+        return getattr(native, method)(*arguments)
+    except RuntimeError as error:
+        raise MachineError(f"power sampler: {error}") from error

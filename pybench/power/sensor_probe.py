@@ -1,0 +1,144 @@
+"""What the power sensors of each GPU can do: how often they change, what a call costs, which scopes work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pybench.machine.nvml import NvmlError, answer, begin, constant
+from pybench.machine.time_limit import returned_within
+from pybench.power.energy.anchors import evenest, on_grid
+from pybench.power.energy.grid import candidate_grids
+from pybench.power.energy.readings import Readings
+from pybench.power.energy.series import samples_of
+from pybench.power.recorder import MIN_POLLED_PERIOD_S, PowerRecorder
+from pybench.power.trace import MISSING, GpuTrace, PowerTrace
+
+# Long enough for thirty publications of 100 ms; read far more often than any known board publishes.
+PROBE_S = 3.0
+PROBE_PERIOD_S = 0.005
+NUM_CALLS = 20
+# All of them together; a healthy driver needs a tenth of a second.
+CALL_LIMIT_S = 5.0
+NO_ANSWER = f"no answer within {CALL_LIMIT_S:g} s"
+
+
+@dataclass(frozen=True)
+class CallCost:
+    """Latency of one NVML call in seconds: median and largest of a few, and NVML's answer when it fails."""
+
+    call: str
+    median_s: float | None
+    largest_s: float | None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class SensorProbe:
+    """One GPU's sensors. Unknown is ``None``."""
+
+    uuid: str
+    index: int | None
+    name: str
+    scope: str
+    capabilities: tuple[str, ...]
+    counter_period_s: float | None
+    series_period_s: float | None
+    series_spacing_s: tuple[float, float] | None
+    series_depth: int | None
+    polled_period_s: float | None
+    calls: tuple[CallCost, ...]
+
+
+def probe_sensors(uuids: Sequence[str]) -> tuple[SensorProbe, ...]:
+    """Look at every GPU for a few seconds, all at once. Raises ``MachineError`` when power can't be sampled."""
+    with PowerRecorder(uuids, counter_period_s=PROBE_PERIOD_S, polled_period_s=MIN_POLLED_PERIOD_S) as sampler:
+        time.sleep(PROBE_S)
+        trace = sampler.stop()
+    return tuple(_probe(gpu, trace) for gpu in trace.gpus)
+
+
+def _probe(gpu: GpuTrace, trace: PowerTrace) -> SensorProbe:
+    samples = samples_of(gpu, trace.offsets, trace.start_ns)
+    spacing_s = np.diff(samples.time_s)
+    return SensorProbe(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        name=gpu.name,
+        scope=gpu.scope,
+        capabilities=gpu.capabilities,
+        counter_period_s=_counter_period_s(gpu, trace.start_ns),
+        series_period_s=samples.period_s,
+        series_spacing_s=(float(spacing_s.min()), float(spacing_s.max())) if len(spacing_s) else None,
+        series_depth=int(np.sum(samples.time_s < _first_poll_s(gpu, trace.start_ns))) or None,
+        polled_period_s=_polled_period_s(gpu),
+        calls=_call_costs(gpu),
+    )
+
+
+def _first_poll_s(gpu: GpuTrace, origin_ns: int) -> float:
+    """When the fields were first read, right after the driver's samples; the recording's start where there are none."""
+    return (gpu.polled.t_ns[0] - origin_ns) / 1e9 if len(gpu.polled.t_ns) else 0.0
+
+
+def _counter_period_s(gpu: GpuTrace, origin_ns: int) -> float | None:
+    readings = Readings.of(gpu.counter, origin_ns)
+    placed = [(anchors, grid) for grid in candidate_grids(readings) if (anchors := on_grid(readings, grid))]
+    if not placed:
+        return None
+    return evenest(placed)[1].period_s
+
+
+def _polled_period_s(gpu: GpuTrace) -> float | None:
+    """Median time between changes of the instant power; a board that draws one exact power shows none."""
+    instant_mw = np.asarray(gpu.polled.instant_mw, dtype=np.int64)
+    times_ns = np.asarray(gpu.polled.t_ns, dtype=np.int64)[instant_mw != MISSING]
+    changes_ns = times_ns[1:][np.diff(instant_mw[instant_mw != MISSING]) != 0]
+    return float(np.median(np.diff(changes_ns))) / 1e9 if len(changes_ns) > 1 else None
+
+
+def _call_costs(gpu: GpuTrace) -> tuple[CallCost, ...]:
+    if gpu.index is None:
+        return ()  # it could not be opened
+    try:
+        opened = returned_within(CALL_LIMIT_S, lambda: _handle(gpu.uuid))
+    except NvmlError as error:
+        return (CallCost("nvmlDeviceGetHandleByUUID", None, None, str(error)),)
+    if not opened:
+        return (CallCost("nvmlDeviceGetHandleByUUID", None, None, NO_ANSWER),)
+    (handle,) = opened
+    fields = [constant("FI_DEV_POWER_INSTANT"), constant("FI_DEV_POWER_AVERAGE")]
+    calls: dict[str, tuple[object, ...]] = {
+        "DeviceGetTotalEnergyConsumption": (),
+        "DeviceGetSamples": (constant("TOTAL_POWER_SAMPLES"), 0),
+        "DeviceGetPowerUsage": (),
+        "DeviceGetFieldValues": (fields,),
+    }
+    return tuple(_limited_cost(name, handle, *rest) for name, rest in calls.items())
+
+
+def _handle(uuid: str) -> object:
+    """NVML's handle; the library stays initialised, since a call that hangs may still be in it."""
+    begin()
+    handle: object = answer("DeviceGetHandleByUUID", uuid)
+    return handle
+
+
+def _limited_cost(name: str, *arguments: object) -> CallCost:
+    found = returned_within(CALL_LIMIT_S, lambda: _cost(name, *arguments))
+    return found[0] if found else CallCost(f"nvml{name}", None, None, NO_ANSWER)
+
+
+def _cost(name: str, *arguments: object) -> CallCost:
+    took_s = []
+    for _ in range(NUM_CALLS):
+        begun_s = time.perf_counter()
+        try:
+            answer(name, *arguments)
+        except NvmlError as error:
+            return CallCost(f"nvml{name}", None, None, str(error))
+        took_s.append(time.perf_counter() - begun_s)
+    return CallCost(f"nvml{name}", float(np.median(took_s)), max(took_s))

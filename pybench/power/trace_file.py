@@ -1,0 +1,185 @@
+"""A power trace as a file: one compressed ``.npz`` of a JSON description and one array for each column.
+
+A trace in a run's folder may be somebody else's work, so what is read is checked: its size before it is unpacked, then
+every type, length, range and order.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+from pydantic_core import SchemaValidator
+
+from pybench.files.reader import check_version, first_fault, object_reader
+from pybench.files.safe_folder import opened_folder, read_below, write_file
+from pybench.model.errors import RunFolderError
+from pybench.power.array_archive import Array, unpack
+from pybench.power.sensor import SensorModel
+from pybench.power.trace import (
+    MISSING,
+    PLANES,
+    TRACE_VERSION,
+    CounterColumns,
+    OffsetColumns,
+    PowerTrace,
+    SeriesColumns,
+    StallColumns,
+)
+
+# Eight GPUs fill 0.8 GiB in the 24 hours that an attempt lasts at most.
+MAX_BYTES = 2**30
+_DESCRIPTION, _TRACE = "description", "trace"
+_MAX_DESCRIPTION_BYTES = 2**22
+_MIN_SENSOR_SPAN_S = 1e-6
+_MAX_SENSOR_SPAN_S = 60.0
+# Sums and differences of times and counts stay within 64 bits.
+_LIMIT = 2**62
+# Columns of which each row is at least the row before; stamps of a series are the driver's own.
+_ORDERED = {kind: fields(kind)[0].name for kind in (*PLANES.values(), OffsetColumns) if kind is not SeriesColumns}
+# Columns of one row: the first is at most the second.
+_SPANS = {CounterColumns: ("before_ns", "after_ns"), StallColumns: ("start_ns", "end_ns")}
+# A sum since the driver loaded takes all 64 bits; two clocks differ by either sign, and one is set either way.
+_UNSIGNED, _SIGNED = "energy_mj", {"realtime_offset_ns", "set_by_ns"}
+
+
+def write_trace(trace: PowerTrace, path: Path) -> None:
+    """Write ``trace`` to ``path`` whole, replacing what is there. Raises ``OSError``."""
+    with opened_folder(path.parent) as folder:
+        write_file(folder, path.name, encode_trace(trace))
+
+
+def encode_trace(trace: PowerTrace) -> bytes:
+    """Content of a trace's file."""
+    columns = _arrays("offsets", trace.offsets)
+    gpus = []
+    for i, gpu in enumerate(trace.gpus):
+        described = {name: value for name, value in vars(gpu).items() if name not in PLANES}
+        gpus.append({**described, "sensor": None if gpu.sensor is None else asdict(gpu.sensor)})
+        for plane in PLANES:
+            columns |= _arrays(f"{i}.{plane}", getattr(gpu, plane))
+    head = {name: value for name, value in vars(trace).items() if name not in {"gpus", "offsets"}}
+    description = json.dumps({"version": TRACE_VERSION, "trace": head, "gpus": gpus})
+    file = io.BytesIO()
+    np.savez_compressed(file, description=np.array(description), **columns)
+    return file.getvalue()
+
+
+def _arrays(prefix: str, plane: object) -> dict[str, Any]:
+    return {f"{prefix}.{name}": np.asarray(values, dtype=_dtype(name)) for name, values in vars(plane).items()}
+
+
+def _dtype(column: str) -> np.dtype[np.generic]:
+    return np.dtype("<u8" if column == _UNSIGNED else "<i8")
+
+
+def read_trace(folder: Path, name: str) -> PowerTrace:
+    """Read the file ``name``, a path below ``folder``.
+
+    Raises ``RunFolderError``, which names the file, where it is absent, damaged or of another version.
+    """
+    path = folder / name
+    try:
+        data = read_below(folder, name, MAX_BYTES)
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot read the power trace: {error.strerror}") from error
+    try:
+        return _decoded(unpack(data, MAX_BYTES), path)
+    except ValueError as error:
+        raise RunFolderError(f"{path}: not a power trace: {error}; the file was edited or damaged") from error
+
+
+def _decoded(arrays: dict[str, Array], path: Path) -> PowerTrace:
+    """Raises ``RunFolderError`` for another version, it or ``ValueError`` for what does not fit."""
+    trace = _described(_text(arrays.pop(_DESCRIPTION, None)), path)
+    gpus = tuple(
+        replace(gpu, **{plane: _plane(f"{i}.{plane}", kind, arrays) for plane, kind in PLANES.items()})
+        for i, gpu in enumerate(trace.gpus)
+    )
+    offsets = _plane("offsets", OffsetColumns, arrays)
+    _require(not arrays, f"{min(arrays, default='')[:80]!r} is no column of its GPUs")
+    return replace(trace, gpus=gpus, offsets=offsets)
+
+
+def _text(array: Array | None) -> str:
+    if array is None or array.dtype.kind != "U" or array.nbytes > _MAX_DESCRIPTION_BYTES:
+        raise ValueError("its description is missing, no text, or too long")
+    return array.tobytes().decode("utf-32-le")
+
+
+def _described(text: str, path: Path) -> PowerTrace:
+    """The trace without its columns."""
+    try:
+        values = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"its description: {error}") from error
+    check_version(f"{path}", values, TRACE_VERSION)
+    _require(isinstance(values.get(_TRACE), dict), "its description lacks the trace")
+    whole = json.dumps({_TRACE: {**values[_TRACE], "gpus": values.get("gpus")}})
+    try:
+        described = _validator().validate_json(whole)
+    except ValidationError as error:
+        raise RunFolderError(f"{path}: {first_fault(error)}; the file was edited or damaged") from error
+    trace: PowerTrace = getattr(described, _TRACE)
+    _check_description(trace)
+    return trace
+
+
+@cache
+def _validator() -> SchemaValidator:
+    """Of an object with a trace."""
+    return object_reader("trace_file", [(_TRACE, PowerTrace)])
+
+
+def _check_description(trace: PowerTrace) -> None:
+    _require(0 <= trace.start_ns <= trace.end_ns < _LIMIT, "start_ns to end_ns is no span of time")
+    uuids = [gpu.uuid for gpu in trace.gpus]
+    _require(len(set(uuids)) == len(uuids), "two GPUs have one UUID")
+    for i, gpu in enumerate(trace.gpus):
+        counts = (gpu.index or 0, gpu.failed_calls, gpu.missed_ticks, gpu.dropped_records)
+        _require(all(0 <= count < _LIMIT for count in counts), f"gpus.{i}: a count is out of range")
+        _require(gpu.sensor is None or _is_possible(gpu.sensor), f"gpus.{i}.sensor: a time is out of range")
+
+
+def _is_possible(sensor: SensorModel) -> bool:
+    spans_s = (sensor.period_s, sensor.window_s, sensor.average_span_s)
+    times_s = (sensor.tau_s, sensor.tau_sigma_s, sensor.lag_high_s - sensor.lag_low_s, abs(sensor.lag_low_s))
+    return all(_MIN_SENSOR_SPAN_S <= each <= _MAX_SENSOR_SPAN_S for each in spans_s) and all(
+        0 <= each <= _MAX_SENSOR_SPAN_S for each in times_s
+    )
+
+
+def _plane(prefix: str, kind: type, arrays: dict[str, Array]) -> Any:  # noqa: ANN401 - of ``kind``
+    """One plane, its columns taken out of ``arrays``."""
+    columns = {field.name: _column(f"{prefix}.{field.name}", field.name, arrays) for field in fields(kind)}
+    _require(len({len(column) for column in columns.values()}) == 1, f"{prefix}: columns differ in length")
+    if name := _ORDERED.get(kind):
+        _require(_is_ordered(columns[name][:-1], columns[name][1:]), f"{prefix}.{name}: goes backwards")
+    if span := _SPANS.get(kind):
+        _require(_is_ordered(columns[span[0]], columns[span[1]]), f"{prefix}.{span[1]}: lies before {span[0]}")
+    return kind(**columns)
+
+
+def _column(where: str, name: str, arrays: dict[str, Array]) -> Array:
+    column = arrays.pop(where, None)
+    if column is None or column.dtype != _dtype(name) or column.ndim != 1:
+        raise ValueError(f"{where}: is missing, or no column of {_dtype(name).name}")
+    if name != _UNSIGNED:
+        lowest = -_LIMIT if name in _SIGNED else MISSING
+        _require(not len(column) or (lowest <= column.min() and column.max() < _LIMIT), f"{where}: is out of range")
+    return column
+
+
+def _is_ordered(first: Array, second: Array) -> bool:
+    return bool(np.all(np.less_equal(first, second)))
+
+
+def _require(held: object, problem: str) -> None:
+    if not held:
+        raise ValueError(problem)

@@ -1,0 +1,1 @@
+"""The loop over attempts: launch, sample, record, judge, resume; engines, images and hosts."""

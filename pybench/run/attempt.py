@@ -1,0 +1,169 @@
+"""The attempts of a session, one after another: each begun, sampled, followed, recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from pybench.core.formulas.registry import metric_values
+from pybench.model.container import ContainerRun
+from pybench.model.errors import is_machine_fault
+from pybench.model.os_text import os_text
+from pybench.model.progress import Progress
+from pybench.model.record import Energy, Record
+from pybench.model.results import Estimate
+from pybench.model.suite import Point
+from pybench.model.wire import Failure, Step
+from pybench.model.workloads.registry import METRICS
+from pybench.power.joined_energy import HostTrace, joined_conditions, joined_energy
+from pybench.power.trace import PowerTrace
+from pybench.power.trace_file import write_trace
+from pybench.report.run.headline import headline_of
+from pybench.run.engines.foreign import is_foreign
+from pybench.run.events.contract import Contract
+from pybench.run.events.reader import EventReader, RankLog
+from pybench.run.follow import follow
+from pybench.run.gpu_observation import GpuObservation
+from pybench.run.host_parts import all_health, host_parts, joined_parts
+from pybench.run.hosts.worker import HostsWorker
+from pybench.run.session import Session, SessionWorker
+
+
+def run_session(session: Session, progress: Progress) -> Generator[Record]:
+    """Make the attempts, up to the first that fails; yields each one's record, free of secrets, when it is over.
+
+    The worker goes on only when the next record is requested: what the host does in between disturbs no measurement,
+    and what it has kept is not lost. Closing the generator ends the worker. Raises ``KeyboardInterrupt`` when
+    interrupted, with the worker ended and nothing recorded of the attempt.
+    """
+    reader = EventReader(session.job.exchange, session.job.num_processes, len(session.attempts), session.ahead_ns)
+    worker = SessionWorker(session)
+    try:
+        for place in range(len(session.attempts)):
+            record = _attempt(session, place, worker, reader, progress)
+            if not record.ok or session.is_last(place):
+                worker.end()
+            clean = worker.redaction.of(record)
+            # The suite's own words are no secret: with another id the attempt would be owed again without an end.
+            yield replace(
+                clean, point_id=record.point_id, warm_after=record.warm_after, log=record.log, trace=record.trace
+            )
+            if not record.ok:
+                return
+    finally:
+        worker.end()
+
+
+def _attempt(
+    session: Session, place: int, session_worker: SessionWorker, reader: EventReader, progress: Progress
+) -> Record:
+    """One attempt to its record. A failed worker is a record too."""
+    point, number = session.attempts[place]
+    folder, ranks = session.folders[place], reader.points[place]
+    started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+    start_ns = time.monotonic_ns()
+    contract = Contract(
+        order=session.orders[place],
+        num_processes=session.job.num_processes,
+        sites=session.sites,
+        start_ns=start_ns,
+    )
+    reader.begin(place, contract.check)
+    with GpuObservation(session.job.gpu_uuids, with_power=session.power_reason is None) as gpus:
+        failure, container = _followed(session, place, session_worker, reader, gpus, progress)
+    trace = _kept(gpus.trace, folder / "trace.npz", session.run_path)
+    over = session_worker.over_hosts
+    hosts = () if over is None else host_parts(session, folder, over.reports(), trace)
+    failure = _named(failure, over) or contract.verify(ranks)
+    joined = joined_parts(session.run_path, hosts, gpus.trace)
+    energy, energy_reason = (None, "the attempt failed") if failure else _energy(point, ranks, joined, session)
+    foreign = partial(is_foreign, run_mark=session.job.run_mark, container=container)
+    return Record(
+        point_id=point.id,
+        point_digest=point.digest,
+        attempt=number,
+        started_utc=started_utc,
+        duration_s=(time.monotonic_ns() - start_ns) / 1e9,
+        startup_s=None if place else _startup_s(ranks, start_ns),
+        ranks=tuple(report for rank in ranks if (report := rank.report())),
+        failure=failure,
+        energy=energy,
+        energy_reason=energy_reason,
+        log=str(session.log.relative_to(session.run_path)),
+        trace=trace,
+        argv=tuple(map(os_text, session_worker.argv)),
+        container=container,
+        conditions=() if failure else joined_conditions(_steps(ranks), joined),
+        health=all_health(gpus.health(foreign), () if over is None else over.reports()),
+        warm_after=session.before(place),
+        hosts=hosts,
+    )
+
+
+def _followed(
+    session: Session,
+    place: int,
+    session_worker: SessionWorker,
+    reader: EventReader,
+    gpus: GpuObservation,
+    progress: Progress,
+) -> tuple[Failure | None, ContainerRun | None]:
+    """How the worker ended, and the container it ran in. Raises ``OSError`` for a fault of the machine."""
+    try:
+        worker = session_worker.begin(place)
+    except OSError as error:
+        if is_machine_fault(error):
+            raise
+        return Failure(cause="launch", message=f"{session_worker.argv[0]}: {error.strerror}"), None
+    failure = follow(session, place, worker, reader, gpus, progress)
+    container = worker.container()
+    return session.launcher.verify(container, session.job, session.log) or failure, container
+
+
+def _named(failure: Failure | None, over: HostsWorker | None) -> Failure | None:
+    """The failure with the name of the other host on which it began, if it did on one."""
+    if failure is None or over is None or over.failed_part is None:
+        return failure
+    host, problem = over.failed_part
+    return replace(failure, message=f"host {host}: {problem or failure.message}")
+
+
+def _energy(
+    point: Point, ranks: Sequence[RankLog], hosts: Sequence[HostTrace], session: Session
+) -> tuple[Energy | None, str | None]:
+    if all(host.trace is None for host in hosts):
+        return None, session.power_reason or "no GPU takes part"
+    return joined_energy(point, _steps(ranks), hosts), None
+
+
+def _steps(ranks: Sequence[RankLog]) -> list[list[Step]]:
+    return [rank.steps for rank in ranks]
+
+
+def _kept(trace: PowerTrace | None, path: Path, run_path: Path) -> str | None:
+    """Where the trace was written, if there is one."""
+    if trace is None:
+        return None
+    write_trace(trace, path)
+    return str(path.relative_to(run_path))
+
+
+def _startup_s(ranks: Sequence[RankLog], start_ns: int) -> float | None:
+    begun = [rank.first_warmup_ns for rank in ranks if rank.first_warmup_ns is not None]
+    return (max(begun) - start_ns) / 1e9 if begun else None
+
+
+def attempt_figure(point: Point, record: Record) -> Estimate | None:
+    """The median step of the attempt's headline metric; ``None`` for a failed attempt."""
+    if not record.ok:
+        return None
+    values = metric_values(point, record)
+    name = headline_of(values)
+    if name is None:
+        return None
+    return Estimate(value=median(values[name]), low=None, high=None, unit=METRICS[name].unit)

@@ -1,0 +1,230 @@
+"""What every engine offers: a launcher for a run, which starts a worker for each job."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pybench.model.container import ContainerRun, ContainerSetup, EngineFacts, ImageIdentity
+from pybench.model.host import Place
+from pybench.model.image import LockedImage
+from pybench.model.machine import Finding
+from pybench.model.software import Software
+from pybench.model.wire import Failure
+from pybench.run.engines.stage import WORKER_SCRIPT
+
+if TYPE_CHECKING:
+    from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
+
+Argv = tuple[str, ...]
+Notify = Callable[[str], None]
+"""Shows the user one line while something takes long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meeting:
+    """Where ranks of several hosts meet: ``node_rank`` is this host's place of ``num_nodes``, 0 where they meet.
+
+    ``local_address`` is this host's own on the network that they share; ``local_port`` is a port there that is held for
+    a server of the worker's own, 0 in what another host starts.
+    """
+
+    num_nodes: int
+    node_rank: int
+    address: str
+    port: int
+    local_address: str
+    local_port: int = 0
+
+    @property
+    def options(self) -> Argv:
+        """Options of the worker."""
+        number = ("--nodes", str(self.num_nodes), "--node-rank", str(self.node_rank))
+        meet, local = f"{self.address} {self.port}", f"{self.local_address} {self.local_port}"
+        return (*number, "--meet", meet, "--local", local)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One worker process to start, on each of its places.
+
+    ``stage`` is the folder with the worker's source, ``exchange`` one that the worker may write, ``compiled`` one for
+    compiled code that the run's workers of its backend share, if there is any; ``num_processes`` how many ranks
+    torchrun starts on all places together, ``places`` what it has of each host, of which the one called ``host`` is
+    here; ``token`` is a mark that every process of the worker carries in its environment, so that all of them can be
+    found and ended. A part of a job has a ``meeting`` with the others.
+    """
+
+    stage: Path
+    exchange: Path
+    backend: str
+    num_processes: int
+    places: tuple[Place, ...]
+    token: str
+    host_environment: Mapping[str, str] = field(repr=False)
+    host: str = ""
+    meeting: Meeting | None = None
+    compiled: Path | None = None
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """GPUs that it may see on this host; none for a CPU point."""
+        return next((place.gpu_uuids for place in self.places if place.host == self.host), ())
+
+    @property
+    def spans_hosts(self) -> bool:
+        """Whether any of its ranks run on another host than this one."""
+        return any(place.host != self.host for place in self.places)
+
+    @property
+    def ranks_each(self) -> int:
+        """Ranks of each place."""
+        return self.num_processes // len(self.places)
+
+    @property
+    def run_mark(self) -> str:
+        """The part of the token that all workers of the run have."""
+        return self.token.partition("/")[0]
+
+    @property
+    def script(self) -> Path:
+        """The file that Python starts the worker with."""
+        return self.stage / WORKER_SCRIPT
+
+    @property
+    def rank_options(self) -> Argv:
+        """Options of the worker that start several ranks."""
+        if self.meeting is not None:
+            return ("--ranks", str(self.num_processes), *self.meeting.options)
+        return ("--ranks", str(self.num_processes)) if self.num_processes > 1 else ()
+
+    def part(self, host: str, meeting: Meeting, environment: Mapping[str, str]) -> Job:
+        """What one host starts of it."""
+        place = next(place for place in self.places if place.host == host)
+        return replace(
+            self,
+            places=(place,),
+            host=host,
+            num_processes=self.ranks_each,
+            meeting=meeting,
+            host_environment={**self.host_environment, **environment},
+        )
+
+
+class Worker(Protocol):
+    """A started worker."""
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Exit code once it has ended (negative: the signal), ``None`` while it runs."""
+
+    def container(self) -> ContainerRun | None:
+        """The container it runs in, or ran in once it has ended; ``None`` for no container."""
+
+    def end(self) -> object:
+        """End all its processes, wherever they run. A second call does nothing."""
+
+
+class Launcher(Protocol):
+    """Starts the workers of one run."""
+
+    @property
+    def name(self) -> str:
+        """Name of the engine, for the manifest."""
+        ...
+
+    @property
+    def container(self) -> ContainerSetup | None:
+        """The containers it starts; ``None`` when it starts none."""
+        ...
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Host variables whose values reach the worker and are removed from everything it writes."""
+        ...
+
+    def argv(self, job: Job) -> Argv:
+        """Command line of the job, for its record."""
+        ...
+
+    def start(self, job: Job, log: Path) -> Worker:
+        """Start the job's worker; its output goes to ``log``. Raises ``OSError`` when it can't be started."""
+        ...
+
+    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
+        """Refuse a job that did not run in the container that was planned for it."""
+        ...
+
+    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
+        """Those variables that tune its workers and reach them from the shell ``host`` or the suite; with secrets."""
+        ...
+
+    def software(self) -> Software | None:
+        """Python and packages that its workers would have; ``None`` where an image brings them, or nothing answers."""
+        ...
+
+    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
+        """Those Python ``packages`` that its workers could not import."""
+        ...
+
+    def remove_leftovers(self, run_mark: str) -> None:
+        """End and remove what killed runners left of the run whose tokens begin with ``run_mark``.
+
+        Raises ``MachineError`` when the engine does not answer.
+        """
+        ...
+
+
+class ImageStore(Protocol):
+    """An engine's own store of images."""
+
+    def has(self, image: LockedImage) -> bool:
+        """Whether ``image`` is there by a locked digest."""
+        ...
+
+    def pull(self, image: LockedImage, notify: Notify) -> ImageIdentity:
+        """Fetch ``image`` by digest. Raises ``MachineError``."""
+        ...
+
+    def build(self, folder: Path, tag: str, notify: Notify) -> str:
+        """Build the Dockerfile of ``folder`` under ``tag`` and return the image's id. Raises ``MachineError``."""
+        ...
+
+
+def facts_of_command(name: str, examine: Callable[[], EngineFacts]) -> EngineFacts:
+    """What ``examine`` finds of an engine whose command is ``name``; without that, why it can't be used."""
+    if shutil.which(name) is None:
+        return EngineFacts(name=name, version=None, reason=f"{name} is not installed", installed=False)
+    return examine()
+
+
+class Engine(Protocol):
+    """A way to start workers. The registry lists all of them."""
+
+    @property
+    def name(self) -> str:
+        """What the command line and the manifest call it."""
+        ...
+
+    def find(self) -> EngineFacts:
+        """Look whether this machine has it. An engine that can't be used has a ``reason``."""
+        ...
+
+    def launcher(
+        self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool
+    ) -> Launcher:
+        """A launcher that is known to work; missing images are fetched if ``fetch``.
+
+        Raises ``AbsentImageError`` when an image is missing, ``UsageError``, ``FileError`` or ``MachineError``.
+        """
+        ...
+
+    def findings(self, facts: EngineFacts) -> Iterator[Finding]:
+        """What ``pybench doctor`` reports of an engine that can be used."""
+        ...
+
+    def store(self, facts: EngineFacts) -> ImageStore | None:
+        """Its store of images; ``None`` where images are kept elsewhere."""
+        ...

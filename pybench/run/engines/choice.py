@@ -1,0 +1,127 @@
+"""From the command line and the suite to a launcher that is known to work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from pybench.files.suite.container import forbidden_source
+from pybench.model.container import ContainerRequest
+from pybench.model.errors import MachineError, UsageError
+from pybench.run.engines.base import Launcher, Notify
+from pybench.run.engines.redaction import MIN_SECRET_LENGTH
+from pybench.run.engines.registry import LOCAL, find_container_engines, get_engine
+from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
+from pybench.run.images.selection import AbsentImageError, locked_image
+
+Choose = Callable[[LaunchRequirements], Launcher]
+"""Gives the launcher of a run."""
+
+
+def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
+    """A launcher for ``needs``: images found by digest, pulled if an engine was named, and started once as a check.
+
+    Raises ``UsageError``, ``FileError`` or ``MachineError`` when there can be none.
+    """
+    name = needs.engine or options.engine
+    _check_secrets(needs.request.secrets)
+    if options.python and name == "auto":
+        name = LOCAL
+    if options.python and name != LOCAL:
+        raise UsageError(f"--python names an interpreter of this machine; it goes with --engine {LOCAL}, not {name}")
+    if options.image and name == LOCAL:
+        raise UsageError(
+            f"--image {options.image}: engine {LOCAL} runs no image; leave out --image, or choose another --engine"
+        )
+    if name == LOCAL:
+        _name_unapplied(needs.request, notify)
+    else:
+        needs = _with_resolved_mounts(needs)
+    if name == "auto":
+        return _automatic(options, needs, notify)
+    engine = get_engine(name)
+    facts = engine.find()
+    if facts.reason:
+        raise MachineError(
+            f"{facts.reason}; install or start it, choose another --engine, or run without containers: --engine {LOCAL}"
+        )
+    return engine.launcher(facts, needs, options, notify, fetch=True)
+
+
+def _with_resolved_mounts(needs: LaunchRequirements) -> LaunchRequirements:
+    """What mounts lead to, instead of links to it. Raises ``UsageError`` where that belongs to the host alone."""
+    mounts = tuple(replace(mount, source=os.path.realpath(mount.source)) for mount in needs.request.mounts)
+    for mount, real in zip(needs.request.mounts, mounts, strict=True):
+        if inside := forbidden_source(real.source):
+            raise UsageError(
+                f"[container] mounts: {mount.source} leads to {real.source}, and {inside} belongs to the host alone; "
+                "mount another folder"
+            )
+    return replace(needs, request=replace(needs.request, mounts=mounts))
+
+
+def _name_unapplied(request: ContainerRequest, notify: Notify) -> None:
+    """What the suite wants of a container has no meaning without one, and may change what is measured."""
+    wanted = {
+        "image": request.image,
+        "environment": ", ".join(request.environment),
+        "mounts": ", ".join(mount.source for mount in request.mounts),
+    }
+    if found := [f"{key} {value}" for key, value in wanted.items() if value]:
+        notify(f"no container, so the suite's [container] has no effect: {'; '.join(found)}")
+
+
+def _check_secrets(names: tuple[str, ...]) -> None:
+    """Raise ``UsageError`` for a secret that is not set, can't be passed on, or is too short to be recognised."""
+    for name in names:
+        value = os.environ.get(name)
+        if value is None:
+            raise UsageError(f"the suite needs the secret {name}, which the environment doesn't have")
+        if len(value) < MIN_SECRET_LENGTH or not value.isprintable():
+            raise UsageError(f"the secret {name} must be one line of {MIN_SECRET_LENGTH} characters or more")
+
+
+def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
+    """First engine that answers and has every image; without one this Python, with the reason shown."""
+    local = get_engine(LOCAL)
+    if not needs.backends:  # no point is left to run, and any engine has all of no images
+        return local.launcher(local.find(), needs, options, notify, fetch=False)
+    if missing := _without_image(options, needs):
+        return _not_containerised(missing, options, needs, notify)
+    found = find_container_engines()
+    absent = [facts.name for _, facts in found if not facts.installed]
+    reasons = [f"{', '.join(absent)}: not installed"] if absent else []
+    for engine, facts in found:
+        if not facts.installed:
+            continue
+        if facts.reason:
+            reasons.append(facts.reason)
+            continue
+        try:
+            return engine.launcher(facts, needs, options, notify, fetch=False)
+        except AbsentImageError as error:
+            reasons.append(str(error))
+    if options.image or needs.request.image:
+        raise MachineError(f"no engine has the requested image: {'; '.join(dict.fromkeys(reasons))}")
+    return _not_containerised("; ".join(dict.fromkeys(reasons)), options, needs, notify)
+
+
+def _without_image(options: EngineOptions, needs: LaunchRequirements) -> str | None:
+    """Why no engine could help: the lock has no image for a backend on this device. Raises ``FileError``."""
+    if options.image or needs.request.image:
+        return None
+    lock = needs.lock(options)
+    try:
+        for backend in needs.backends:
+            locked_image(lock, needs.image_name(backend), backend, needs.device)
+    except AbsentImageError as error:
+        return str(error)
+    return None
+
+
+def _not_containerised(why: str, options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
+    local = get_engine(LOCAL)
+    notify(f"not containerised: {why}")
+    _name_unapplied(needs.request, notify)
+    return local.launcher(local.find(), needs, options, notify, fetch=False)

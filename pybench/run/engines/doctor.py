@@ -1,0 +1,99 @@
+"""What this machine has and lacks for containers."""
+
+from __future__ import annotations
+
+import shutil
+
+from pybench.model.container import EngineFacts
+from pybench.model.errors import FileError, MachineError
+from pybench.model.image import ImageLock, LockedImage
+from pybench.model.machine import Finding, Machine
+from pybench.run.engines.base import ImageStore
+from pybench.run.engines.oci.nvidia import CDI_COMMAND, has_cdi, toolkit_version
+from pybench.run.engines.registry import find_container_engines
+from pybench.run.images.lock import default_lock, read_lock
+from pybench.run.images.selection import this_platform
+
+# CVE-2025-23266: an image could run code as root on the host through the toolkit's hook.
+_SAFE_TOOLKIT = (1, 17, 8)
+
+
+def examine_containers(machine: Machine) -> tuple[Finding, ...]:
+    """Engines, GPU integration, locked images. Nothing here is ``missing``: workers also run without containers."""
+    engines = find_container_engines()
+    usable = [(engine, facts) for engine, facts in engines if facts.reason is None]
+    about = tuple(_engine(facts) for _, facts in engines)
+    try:
+        lock = read_lock(default_lock())
+    except FileError as error:
+        return (*about, Finding.warning("image lock", str(error), "repair it, or install pybench again"))
+    stores = [store for engine, facts in usable if (store := engine.store(facts))]
+    return (
+        *about,
+        *(finding for engine, facts in usable for finding in engine.findings(facts)),
+        *((_toolkit(), _cdi()) if machine.gpus and usable else ()),
+        *(_drivers(lock, machine) if machine.gpus else ()),
+        *([_images(lock, stores)] if stores else []),
+    )
+
+
+def _engine(facts: EngineFacts) -> Finding:
+    name = f"engine {facts.name}"
+    if facts.version is None and shutil.which(facts.name) is None:
+        return Finding.ok(name, "not installed")
+    if facts.reason:
+        return Finding.warning(
+            name, facts.reason, "start or repair it; without an engine workers run in this machine's Python"
+        )
+    parts = (facts.version or "unknown version", facts.runtime, "rootless" if facts.rootless else None)
+    return Finding.ok(name, ", ".join(part for part in parts if part))
+
+
+def _toolkit() -> Finding:
+    version = toolkit_version()
+    name, safe = "NVIDIA toolkit", ".".join(map(str, _SAFE_TOOLKIT))
+    if version is None:
+        return Finding.warning(name, "not installed", f"install the NVIDIA Container Toolkit, {safe} or newer")
+    found = ".".join(map(str, version))
+    remedy = f"update to {safe} or newer: older ones let an image run code as root here (CVE-2025-23266)"
+    return Finding.ok(name, found) if version >= _SAFE_TOOLKIT else Finding.warning(name, found, remedy)
+
+
+def _cdi() -> Finding:
+    if has_cdi():
+        return Finding.ok("CDI", "names the GPUs by UUID")
+    return Finding.warning("CDI", "no specification names the GPUs by UUID", CDI_COMMAND)
+
+
+def _drivers(lock: ImageLock, machine: Machine) -> list[Finding]:
+    """Images whose stated minimum this driver doesn't reach."""
+    return [
+        Finding.warning(
+            f"image {image.name}",
+            f"needs driver {image.minimum_driver}, this machine has {machine.driver}",
+            "update the driver, or use an older image; data-centre GPUs may get by on forward compatibility",
+        )
+        for image in lock.images
+        if _too_old(image, machine.driver)
+    ]
+
+
+def _too_old(image: LockedImage, driver: str | None) -> bool:
+    if image.minimum_driver is None or driver is None:
+        return False
+    return _numbers(driver) < _numbers(image.minimum_driver)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def _images(lock: ImageLock, stores: list[ImageStore]) -> Finding:
+    try:
+        here = [image.name for image in lock.images if any(store.has(image) for store in stores)]
+    except MachineError as error:
+        return Finding.warning("images", str(error), "repair the engine")
+    if here:
+        return Finding.ok("images", f"{', '.join(here)} of {len(lock.images)} locked")
+    remedy = "pybench images pull NAME; until then workers run in this machine's Python"
+    return Finding.warning("images", f"none of the {len(lock.images)} locked for {this_platform()} is here", remedy)

@@ -1,0 +1,106 @@
+"""Starts workers in enroot: an unprivileged child process on an image file, no daemon and nothing to remove."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pybench.model.container import Mount
+from pybench.model.errors import UsageError
+from pybench.run.engines.base import Argv, Job
+from pybench.run.engines.enroot.isolation import Isolation
+from pybench.run.engines.image_file_launcher import ImageFileLauncher, shown_gpus
+from pybench.run.engines.image_launcher import STAGE
+from pybench.run.engines.process import ATTEMPT_VARIABLE
+
+# Where enroot keeps its things, how it mounts an image, and which InfiniBand cards its hook 99-mellanox shows.
+_CLIENT_NAMES = frozenset(
+    {
+        *("PATH", "HOME", "USER", "TMPDIR", "MELLANOX_VISIBLE_DEVICES", "ENROOT_NATIVE_OVERLAYFS"),
+        *(f"XDG_{name}" for name in ("RUNTIME_DIR", "DATA_HOME", "CONFIG_HOME", "CACHE_HOME")),
+        *(f"ENROOT_{name}_PATH" for name in ("RUNTIME", "DATA", "CONFIG", "CACHE", "TEMP")),
+    }
+)
+# What an administrator's enroot.conf may have switched on: a variable of the client counts before it.
+_CLIENT_OFF = {
+    f"ENROOT_{name}": "n"
+    for name in (
+        *("ALLOW_SUPERUSER", "LOGIN_SHELL", "MOUNT_HOME", "REMAP_ROOT", "ROOTFS_WRITABLE"),
+        *("UNSHARE_IPC", "UNSHARE_NET", "UNSHARE_PID", "UNSHARE_UTS"),
+    )
+}
+_ENTRYPOINT = Path(__file__).with_name("entrypoint.sh")
+# Fields of a mount are apart by colons for enroot, and by white space for its own table of mounts.
+_UNMOUNTABLE = re.compile(r"[\s:\\]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnrootLauncher(ImageFileLauncher):
+    """Launcher of one run, whose image files are squashfs files.
+
+    Enroot maps this user to itself and grants no capability; it bounds neither pids nor /dev/shm.
+    """
+
+    isolation: Isolation
+
+    def start_argv(self, job: Job, *arguments: str) -> Argv:
+        """``start`` without the image's entrypoint, this user's home and the client's environment.
+
+        Only what runs inside carries the job's mark: ended with the worker, the process that serves the image's files
+        would take them away while the worker writes its last event. It ends by itself as the container does.
+        """
+        image = self.image(job)
+        ours = Mount(source=str(job.stage), target=str(STAGE))
+        return (
+            *("env", "-u", ATTEMPT_VARIABLE, "enroot", "start", *self.isolation.options),
+            *(("--rc", str(_ENTRYPOINT)) if image.entrypoint == "replace" else ()),
+            *(part for value in self._named(job) for part in ("--env", value)),
+            *(part for mount in (ours, *self.container.mounts) for part in ("--mount", _bind(mount, "rbind,ro"))),
+            *(part for mount in self.writable(job) for part in ("--mount", _bind(mount, "bind,rw"))),
+            *(str(self.files[job.backend]), image.interpreter, *arguments),
+        )
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """The client's few variables, and the worker's that ``--env`` names without a value."""
+        client = {name: value for name, value in job.host_environment.items() if name in _CLIENT_NAMES}
+        inside = {name: value for name, value in self.inside(job).items() if name not in self._stated}
+        return {
+            **inside,
+            **client,
+            **_CLIENT_OFF,
+            **self.isolation.environment,
+            # Read by the hook 98-nvidia, before what the image sets.
+            **shown_gpus(job),
+            "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+        }
+
+    @property
+    def _stated(self) -> frozenset[str]:
+        """Variables of the suite stand with their values: the client on this machine has none of them."""
+        return frozenset(self.environment_of_suite) - frozenset(self.secrets)
+
+    def _named(self, job: Job) -> tuple[str, ...]:
+        inside = sorted(self.inside(job).items())
+        named = (f"{name}={value}" if name in self._stated else name for name, value in inside)
+        return (f"{ATTEMPT_VARIABLE}={job.token}", "HOME=/tmp", *named)
+
+
+def import_argv(reference: str, blobs: Path, layers: Path, file: Path) -> Argv:
+    """Write ``repository@digest`` to ``file``, through a cache ``blobs`` of its own and a scratch folder ``layers``."""
+    registry, _, path = reference.partition("/")
+    # The names by which docker's registry goes for docker are no hosts that serve images.
+    served = "registry-1.docker.io" if registry in {"docker.io", "index.docker.io"} else registry
+    # Plain HTTP is for this machine's own registry alone, as docker has it.
+    plain = "y" if registry.split(":", maxsplit=1)[0] in {"localhost", "127.0.0.1"} else "n"
+    settings = (f"ENROOT_CACHE_PATH={blobs}", f"ENROOT_TEMP_PATH={layers}", f"ENROOT_ALLOW_HTTP={plain}")
+    return ("env", *settings, "enroot", "import", "--output", str(file), f"docker://{served}#{path}")
+
+
+def _bind(mount: Mount, options: str) -> str:
+    """Raises ``UsageError`` for a path that enroot can't take."""
+    if _UNMOUNTABLE.search(mount.source):
+        raise UsageError(
+            f"enroot can't mount {mount.source}: a colon, a backslash or white space is in it; choose another folder"
+        )
+    return f"{mount.source}:{mount.target}:none:x-create=auto,{options},nosuid,nodev"

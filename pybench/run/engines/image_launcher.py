@@ -1,0 +1,76 @@
+"""What all launchers of images have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from pybench.model.container import ContainerSetup, ImageIdentity, Mount
+from pybench.model.loopback import LOOPBACK
+from pybench.run.engines.base import Argv, Job
+from pybench.run.engines.environment import tuning
+
+STAGE = PurePosixPath("/pybench/stage")
+EXCHANGE = PurePosixPath("/pybench/exchange")
+COMPILED = PurePosixPath("/pybench/compiled")
+"""Where a job's folders are inside."""
+_COMPILED_AT = {
+    "XDG_CACHE_HOME": COMPILED,  # vLLM's, and torch's extensions
+    "CUDA_CACHE_PATH": COMPILED / "cuda",
+    "FLASHINFER_WORKSPACE_BASE": COMPILED,
+    "TORCHINDUCTOR_CACHE_DIR": COMPILED / "inductor",
+    "TRITON_CACHE_DIR": COMPILED / "triton",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageLauncher:
+    """Base of the launchers whose workers run in images: ``container`` is what all jobs of the run have in common."""
+
+    container: ContainerSetup
+    environment_of_suite: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def name(self) -> str:
+        """Name of the engine, for the manifest."""
+        return self.container.engine
+
+    def image(self, job: Job) -> ImageIdentity:
+        """The image of the job's backend."""
+        return next(image for image in self.container.images if image.backend == job.backend)
+
+    def worker_arguments(self, job: Job) -> Argv:
+        """What the Python of the image starts the worker with."""
+        script = STAGE / job.script.relative_to(job.stage).as_posix()
+        return ("-I", "-B", str(script), str(EXCHANGE), *job.rank_options)
+
+    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
+        """The suite's over the shell's, then the secrets."""
+        return self._tuning({**host, **LOOPBACK})
+
+    def variables(self, job: Job) -> dict[str, str]:
+        """What tunes the job's worker: ranks of several hosts meet on the network that the job names.
+
+        Compiled code goes where the run's next worker finds it, unless the suite names another place.
+        """
+        tuned = self.tuning(job.host_environment) if job.meeting is None else self._tuning(job.host_environment)
+        return {**({name: str(path) for name, path in _COMPILED_AT.items()} if job.compiled else {}), **tuned}
+
+    def writable(self, job: Job) -> tuple[Mount, ...]:
+        """What the worker may write."""
+        compiled = (Mount(source=str(job.compiled), target=str(COMPILED)),) if job.compiled else ()
+        return (Mount(source=str(job.exchange), target=str(EXCHANGE)), *compiled)
+
+    def _tuning(self, host: Mapping[str, str]) -> dict[str, str]:
+        secrets = {name: host[name] for name in self.secrets if name in host}
+        return {**tuning(host), **self.environment_of_suite, **secrets}
+
+    def software(self) -> None:
+        """Nothing: an image brings it, and images are compared by their ids."""
+
+    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
+        """None: an image brings its own packages."""
+        del packages
+        return ()

@@ -1,0 +1,121 @@
+"""Starts workers with a Python of this machine, in no container."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pybench.machine.command import is_program
+from pybench.machine.python_packages import missing_packages, python_software
+from pybench.model.container import ContainerRun, EngineFacts
+from pybench.model.errors import UsageError
+from pybench.model.machine import Finding
+from pybench.model.software import OLDEST_PYTHON, RECORDED_PACKAGES, Software
+from pybench.model.starter import STARTER_VARIABLE
+from pybench.model.wire import Failure
+from pybench.run.engines.base import Argv, ImageStore, Job, Launcher, Notify
+from pybench.run.engines.environment import fixed, on_this_machine
+from pybench.run.engines.process import WorkerProcess, end_marked
+from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
+
+# Where programs, caches and libraries are. No other variable of the shell is passed on.
+_KEPT_NAMES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "USER", "SSL_CERT_FILE"})
+
+
+@dataclass(frozen=True)
+class Local:
+    """Launcher for this machine: ``python`` is the interpreter that has the backend."""
+
+    python: str = sys.executable
+    secrets: tuple[str, ...] = ()
+    name: str = "none"
+    container: None = None
+
+    @property
+    def interpreter(self) -> str:
+        """As it stands on command lines."""
+        # A worker starts in its attempt's folder, where a relative path means another file; a bare name is on PATH.
+        return str(Path(self.python).absolute()) if os.sep in self.python else self.python
+
+    def argv(self, job: Job) -> Argv:
+        """``-I`` keeps the user's site and PYTHONPATH out, ``-B`` keeps the stage free of byte code."""
+        return (self.interpreter, "-I", "-B", str(job.script), str(job.exchange), *job.rank_options)
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """Allow-listed host variables, the job's GPUs by UUID, and one thread per CPU rank."""
+        kept = {name: value for name, value in job.host_environment.items() if name in _KEPT_NAMES}
+        return {**kept, **self.tuning(job.host_environment), **fixed(job.gpu_uuids)}
+
+    def start(self, job: Job, log: Path) -> WorkerProcess:
+        """Start the worker as a process of this machine. Raises ``OSError``."""
+        environment = {**self.environment(job), STARTER_VARIABLE: str(os.getpid())}
+        return WorkerProcess(self.argv(job), environment, log, job.token, guarded=True)
+
+    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
+        """Nothing to verify: no container is planned."""
+        del container, job, log
+        return None
+
+    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
+        """The shell's, and the secrets that the suite names."""
+        return {**on_this_machine(host), **{name: host[name] for name in self.secrets if name in host}}
+
+    def software(self) -> Software | None:
+        """Of its Python."""
+        return python_software(self.python, RECORDED_PACKAGES)
+
+    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
+        """Those ``packages`` that its Python does not have."""
+        return missing_packages(self.python, packages)
+
+    def remove_leftovers(self, run_mark: str) -> None:
+        """End workers of a killed runner, which may still hold GPUs."""
+        end_marked(f"{run_mark}/")
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """No container engine: this machine's Python."""
+
+    name: str = "none"
+
+    def find(self) -> EngineFacts:
+        """It is always there."""
+        return EngineFacts(name=self.name, version=None)
+
+    def launcher(
+        self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool
+    ) -> Launcher:
+        """Launcher with ``--python``, or with the Python that runs pybench. Raises ``UsageError``."""
+        del facts, notify, fetch
+        if options.python is None:
+            return Local(secrets=needs.request.secrets)
+        _check(options.python)
+        return Local(options.python, needs.request.secrets)
+
+    def findings(self, facts: EngineFacts) -> Iterator[Finding]:
+        """Nothing: ``pybench doctor`` examines the machine itself elsewhere."""
+        del facts
+        return iter(())
+
+    def store(self, facts: EngineFacts) -> ImageStore | None:
+        """None: it uses no images."""
+        del facts
+        return None
+
+
+def _check(python: str) -> None:
+    """Raises ``UsageError`` for what runs no worker."""
+    if not is_program(python):
+        raise UsageError(f"--python {python}: no such program; name an interpreter that has the backends")
+    software = python_software(python, ())
+    if software is None:
+        raise UsageError(f"--python {python}: it runs no Python; name an interpreter that has the backends")
+    if tuple(int(part) for part in software.python.split(".")[:2]) < OLDEST_PYTHON:
+        raise UsageError(f"--python {python}: Python {software.python}; workers need 3.10 or newer")
+
+
+ENGINE = LocalEngine()

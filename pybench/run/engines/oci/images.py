@@ -1,0 +1,102 @@
+"""What an engine knows of an image, and how it gets one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pybench.machine.command import guarded_argv, run_command
+from pybench.model.container import EngineFacts
+from pybench.model.errors import MachineError
+from pybench.run.engines.base import Notify
+from pybench.run.engines.error import engine_error
+
+_TAIL_LINES = 5
+# How docker and podman, old and new, report that they do not have an image.
+_ABSENT = ("no such image", "image not known", "failed to find image", "no such object")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """An image as its engine describes it.
+
+    ``id`` is what the engine calls it: the configuration's digest, or the manifest's on docker's containerd store;
+    ``digests`` are the manifests it was pulled or loaded under.
+    """
+
+    id: str
+    digests: tuple[str, ...]
+    platform: str
+    labels: dict[str, str]
+
+    @property
+    def known_by(self) -> frozenset[str]:
+        """Every digest that names this image."""
+        return frozenset({self.id, *self.digests})
+
+
+def inspect_image(engine: Sequence[str], reference: str) -> ImageFacts | None:
+    """Describe the image that ``reference`` names, ``None`` when the engine has none.
+
+    ``engine`` is the program with its own options. Raises ``MachineError`` when it gives no proper answer.
+    """
+    result = run_command((*engine, "image", "inspect", reference))
+    if not result.ok:
+        error = result.error.lower()
+        if any(text in error for text in _ABSENT):
+            return None
+        raise MachineError(f"{engine[0]} can't look up {reference}: {result.error_line}")
+    try:
+        return image_facts(json.loads(result.out)[0])
+    except (ValueError, LookupError, TypeError) as error:
+        command = f"{' '.join(engine)} image inspect {reference}"
+        raise MachineError(
+            f"{reference}: described in a form pybench can't read ({error}); look at: {command}"
+        ) from error
+
+
+def image_facts(values: dict[str, Any]) -> ImageFacts:
+    """Read one element of ``image inspect``'s result. Raises ``LookupError`` or ``TypeError`` when it is none."""
+    digests = [name.rpartition("@")[2] for name in values.get("RepoDigests") or ()]
+    if values.get("Digest"):  # podman, also for an image that came from no registry
+        digests.append(values["Digest"])
+    architecture = values["Architecture"]
+    return ImageFacts(
+        id=with_algorithm(values["Id"]),
+        digests=tuple(dict.fromkeys(digests)),
+        platform=f"{values['Os']}/{architecture}",
+        labels=(values.get("Config") or {}).get("Labels") or values.get("Labels") or {},
+    )
+
+
+def with_algorithm(digest: str) -> str:
+    """Podman leaves ``sha256:`` off ids."""
+    return digest if digest.startswith("sha256:") else f"sha256:{digest}"
+
+
+def pull_image(engine: EngineFacts, reference: str, platform: str, notify: Notify) -> None:
+    """Pull by digest, passing the engine's progress on. Raises ``MachineError`` with its last words."""
+    argv = (engine.name, "pull", "--platform", platform, reference)
+    tail: list[str] = []
+    try:
+        with subprocess.Popen(
+            guarded_argv(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            for line in process.stdout or ():
+                if line.strip():
+                    notify(line.strip())
+                    tail = [*tail, line.strip()][-_TAIL_LINES:]
+    except OSError as error:
+        raise MachineError(f"{engine.name}: {error.strerror}") from error
+    if process.returncode != 0:
+        words = tail[-1] if tail else "no output"
+        remedy = "check the network and the login, or load the image from a file"
+        raise engine_error(engine.name, engine.data_root, f"can't pull {reference}", words, remedy)

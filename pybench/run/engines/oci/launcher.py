@@ -1,0 +1,174 @@
+"""Starts workers in docker or podman, whose command lines agree in all that is needed here."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pybench.model.container import ContainerRun, Mount
+from pybench.model.wire import Failure
+from pybench.run.engines.base import Argv, Job
+from pybench.run.engines.environment import fixed
+from pybench.run.engines.image_launcher import STAGE, ImageLauncher
+from pybench.run.engines.log import log_tail
+from pybench.run.engines.oci.confinement import Confinement
+from pybench.run.engines.oci.container import ContainerWorker
+from pybench.run.engines.oci.gpu_access import GpuAccess
+from pybench.run.engines.oci.labels import ATTEMPT_LABEL, OWNER_LABEL
+from pybench.run.engines.oci.orphans import remove_orphans
+from pybench.run.engines.process import end_marked
+
+MODELS = PurePosixPath("/pybench/models")
+_NO_LETTERS = str.maketrans("/@", "--")
+
+# What the engine's own client may read of this shell: where programs and its configuration are, and which daemon.
+_CLIENT_NAMES = frozenset({"PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"})
+_CLIENT_PREFIXES = ("DOCKER_", "CONTAINERS_", "CONTAINER_HOST", "LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OciLauncher(ImageLauncher):
+    """Launcher of one engine for one run.
+
+    ``runner`` names the process that owns its containers, so that a later runner can remove what a killed one left;
+    ``models`` is the host's hub cache, if there is one.
+    """
+
+    confinement: Confinement
+    gpu_access: GpuAccess
+    runner: str
+    models: Path | None = None
+
+    @property
+    def engine(self) -> Argv:
+        """The program with its own options, to which subcommands are added."""
+        return (self.name, *self.confinement.engine_options)
+
+    def argv(self, job: Job) -> Argv:
+        """``run`` in the foreground: its output is the worker's log and its exit code the worker's."""
+        return self.run_argv(job, *self.worker_arguments(job))
+
+    def start(self, job: Job, log: Path) -> ContainerWorker:
+        """Start the job's container. Raises ``OSError`` when the engine's client can't be started."""
+        return ContainerWorker(self, job, self.argv(job), log)
+
+    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
+        """Refuse a job that ran in no container, or in another image than the run's."""
+        if container is None or container.start_s is None:
+            tail = log_tail(log)
+            message = f"{self.name} started no container: {_complaint(tail)}"
+            return Failure(cause="launch", message=message, detail=tail)
+        image = self.image(job)
+        if container.image_id != image.id:
+            message = f"image {container.image_id} ran, expected {image.id} ({image.name})"
+            return Failure(cause="identity", message=message, detail=log_tail(log))
+        return None
+
+    def remove_leftovers(self, run_mark: str) -> None:
+        """End clients of a killed runner, then remove its containers and all whose runner is dead."""
+        end_marked(f"{run_mark}/")
+        remove_orphans(self.engine, run_mark)
+
+    def run_argv(self, job: Job, *python: str) -> Argv:
+        """``run`` of the job's image with any arguments for its Python; the container is kept for reading back."""
+        image = self.image(job)
+        replaces = image.entrypoint == "replace"
+        return (
+            *self.engine,
+            "run",
+            *("--name", container_name(job)),
+            *("--label", f"{OWNER_LABEL}={self.runner}"),
+            *("--label", f"{ATTEMPT_LABEL}={job.token}"),
+            *("--pull", "never"),
+            *("--log-driver", "none"),
+            *self.confinement.options(),
+            *self.gpu_access.options(job.gpu_uuids),
+            *(part for mount in self._mounts(job) for part in ("--mount", mount)),
+            *("--env-file", self._env_file(job)),
+            *("--workdir", "/tmp"),  # noqa: S108 - inside, private
+            *(("--entrypoint", image.interpreter) if replaces else ()),
+            image.id,
+            *(() if replaces else (image.interpreter,)),
+            *python,
+        )
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """Environment of the engine's client; the worker's own goes through :meth:`environment_text`."""
+        return {
+            name: value
+            for name, value in job.host_environment.items()
+            if name in _CLIENT_NAMES or name.startswith(_CLIENT_PREFIXES)
+        }
+
+    def owner(self) -> tuple[int, int]:
+        """User and group inside, who must be able to write the job's folders."""
+        uid, gid = map(int, self.confinement.user.split(":"))
+        return uid, gid
+
+    def environment_file(self, job: Job) -> Path:
+        """Where the environment of a job's container is while it starts: outside of what the container sees."""
+        return job.exchange.parent / "environment"
+
+    def environment_text(self, job: Job) -> str:
+        """One ``NAME=VALUE`` a line: ours over the suite's over the shell's, then the secrets."""
+        values = {
+            **self.variables(job),
+            **fixed(job.gpu_uuids),
+            "HOME": "/tmp",  # noqa: S108 - inside, private
+            "USER": "pybench",  # the user has no entry in the image's passwd, and libraries name caches after it
+            # An image may request every GPU; engines whose default runtime is NVIDIA's would grant it.
+            "NVIDIA_VISIBLE_DEVICES": ",".join(job.gpu_uuids) or "void",
+            **({"HF_HUB_CACHE": str(MODELS)} if self.models else {}),
+            **{name: job.host_environment[name] for name in self.secrets},
+        }
+        return "".join(f"{name}={value}\n" for name, value in sorted(values.items()))
+
+    def inspect_argv(self, job: Job) -> Argv:
+        """Describe the container as JSON."""
+        return (*self.engine, "container", "inspect", container_name(job))
+
+    def stop_argv(self, job: Job, grace_s: float) -> Argv:
+        """SIGTERM, then SIGKILL."""
+        return (*self.engine, "stop", "--time", f"{grace_s:.0f}", container_name(job))
+
+    def remove_argv(self, job: Job) -> Argv:
+        """Remove with its anonymous volumes, whatever its state."""
+        return (*self.engine, "rm", "--force", "--volumes", container_name(job))
+
+    def _env_file(self, job: Job) -> str:
+        """Podman reads a list where docker reads one path, and point names have commas."""
+        path = str(self.environment_file(job))
+        return _csv_line(path) if self.name == "podman" else path
+
+    def _mounts(self, job: Job) -> tuple[str, ...]:
+        ours = [Mount(source=str(job.stage), target=str(STAGE))]
+        if self.models:
+            ours.append(Mount(source=str(self.models), target=str(MODELS)))
+        return (
+            *(_bind(mount.source, mount.target, read_only=True) for mount in (*ours, *self.container.mounts)),
+            *(_bind(mount.source, mount.target, read_only=False) for mount in self.writable(job)),
+        )
+
+
+def container_name(job: Job) -> str:
+    """Name of the job's container: the attempt's token in the letters that engines allow."""
+    return f"pybench-{job.token.translate(_NO_LETTERS)}"
+
+
+def _complaint(log: str) -> str:
+    lines = [line for line in log.splitlines() if line.strip() and not line.startswith("Run 'docker")]
+    return lines[-1] if lines else "it gave no reason"
+
+
+def _bind(source: str, target: str, *, read_only: bool) -> str:
+    """Value of ``--mount``: one line of CSV, so that commas in a path (points have them) stay in the path."""
+    fields = ("type=bind", f"source={source}", f"target={target}", *(("readonly",) if read_only else ()))
+    return _csv_line(*fields)
+
+
+def _csv_line(*fields: str) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(fields)
+    return line.getvalue()

@@ -1,0 +1,138 @@
+"""A worker as a process tree that can be ended whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pybench.files.safe_folder import opened_file, opened_folder
+from pybench.machine.command import guarded_argv
+from pybench.model.container import ContainerRun
+from pybench.model.errors import MachineError
+from pybench.run.engines.adoption import Adoption
+
+# Time for a worker to write its last event and for torchrun to end its ranks before everything is killed.
+GRACE_S = 5.0
+# A process that SIGKILL does not end in this time never ends.
+KILL_S = 30.0
+_POLL_S = 0.05
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+# Set for every process of a worker to the token of its job.
+ATTEMPT_VARIABLE = "PYBENCH_ATTEMPT"
+
+
+def processes_marked(prefix: str) -> Iterator[int]:
+    """Ids of this user's processes that carry a token which starts with ``prefix``."""
+    mark = f"{ATTEMPT_VARIABLE}={prefix}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                environment = (entry / "environ").read_bytes().split(b"\0")
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise
+                continue  # ended meanwhile, or another user's
+            if any(item.startswith(mark) for item in environment):
+                yield int(entry.name)
+
+
+def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) -> int:
+    """Terminate, then kill, every marked process; returns how many there were.
+
+    A process group is not enough: torchrun puts each rank into a session of its own. Raises ``MachineError`` when one
+    lives on after ``kill_s``: it waits inside the kernel for a device or a disk.
+    """
+    found = tuple(processes_marked(prefix))
+    _signal_all(found, signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    while found and time.monotonic() < deadline and any(processes_marked(prefix)):
+        time.sleep(_POLL_S)
+    # Killing may uncover children born meanwhile, hence the loop.
+    deadline = time.monotonic() + kill_s
+    while left := tuple(processes_marked(prefix)):
+        if time.monotonic() > deadline:
+            raise _unkillable(",".join(map(str, left)), kill_s)
+        _signal_all(left, signal.SIGKILL)
+        time.sleep(_POLL_S)
+    return len(found)
+
+
+def _unkillable(pids: str, kill_s: float) -> MachineError:
+    return MachineError(
+        f"killed, but not ended within {kill_s:g} s: process {pids} of a worker; it waits for a device or a "
+        f"disk: see its state with `ps -o pid,stat,wchan:32,cmd -p {pids}`, and restart the machine"
+    )
+
+
+def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+class WorkerProcess:
+    """A started worker whose whole process tree carries ``token`` in its environment.
+
+    One that is ``guarded`` leaves no process, either, that took the token out of its environment.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], log: Path, token: str, *, guarded: bool = False
+    ) -> None:
+        """Start ``argv``. Raises ``OSError`` when it can't be started."""
+        self._token = token
+        self._adoption = Adoption() if guarded else None
+        try:
+            # The guardian is none of those that are ended by their mark: it ends after them.
+            if guarded:
+                self._process = _started(guarded_argv(argv, f"{ATTEMPT_VARIABLE}={token}"), environment, log)
+            else:
+                self._process = _started(argv, {**environment, ATTEMPT_VARIABLE: token}, log)
+        except BaseException:
+            if self._adoption:
+                self._adoption.close()
+            raise
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Exit code once the worker has ended (negative: the signal), ``None`` while it runs."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def container(self) -> ContainerRun | None:
+        """None: it runs on this machine itself."""
+        return None
+
+    def end(self) -> int:
+        """End the whole tree and return the first process's exit code. Raises ``MachineError`` where it can't be."""
+        end_marked(self._token)
+        # A worker may have stopped its guardian, and a guardian waits for a process that can't be killed.
+        if self.wait(GRACE_S) is None:
+            self._process.kill()
+        left = () if self.wait(KILL_S) is not None else (self._process.pid,)
+        if self._adoption:
+            left = (*left, *self._adoption.end(KILL_S))
+        if left:
+            raise _unkillable(",".join(map(str, left)), KILL_S)
+        return self._process.returncode
+
+
+def _started(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    with opened_folder(log.parent) as folder, opened_file(folder, log.name, _NEW) as output:
+        return subprocess.Popen(
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+            start_new_session=True,  # a terminal's Ctrl-C is for the runner, which ends workers in order
+        )

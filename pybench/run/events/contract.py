@@ -1,0 +1,234 @@
+"""What a worker must report of one attempt: the host's own order, clock, GPUs and time window.
+
+Every event is held against them when it is read, and all ranks together once the attempt is over. What differs fails
+the attempt with the cause ``protocol``, and names the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import get_args
+
+from pybench.core.plan.ordered_work import ordered_phases, ordered_replica, ordered_work
+from pybench.core.schedule.auto_batch import METRIC as BATCH_SIZE
+from pybench.model.host import SAME_CLOCK, HostClock
+from pybench.model.limits import LARGEST
+from pybench.model.run_end import fit
+from pybench.model.wire import (
+    PROTOCOL_VERSION,
+    Event,
+    Failure,
+    FailureCause,
+    Header,
+    Metric,
+    Phase,
+    PhaseName,
+    Result,
+    Step,
+    WorkOrder,
+)
+from pybench.model.workloads.registry import TRAITS_OF
+from pybench.model.workloads.train import Train
+from pybench.run.events.breach import broken, require, same
+from pybench.run.events.reader import RankLog
+from pybench.run.events.step_times import check_spans, check_stamps
+
+_PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
+# The host alone knows of the others.
+_WORKERS_CAUSES: frozenset[FailureCause] = frozenset(
+    ("out_of_memory", "missing_package", "unsupported", "engine", "wrong_result", "collective_timeout", "exception")
+)
+_MAX_VALUES = 4096
+# A GPU's clock, which its parts of a step are timed by, may run faster than the host's.
+_CLOCKS_APART = 1.01
+_BATCH_SIZES = range(1, 2**20 + 1)
+# From the end of a step to the decision on the next one, and between ranks' lengths of a step.
+_HESITATION_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """One host that ranks run on.
+
+    ``clock`` is its own (boot id, offset of CLOCK_MONOTONIC), ``joined`` how that lies to the clock of the host that
+    leads, on which events are checked; ``gpu_uuids`` are the GPUs the worker may see there, none on a CPU.
+    """
+
+    clock: tuple[str, int]
+    gpu_uuids: tuple[str, ...] = ()
+    joined: HostClock = SAME_CLOCK
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """One attempt as the host ordered it.
+
+    Ranks follow each other from site to site, as many on each; ``start_ns`` is when the host began the attempt.
+    """
+
+    order: WorkOrder
+    num_processes: int
+    sites: tuple[Site, ...]
+    start_ns: int
+
+    @cached_property
+    def _parts_of_step(self) -> frozenset[str]:
+        traits = TRAITS_OF[self.order.settings.workload].metrics
+        return frozenset(name for name, metric in traits.items() if metric.part_of_step)
+
+    def site(self, rank: int) -> Site:
+        """The host of a rank."""
+        return self.sites[rank * len(self.sites) // self.num_processes]
+
+    def check(self, rank: int, log: RankLog, event: Event, now_ns: int) -> None:
+        """Hold an event of ``rank``, read at ``now_ns``, against the order and the rank's earlier events.
+
+        Raises ``ValueError``, which names the field.
+        """
+        if log.result is not None and not isinstance(event, Failure):
+            raise broken(rank, "result", "is not the rank's last event")
+        if isinstance(event, Failure):
+            require(event.cause in _WORKERS_CAUSES, rank, "error.cause", f"a worker reports no {event.cause}")
+            return
+        if isinstance(event, Header):
+            require(log.header is None, rank, "header", "comes twice")
+            self._check_header(rank, event)
+            return
+        require(log.header is not None, rank, "header", "is not the first event")
+        match event:
+            case Phase():
+                self._check_phase(rank, log, event, now_ns)
+            case Step():
+                self._check_step(rank, log, event, now_ns)
+            case Metric():
+                self._check_metric(rank, log, event)
+            case Result():
+                self._check_result(rank, log, event)
+
+    def _check_header(self, rank: int, header: Header) -> None:
+        same(rank, "header.protocol", header.protocol, PROTOCOL_VERSION)
+        same(rank, "header.rank", header.rank, rank)
+        same(rank, "header.world_size", header.world_size, self.num_processes)
+        site = self.site(rank)
+        if (header.boot_id, header.time_offset_ns) != site.clock:
+            raise broken(rank, "header.boot_id", "the rank runs on another clock than this host")
+        same(rank, "header.device", header.device, self.order.device)
+        same(rank, "header.replica", header.replica, ordered_replica(self.order.settings, rank))
+        others = [uuid for uuid in header.all_uuids if uuid not in site.gpu_uuids]
+        if others:
+            allowed = ", ".join(site.gpu_uuids) or "none"
+            raise broken(rank, "header.device_uuid", f"{', '.join(others)[:200]} is not one of the GPUs: {allowed}")
+        require(header.pid > 0, rank, "header.pid", "is no process id")
+
+    def _check_phase(self, rank: int, log: RankLog, phase: Phase, now_ns: int) -> None:
+        before = _PHASES.index(log.phase.name) if log.phase else -1
+        require(_PHASES.index(phase.name) > before, rank, "phase.name", f"{phase.name} comes late or twice")
+        self._check_time(rank, "phase.start_ns", phase.start_ns, log, now_ns)
+
+    def _check_time(self, rank: int, field: str, time_ns: int, log: RankLog, now_ns: int) -> None:
+        slack_ns = self.site(rank).joined.bound_ns
+        require(time_ns >= self.start_ns - slack_ns, rank, field, "lies before the attempt's start")
+        require(time_ns >= log.latest_ns, rank, field, "lies before the end of an earlier event")
+        require(time_ns <= now_ns + slack_ns, rank, field, "lies in the future")
+
+    def _check_step(self, rank: int, log: RankLog, step: Step, now_ns: int) -> None:
+        same(rank, "step.index", step.index, log.num_steps)
+        same(rank, "step.phase", step.phase, log.phase.name if log.phase else None)
+        done = len(log.steps) if step.phase == "measure" else log.num_steps
+        most = self.order.steps if step.phase == "measure" else self.order.max_warmup_steps
+        require(done < most, rank, "step.index", f"there are more than {most} steps in phase {step.phase}")
+        self._check_time(rank, "step.start_ns", step.start_ns, log, now_ns)
+        require(step.end_ns > step.start_ns, rank, "step.end_ns", "lies before the step's start")
+        slack_ns = self.site(rank).joined.bound_ns
+        require(step.end_ns <= now_ns + slack_ns, rank, "step.end_ns", "lies in the future")
+        self._check_work(rank, log, step)
+        check_stamps(rank, step)
+        require(abs(step.loss or 0) <= LARGEST, rank, "step.loss", "is larger than any measurement")
+        check_spans(rank, step, ordered_phases(self.order.settings))
+        require(len(step.values) <= _MAX_VALUES, rank, "step.values", f"has more than {_MAX_VALUES} values")
+        for name, value in step.values.items():
+            field = f"step.values.{name[:80]}"
+            self._check_value(rank, field, name, value)
+            if name in self._parts_of_step:
+                longest_s = _CLOCKS_APART * (step.end_ns - step.start_ns) / 1e9
+                require(value <= longest_s, rank, field, "is longer than its step")
+
+    def _check_work(self, rank: int, log: RankLog, step: Step) -> None:
+        ordered = ordered_work(self.order.settings, ordered_replica(self.order.settings, rank))
+        if ordered is not None and step.work != ordered:
+            raise broken(rank, "step.work", f"{step.work} was done, {ordered} ordered")
+        if log.steps and step.work != log.steps[-1].work:
+            raise broken(rank, "step.work", "differs from the step before")
+        most = step.work.output_tokens
+        require(len(step.token_end_ns) <= most, rank, "step.token_end_ns", f"has more times than {most} tokens")
+        if step.requests:
+            same(rank, "step.requests", len(step.requests), step.work.samples)
+            for name in ("prompt_tokens", "output_tokens"):
+                total = sum(getattr(request, name) for request in step.requests)
+                same(rank, f"step.requests.{name}", total, getattr(step.work, name))
+
+    def _check_metric(self, rank: int, log: RankLog, metric: Metric) -> None:
+        field = f"metric.{metric.name[:80]}"
+        require(metric.name not in {other.name for other in log.metrics}, rank, field, "comes twice")
+        unit = self._check_value(rank, field, metric.name, metric.value)
+        same(rank, f"{field}.unit", metric.unit, unit)
+
+    def _check_value(self, rank: int, field: str, name: str, value: float) -> str:
+        """The declared unit of what a rank reports under ``name``. What has a unit is a quantity, and not negative."""
+        workload = self.order.settings.workload
+        unit = TRAITS_OF[workload].reported_unit(name)
+        if unit is None:
+            raise broken(rank, field, f"workload {workload} declares no value of this name for ranks to report")
+        require(not unit or value >= 0, rank, field, "is negative")
+        require(abs(value) <= LARGEST, rank, field, "is larger than any measurement")
+        return unit
+
+    def _check_result(self, rank: int, log: RankLog, result: Result) -> None:
+        same(rank, "result.warmup_steps", result.warmup_steps, log.num_steps - len(log.steps))
+        if len(log.steps) != self.order.steps and not self._had_no_time(log):
+            raise broken(rank, "result", f"the rank measured {len(log.steps)} steps, {self.order.steps} were ordered")
+        same(rank, "phase.name", log.phase.name if log.phase else None, _PHASES[-1])
+
+    def _had_no_time(self, log: RankLog) -> bool:
+        """Whether another step, as long as the longest, would have ended behind the run's time."""
+        longest_ns = max((step.duration_ns for step in log.steps), default=0)
+        return longest_ns > 0 and not fit(1, longest_ns, log.latest_ns + _HESITATION_NS, self.order.end_ns)
+
+    def verify(self, ranks: Sequence[RankLog]) -> Failure | None:
+        """Hold a finished attempt's ranks against the order and each other."""
+        try:
+            for rank, log in enumerate(ranks):
+                self._check_complete(rank, log)
+            self._check_together(ranks)
+        except ValueError as error:
+            return Failure(cause="protocol", message=str(error))
+        return None
+
+    def _check_complete(self, rank: int, log: RankLog) -> None:
+        if log.header is None or log.result is None:
+            raise broken(rank, "header" if log.header is None else "result", "is missing")
+        require(bool(log.header.all_uuids) == bool(self.site(rank).gpu_uuids), rank, "header.device_uuid", "is missing")
+        if ordered_work(self.order.settings, 0) is None:
+            self._check_found_batch(rank, log)
+
+    def _check_found_batch(self, rank: int, log: RankLog) -> None:
+        """The work of an ``auto`` batch size follows from the size that the worker found."""
+        size = next((metric.value for metric in log.metrics if metric.name == BATCH_SIZE), None)
+        if size is None or size not in _BATCH_SIZES:
+            raise broken(rank, f"metric.{BATCH_SIZE}", "is missing or no number of samples")
+        settings = self.order.settings
+        assert isinstance(settings, Train)
+        ordered = ordered_work(replace(settings, batch_size_per_gpu=int(size)), 0)
+        same(rank, "step.work", log.steps[-1].work, ordered)
+
+    def _check_together(self, ranks: Sequence[RankLog]) -> None:
+        """No GPU has two ranks; ranks are at a step at the same time, as they wait for each other at both its ends."""
+        used = [uuid for log in ranks if log.header for uuid in log.header.all_uuids]
+        if twice := next((uuid for uuid in used if used.count(uuid) > 1), None):
+            raise ValueError(f"header.device_uuid: {used.count(twice)} ranks ran on one GPU, {twice}")
+        slack_ns = 2 * max(site.joined.bound_ns for site in self.sites)
+        for steps in zip(*(log.steps for log in ranks), strict=True):
+            if max(step.start_ns for step in steps) > min(step.end_ns for step in steps) + slack_ns:
+                raise ValueError(f"step.start_ns: ranks were not at step {steps[0].index} at the same time")

@@ -1,0 +1,135 @@
+"""How an attempt failed, by what its worker reported, how it ended, and what its log names.
+
+A log is untrusted: every search here takes time in proportion to its length.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
+from pybench.model.plural import plural
+from pybench.model.wire import Failure, FailureCause
+from pybench.run.engines.log import log_tail
+from pybench.run.events.reader import RankLog
+
+# A rank's end in torchrun's report.
+_EXIT_CODE = re.compile(r"exitcode\s*: (-?\d{1,5})\b")
+
+# The cause nearest the root, when ranks disagree: one rank's trouble makes the others fail in a collective.
+_CAUSE_ORDER: tuple[FailureCause, ...] = (
+    "out_of_memory",
+    "missing_package",
+    "unsupported",
+    "engine",
+    "wrong_result",
+    "collective_timeout",
+    "exception",
+)
+
+
+def failure(cause: FailureCause, message: str, log: Path) -> Failure:
+    """A failure whose detail is the end of the worker's log."""
+    return Failure(cause=cause, message=message, detail=log_tail(log))
+
+
+def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path, oom_kills: int = 0) -> Failure | None:
+    """What exit code (negative: signal) and events of an ended worker show of its last attempt.
+
+    ``oom_kills`` are processes that the kernel ended meanwhile as the host's memory ran out.
+    """
+    killed = _killing_signal(log_tail(log)) if code > 0 else None
+    found = _by_exit(code, killed, ranks, log)
+    if found is None or not oom_kills:
+        return found
+    was_killed = found.cause == "signal" and (killed or -code) == signal.SIGKILL
+    if not was_killed and found.cause != "engine":  # which has processes of its own
+        return found
+    why = f"the host's memory ran out, and the kernel ended {plural(oom_kills, 'process', 'es')}"
+    return replace(found, cause="host_memory", message=f"{why}: {found.message}")
+
+
+def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: Path) -> Failure | None:
+    reported = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
+    if reported and not (killed and reported[0].cause == "exception"):
+        return root_cause(reported[0], log_tail(log))
+    if code < 0:
+        return failure("signal", f"ended by signal {-code}, {last_seen(ranks)}", log)
+    if code > 0:
+        # torchrun reports a rank's death in its log and exits 1 itself; its siblings report only that a peer is gone.
+        if killed:
+            return failure("signal", f"a rank was ended by signal {killed}, {last_seen(ranks)}", log)
+        return failure("exit_code", f"exit code {code} without a result, {last_seen(ranks)}", log)
+    if silent := [rank for rank, log_of_rank in enumerate(ranks) if log_of_rank.result is None]:
+        return failure("protocol", f"exit code 0, but no result from rank {silent[0]}", log)
+    return None
+
+
+def _killing_signal(log: str) -> int | None:
+    """Signal that ended a rank, by torchrun's report, whose last entry is the first failure it saw.
+
+    SIGTERM counts there alone: with it torchrun itself ends the ranks that a failed one leaves behind.
+    """
+    codes = [int(code) for code in _EXIT_CODE.findall(log)]
+    signals = [-code for code in codes if code < 0 and (code == codes[-1] or code != -signal.SIGTERM)]
+    return signals[-1] if signals else None
+
+
+def last_seen(ranks: Sequence[RankLog]) -> str:
+    """How far the first rank came."""
+    first = ranks[0]
+    if first.phase is None:
+        return "before its first event"
+    return f"last seen in phase {first.phase.name} after {len(first.steps)} measured steps"
+
+
+_WORD = string.ascii_letters + string.digits + "_."
+_ERRORS = ("Error", "Exception", "Exit")
+_LOG_WORDS = tuple(traits.log_words for traits in BACKENDS.values())
+# Errors that report another error: those of engines, and the worker's own.
+_ECHOES = ("EngineError", *(echo for words in _LOG_WORDS for echo in (*words.not_started, *words.echoes)))
+_MAX_WORDS = 400
+
+
+def root_cause(failure: Failure, log: str) -> Failure:
+    """``failure`` with the engine's last own error in its message, and as out of memory where that error is one."""
+    if failure.cause != "engine":
+        return failure
+    lines = log.splitlines()
+    reported = [error for line in lines if (error := _error(line))]
+    errors = [error for error in reported if not any(echo in error for echo in _ECHOES)]
+    memory = next((error for error in errors if is_out_of_memory(error)), None)
+    # A process's death explains the errors that follow it.
+    cause = memory or next(_deaths(lines), None) or next(reversed(errors), None)
+    if cause is None:
+        return replace(failure, detail=log)
+    message = f"{failure.message}: {without_allocator(cause)[:_MAX_WORDS]}"
+    return replace(failure, cause="out_of_memory" if memory else failure.cause, message=message, detail=log)
+
+
+def _error(line: str) -> str | None:
+    """The part of a line that names an exception and its message: ``torch.OutOfMemoryError: CUDA out of memory``."""
+    start = 0
+    while (colon := line.find(": ", start)) >= 0:
+        before = line[start:colon]
+        word = before[len(before.rstrip(_WORD)) :]
+        name = word.rpartition(".")[2]
+        if name[:1].isupper() and name.endswith(_ERRORS) and len(line) > colon + 2:
+            return line[colon - len(word) :].strip()
+        start = colon + 2
+    return None
+
+
+def _deaths(lines: list[str]) -> Iterator[str]:
+    """Reports of killed processes: a phrase around one word, the process's name."""
+    for begin, end in (words.death for words in _LOG_WORDS if words.death):
+        for line in lines:
+            start, stop = line.find(begin), line.find(end)
+            name = line[start + len(begin) : stop]
+            if 0 <= start < stop and name and " " not in name:
+                yield line[start : stop + len(end)]

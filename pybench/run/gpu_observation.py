@@ -1,0 +1,62 @@
+"""What the host records of an attempt's GPUs while it runs: their power, and the driver's counts of trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from pybench.machine.gpu_processes import ProcessFacts
+from pybench.machine.health_watch import HealthWatch
+from pybench.model.health import Health
+from pybench.model.wire import Event, Phase
+from pybench.power.recorder import PowerRecorder
+from pybench.power.trace import PowerTrace
+
+
+class GpuObservation:
+    """Observes the GPUs named by UUID, none for a CPU point, between being entered and left."""
+
+    def __init__(self, uuids: Sequence[str], *, with_power: bool) -> None:
+        self._sampler = PowerRecorder(uuids) if with_power and uuids else None
+        self._watch = HealthWatch(uuids) if uuids else None
+        self._open = ExitStack()
+        self.trace: PowerTrace | None = None
+
+    def __enter__(self) -> Self:
+        """Begin. Raises ``MachineError`` when power can't be sampled."""
+        if self._sampler:
+            self._sampler.start()
+            self._open.callback(self._stop, self._sampler)
+        if self._watch:
+            self._open.enter_context(self._watch)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def note(self, rank: int, event: Event) -> None:
+        """Have the energy counters read where the window begins and ends."""
+        if self._sampler and rank == 0 and isinstance(event, Phase) and event.name in {"measure", "finish"}:
+            self._sampler.anchor()
+
+    @property
+    def samples_power(self) -> bool:
+        """Whether there is any power to report."""
+        return self._sampler is not None
+
+    def power_w(self) -> float | None:
+        """Newest power of all GPUs together, ``None`` where one's is unknown."""
+        watts = list(self._sampler.latest_power_w().values()) if self._sampler else [None]
+        known = [each for each in watts if each is not None]
+        return sum(known) if len(known) == len(watts) else None
+
+    def health(self, is_foreign: Callable[[ProcessFacts], bool]) -> Health | None:
+        """What the driver counted, and which foreign processes it listed. Complete once the attempt is over."""
+        return self._watch.health(is_foreign) if self._watch else None
+
+    def _stop(self, sampler: PowerRecorder) -> None:
+        self.trace = sampler.stop()

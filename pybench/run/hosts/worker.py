@@ -1,0 +1,254 @@
+"""One worker over several hosts: its part here, and those that other hosts start, follow and end by order."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pybench.core.host_clock import over_time
+from pybench.model.container import ContainerRun
+from pybench.model.health import Health
+from pybench.model.host import HostClock
+from pybench.model.wire import ORDERS_FILE, events_file
+from pybench.run.engines.base import Job, Meeting, Worker
+from pybench.run.hosts.interface import held_port, port_of
+from pybench.run.hosts.link import HostLink, HostLostError
+from pybench.run.hosts.messages import (
+    Beat,
+    Begin,
+    Begun,
+    Ended,
+    Events,
+    FindPort,
+    FoundPort,
+    Message,
+    Report,
+    Stop,
+)
+from pybench.run.hosts.network import on_network
+
+BEAT_LIMIT_S = 30.0
+"""A host that follows a worker sends something every second; one that is silent for so long is gone."""
+LIMIT_MARGIN_S = 60.0
+"""A host ends a worker by itself this long after the host that leads should have ended it."""
+_MAX_EVENTS_BYTES = 2**30
+
+StartHere = Callable[[Job, Path], Worker]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostReport:
+    """What another host reported of its part: its clock all through it, the trace's file, or why there is none."""
+
+    name: str
+    clock: HostClock
+    trace: bytes
+    power_reason: str | None
+    health: Health | None
+
+
+@dataclass
+class _Part:
+    """One other host's part. ``code`` is ``None`` while it runs."""
+
+    link: HostLink
+    first_rank: int
+    clock: HostClock
+    code: int | None = None
+    problem: str = ""
+    power_w: float | None = None
+    num_bytes: int = 0
+
+
+class HostsWorker:
+    """A job's parts on all its places. ``clocks`` are those of the places, measured just before.
+
+    Another host ends a part by itself that lasts longer than ``limit_s`` and a margin.
+
+    Raises ``HostLostError`` from :meth:`wait` and :meth:`reports` when a host is gone.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        log: Path,
+        links: Sequence[HostLink | None],
+        clocks: Sequence[HostClock],
+        start_here: StartHere,
+        limit_s: float,
+    ) -> None:
+        """Start all parts. Raises ``OSError`` where one can't be started, ``HostLostError``."""
+        self._job, self._log = job, log
+        self._here: Worker | None = None
+        self._parts: list[_Part] = []
+        self._reports: tuple[HostReport, ...] | None = None
+        self._lost: HostLostError | None = None
+        self._held = ExitStack()
+        try:
+            for number, meeting in enumerate(_meetings(links, self._held)):
+                place, link = job.places[number], links[number]
+                if link is None:
+                    network = on_network(meeting.local_address, job.host_environment)
+                    held = self._held.enter_context(held_port(meeting.local_address))
+                    own = replace(meeting, local_port=port_of(held))
+                    self._here = start_here(job.part(place.host, own, network), log)
+                else:
+                    self._parts.append(_Part(link, number * job.ranks_each, clocks[number]))
+                    link.order(_begin(job, number, meeting, limit_s))
+            for part in self._parts:
+                _require_begun(part.link)
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def failed_part(self) -> tuple[str, str] | None:
+        """The other host whose part failed first, and what that host reported; ``None`` where none did."""
+        return next(((part.link.name, part.problem) for part in self._parts if part.code), None)
+
+    def power_w(self) -> float | None:
+        """Newest power of all other hosts' GPUs together, ``None`` where one's is unknown."""
+        known = [part.power_w for part in self._parts if part.power_w is not None]
+        return sum(known) if len(known) == len(self._parts) else None
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Exit code once a part has failed or all have ended, ``None`` while they run. Raises ``HostLostError``."""
+        self._receive(timeout_s)
+        codes = [part.code for part in self._parts]
+        if self._here is not None:
+            codes.append(self._here.wait(0))
+        failed = next((code for code in codes if code), None)
+        return failed if failed is not None else (None if None in codes else 0)
+
+    def container(self) -> ContainerRun | None:
+        """The container of the part here."""
+        return None if self._here is None else self._here.container()
+
+    def end(self) -> None:
+        """End every part and take the hosts' reports. A second call does nothing."""
+        if self._reports is not None:
+            return
+        self._reports = ()
+        self._held.close()
+        for part in self._parts:
+            with suppress(HostLostError):
+                part.link.order(Stop())
+        if self._here is not None:
+            self._here.end()
+        self._reports = tuple(self._taken())
+
+    def reports(self) -> tuple[HostReport, ...]:
+        """What the other hosts reported, in the order of their places. Raises ``HostLostError`` where one did not."""
+        if self._lost is not None:
+            raise self._lost
+        return self._reports or ()
+
+    def _taken(self) -> Iterator[HostReport]:
+        for part in self._parts:
+            try:
+                report, trace = self._report(part)
+                clock = over_time(part.clock, part.link.clock())
+            except HostLostError as error:
+                self._lost = self._lost or error
+                continue
+            with self._log.open("a", encoding="utf-8") as log:
+                log.write(f"\n--- host {part.link.name} ---\n{report.log}\n{part.problem}")
+            yield HostReport(
+                name=part.link.name,
+                clock=clock,
+                trace=trace,
+                power_reason=report.power_reason,
+                health=report.health,
+            )
+
+    def _report(self, part: _Part) -> tuple[Report, bytes]:
+        """The part's report, behind whatever its worker still sent. Raises ``HostLostError``."""
+        deadline = time.monotonic() + part.link.limit_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            found = part.link.next(left_s)
+            if found is not None and isinstance(found[0], Report):
+                return found[0], found[1]
+            if found is not None:
+                self._note(part, *found)
+        raise HostLostError(f"host {part.link.name}: no report within {part.link.limit_s:g} s of its worker's end")
+
+    def _receive(self, timeout_s: float) -> None:
+        """Take all that hosts have sent, after waiting for the first of it."""
+        running = [part for part in self._parts if part.code is None]
+        if running:
+            select.select([part.link.frames for part in running], [], [], timeout_s)
+        elif self._here is not None:
+            self._here.wait(timeout_s)
+        for part in running:
+            while (found := part.link.next(0)) is not None:
+                self._note(part, *found)
+            if part.code is None and time.monotonic() - part.link.heard_s > BEAT_LIMIT_S:
+                raise HostLostError(f"host {part.link.name}: silent for {BEAT_LIMIT_S:g} s")
+
+    def _note(self, part: _Part, message: Message, body: bytes) -> None:
+        match message:
+            case Events():
+                self._keep(part, message.rank, body)
+            case Beat():
+                part.power_w = message.power_w
+            case Ended():
+                part.code, part.problem = message.code, message.problem
+            case _:
+                kind = type(message).__name__.lower()
+                raise HostLostError(f"host {part.link.name}: sent a {kind} while its worker ran")
+
+    def _keep(self, part: _Part, rank: int, lines: bytes) -> None:
+        """Add to the file of a rank, as if it were here. The worker here may have put anything in its place."""
+        part.num_bytes += len(lines)
+        if not 0 <= rank - part.first_rank < self._job.ranks_each or part.num_bytes > _MAX_EVENTS_BYTES:
+            raise HostLostError(f"host {part.link.name}: sent events of rank {rank} that are none of its own")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        file = os.open(self._job.exchange / events_file(rank), flags, 0o644)
+        with os.fdopen(file, "wb") as stream:
+            stream.write(lines)
+
+
+def _meetings(links: Sequence[HostLink | None], held: ExitStack) -> list[Meeting]:
+    """Each place's meeting with the others, on the network by which they reached this host. Raises ``OSError``.
+
+    A port of this host is in ``held``; another host holds its own.
+    """
+    between = next(link for link in links if link is not None).frames
+    first = links[0]
+    if first is None:
+        address = between.local_address
+        port = port_of(held.enter_context(held_port(address)))
+    else:
+        first.order(FindPort())
+        address, port = first.frames.address, first.answer(FoundPort)[0].port
+    own = [between.local_address if link is None else link.frames.address for link in links]
+    whole = Meeting(num_nodes=len(links), node_rank=0, address=address, port=port, local_address=address)
+    return [replace(whole, node_rank=number, local_address=local) for number, local in enumerate(own)]
+
+
+def _require_begun(link: HostLink) -> None:
+    begun, _ = link.answer(Begun)
+    if begun.problem:
+        raise OSError(0, f"host {link.name}: {begun.problem}")
+
+
+def _begin(job: Job, number: int, meeting: Meeting, limit_s: float) -> Begin:
+    orders = (job.exchange / ORDERS_FILE).read_text(encoding="utf-8")
+    return Begin(
+        token=job.token,
+        orders=orders,
+        backend=job.backend,
+        gpu_uuids=job.places[number].gpu_uuids,
+        first_rank=number * job.ranks_each,
+        num_ranks=job.ranks_each,
+        node_rank=meeting.node_rank,
+        num_nodes=meeting.num_nodes,
+        address=meeting.address,
+        port=meeting.port,
+        limit_s=limit_s + LIMIT_MARGIN_S,
+    )

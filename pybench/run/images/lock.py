@@ -1,0 +1,196 @@
+"""The lock of container images: read strictly, written in one canonical form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import tomli_w
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import PydanticCustomError
+
+from pybench.files.shipped import shipped_containers
+from pybench.files.suite.schema import NAME_PATTERN, fields_of
+from pybench.files.text_file import refuse
+from pybench.files.toml.file import read_toml
+from pybench.files.toml.lines import KeyPath, nearest_line
+from pybench.files.toml.problem_text import key_text, message_of
+from pybench.model.errors import FileError, Problem, is_machine_fault
+from pybench.model.image import ImageLock, LockedImage, PlatformDigests
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_HEX_DIGITS = 64
+# A SHA-256 in hex shows 15 or 16 of the 16 digits; below ten, somebody typed it.
+_MIN_DISTINCT_DIGITS = 10
+# registry[:port]/path, as the OCI distribution specification has it; no tag, no digest, nothing a shell would notice.
+_REPOSITORY = r"^[a-z0-9]+([.-][a-z0-9]+)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$"
+_TAG = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
+_VERSION = r"^[0-9]+(\.[0-9]+){0,3}$"
+# A hidden folder may be in a path, . and .. may not.
+_ABSOLUTE = r"^(/\.?[A-Za-z0-9_][A-Za-z0-9_.-]*)+$"
+_PLATFORM = r"^linux/(amd64|arm64)$"
+_CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+_HEADER = """\
+# Container images by digest, for `pybench run`. Written by `pybench images lock`; edits keep this form.
+# Without verified_by the digests are what independent public repositories recorded, not yet confirmed by a registry:
+#
+#     pybench images verify
+
+schema = 1
+"""
+
+
+def default_lock() -> Path:
+    """The lock that comes with pybench."""
+    return shipped_containers() / "images.toml"
+
+
+def digest_problem(digest: str) -> str | None:
+    """Why ``digest`` can't be a real one, ``None`` when it can."""
+    if not _DIGEST.fullmatch(digest):
+        return "a digest is sha256: and 64 lower-case hex digits"
+    digits = digest.removeprefix("sha256:")
+    periods = range(1, _HEX_DIGITS // 2 + 1)
+    if len(set(digits)) < _MIN_DISTINCT_DIGITS or any(digits[p:] == digits[:-p] for p in periods):
+        return "a placeholder, not the digest of anything; `pybench images lock` finds the real one"
+    return None
+
+
+def read_lock(path: Path) -> ImageLock:
+    """Read a lock file. Raises ``FileError`` with all its problems."""
+    document, lines = read_toml(path, "an image lock")
+    problems = _problems(document) or list(_cross_problems(document))
+    if problems:
+        located = [
+            Problem(file=str(path), line=nearest_line(lines, keys), path=_key_text(keys, document), message=message)
+            for keys, message in problems
+        ]
+        raise FileError(tuple(sorted(located, key=lambda problem: problem.line or 0)))
+    return ImageLock(path=str(path), images=tuple(_image(values) for values in document["image"]))
+
+
+def write_lock(lock: ImageLock) -> None:
+    """Write ``lock`` to its path, whole or not at all.
+
+    Raises ``FileError`` when that can't be; a faulty disk is the machine's trouble and stays an ``OSError``.
+    """
+    path = Path(lock.path)
+    scratch = path.with_name(path.name + ".new")
+    try:
+        scratch.write_text(lock_text(lock), encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        if is_machine_fault(error):
+            scratch.unlink(missing_ok=True)
+            raise
+        raise refuse(path, f"can't be written: {error.strerror}") from error
+
+
+def lock_text(lock: ImageLock) -> str:
+    """The file that :func:`read_lock` reads back to ``lock``."""
+    return f"{_HEADER}\n{tomli_w.dumps({'image': [_table(image) for image in lock.images]})}"
+
+
+def _table(image: LockedImage) -> dict[str, Any]:
+    """Keys that have a value; what is unknown is left out."""
+    values = {name: value for name, value in vars(image).items() if value is not None and value != ""}
+    platforms = {
+        platform: {key: digest for key, digest in vars(digests).items() if digest is not None}
+        for platform, digests in image.platforms.items()
+    }
+    return {**values, "platforms": platforms}
+
+
+def _image(values: dict[str, Any]) -> LockedImage:
+    platforms = {name: PlatformDigests(**digests) for name, digests in values["platforms"].items()}
+    return LockedImage(**{**values, "platforms": platforms, "backends": tuple(values["backends"])})
+
+
+def _digest(value: str) -> str:
+    problem = digest_problem(value)
+    if problem:
+        raise PydanticCustomError("digest", "{problem}", {"problem": problem})
+    return value
+
+
+_Digest = Annotated[str, AfterValidator(_digest)]
+
+
+@cache
+def _lock_model() -> type[BaseModel]:
+    digest: Any = (_Digest | None, None)
+    digests: Any = create_model("platform", __config__=_CONFIG, manifest=digest, config=digest)
+    patterns = {
+        "name": NAME_PATTERN,
+        "repository": _REPOSITORY,
+        "tag": _TAG,
+        "python": _VERSION,
+        "interpreter": _ABSOLUTE,
+        "cuda": _VERSION,
+        "minimum_driver": _VERSION,
+        "dockerfile": NAME_PATTERN,
+    }
+    required = {"name", "repository", "tag"}
+    fields: dict[str, Any] = {name: (kind | None, None) for name, kind in fields_of(LockedImage).items()}
+    for name, pattern in patterns.items():
+        kind: Any = Annotated[str, Field(pattern=pattern)]
+        fields[name] = (kind, ...) if name in required else (kind | None, None)
+    named: Any = Annotated[str, Field(pattern=NAME_PATTERN)]
+    fields["backends"] = (list[named], ...)
+    platform: Any = Annotated[str, Field(pattern=_PLATFORM)]
+    fields["platforms"] = (dict[platform, digests], ...)
+    fields["index_digest"] = (_Digest | None, None)
+    image: Any = create_model("image", __config__=_CONFIG, **fields)
+    version: Any = (Annotated[int, Field(ge=1, le=1)], Field(alias="schema", description="version of this format"))
+    return create_model("image_lock", __config__=_CONFIG, schema_version=version, image=(list[image], ...))
+
+
+def _problems(document: dict[str, Any]) -> list[tuple[KeyPath, str]]:
+    try:
+        _lock_model().model_validate(document)
+    except ValidationError as error:
+        return [(item["loc"], _message(item)) for item in error.errors(include_url=False)]
+    return []
+
+
+def _message(item: Any) -> str:  # noqa: ANN401 - pydantic's error details
+    if item["type"] == "digest":
+        return str(item["msg"])
+    if item["type"] == "string_pattern_mismatch":
+        return f"found {item['input']!r}, which doesn't match {item['ctx']['pattern']}"
+    return message_of(item, ["schema", "image"] if len(item["loc"]) == 1 else list(LockedImage.__dataclass_fields__))
+
+
+def _cross_problems(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Rules across keys: each name once, each digest once, no tag without a digest."""
+    names: set[str] = set()
+    owners: dict[str, str] = {}
+    for index, image in enumerate(document["image"]):
+        if image["name"] in names:
+            yield ("image", index, "name"), f"{image['name']!r} is the name of an earlier image"
+        names.add(image["name"])
+        found = [(("index_digest",), image.get("index_digest"))] + [
+            (("platforms", platform, key), digest)
+            for platform, digests in image["platforms"].items()
+            for key, digest in digests.items()
+        ]
+        given = [(keys, digest) for keys, digest in found if digest is not None]
+        if not given:
+            yield ("image", index, "tag"), f"tag {image['tag']!r} without a digest; `pybench images lock` resolves it"
+        for keys, digest in given:
+            if digest in owners:
+                message = f"the digest of {owners[digest]}, too: an index and its platforms have one each"
+                yield ("image", index, *keys), message
+            owners.setdefault(digest, f"{image['name']} {'.'.join(map(str, keys))}")
+
+
+def _key_text(keys: KeyPath, document: dict[str, Any]) -> str:
+    if keys[:1] == ("image",) and len(keys) > 1 and isinstance(keys[1], int):
+        table = document["image"][keys[1]]
+        name = table.get("name") if isinstance(table, dict) else None
+        rest = key_text(keys[2:], document)
+        return f'[[image]] "{name}"' + (f" -> {rest}" if rest else "")
+    return key_text(keys, document)

@@ -1,0 +1,111 @@
+"""The loop over attempts: what is owed, then what could still decide a verdict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+from pybench.core.assemble import assemble
+from pybench.core.measurements import Measurements
+from pybench.core.schedule.attempts import pending
+from pybench.files.run.folder import RunFolder
+from pybench.files.run.manifest_rules import require_planned
+from pybench.machine.device_lock import locked_devices
+from pybench.machine.disk import disk_error
+from pybench.machine.gpu_processes import look_once
+from pybench.machine.signals import signals_interrupt
+from pybench.model.manifest import Manifest
+from pybench.model.progress import Progress
+from pybench.model.record import Record
+from pybench.model.results import Results
+from pybench.run.compiled_code import compiled_code
+from pybench.run.engines.base import Launcher
+from pybench.run.engines.foreign import is_foreign
+from pybench.run.hosts.gathering import Gathering
+from pybench.run.machine_trouble import resume_remedy
+from pybench.run.open_run import OpenRun
+from pybench.run.suite_plan import most_gpus
+from pybench.run.time_budget import TimeBudget, expected_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run in its folder: planned, perhaps begun. Over several hosts this one leads the ``gathering``."""
+
+    folder: RunFolder
+    manifest: Manifest
+    launcher: Launcher
+    gathering: Gathering | None = None
+
+    def results(self) -> Results:
+        """Judge what is recorded so far."""
+        return self._judge(self.folder.journal.records())
+
+    def _judge(self, records: Sequence[Record]) -> Results:
+        return assemble(self.manifest, Measurements.of(self.manifest.plan, records))
+
+    def finish(self, progress: Progress) -> Results:
+        """Measure all that is owed, then what is undecided, and judge it.
+
+        Raises ``KeyboardInterrupt`` on Ctrl-C, SIGTERM or SIGHUP, ``MachineError`` on a faulty disk or an engine that
+        went down: workers are ended by then and everything measured is kept.
+        """
+        with (
+            signals_interrupt(),
+            self.devices(progress),
+            self.held() as records,
+            self.opened(records, progress, TimeBudget(self.manifest.options.time_limit_s)) as opened,
+        ):
+            self._name_others(progress)
+            try:
+                owed = pending(self.manifest.plan.points, records)
+                takes_s = expected_s(self.folder, self.manifest, owed, records)
+                points = self.manifest.plan.points
+                progress.run_started(self.folder.run_id, str(self.folder.path), points, len(owed), takes_s)
+                opened.measure_owed()
+                opened.decide()
+            finally:
+                progress.finished()
+        return self._judge(records)
+
+    @contextmanager
+    def held(self) -> Iterator[list[Record]]:
+        """Hold the run's folder, free of what a killed runner left; gives its records, complete on disk at the end."""
+        path = self.folder.path
+        with disk_error(path, *resume_remedy(path, self.launcher)), self.folder.lock():
+            # A runner that was killed may have left workers that still hold GPUs.
+            self.launcher.remove_leftovers(self.folder.mark)
+            records = list(self.folder.journal.records())
+            require_planned(path, self.manifest, records)
+            yield records
+            if records:
+                self.folder.journal.require_complete()
+
+    @contextmanager
+    def opened(self, records: list[Record], progress: Progress, budget: TimeBudget) -> Iterator[OpenRun]:
+        """To make attempts beside those in ``records``; the folder must be locked."""
+        # Outside of containers libraries have the user's own folders for what they compile.
+        with compiled_code() if self.manifest.container else nullcontext() as compiled:
+            yield OpenRun(
+                self.folder, self.manifest, self.launcher, records, progress, budget, self.gathering, compiled
+            )
+
+    def devices(self, progress: Progress) -> AbstractContextManager[None]:
+        """Hold every device that a point may run on, once no other run does."""
+        return locked_devices(self.uuids(), f"process {os.getpid()}, {self.folder.path}", progress.note)
+
+    def uuids(self) -> tuple[str, ...]:
+        """Every GPU that a point may run on."""
+        most = most_gpus(self.manifest.plan)
+        return tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:most]) if self.manifest.device == "cuda" else ()
+
+    def _name_others(self, progress: Progress) -> None:
+        """Name processes that are on this run's GPUs already."""
+        indices = {gpu.uuid: gpu.index for gpu in self.manifest.machine.gpus}
+        for process, facts in look_once(self.uuids()):
+            if is_foreign(facts, self.folder.mark, None):
+                progress.note(
+                    f"GPU {indices[process.uuid]}: process {process} is on it; beside it no scaling row passes"
+                )

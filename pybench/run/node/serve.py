@@ -1,0 +1,190 @@
+"""The loop of a host that takes orders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from pybench.machine.device_lock import locked_devices
+from pybench.machine.scratch import scratch_folder
+from pybench.machine.signals import signals_interrupt
+from pybench.model.errors import MachineError, PybenchError
+from pybench.model.host import Host
+from pybench.run.engines.base import Launcher, Notify
+from pybench.run.engines.choice import Choose
+from pybench.run.engines.requirements import LaunchRequirements
+from pybench.run.engines.stage import stage_worker
+from pybench.run.hosts.frames import ConnectionLostError, Frames
+from pybench.run.hosts.interface import held_port, port_of
+from pybench.run.hosts.messages import (
+    PROTOCOL,
+    Begin,
+    Begun,
+    FindPort,
+    FoundImage,
+    FoundPort,
+    Goodbye,
+    Hello,
+    Message,
+    Ping,
+    Pong,
+    Prepare,
+    Prepared,
+    Stop,
+    Welcome,
+    send,
+    take,
+)
+from pybench.run.images.lock import default_lock
+from pybench.run.node.part import Part
+
+_IDLE_S, _RUNNING_S = 1.0, 0.1
+
+
+class NodeRunner:
+    """Takes orders from ``frames`` as host ``host``, with files below ``root``.
+
+    ``choose`` gives what starts workers.
+    """
+
+    def __init__(self, host: Host, frames: Frames, choose: Choose, root: Path, notify: Notify) -> None:
+        self._host, self._frames, self._choose = host, frames, choose
+        self._root, self._notify = root, notify
+        self._launcher: Launcher | None = None
+        self._part: Part | None = None
+        self._num_parts = 0
+        self._held = ExitStack()
+
+    def serve(self) -> None:
+        """Do what is ordered until the run is over.
+
+        Raises ``MachineError`` when it ends with a problem, or the host that leads is gone; every worker has ended.
+        """
+        try:
+            send(self._frames, Hello(protocol=PROTOCOL, host=self._host, wall_s=time.time()))
+            stage_worker(self._root / "worker")
+            while (problem := self._turn()) is None:
+                pass
+        except ConnectionLostError as error:
+            raise MachineError(f"host {self._host.name}: the host that leads is gone: {error}") from error
+        except BaseException as error:
+            with suppress(ConnectionLostError):
+                send(self._frames, Goodbye(problem=_reason(error)))
+            raise
+        finally:
+            self._held.close()
+            self._end()
+            self._frames.close()
+        if problem:
+            raise MachineError(problem)
+
+    def _turn(self) -> str | None:
+        """One message, if one comes, and what the worker has news of; the problem of a goodbye, empty for none."""
+        running = self._part is not None and self._part.is_running
+        found = take(self._frames, _RUNNING_S if running else _IDLE_S)
+        if found is not None and isinstance(found[0], Goodbye):
+            return found[0].problem
+        if found is not None:
+            self._obey(found[0])
+        if self._part is not None and self._part.is_running:
+            self._part.follow()
+        return None
+
+    def _obey(self, message: Message) -> None:
+        match message:
+            case Ping():
+                send(self._frames, Pong(sent_ns=message.sent_ns, there_ns=time.monotonic_ns()))
+            case Welcome():
+                self._notify(f"host {self._host.name}: takes orders from host {message.lead}")
+            case FindPort():
+                self._held.close()
+                held = self._held.enter_context(held_port(self._frames.local_address))
+                send(self._frames, FoundPort(port=port_of(held)))
+            case Prepare():
+                send(self._frames, self._prepared(message))
+            case Begin():
+                send(self._frames, Begun(problem=self._begin(message)))
+            case Stop():
+                self._stop()
+            case _:
+                raise ConnectionLostError(f"it ordered {type(message).__name__.lower()}")
+
+    def _prepared(self, order: Prepare) -> Prepared:
+        """Choose what starts workers: the engine that is ordered, with images by this host's own lock."""
+        began = None if order.container is None else replace(order.container, lock=str(default_lock()))
+        needs = LaunchRequirements(
+            backends=order.backends,
+            device=order.device,
+            request=order.request,
+            gpu_uuids=self._host.gpu_uuids[: order.num_gpus],
+            engine=order.engine,
+            began=began,
+        )
+        try:
+            self._launcher = self._choose(needs)
+        except (OSError, PybenchError) as error:
+            return Prepared(problem=_reason(error))
+        container = self._launcher.container
+        images = container.images if container else ()
+        return Prepared(
+            images=tuple(FoundImage(backend=image.backend, digests=image.known_by) for image in images),
+        )
+
+    def _begin(self, order: Begin) -> str:
+        """Start a part; gives why it can't be started, if it can't."""
+        self._end()
+        launcher = self._launcher
+        if launcher is None:
+            raise ConnectionLostError("it ordered a worker before what starts it")
+        if others := [uuid for uuid in order.gpu_uuids if uuid not in self._host.gpu_uuids]:
+            return f"it has no GPU {others[0]}"
+        self._num_parts += 1
+        folder = self._root / str(self._num_parts)
+        folder.mkdir()
+        try:
+            if self._num_parts == 1:
+                launcher.remove_leftovers(f"{order.token.partition('/')[0]}@{self._host.name}")
+            self._part = Part(order, launcher, self._host.name, folder, self._frames)
+        except (OSError, PybenchError) as error:
+            return _reason(error)
+        return ""
+
+    def _stop(self) -> None:
+        part = self._part
+        if part is None:
+            raise ConnectionLostError("it ordered the end of a worker, and none was begun")
+        part.end()
+        part.report()
+        self._end()
+        self._held.close()
+
+    def _end(self) -> None:
+        if self._part is not None:
+            self._part.end()
+            self._part = None
+            shutil.rmtree(self._root / str(self._num_parts), ignore_errors=True)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "it was interrupted there"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+def serve_run(host: Host, joined: Callable[[], Frames], choose: Choose, notify: Notify) -> None:
+    """Join a run once no other one holds this host's devices, and take its orders to the end.
+
+    Raises ``MachineError``, or ``KeyboardInterrupt`` with nothing left running.
+    """
+    owner = f"process {os.getpid()}, host {host.name} of a run"
+    with (
+        signals_interrupt(),
+        locked_devices(host.gpu_uuids, owner, notify),
+        scratch_folder("pybench-node-") as root,
+    ):
+        NodeRunner(host, joined(), choose, root, notify).serve()

@@ -1,0 +1,221 @@
+"""A run whose folder is locked: its attempts are made, one worker process after another."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pybench.core.assemble import assemble
+from pybench.core.measurements import Measurements
+from pybench.core.schedule.attempts import Attempt, pending, undecided
+from pybench.core.schedule.session import next_session
+from pybench.core.schedule.time_budget import in_time, unknown
+from pybench.files.run.folder import RunFolder
+from pybench.machine.clock import host_clock
+from pybench.machine.disk import require_room
+from pybench.model.backend import BACKENDS
+from pybench.model.errors import MachineError
+from pybench.model.host import Place
+from pybench.model.manifest import Manifest
+from pybench.model.plural import plural
+from pybench.model.progress import Progress
+from pybench.model.record import Record
+from pybench.model.suite import Point
+from pybench.model.tuning import variables_of
+from pybench.report.formats import REPORT_FILES
+from pybench.run.attempt import attempt_figure, run_session
+from pybench.run.compiled_code import folder_of
+from pybench.run.engines.base import Job, Launcher
+from pybench.run.events.contract import Site
+from pybench.run.hosts.gathering import Gathering
+from pybench.run.hosts.launcher import HostsLauncher
+from pybench.run.hosts.link import HostLostError
+from pybench.run.machine_trouble import ATTEMPT_BYTES, blame_machine, resume_command
+from pybench.run.session import Session, work_order
+from pybench.run.time_budget import OutOfTimeError, TimeBudget, attempts_s, durations_s
+
+_MOST_NAMED = 4
+
+
+@dataclass
+class OpenRun:
+    """``records`` grows with each attempt; attempts that do not fit the ``budget`` are left out and named.
+
+    ``compiled`` is the run's folder for compiled code, if it has one.
+    """
+
+    folder: RunFolder
+    manifest: Manifest
+    launcher: Launcher
+    records: list[Record]
+    progress: Progress
+    budget: TimeBudget
+    gathering: Gathering | None = None
+    compiled: Path | None = None
+    _earlier_s: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.budget.is_limited:
+            self._earlier_s = durations_s(self.folder, self.manifest, self.pending(), self.records)
+
+    def pending(self) -> tuple[Attempt, ...]:
+        """Attempts that the plan still owes."""
+        return pending(self.manifest.plan.points, self.records)
+
+    def owed(self) -> tuple[Attempt, ...]:
+        """Those of them for which there is time."""
+        return self._in_time(self.pending())
+
+    def measure_owed(self) -> None:
+        """Make every attempt that is owed."""
+        self._name_unknown()
+        while owed := self.owed():
+            self.measure_next(owed)
+        self.note_left_out(self.pending(), "")
+
+    def _name_unknown(self) -> None:
+        """Name the points of which no earlier attempt shows whether they fit the time, unless they are all."""
+        if self.budget.is_limited and (names := unknown(self.manifest.plan, self._attempts_s())):
+            unshown = f"{self.budget.limit}: no earlier run here shows how long"
+            if len(names) == len(self.manifest.plan.points):
+                self.progress.note(f"{unshown} a point takes; what does not fit is left out")
+                return
+            some = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+            self.progress.note(f"{unshown} {len(names)} point{'s take' if len(names) > 1 else ' takes'}: {some}")
+
+    def decide(self) -> None:
+        """Add attempts while a verdict is inconclusive and its points' budget lasts."""
+        while extra := self._undecided():
+            if not self._in_time(extra):
+                owed = self.pending()
+                self.note_left_out([attempt for attempt in extra if attempt not in owed], "inconclusive; ")
+                return
+            self.progress.note(f"inconclusive: {plural(len(extra), 'more attempt')}")
+            while extra := self._in_time(extra):
+                before = len(self.records)
+                self.measure_next(extra)
+                extra = extra[len(self.records) - before :]
+
+    def note_left_out(self, attempts: Sequence[Attempt], why: str) -> None:
+        """Name the points of attempts that there is no time for."""
+        if attempts:
+            self.progress.note(f"{why}{self.budget.left_out_note(attempts)}")
+
+    def measure_next(self, owed: Sequence[Attempt]) -> None:
+        """Make the first of ``owed`` and those that its process can make, too."""
+        self._measure(next_session(owed, self.records), len(owed))
+
+    def _attempts_s(self) -> dict[str, float]:
+        """Seconds of an attempt by the digest of its point, where one was made here."""
+        return {**self._earlier_s, **attempts_s(self.records)}
+
+    def _in_time(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+        if not self.budget.is_limited:
+            return tuple(attempts)
+        return in_time(attempts, self._attempts_s(), self.budget.left_s)
+
+    def _undecided(self) -> tuple[Attempt, ...]:
+        results = assemble(self.manifest, Measurements.of(self.manifest.plan, self.records))
+        return undecided(self.manifest.plan.points, results.rows, self.records)
+
+    def _measure(self, attempts: tuple[Attempt, ...], num_owed: int) -> None:
+        """Make the attempts in one process, up to the first that fails or has no time, and keep their records."""
+        total = len(self.records) + num_owed
+        with closing(run_session(self._session(attempts), self.progress)) as measured:
+            for point, number in attempts:
+                if not self._in_time(((point, number),)):
+                    return
+                self.progress.attempt_started(point.id, number, len(self.records) + 1, total)
+                require_room(self.folder.path, ATTEMPT_BYTES)
+                try:
+                    record = next(measured)
+                except HostLostError as error:
+                    raise self._without(error, point, number) from error
+                except OutOfTimeError:
+                    self.progress.note(f"{point.id} attempt {number}: ended, {self.budget.limit} is over")
+                    return
+                blame_machine(record, self.launcher, self.folder.path)
+                # If this runner is killed, no report of an earlier part is left to contradict the journal.
+                self.folder.remove_reports(REPORT_FILES.values())
+                self.folder.journal.append(record)
+                self.records.append(record)
+                failure = record.failure
+                outcome = f"{failure.cause}: {failure.message}" if failure else "ok"
+                self.progress.attempt_finished(point.id, outcome, failure is None, attempt_figure(point, record))
+                if failure:
+                    return
+
+    def _without(self, error: HostLostError, point: Point, number: int) -> MachineError:
+        """What a host that is gone leaves: the attempt is not recorded."""
+        command = resume_command(self.folder.path, self.launcher, "--rendezvous", "HOST:PORT", "--nodes", "N")
+        return MachineError(
+            f"{error}; it was lost in {point.id} attempt {number} ({plural(len(self.records), 'attempt')} kept); "
+            f"once it is back, on every host: {command}"
+        )
+
+    def _session(self, attempts: tuple[Attempt, ...]) -> Session:
+        folders = tuple(self.folder.fresh_attempt(point.id, number) for point, number in attempts)
+        exchange = folders[0] / "exchange"
+        exchange.mkdir()
+        job = self._job(attempts[0][0], exchange)
+        return Session(
+            run_path=self.folder.path,
+            attempts=attempts,
+            orders=tuple(
+                work_order(point, self.manifest.device, self.records, self.budget.end_ns) for point, _ in attempts
+            ),
+            folders=folders,
+            job=job,
+            launcher=self._launcher(job),
+            sites=self._sites(job),
+            power_reason=self.manifest.power_reason,
+            end_s=self.budget.end_s,
+        )
+
+    def _launcher(self, job: Job) -> Launcher:
+        """Of this host, or of all."""
+        return HostsLauncher(self.launcher, self.gathering) if self.gathering and job.spans_hosts else self.launcher
+
+    def _sites(self, job: Job) -> tuple[Site, ...]:
+        if self.gathering is None or not job.spans_hosts:
+            return (Site(clock=host_clock(), gpu_uuids=job.gpu_uuids),)
+        clocks = {host.name: host.clock for host in self.gathering.hosts}
+        joined = self.gathering.clocks(job.places)
+        return tuple(
+            Site(clock=clocks[place.host], gpu_uuids=place.gpu_uuids, joined=clock)
+            for place, clock in zip(job.places, joined, strict=True)
+        )
+
+    def _job(self, point: Point, exchange: Path) -> Job:
+        return Job(
+            stage=self.folder.worker,
+            exchange=exchange,
+            backend=point.settings.backend,
+            num_processes=BACKENDS[point.settings.backend].num_processes(point.settings),
+            places=self._places(point),
+            host=self.gathering.lead.name if self.gathering and point.settings.num_nodes > 1 else "",
+            token=f"{self.folder.mark}/{secrets.token_hex(8)}",
+            host_environment={**os.environ, **variables_of(point.settings.environment)},
+            compiled=self._compiled(point),
+        )
+
+    def _compiled(self, point: Point) -> Path | None:
+        """Other hosts do not see this one's folder."""
+        if self.compiled is None or point.settings.num_nodes > 1:
+            return None
+        return folder_of(point.settings.backend, self.compiled)
+
+    def _places(self, point: Point) -> tuple[Place, ...]:
+        nodes, each, on_gpus = (
+            point.settings.num_nodes,
+            point.settings.num_gpus_per_node,
+            self.manifest.device == "cuda",
+        )
+        if self.gathering is not None and nodes > 1:
+            return self.gathering.places(nodes, each, on_gpus=on_gpus)
+        gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:each])
+        return (Place(gpu_uuids=gpus if on_gpus else ()),)

@@ -1,0 +1,91 @@
+"""From a suite file to a run folder that is ready to measure."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from pybench.core.fingerprint import fingerprint, run_fields
+from pybench.core.plan.required import parse_required
+from pybench.files.expected.file import load_tables
+from pybench.files.run.folder import RunFolder
+from pybench.machine.disk import disk_error
+from pybench.machine.environment import snapshot
+from pybench.model.manifest import Manifest
+from pybench.model.os_text import os_text
+from pybench.model.plan_options import NO_OPTIONS, PartOf, PlanOptions
+from pybench.power.recorder import sampler_unavailable_reason
+from pybench.run.engines.base import Launcher
+from pybench.run.engines.environment import recorded
+from pybench.run.engines.requirements import LaunchRequirements
+from pybench.run.engines.stage import stage_worker, worker_digest
+from pybench.run.hosts.gathering import Gathering
+from pybench.run.loop import Run
+from pybench.run.suite_plan import launch_requirements, plan_suite, with_packages
+
+
+def prepare_run(
+    path: Path,
+    root: Path,
+    choose: Callable[[LaunchRequirements], Launcher],
+    options: PlanOptions = NO_OPTIONS,
+    gathering: Gathering | None = None,
+    part_of: PartOf | None = None,
+) -> Run:
+    """Check everything that can be checked before the first attempt, then make the run's folder.
+
+    ``choose`` gives the launcher, once it is known what has to run. A ``gathering`` is led by this host. ``part_of`` is
+    for a run that is one of several.
+    """
+    hosts = gathering.hosts if gathering else ()
+    machine = hosts[0].machine if hosts else snapshot()
+    suite, plan = plan_suite(path, machine, options, root, hosts)
+    tables = load_tables(Path(suite.path), sorted(suite.tables))
+    needs = launch_requirements(suite, plan, machine)
+    launcher = choose(needs)
+    must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
+    plan = with_packages(plan, launcher, parse_required(options.require), must)
+    with _new_folder(root, suite.name) as folder:
+        stage_worker(folder.worker)
+        manifest = Manifest(
+            run_id=folder.run_id,
+            created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+            pybench_version=version("pybench"),
+            suite=replace(suite, path=os_text(suite.path)),
+            plan=plan,
+            device=needs.device,
+            machine=machine,
+            fingerprint=fingerprint(run_fields(machine, hosts)),
+            tables=tables,
+            worker_sha256=worker_digest(folder.worker),
+            engine=launcher.name,
+            options=options,
+            part_of=part_of,
+            power_reason=sampler_unavailable_reason(),
+            container=launcher.container,
+            environment=recorded(launcher.tuning(os.environ), launcher.secrets),
+            software=launcher.software(),
+            machines=gathering.hosts if gathering else (),  # with the images of each, which are known by now
+        )
+        folder.write_manifest(manifest)
+    return Run(folder=folder, manifest=manifest, launcher=launcher, gathering=gathering)
+
+
+@contextmanager
+def _new_folder(root: Path, suite_name: str) -> Iterator[RunFolder]:
+    """Create the run's folder; remove it if preparation fails. Raises ``MachineError`` on a faulty disk."""
+    remedy = "nothing was measured yet", " run the same command again"
+    with disk_error(root, *remedy):
+        folder = RunFolder.create(root, suite_name)
+    try:
+        with disk_error(folder.path, *remedy):
+            yield folder
+    except BaseException:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise

@@ -1,0 +1,129 @@
+"""What one worker process does, attempts at different points one after another, and that process."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pybench.core.schedule.attempts import Attempt
+from pybench.core.schedule.auto_batch import settings_of_next
+from pybench.model.devices import DeviceKind
+from pybench.model.record import Record
+from pybench.model.suite import Point
+from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file
+from pybench.run.engines.base import Job, Launcher, Worker
+from pybench.run.engines.redaction import Redaction
+from pybench.run.events.contract import Site
+from pybench.run.hosts.launcher import HostsLauncher
+from pybench.run.hosts.worker import HostsWorker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """The attempts with their work orders and folders; the first one's folder holds the process's log and exchange.
+
+    ``job`` has as many GPUs as each of the points occupies, none on a CPU. ``sites`` are the hosts of its places: a
+    worker that reports another clock can't be joined with the power trace. ``power_reason`` is why power is not sampled
+    here; ``None`` when it is. At ``end_s`` of ``time.monotonic`` the run's own time is over.
+    """
+
+    run_path: Path
+    attempts: tuple[Attempt, ...]
+    orders: tuple[WorkOrder, ...]
+    folders: tuple[Path, ...]
+    job: Job
+    launcher: Launcher
+    sites: tuple[Site, ...]
+    power_reason: str | None
+    end_s: float = math.inf
+
+    @property
+    def log(self) -> Path:
+        """What the process writes to its standard output and error."""
+        return self.folders[0] / "worker.log"
+
+    @property
+    def ahead_ns(self) -> tuple[int, ...]:
+        """By how much the clock of each rank's host is ahead of this host's."""
+        return tuple(site.joined.offset_ns for site in self.sites for _ in range(self.job.ranks_each))
+
+    def is_last(self, place: int) -> bool:
+        """Whether the process ends after attempt ``place``."""
+        return place == len(self.attempts) - 1
+
+    def before(self, place: int) -> tuple[str, ...]:
+        """Ids of the points that the process measures before attempt ``place``."""
+        return tuple(point.id for point, _ in self.attempts[:place])
+
+
+def work_order(point: Point, device: DeviceKind, records: Iterable[Record], end_ns: int | None = None) -> WorkOrder:
+    """The order for the next attempt at ``point``, after ``records``; at ``end_ns`` the run's time is over."""
+    return WorkOrder(
+        point_id=point.id,
+        settings=settings_of_next(point, records),
+        architecture=point.architecture,
+        device=device,
+        steps=point.effort.steps,
+        max_warmup_steps=point.effort.max_warmup_steps,
+        dither_ms=point.effort.dither_ms,
+        collective_timeout_s=point.effort.longest_collective_s,
+        end_ns=end_ns,
+    )
+
+
+class SessionWorker:
+    """Hands the session's orders over; ``argv`` is the command line that works on them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._worker: Worker | None = None
+        self._ended = False
+        job = session.job
+        self.argv = session.launcher.argv(job)
+        self.redaction = Redaction(job.host_environment[name] for name in session.launcher.secrets)
+        lines = (order.to_json() + "\n" for order in session.orders)
+        (job.exchange / ORDERS_FILE).write_text("".join(lines), encoding="utf-8")
+
+    def begin(self, place: int) -> Worker:
+        """Let it work on the order ``place``; for the first it is started. Raises ``OSError`` when that can't be."""
+        if self._worker is None:
+            self._worker = self._started()
+        else:
+            self._release(place)
+        return self._worker
+
+    @property
+    def over_hosts(self) -> HostsWorker | None:
+        """The worker where it has parts on other hosts."""
+        return self._worker if isinstance(self._worker, HostsWorker) else None
+
+    def end(self) -> None:
+        """End the process, remove its scratch files, take secrets out of the rest; a second time does nothing."""
+        if self._ended:
+            return
+        if self._worker is not None:
+            self._worker.end()
+        # A worker that was killed leaves what it would have removed itself.
+        shutil.rmtree(self._session.job.exchange / SCRATCH_FOLDER, ignore_errors=True)
+        for folder in self._session.folders:
+            self.redaction.files(folder)
+        self._ended = True
+
+    def _started(self) -> Worker:
+        job, launcher = self._session.job, self._session.launcher
+        if job.spans_hosts and isinstance(launcher, HostsLauncher):
+            clocks = tuple(site.joined for site in self._session.sites)
+            limit_s = self._session.attempts[0][0].effort.time_limit_s
+            return launcher.start_over(job, self._session.log, clocks, limit_s)
+        return launcher.start(job, self._session.log)
+
+    def _release(self, place: int) -> None:
+        # What is there already was put there by the worker: nothing is followed, nothing overwritten.
+        with suppress(FileExistsError):
+            path = self._session.job.exchange / go_file(place)
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))

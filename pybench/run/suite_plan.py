@@ -1,0 +1,175 @@
+"""A suite as it runs on this machine: its points, what is left out of them and why, and what a worker needs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pybench.core.fingerprint import fingerprint, run_fields
+from pybench.core.plan.axis_words import with_words
+from pybench.core.plan.effort_override import with_effort
+from pybench.core.plan.expand import expand, is_required, skipped
+from pybench.core.plan.point_filter import parse_filter
+from pybench.core.plan.required import NOTHING_REQUIRED, Required, parse_required
+from pybench.core.schedule.time_budget import within
+from pybench.files.model_shapes import load_models
+from pybench.files.shipped import find_suite
+from pybench.files.suite.file import read_suite
+from pybench.model.backend import BACKENDS, install
+from pybench.model.container import ContainerRequest
+from pybench.model.errors import MachineError, UsageError
+from pybench.model.host import Host
+from pybench.model.machine import Machine
+from pybench.model.plan_options import NO_OPTIONS, PlanOptions
+from pybench.model.plural import abridged, listed
+from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
+from pybench.model.workloads.settings import Settings
+from pybench.run.engines.base import Launcher
+from pybench.run.engines.requirements import LaunchRequirements
+from pybench.run.time_budget import earlier_attempts_s
+
+_FEW = 3
+"""Ids in a message."""
+
+
+def earlier_times_s(
+    suite: Suite, plan: Plan, machine: Machine, root: Path, hosts: Sequence[Host] = ()
+) -> dict[str, float]:
+    """Seconds of an attempt by the digest of its point, of those that runs below ``root`` measured on these hosts."""
+    return earlier_attempts_s(root, suite.name, fingerprint(run_fields(machine, hosts)), _digests(plan))
+
+
+def plan_suite(
+    path: Path,
+    machine: Machine,
+    options: PlanOptions = NO_OPTIONS,
+    root: Path | None = None,
+    hosts: Sequence[Host] = (),
+    assumed_hosts: int | None = None,
+) -> tuple[Suite, Plan]:
+    """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``, or all ``hosts``.
+
+    With ``assumed_hosts``, so many like ``machine``, which are not here, are planned for. Runs below ``root`` show how
+    long attempts take, which a time limit needs. Raises ``FileError``, ``UsageError``, or ``MachineError`` where the
+    machine lacks required GPUs and no point of the plan is missing for it.
+    """
+    num_hosts = assumed_hosts or max(1, len(hosts))
+    there = replace(machine.devices, num_hosts=num_hosts, assumed=assumed_hosts is not None)
+    read = read_suite(
+        find_suite(path),
+        profile=options.profile,
+        machine_kind=machine.kind,
+        settings=options.settings,
+        gpu_memory_bytes=machine.gpu_memory_bytes,
+    )
+    efforts = with_effort(read, attempts=options.attempts, steps=options.steps)
+    suite = with_words(efforts, num_devices=there.count, max_gpus=options.max_gpus)
+    required = parse_required(options.require)
+    plan = expand(
+        suite,
+        load_models(),
+        there,
+        max_gpus=options.max_gpus,
+        keep=parse_filter(options.keep) if options.keep is not None else lambda _point_id: True,
+        required=required,
+    )
+    if not (plan.points or plan.skips or plan.left_out):
+        every = expand(suite, load_models(), there)
+        skipped_ids = [skip.id for skip in (*every.skips, *every.left_out)]
+        ids = abridged([*(point.id for point in every.points), *skipped_ids], _FEW)
+        raise UsageError(f"-k {options.keep!r} keeps no point of {path}{_in_profile(suite)}, which has {ids}")
+    _require_gpus(required, plan, machine, assumed=there.assumed)
+    _require_backends(required, suite)
+    if options.time_limit_s is not None and root is not None:
+        plan = within(plan, earlier_times_s(suite, plan, machine, root, hosts), options.time_limit_s)
+    return suite, plan
+
+
+def _require_gpus(required: Required, plan: Plan, machine: Machine, *, assumed: bool) -> None:
+    """Points of all GPUs, and those of the cpu profile, need no more than is there: without them nothing is missing."""
+    there = len(machine.gpus)
+    if there >= required.num_gpus or any(skip.num_gpus > there for skip in plan.skips):
+        return
+    if assumed:
+        raise UsageError(f"--require gpus={required.num_gpus}: {there} planned for; give --gpus {required.num_gpus}")
+    reason = f" ({machine.gpu_reason})" if machine.gpu_reason else ""
+    raise MachineError(
+        f"--require gpus={required.num_gpus}: {there} here{reason}; see pybench doctor, or require what is here"
+    )
+
+
+def _require_backends(required: Required, suite: Suite) -> None:
+    profile = _in_profile(suite)
+    for name in sorted(required.backends):
+        if not any(name in (*each.axes.get("backend", ()), each.settings.get("backend")) for each in suite.benchmarks):
+            raise UsageError(f"--require backend={name}: no benchmark of {suite.name} has it{profile}")
+
+
+def _in_profile(suite: Suite) -> str:
+    return f" in its profile {suite.profile}" if suite.profile else ""
+
+
+def _digests(plan: Plan) -> set[str]:
+    return {point.digest for point in plan.points}
+
+
+def launch_requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchRequirements:
+    """What running a plan takes."""
+    return LaunchRequirements(
+        backends=tuple(dict.fromkeys(point.settings.backend for point in plan.points)),
+        device=machine.devices.kind,
+        request=_reaching_others(suite.container, plan),
+        gpu_uuids=tuple(gpu.uuid for gpu in machine.gpus)[: most_gpus(plan)],
+    )
+
+
+def _reaching_others(request: ContainerRequest, plan: Plan) -> ContainerRequest:
+    """The suite's request; a point over several hosts is one for the hosts' network."""
+    if all(point.settings.num_nodes == 1 for point in plan.points) or "network" in request.relax:
+        return request
+    return replace(request, relax=(*request.relax, "network"))
+
+
+def most_gpus(plan: Plan) -> int:
+    """Devices of one host that the largest of its points occupies."""
+    return max((point.settings.num_gpus_per_node for point in plan.points), default=0)
+
+
+def with_packages(
+    plan: Plan, launcher: Launcher, required: Required = NOTHING_REQUIRED, benchmarks: Collection[str] = ()
+) -> Plan:
+    """``plan`` without the points whose packages are not installed: each is left out, with the remedy as its reason.
+
+    Otherwise one missing package would be an error of every one of its attempts. What is required, by the command line
+    or because its benchmark is among ``benchmarks``, is skipped instead, and so missing.
+    """
+    missing = functools.cache(launcher.missing)
+    lacks = {point.id: found for point in plan.points if (found := _lacking(point.settings, missing)) is not None}
+    if not lacks:
+        return plan
+    absent = [point for point in plan.points if point.id in lacks]
+    must = [point for point in absent if point.benchmark in benchmarks or is_required(point, required)]
+    return replace(
+        plan,
+        points=tuple(point for point in plan.points if point.id not in lacks),
+        skips=(*plan.skips, *(_skip(point, *lacks[point.id]) for point in must)),
+        left_out=(*plan.left_out, *(_skip(point, *lacks[point.id]) for point in absent if point not in must)),
+    )
+
+
+def _skip(point: Point, name: str, reason: str) -> Skip:
+    return skipped(point, reason, f"{name}{NOT_INSTALLED}")
+
+
+def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str, ...]]) -> tuple[str, str] | None:
+    """What is not installed, and a sentence with the remedy."""
+    traits = BACKENDS[settings.backend]
+    if absent := missing(traits.packages):
+        reason = f"backend {settings.backend} needs {listed(absent)}, not found here: {traits.remedy}"
+        return settings.backend, reason
+    for extra in traits.extras:
+        if extra.is_needed(settings) and (absent := missing(extra.packages)):
+            return extra.name, f"{extra} needs {listed(absent)}, not found here: {install(extra.name)}"
+    return None

@@ -1,0 +1,113 @@
+"""The time that a run may take: which attempts still fit it, by what they took before, and when it is over."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from statistics import median
+
+from pybench.core.schedule.attempts import Attempt
+from pybench.files.run.earlier_runs import earlier_runs
+from pybench.files.run.folder import RunFolder
+from pybench.model.errors import RunFolderError
+from pybench.model.manifest import Manifest
+from pybench.model.plan_options import time_limit_text
+from pybench.model.plural import plural
+from pybench.model.record import Record
+
+_MOST_NAMED = 3
+
+
+class OutOfTimeError(Exception):
+    """The run's time was over while an attempt ran; the worker is ended, and nothing of the attempt is kept."""
+
+
+class TimeBudget:
+    """``limit_s`` from now on, for all attempts together; ``None``: without end.
+
+    ``end_s`` is in seconds of ``time.monotonic``.
+    """
+
+    def __init__(self, limit_s: float | None) -> None:
+        self.end_s = math.inf if limit_s is None else time.monotonic() + limit_s
+        self.limit = "" if limit_s is None else time_limit_text(limit_s)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it ends."""
+        return not math.isinf(self.end_s)
+
+    @property
+    def end_ns(self) -> int | None:
+        """The end in nanoseconds of CLOCK_MONOTONIC, ``None`` where there is none."""
+        return int(self.end_s * 1e9) if self.is_limited else None
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until its end."""
+        return self.end_s - time.monotonic()
+
+    def left_out_note(self, attempts: Sequence[Attempt]) -> str:
+        """A sentence that counts attempts which are not made, and names their points where they are few."""
+        many = Counter(point.id for point, _ in attempts)
+        verb = "is" if len(attempts) == 1 else "are"
+        counted = f"{self.limit}: {plural(len(attempts), 'attempt')} {verb} not made"
+        if len(many) > _MOST_NAMED:
+            return f"{counted}, at {len(many)} points"
+        return f"{counted}: {', '.join(f'{count} of {name}' for name, count in many.items())}"
+
+
+_MOST_RUNS = 20
+"""Folders of other runs that are looked at, the newest first."""
+
+
+def expected_s(folder: RunFolder, manifest: Manifest, owed: Sequence[Attempt], own: Sequence[Record]) -> float | None:
+    """Seconds that ``owed`` will take; ``None`` where one of the points was never measured on this machine."""
+    known = durations_s(folder, manifest, owed, own)
+    found = [known.get(point.digest) for point, _ in owed]
+    seconds = [value for value in found if value is not None]
+    return sum(seconds) if seconds and len(seconds) == len(found) else None
+
+
+def durations_s(
+    folder: RunFolder, manifest: Manifest, owed: Sequence[Attempt], own: Sequence[Record]
+) -> dict[str, float]:
+    """Seconds of an attempt by the digest of its point, of those of ``owed`` that were measured here before."""
+    known = attempts_s(own)
+    wanted = {point.digest for point, _ in owed} - known.keys()
+    root = folder.path.parent
+    return {**earlier_attempts_s(root, manifest.suite.name, manifest.fingerprint, wanted, folder.path), **known}
+
+
+def earlier_attempts_s(
+    root: Path, suite: str, fingerprint: str, wanted: AbstractSet[str], own: Path | None = None
+) -> dict[str, float]:
+    """Seconds of an attempt at the points of the digests ``wanted``, each by the latest run of the suite here."""
+    found: dict[str, float] = {}
+    for records in _earlier(root, suite, fingerprint, own) if wanted else ():
+        found = {**attempts_s(records), **found}
+        if wanted <= found.keys():
+            break
+    return {digest: value for digest, value in found.items() if digest in wanted}
+
+
+def attempts_s(records: Sequence[Record]) -> dict[str, float]:
+    """Median seconds of a good attempt by the digest of its point."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        if record.ok:
+            found.setdefault(record.point_digest, []).append(record.duration_s)
+    return {digest: median(values) for digest, values in found.items()}
+
+
+def _earlier(root: Path, suite: str, fingerprint: str, own: Path | None) -> Iterator[tuple[Record, ...]]:
+    """Records of the latest runs of the same suite on the same machine, the newest first."""
+    for run, _ in earlier_runs(root, fingerprint, most=_MOST_RUNS, suite=suite, own=own):
+        try:
+            yield run.journal.records()
+        except (RunFolderError, OSError):
+            continue

@@ -1,1 +1,0 @@
-"""Floor 6: the loop over attempts: launch, sample, record, judge, resume."""

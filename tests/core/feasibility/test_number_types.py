@@ -1,0 +1,106 @@
+"""Types that the GPUs of a plan do not compute in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pybench.core.feasibility.point import infeasible
+from pybench.core.plan.assumed_gpus import with_gpus
+from pybench.model.devices import Devices
+from pybench.model.effort import Effort
+from pybench.model.suite import Point
+from pybench.model.workloads.burn import Burn
+from pybench.model.workloads.evaluate import Evaluate
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.settings import Settings
+from pybench.model.workloads.train import Train
+from tests.builders import GEMMA_4B, H200, MACHINE, TINY
+
+V100, T4, A100, ADA = ((7, 0), (7, 5), (8, 0), (8, 9))
+SIZES: dict[str, Any] = {"model": "m", "batch_size": 2, "prompt_tokens": 2, "output_tokens": 2}
+TRAIN = Train(backend="torch", model="m", global_batch_size=2, sequence_tokens=8)
+GEMMA = {**TINY, **{key: value for key, value in GEMMA_4B.items() if "_size" not in key}, "head_dim": 16}
+
+
+def reason(settings: Settings, capability: tuple[int, int] | None, architecture: Any = TINY) -> str | None:
+    point = Point(id="p", benchmark="p", axes={}, settings=settings, effort=Effort(), architecture=architecture)  # type: ignore[arg-type]
+    return infeasible(point, Devices("cuda", 8, compute_capability=capability))
+
+
+def test_generation_on_a_v100_takes_float16() -> None:
+    """The default is bfloat16, which it converts; the other types of a model it has, and an A100 has all."""
+    settings = Generate(backend="torch", **SIZES)
+    needs = "dtype = 'bfloat16' needs GPUs of compute capability 8.0, found 7.0"
+    assert reason(settings, V100) == f"{needs}: set dtype = 'float16'"
+    assert reason(Evaluate(backend="torch", method="loss", **SIZES), V100) == f"{needs}: set dtype = 'float16'"
+    for change in ("float16", "float32"):
+        assert reason(replace(settings, dtype=change), V100) is None
+    for there in (A100, None):
+        assert reason(settings, there) is None
+
+
+def test_training_takes_float32() -> None:
+    """AdamW's epsilon is 0 in float16."""
+    assert str(reason(TRAIN, T4)).endswith("found 7.5: set dtype = 'float32'")
+    mixed = replace(TRAIN, strategy="fsdp", dtype="float32", mixed_precision="bfloat16")
+    assert str(reason(mixed, T4)).endswith("found 7.5: remove mixed_precision")
+
+
+def test_vllm_has_no_float16_for_gemma() -> None:
+    """Neither as a remedy nor as a setting; the other backends compute it."""
+    gemma = Generate(backend="vllm", **SIZES)
+    assert str(reason(gemma, V100, GEMMA)).endswith("set dtype = 'float32'")
+    half = replace(gemma, dtype="float16")
+    assert "backend vllm has no float16 for gemma3_text: set dtype" in str(reason(half, A100, GEMMA))
+    assert reason(replace(half, backend="torch"), A100, GEMMA) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "capability", "remedy"),
+    [
+        (Matmul(backend="torch"), V100, "set precision = 'float16'"),
+        (Matmul(backend="torch", precision="float8_e4m3fn"), A100, "set precision = 'bfloat16'"),
+        (Matmul(backend="torch", precision="float8_e4m3fn"), T4, "set precision = 'float16'"),
+        (Matmul(backend="torch", precision="float8_e4m3fn"), ADA, None),
+        (Matmul(backend="torch", precision="tfloat32"), T4, "set precision = 'float32'"),
+        (Burn(backend="torch"), V100, "set burn_precision = 'float16'"),
+        (Burn(backend="torch", burn_precision="float32"), V100, None),
+        (Generate(backend="vllm", dtype="float16", quantization="fp8", **SIZES), V100, "remove quantization"),
+        (Generate(backend="vllm", quantization="fp8", **SIZES), A100, None),
+    ],
+)
+def test_what_to_set_instead(settings: Settings, capability: tuple[int, int], remedy: str | None) -> None:
+    """By the least capability that computes in each type."""
+    found = reason(settings, capability, TINY if isinstance(settings, Generate) else None)
+    assert found is None if remedy is None else str(found).endswith(remedy)
+
+
+def test_a_cpu_has_no_substitute_for_narrow_units() -> None:
+    """It computes in bfloat16 by software."""
+    points = [Matmul(backend="torch", precision=name) for name in ("bfloat16", "tfloat32", "float8_e4m3fn")]
+    there = Devices("cpu", 2)
+    found = [
+        infeasible(Point(id="p", benchmark="p", axes={}, settings=each, effort=Effort(), architecture=None), there)
+        for each in points
+    ]
+    assert found == [
+        None,
+        "precision = 'tfloat32' needs GPUs of compute capability 8.0, found none: set precision = 'float32'",
+        "precision = 'float8_e4m3fn' needs GPUs of compute capability 8.9, found none: set precision = 'bfloat16'",
+    ]
+
+
+def test_a_machine_has_what_its_least_gpu_has() -> None:
+    """By the table for GPUs that are not here, else by the driver; unknown where one of them reports nothing else."""
+    two = replace(MACHINE, gpus=(H200, replace(H200, compute_capability="7.0")))
+    assert two.devices.compute_capability == V100
+    for unknown in (None, "", "9", "a.b"):
+        machine = replace(MACHINE, gpus=(H200, replace(H200, compute_capability=unknown)))
+        assert machine.devices.compute_capability is None
+    assert with_gpus(MACHINE, "v100-16gb", 2).devices.compute_capability == V100
+    assert with_gpus(MACHINE, None, 4).devices.compute_capability == (9, 0)
+    assert with_gpus(MACHINE, "48gb", 1).devices.compute_capability is None

@@ -1,0 +1,130 @@
+"""Which attempt comes next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pybench.core.schedule.attempts import pending, undecided
+from pybench.model.effort import Effort
+from pybench.model.record import Record
+from pybench.model.results import CheckResult, ScalingResult
+from pybench.model.suite import Point
+from pybench.model.verdict import Decision, Verdict
+from pybench.model.wire import Failure, FailureCause
+from pybench.model.workloads.generate import Generate
+from tests.builders import CHECK, RECORD, SCALING
+
+
+def point(name: str, attempts: int = 2, max_attempts: int = 3) -> Point:
+    return Point(
+        id=name,
+        benchmark="decode",
+        axes={},
+        settings=Generate(backend="torch", model="m", batch_size=1, prompt_tokens=1, output_tokens=2),
+        effort=Effort(attempts=attempts, max_attempts=max_attempts),
+        architecture={},
+    )
+
+
+def record(name: str, attempt: int, cause: FailureCause | None = None) -> Record:
+    failure = Failure(cause=cause, message="") if cause else None
+    return replace(RECORD, point_id=name, attempt=attempt, failure=failure)
+
+
+OPEN = Decision(num_attempts=2, p_pass=0.1, p_fail=0.9, pass_level=0.0125, fail_level=0.0125)
+
+
+def row(verdict: Verdict, decision: Decision | None = OPEN) -> ScalingResult:
+    return replace(SCALING, point_id="b", baseline_id="a", verdict=verdict, decision=decision)
+
+
+def check(verdict: Verdict) -> CheckResult:
+    return replace(CHECK, point_id="b", verdict=verdict, decision=OPEN)
+
+
+def names(attempts: tuple[tuple[Point, int], ...]) -> list[str]:
+    return [f"{p.id}{number}" for p, number in attempts]
+
+
+def test_rounds_alternate_their_direction() -> None:
+    """A-B-B-A: a drift over the run cancels."""
+    assert names(pending((point("a", 3), point("b", 3)), ())) == ["a1", "b1", "b2", "a2", "a3", "b3"]
+
+
+def test_recorded_attempts_are_not_repeated() -> None:
+    """What a resumed run still owes."""
+    assert names(pending((point("a"), point("b")), (record("a", 1), record("b", 2)))) == ["b1", "a2"]
+
+
+def test_points_may_want_different_numbers_of_attempts() -> None:
+    """Each point has its own effort."""
+    assert names(pending((point("a", 1), point("b", 2)), ())) == ["a1", "b1", "b2"]
+
+
+def test_nothing_is_owed_to_no_points() -> None:
+    """The empty plan."""
+    assert pending((), ()) == ()
+
+
+def test_an_out_of_memory_point_is_given_up_and_a_crashed_one_is_not() -> None:
+    """The first would end the same way again."""
+    records = (record("a", 1, "out_of_memory"), record("b", 1, "signal"))
+    assert names(pending((point("a"), point("b")), records)) == ["b2"]
+
+
+def test_inconclusive_verdicts_get_one_more_attempt_for_both_sides() -> None:
+    """The ratio's spread comes from both points."""
+    records = (record("a", 1), record("a", 2), record("b", 1), record("b", 2))
+    assert names(undecided((point("a"), point("b"), point("c")), (row("inconclusive"),), records)) == ["a3", "b3"]
+
+
+def test_an_inconclusive_limit_gets_one_more_attempt_for_its_point() -> None:
+    """No baseline is part of it."""
+    records = (record("a", 1), record("b", 1))
+    assert names(undecided((point("a"), point("b")), (check("inconclusive"),), records)) == ["b2"]
+
+
+def test_the_budget_ends_it() -> None:
+    """No point goes past its max_attempts."""
+    records = (*(record("a", n) for n in (1, 2, 3)), record("b", 1), record("b", 2))
+    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), records)) == ["b3"]
+
+
+def test_what_attempts_cannot_change_gets_none() -> None:
+    """Decided rows, a held-back baseline, a loss curve, and an interval that sensors' gains alone keep open."""
+    final = replace(OPEN, is_final=True)
+    rows = (row("pass"), row("fail"), row("inconclusive", None), row("inconclusive", final))
+    assert undecided((point("a"), point("b")), (*rows, check("pass"), check("missing")), ()) == ()
+
+
+def test_extra_attempts_alternate_their_direction() -> None:
+    """A-B-B-A goes on: the third round runs forwards, the fourth backwards, so drift biases neither."""
+    points = (point("a", 2, 6), point("b", 2, 6))
+    done = [record(name, number) for name in "ab" for number in (1, 2)]
+    assert names(undecided(points, (row("inconclusive"),), done)) == ["a3", "b3"]
+    done += [record("a", 3), record("b", 3)]
+    assert names(undecided(points, (row("inconclusive"),), done)) == ["b4", "a4"]
+
+
+def test_a_point_that_was_given_up_gets_no_extra_attempt() -> None:
+    """Its baseline may still be measured again."""
+    records = (record("a", 1), record("b", 1, "out_of_memory"))
+    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), records)) == ["a2"]
+
+
+def failed_behind_another(name: str, attempt: int, cause: FailureCause) -> Record:
+    return replace(record(name, attempt, cause), warm_after=("z",))
+
+
+def test_a_failure_in_a_warm_process_is_owed_again() -> None:
+    """Even of a cause that is final for a fresh one; a second failure, fresh, ends it."""
+    failed = failed_behind_another("a", 1, "out_of_memory")
+    assert names(pending((point("a", 1),), (failed,))) == ["a2"]
+    assert names(pending((point("a"), point("b")), (failed,))) == ["b1", "b2", "a2", "a3"]
+    assert pending((point("a", 2),), (failed, record("a", 2, "out_of_memory"))) == ()
+
+
+def test_a_failure_in_a_warm_process_costs_no_budget() -> None:
+    """Of the attempts that an open verdict may have."""
+    records = (failed_behind_another("b", 1, "signal"), *(record("b", n) for n in (2, 3)))
+    assert names(undecided((point("a"), point("b")), (check("inconclusive"),), records)) == ["b4"]

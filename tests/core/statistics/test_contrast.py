@@ -1,0 +1,35 @@
+"""Sums of means against a limit, with what attempts do not reduce."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pybench.core.statistics.contrast import Contrast
+
+LEVEL = 0.0125
+TWO = Contrast(value=0.0, variance=6e-6, freedom=1.5, num_attempts=2)
+
+
+def _of(num_attempts: int, like: Contrast) -> Contrast:
+    """So many attempts that scatter as those do."""
+    return replace(
+        like,
+        num_attempts=num_attempts,
+        variance=like.variance * like.num_attempts / num_attempts,
+        freedom=like.freedom * (num_attempts - 1) / (like.num_attempts - 1),
+    )
+
+
+@pytest.mark.parametrize("systematic_sd", [0.0, 0.002, 0.005, 0.01, 0.017])
+@pytest.mark.parametrize("limit", [0.004, 0.008, 0.012, 0.02, 0.0434])
+def test_as_many_attempts_as_are_named_decide_it(systematic_sd: float, limit: float) -> None:
+    """And one fewer do not, by the quantiles of the verdict itself; none are named where none decide."""
+    found = replace(TWO, systematic_sd=systematic_sd)
+    number = found.attempts_to_decide(limit, LEVEL)
+    if number is None:
+        assert _of(1000, found).p_above(-limit) > LEVEL
+        return
+    assert _of(number + 1, found).p_above(-limit) <= LEVEL
+    assert number == found.num_attempts + 1 or _of(number - 2, found).p_above(-limit) > LEVEL

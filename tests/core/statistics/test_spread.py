@@ -1,0 +1,57 @@
+"""The spread that points have in common, and the point that has no part in it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pybench.core.statistics.contrast import contrast
+from pybench.core.statistics.spread import common_spread, moderated_variance, pooled, pooled_variance, pulled_in
+
+_QUIET = [[0.0, 0.001 * (1 + 0.1 * place), -0.002] for place in range(9)]
+_NOISY = [0.0, 0.03, -0.02]
+
+
+def test_a_point_that_scatters_more_than_chance_is_judged_by_its_own_spread() -> None:
+    """Ten times the others' spread: theirs is as without it, and its own stays as it is."""
+    alone, beside = common_spread(_QUIET), common_spread([*_QUIET, _NOISY])
+    assert alone is not None
+    assert beside is not None
+    assert (beside.variance, beside.freedom) == pytest.approx((alone.variance, alone.freedom))
+    assert beside.num_points == 10
+    own, freedom = beside.moderated(0.025**2, 2)
+    assert (own, freedom) == (0.025**2, 2)
+    found = contrast([_NOISY], spread=beside)
+    assert found is not None
+    assert found.freedom == 2
+
+
+def test_points_alike_share_all_of_it() -> None:
+    """Among nine quiet points twice their variance is chance: shrunk, with more degrees of freedom than its own two."""
+    spread = common_spread(_QUIET)
+    assert spread is not None
+    variance, freedom = spread.moderated(2 * spread.variance, 2)
+    assert variance < 2 * spread.variance
+    assert freedom > 2
+    assert math.isfinite(freedom)
+
+
+def test_a_pooled_variance_is_weighted_by_degrees_of_freedom() -> None:
+    """2 of 1 and 8 of 3 are 26 / 4. The variance of 0, 2 is 2 and that of 5, 5, 8 is 3: 8 / 3; one value has none."""
+    assert pooled([(2.0, 1), (8.0, 3)]) == (6.5, 4)
+    assert pooled([]) == (0.0, 0)
+    assert pooled_variance([[0.0, 2.0], [9.0], [5.0, 5.0, 8.0]]) == pytest.approx((8 / 3, 3))
+
+
+def test_a_moderated_variance_lies_between_its_own_and_the_common_one() -> None:
+    """4 of 2 degrees, shrunk towards 1 of 6: 14 / 8; towards one of no degrees it stays."""
+    assert moderated_variance((4.0, 2), (1.0, 6.0)) == (1.75, 8)
+    assert moderated_variance((4.0, 2), (0.0, 0.0)) == (4.0, 2)
+
+
+@pytest.mark.parametrize(("least_sd", "reach"), [(0.0, 3 * 1.4826 * 1.25), (2.0, 6.0)])
+def test_values_far_off_are_pulled_in(least_sd: float, reach: float) -> None:
+    """Five about 0, whose median deviation is 1: at most 3 standard deviations of 1.25 * 1.4826, or of the least."""
+    values = [-1.0, 0.0, 0.0, 1.0, 50.0]
+    assert pulled_in(values, least_sd) == pytest.approx([-1.0, 0.0, 0.0, 1.0, reach])

@@ -1,0 +1,240 @@
+"""A run beside what a node's figures predict."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pybench.core.measurements import Measurements
+from pybench.explain.explanation import explain
+from pybench.explain.text import render
+from pybench.model.errors import UsageError
+from pybench.model.suite import Point
+from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.generate import Generate
+from tests.builders import with_settings
+from tests.core.conftest import Build
+
+
+def test_generation_is_explained(runs: Any, build: Build) -> None:
+    """Two GPUs: 1.6 times measured; the parts add up to what is longer than half."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
+    (point,) = explanation.points
+    assert point.measured_speedup == pytest.approx(1.6)
+    assert point.predicted_speedup is not None
+    assert 1 < point.predicted_speedup < 2
+    assert point.shortfall_s == pytest.approx(0.1 - 0.08)
+    assert point.parts is not None
+    assert sum(point.parts.values()) == pytest.approx(point.shortfall_s)
+    assert point.parts["communication"] > 0
+    assert point.parts["software"] > 0
+    assert [found.num_gpus for found in explanation.extrapolations] == [4, 8]
+    assert all(found.low <= found.speedup <= found.high for found in explanation.extrapolations)
+    (note,) = explanation.notes
+    assert note.startswith("decode: not extrapolated to 16, 64, 256, 1024 GPUs: 8 key-value heads of m can't be split")
+
+
+def test_training_is_explained(runs: Any, build: Build) -> None:
+    """Weak scaling: twice the samples in 1.1 times the time is 1.82 times the work."""
+    (point,) = runs.explain([(build.train(1), 0.1), (build.train(2), 0.11)]).points
+    assert point.measured_speedup == pytest.approx(2 / 1.1)
+    assert point.shortfall_s == pytest.approx(0.01)
+    assert point.parts is not None
+    assert sum(point.parts.values()) == pytest.approx(0.01)
+
+
+def test_what_was_not_measured_is_told(runs: Any, build: Build) -> None:
+    """Four GPUs, of which the node's run has no curve: measured speedups alone are extrapolated."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1), (build.generate(4), 0.08)])
+    _, four = explanation.points
+    assert four.reason == "the node's run has no size curve of all_reduce on 4 GPUs"
+    assert (four.predicted_s, four.predicted_speedup, four.parts) == (None, None, None)
+    assert [found.num_gpus for found in explanation.extrapolations] == [8]
+    others, split, alone = explanation.notes
+    assert split.startswith("decode: not extrapolated to 16, 64, 256, 1024 GPUs: 8 key-value heads of m can't be split")
+    assert others == "decode: the node's run did not measure every GPU; the slowest that it measured stands for each"
+    assert alone == f"decode: extrapolated from measured speedups alone: {four.reason}"
+
+
+def test_another_machine_is_noted(runs: Any, build: Build) -> None:
+    """Its figures may still tell something."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)], fingerprint="g")
+    assert "may not hold" in explanation.notes[0]
+
+
+@pytest.mark.parametrize("figure", ["matmul_flops_per_s", "memory_bytes_per_s"])
+def test_a_slow_gpu_costs_predicted_speedup(node: Any, build: Build, figure: str) -> None:
+    """The baseline ran on the other one: what the slow one costs is imbalance, and nothing else changes."""
+    lame = {"matmul_flops_per_s": 660e12, "memory_bytes_per_s": 4.2e12}
+    lame[figure] *= 0.5
+    times = [(build.generate(1), 0.16), (build.generate(2), 0.1)]
+    (even,) = node(second=None).explain(times).points
+    (slowed,) = node(second=lame).explain(times).points
+    assert even.parts is not None
+    assert slowed.parts is not None
+    assert even.predicted_speedup is not None
+    assert slowed.predicted_speedup is not None
+    assert slowed.predicted_speedup < even.predicted_speedup
+    assert (even.parts["imbalance"], slowed.parts["imbalance"] > 0) == (0.0, True)
+    assert sum(slowed.parts.values()) == pytest.approx(slowed.shortfall_s)
+    own = ("compute", "memory", "communication", "software")
+    assert {name: slowed.parts[name] for name in own} == {name: even.parts[name] for name in own}
+
+
+def test_a_baseline_on_the_slow_gpu_is_predicted_with_its_figures(node: Any, build: Build) -> None:
+    """Two GPUs are no faster than it, so nothing is imbalance."""
+    runs = node(second={"matmul_flops_per_s": 330e12, "memory_bytes_per_s": 2.1e12})
+    one, two = build.generate(1), build.generate(2)
+    records = [*runs.measured(one, 0.32, first_gpu=1), *runs.measured(two, 0.2)]
+    (point,) = runs.explain_records(records, [(one, 0.32), (two, 0.2)]).points
+    assert point.parts is not None
+    assert point.parts["imbalance"] == 0.0
+
+
+def test_copies_in_waves_share_them_evenly(runs: Any, build: Build) -> None:
+    """Copies tell of their own samples; two have half as many waves of two sequences each: linear."""
+    one, two = (_copies(build, count, batch_size=8, max_num_seqs=2) for count in (1, 2))
+    (point,) = runs.explain([(one, 0.16), (two, 0.081)]).points
+    assert point.measured_speedup == pytest.approx(0.16 / 0.081)
+    assert point.predicted_speedup == pytest.approx(2.0)
+
+
+def _copies(build: Build, count: int, **settings: Any) -> Point:
+    """Copies that share nothing but the samples."""
+    point: Point = build.generate(1, **settings)
+    assert isinstance(point.settings, Generate)
+    own = dataclasses.replace(point.settings, data_parallel=count)
+    return dataclasses.replace(point, id=f"decode[data_parallel={count}]", axes={"data_parallel": count}, settings=own)
+
+
+def test_a_lone_point_is_held_against_the_nodes_own_rates(runs: Any, build: Build) -> None:
+    """On one GPU nothing falls short of linear; what its work needs at those rates is known all the same."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.train(1), 0.1)])
+    decode, fit = explanation.baselines
+    for found, measured_s in ((decode, 0.16), (fit, 0.1)):
+        assert (found.num_gpus, found.measured_s, found.reason, found.bound) == (1, measured_s, None, None)
+        assert found.parts is not None
+        assert set(found.parts) == {"compute", "memory", "communication"}
+        assert found.parts["communication"] == 0
+        assert found.beyond_s == pytest.approx(measured_s - sum(found.parts.values()))
+    assert (explanation.points, explanation.extrapolations, explanation.fits, explanation.notes) == ((), (), (), ())
+
+
+def test_the_baseline_of_a_group_is_what_its_points_are_predicted_from(runs: Any, build: Build) -> None:
+    """Its time beyond the model is what more GPUs have as well, or share."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
+    (base,), (point,) = explanation.baselines, explanation.points
+    assert base.point_id == point.baseline_id
+    assert base.beyond_s is not None
+    assert point.parts is not None
+    assert point.parts["software"] == pytest.approx(base.beyond_s / 2)
+
+
+def test_a_baseline_of_unknown_work_has_its_reason(runs: Any, build: Build) -> None:
+    """Once for all points that have it."""
+    alike = [(with_settings(build.generate(count), concurrency=4), 0.1) for count in (1, 2)]
+    explanation = runs.explain(alike)
+    (base,) = explanation.baselines
+    assert (base.parts, base.beyond_s) == (None, None)
+    text = render(explanation, width=200)
+    assert text.count("not predicted") == 1
+    assert f"{base.point_id}, {explanation.points[0].point_id}: not predicted: " in text
+    assert "Baselines" not in text
+
+
+def test_a_run_of_no_model_explains_nothing(runs: Any) -> None:
+    """It has figures of a node alone."""
+    with pytest.raises(UsageError, match="it measured no model; nothing to explain"):
+        explain(runs.node, runs.node_measurements, runs.measured_node)
+
+
+def test_unmeasured_points_are_left_aside(runs: Any, build: Build) -> None:
+    """The others are explained."""
+    one, two, four = build.generate(1), build.generate(2), build.generate(4)
+    records = [*runs.measured(one, 0.16), *runs.measured(two, 0.1), build.failed(four)]
+    run = runs.manifest((one, two, four))
+    found = explain(run, Measurements.of(run.plan, records), runs.measured_node)
+    assert [point.num_gpus for point in found.points] == [2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"concurrency": 2}, "concurrency"),
+        ({"request_rate_per_s": 1.0}, "request_rate_per_s"),
+        ({"length_spread_fraction": 0.5}, "length_spread_fraction"),
+        ({"quantization": "fp8"}, "quantization"),
+        ({"prefix_caching": True}, "prefix_caching"),
+        ({"engine_args": {"kv_cache_dtype": "fp8"}}, "engine_args"),
+        ({"max_num_seqs": 2}, "max_num_seqs"),
+    ],
+)
+def test_generation_that_the_model_does_not_know(runs: Any, build: Build, settings: dict[str, Any], named: str) -> None:
+    """The setting is named, and the speedup that was measured stays."""
+    times = [(build.generate(1, **settings), 0.16), (build.generate(2, **settings), 0.1)]
+    explanation = runs.explain(times)
+    (point,) = explanation.points
+    assert point.reason is not None
+    assert named in point.reason
+    assert point.predicted_s is None
+    assert point.measured_speedup == pytest.approx(1.6)
+    assert f"not predicted: {point.reason}" in render(explanation, width=300)
+
+
+def test_a_run_over_nodes_is_explained_by_what_joins_them(runs: Any, build: Build) -> None:
+    """Sums between two nodes take ten times as long as within one, and the point over nodes is predicted so."""
+    one, two = build.train(1), build.train(2)
+    apart = dataclasses.replace(with_settings(two, nodes=2), axes={"nodes": 2})
+    for size in (2**20, 2**29):
+        runs.add(Collective(backend="torch", gpus=2, nodes=2, message_bytes=size), {"collective_s": size / 30e9})
+    (within,) = runs.explain([(one, 0.1), (two, 0.11)]).points
+    explanation = runs.explain([(one, 0.1), (apart, 0.2)])
+    (over,) = explanation.points
+    assert within.predicted_s is not None
+    assert over.predicted_s is not None
+    assert over.predicted_s > within.predicted_s
+    assert over.parts is not None
+    assert sum(over.parts.values()) == pytest.approx(over.shortfall_s)
+    assert [(fit.num_gpus, fit.num_nodes, fit.bytes_per_s) for fit in explanation.fits] == [
+        (2, 1, pytest.approx(300e9)),
+        (2, 2, pytest.approx(30e9)),
+    ]
+    assert "2 over 2 nodes" in render(explanation)
+    assert [found.num_gpus for found in explanation.extrapolations] == [4, 8, 16, 64, 256, 1024]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "the node's run has no size curve of all_reduce on 2 GPUs over 2 nodes"),
+        (
+            {"strategy": "pipeline_parallel", "data_parallel": 1, "pipeline_parallel": 2},
+            "the model knows no copy between nodes (pipeline_parallel)",
+        ),
+        (
+            {"strategy": "fsdp", "tensor_parallel": 2},
+            "over nodes the model knows one parallel degree (tensor_parallel, data_parallel here)",
+        ),
+    ],
+)
+def test_what_is_unknown_between_nodes(runs: Any, build: Build, settings: dict[str, Any], reason: str) -> None:
+    """Without figures of what joins them, by stages, and with two degrees: named, and not predicted."""
+    apart = dataclasses.replace(with_settings(build.train(2), nodes=2, **settings), axes={"nodes": 2})
+    (point,) = runs.explain([(build.train(1), 0.1), (apart, 0.2)]).points
+    assert (point.predicted_s, point.reason) == (None, reason)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ("A", "(A: none -> 1)"),
+        ("AB", "(A: none -> 1; B: none -> 1)"),
+        ("ABC", "(A: none -> 1 and 2 more variables)"),
+    ],
+)
+def test_of_many_variables_that_differ_one_is_shown(runs: Any, build: Build, names: str, words: str) -> None:
+    """Whole environments differ between machines: twelve variables with their values were eight lines."""
+    found = runs.explain([(build.generate(1), 0.16)], environment=dict.fromkeys(names, "1"))
+    assert any(f"had other software {words}" in note for note in found.notes)

@@ -1,0 +1,89 @@
+"""An explanation as text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pybench.explain.text import render
+from pybench.explain.values import ExplainedBaseline, ExplainedPhase, ExplainedTurn, Explanation
+from tests.core.conftest import Build
+
+
+def test_the_report_says_what_is_prediction(runs: Any, build: Build) -> None:
+    """Every table, with the runs' names; a point without a prediction shows why."""
+    explanation = runs.explain(
+        [(build.generate(1), 0.16), (build.generate(2), 0.1), (build.generate(4), 0.08)], fingerprint="g"
+    )
+    text = render(explanation)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.startswith("run, explained by node\n\nBaselines at the node's own rates\n")
+    assert "\nNotes\n  decode[tensor_parallel=4]: not predicted: the node's run has no" in text
+    assert "\n  the two runs are from" in text
+    assert "Prediction, not measured" in text
+    assert "1.600x" in text
+    assert "worst size off by" in text
+    assert "unexplained" in text
+
+
+def test_the_report_without_predictions(runs: Any, build: Build) -> None:
+    """Tables without rows are left out."""
+    text = render(runs.explain([(build.generate(2), 0.1), (build.generate(4), 0.08)]), width=200)
+    assert "Measured and predicted" in text
+    assert "Prediction, not measured" not in text
+    assert "and why" not in text
+
+
+def test_tables_have_the_labels_of_points_that_are_given(runs: Any, build: Build) -> None:
+    """A point without one keeps its id, as all do in notes."""
+    one, two = build.generate(1), build.generate(2)
+    text = render(runs.explain([(one, 0.16), (two, 0.1)]), {one.id: "TP 1", two.id: "TP 2"})
+    rows = [line.split("  ")[0] for line in text.splitlines() if line.startswith(("TP ", "decode["))]
+    assert rows == ["TP 1", "TP 2", "TP 2"]
+
+
+def test_a_single_law_has_no_range(runs: Any, build: Build) -> None:
+    """As many digits as laws agree in would look like a bound."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
+    (one, other) = explanation.extrapolations
+    many = replace(other, num_gpus=1024, speedup=529.4, low=33.33, high=1024.0)
+    alone = replace(explanation, extrapolations=(one, replace(other, speedup=2.0, low=2.0, high=2.0), many))
+    rows = [line.split() for line in render(alone).splitlines() if line.startswith("decode  ") and "x" in line]
+    assert rows == [
+        ["decode", "4", f"{one.speedup:.3g}x", f"[{one.low:.3g},", f"{one.high:.3g}]"],
+        ["decode", "8", "2x", "-"],
+        ["decode", "1024", "529x", "[33.3,", "1,024]"],
+    ]
+
+
+def test_baselines_of_long_names_are_one_line_each() -> None:
+    """Of every GPU's collectives, too, with the share of the step: no point stands in a second part."""
+    nothing: Any = {"points": (), "extrapolations": (), "fits": (), "notes": ()}
+    baselines = tuple(
+        ExplainedBaseline(
+            point_id=name,
+            num_gpus=4,
+            measured_s=measured_s,
+            parts={"compute": 0.5 * measured_s, "memory": 0.2345, "communication": 0.1234},
+        )
+        for name, measured_s in (("pipeline batch 256", 4.841), ("with_tensor_parallel", 1.309))
+    )
+    text = render(Explanation(run_id="r", node_run_id="n", baselines=baselines, **nothing))
+    assert text.splitlines()[2:] == [
+        "Baselines at the node's own rates",
+        f"{'of the':>77}",
+        "point                    step   compute    memory     comm.    beyond    step",
+        "─" * 77,
+        "pipeline batch 256    4.841 s   2.421 s  234.5 ms  123.4 ms   2.063 s  57.4 %",
+        "with_tensor_parallel  1.309 s  654.5 ms  234.5 ms  123.4 ms  296.6 ms  77.3 %",
+    ]
+
+
+def test_columns_without_a_value_are_left_out() -> None:
+    """A turn without the same work alone has no column of it."""
+    phases = (ExplainedPhase(name="generate", measured_s=2.0, floor_s=1.0),)
+    turn = ExplainedTurn(point_id="full", turn_s=7.25, switch_s=1.25, phases=phases)
+    nothing: Any = {"points": (), "extrapolations": (), "fits": (), "notes": ()}
+    lines = render(Explanation(run_id="r", node_run_id="n", turns=(turn,), **nothing)).splitlines()
+    heads = [line.split() for line in lines if line.startswith("point")]
+    assert heads == [["point", "turn", "switch"], ["point", "phase", "measured", "floor", "floor", "over", "measured"]]

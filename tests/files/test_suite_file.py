@@ -1,0 +1,406 @@
+"""Suite files: what is read, and every way to get one wrong."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pybench.files.suite.file import read_suite, suite_schema
+from pybench.model.errors import FileError
+from pybench.model.suite import Suite, TableFigure
+
+SUITES = Path(__file__).parents[2] / "suites"
+HEAD = 'schema = 1\nname = "s"\n'
+BENCH = '[[benchmark]]\nname = "b"\nworkload = "generate"\nbackend = "torch"\nmodel = "llama-tiny"\n'
+SIZES = "batch_size = 2\nprompt_tokens = 4\noutput_tokens = 4\n"
+GOOD = HEAD + BENCH + SIZES
+TRAIN = (
+    HEAD
+    + '[[benchmark]]\nname = "t"\nworkload = "train"\nbackend = "torch"\nmodel = "llama-tiny"\nsequence_tokens = 4\n'
+)
+MATMUL = HEAD + '[[benchmark]]\nname = "m"\nworkload = "matmul"\nbackend = "torch"\n'
+EXPECT = '[[benchmark.expect]]\nmetric = "step_s"\n'
+SCALING = EXPECT + 'scaling = "strong"\nalong = "tensor_parallel"\ntable = "t"\n'
+AXIS = "[benchmark.axes]\ntensor_parallel = [1, 2]\n"
+
+
+@pytest.fixture(scope="module")
+def suite_validator() -> jsonschema.Draft202012Validator:
+    """Of suite files, by a schema that is one."""
+    schema = suite_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def _read(folder: Path, text: str | bytes, profile: str | None = None, kind: str = "cpu") -> Suite:
+    path = folder / "s.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_suite(path, profile=profile, machine_kind=kind)
+
+
+MALFORMED: dict[str, tuple[str | bytes, str]] = {
+    "empty": ("", "empty; a suite begins with"),
+    "blank": (" \n\t\n", "empty; a suite begins with"),
+    "binary": (b"\x7fELF\0\0", "binary data"),
+    "two_bytes": (GOOD.encode("utf-16"), "text in UTF-16; save a suite as UTF-8"),
+    "not_utf8": (b'schema = 1\nname = "\xff"', ":2: not UTF-8"),
+    "syntax": ("schema = 1\nname = \n", ":2: not valid TOML"),
+    "duplicate_key": (HEAD + 'name = "t"\n', ":3: not valid TOML"),
+    "duplicate_table": (GOOD + "[profile.a]\n[profile.a]\n", "not valid TOML"),
+    "deep": ("a = " + "[" * 5000, "nested too deeply"),
+    "deep_table": (GOOD + "engine_args = " + "{a = " * 16 + "1" + "}" * 16, "nested too deeply"),
+    "long_key": ("a" + ".a" * 50_000 + " = 1", ":1: 50000 dots in one line, at most 128 are allowed"),
+    "many_digits": ("a = " + "9" * 5000, "not valid TOML"),
+    "lone_surrogate": ('name = "\\ud800"', "not valid TOML"),
+    "huge_hex": (GOOD.replace("= 2", "= 0x" + "f" * 9000), "found an enormous integer, must be at most"),
+    "no_batch_to_round": (
+        TRAIN + "batch_size_per_gpu = 2\nround_up_batch = true\n",
+        ':10: [[benchmark]] "t" -> round_up_batch: there is no batch to round up: give global_batch_size one number',
+    ),
+    "batch_of_products": (MATMUL + "round_up_batch = true\n", "round_up_batch: unknown key"),
+    "weak_scaling_of_shared_work": (
+        GOOD + AXIS + EXPECT + 'scaling = "weak"\nalong = "tensor_parallel"\n',
+        "scaling: batch_size is of all GPUs, so that more of them have the same work: take 'strong'",
+    ),
+    "claim_alone": (GOOD + EXPECT + 'maximum = 1.0\nclaim = "a guide"\n', "claim: goes with below or above"),
+    "claim_of_two": (
+        GOOD + EXPECT + 'below = "c"\nwidening_along = "batch_size"\nfactor = 2\nclaim = "a paper"\n',
+        "factor: has a claim of its own; remove it or widening_along",
+    ),
+    "variables": (GOOD + 'environment = "NCCL_ALGO"', "environment: found 'NCCL_ALGO': 'NCCL_ALGO' is not NAME=VALUE"),
+    "variable_of_an_axis": (
+        GOOD + '[benchmark.axes]\nenvironment = ["", "PATH=x"]',
+        "axes.environment[1]: found 'PATH=x': PATH tunes no worker: names begin with CUDA_, NCCL_",
+    ),
+    "variable_twice": (GOOD + 'environment = "NCCL_ALGO=Ring NCCL_ALGO=Tree"', "NCCL_ALGO is set twice"),
+    "variable_of_ours": (GOOD + 'environment = "CUDA_VISIBLE_DEVICES=0"', "is set by pybench; remove it"),
+    "variable_of_a_credential": (GOOD + 'environment = "HF_TOKEN=t"', "HF_TOKEN holds a credential"),
+    "variable_with_a_password": (GOOD + 'environment = "NCCL_X=http://me:pw@x"', "NCCL_X holds a credential"),
+    "variable_of_a_path": (GOOD + 'environment = "NCCL_TOPO_FILE=/x"', "is a path, which means nothing in a container"),
+    "variable_of_the_container": (
+        GOOD + 'environment = "NCCL_ALGO=Ring"\n[container]\nenvironment = {NCCL_ALGO = "Tree"}',
+        "environment: NCCL_ALGO is set for all benchmarks in [container]; remove it there or here",
+    ),
+    "job_elsewhere": (GOOD + "[benchmark.job]\nsamples = 5\n", "job: unknown key"),
+    "job_without_samples": (TRAIN + "[benchmark.job]\nepochs = 5\n", "job.samples: missing"),
+    "job_of_nothing": (TRAIN + "[benchmark.job]\nsamples = 0\n", "job.samples: found 0, must be at least 1"),
+    "job_with_more": (TRAIN + "[benchmark.job]\nsamples = 5\nsteps = 5\n", "job.steps: unknown key"),
+    "no_schema": (GOOD.replace("schema = 1", ""), "schema: missing"),
+    "schema_2": (GOOD.replace("schema = 1", "schema = 2"), ":1: schema: found 2, must be at most 1"),
+    "schema_true": (GOOD.replace("schema = 1", "schema = true"), "schema: found true, expected an integer"),
+    "no_name": (GOOD.replace('name = "s"', ""), "name: missing"),
+    "no_benchmark": (HEAD, "benchmark: missing"),
+    "benchmark_empty": (HEAD + "benchmark = []", "benchmark: empty"),
+    "benchmark_table": (HEAD + "[benchmark]\n", "benchmark: found a table, expected an array"),
+    "benchmark_numbers": (HEAD + "benchmark = [1]", "benchmark[0]"),
+    "unknown_top": (
+        GOOD.replace("[[", "descripton = 'x'\n[[", 1),
+        "descripton: unknown key; did you mean 'description'?",
+    ),
+    "unknown_key": (
+        GOOD + "batch_siz = 3",
+        "[[benchmark]] \"b\" -> batch_siz: unknown key; did you mean 'batch_size'?",
+    ),
+    "no_workload": (GOOD.replace('workload = "generate"', ""), "workload is missing"),
+    "workload": (GOOD.replace('"generate"', '"generat"'), "found 'generat', valid: 'generate', 'train'"),
+    "model": (GOOD.replace("llama-tiny", "llama-tyni"), "did you mean 'llama-tiny'?"),
+    "backend": (GOOD.replace('"torch"', '"torhc"'), "did you mean 'torch'?"),
+    "string_size": (GOOD.replace("= 2", '= "8"'), "batch_size: found '8', expected an integer"),
+    "bool_size": (GOOD.replace("= 2", "= true"), "batch_size: found true, expected an integer"),
+    "float_size": (GOOD.replace("= 2", "= 2.0"), "batch_size: found 2.0, expected an integer"),
+    "date_size": (GOOD.replace("= 2", "= 2024-01-01"), "found the date or time 2024-01-01, expected an integer"),
+    "list_size": (GOOD.replace("= 2", "= [2]"), "found an array of 1 value, expected an integer"),
+    "table_size": (GOOD.replace("= 2", "= {a = 1}"), "found a table, expected an integer"),
+    "negative": (GOOD.replace("= 2", "= -2"), "found -2, must be at least 1"),
+    "too_large": (GOOD.replace("= 2", "= 99999999"), "must be at most 1048576"),
+    "nan": (GOOD + "time_limit_s = nan", "time_limit_s: found nan"),
+    "inf": (GOOD + "time_limit_s = inf", "time_limit_s: found inf"),
+    "missing_field": (HEAD + BENCH + "batch_size = 2\noutput_tokens = 4", '"b" -> prompt_tokens: missing'),
+    "path_name": (GOOD.replace('"b"', '"../x"'), "found '../x'; a name is"),
+    "shell_name": (GOOD.replace('"b"', '"$(x)"'), "found '$(x)'; a name is"),
+    "newline_name": (GOOD.replace('"b"', '"a\\n"'), "found 'a\\n'; a name is"),
+    "unicode_name": (GOOD.replace('"b"', '"décode"'), "found 'décode'; a name is"),
+    "long_name": (GOOD.replace('"b"', f'"{"b" * 65}"'), "a name is 1 to 64"),
+    "no_length_name": (GOOD.replace('"b"', '""'), "found ''; a name is"),
+    "escape_text": (GOOD.replace("[[", 'description = "\\u001b[2J"\n[[', 1), "description: found '\\x1b[2J'"),
+    "same_name": (GOOD + (BENCH + SIZES).replace('"b"', '"B"'), "is the name of an earlier benchmark"),
+    "axis_empty": (GOOD + "[benchmark.axes]\nseed = []", "axes.seed: empty"),
+    "axis_scalar": (GOOD + "[benchmark.axes]\nseed = 1", "axes.seed: found 1, expected an array"),
+    "axis_value": (GOOD + '[benchmark.axes]\ntensor_parallel = [1, "2"]', "axes.tensor_parallel[1]: found '2'"),
+    "axis_twice": (GOOD + "[benchmark.axes]\nseed = [1, 1]", "1 appears twice"),
+    "all_of_another_axis": (
+        GOOD + '[benchmark.axes]\nseed = ["all"]',
+        "axes.seed[0]: found 'all', expected an integer; 'all' belongs in an axis of GPUs, such as axes.gpus",
+    ),
+    "all_of_no_axis": (GOOD + 'tensor_parallel = "all"', "'all' belongs in an axis of GPUs"),
+    "rest_twice": (
+        GOOD + 'tensor_parallel = "rest"\ndata_parallel = "rest"',
+        "data_parallel has no number; give",
+    ),
+    "rest_and_all": (
+        GOOD + 'data_parallel = "rest"\n[benchmark.axes]\ntensor_parallel = ["all"]',
+        "data_parallel: 'rest' is what the other degrees leave, and tensor_parallel has no number",
+    ),
+    "rest_in_an_axis": (GOOD + '[benchmark.axes]\ntensor_parallel = ["rest"]', "'rest' in one such setting"),
+    "rest_of_what_grows": (
+        GOOD + 'data_parallel = "rest"\n[benchmark.axes]\ntensor_parallel = [1, 2]\n' + SCALING,
+        "along: GPUs do not grow along it: data_parallel = 'rest' fills them",
+    ),
+    "all_beside_several": (
+        GOOD + '[benchmark.axes]\ntensor_parallel = ["all"]\ndata_parallel = [1, 2]',
+        "axes.tensor_parallel: 'all' is what the other degrees leave: give data_parallel one number",
+    ),
+    "all_twice": (
+        GOOD + '[benchmark.axes]\ntensor_parallel = ["all"]\ndata_parallel = ["all"]',
+        "give data_parallel one number",
+    ),
+    "all_and_auto": (TRAIN + 'grad_accum = "all"', "grad_accum: found 'all', valid: a number or 'auto'"),
+    "word_of_gpus": (MATMUL + '[benchmark.axes]\ngpus = ["al"]', "axes.gpus[0]: found 'al', valid: a number or 'all'"),
+    "no_gpus": (MATMUL + '[benchmark.axes]\ngpus = ["all", 0]', "axes.gpus[1]: found 0, must be at least 1"),
+    "all_fixed": (
+        MATMUL + 'gpus = "all"',
+        "gpus: found 'all', valid: a number or 'rest'; 'all' belongs in an axis of GPUs",
+    ),
+    "axis_long": (GOOD + f"[benchmark.axes]\nseed = {list(range(65))}", "at most 64 are allowed"),
+    "axis_unknown": (GOOD + "[benchmark.axes]\ntensor_paralel = [1]", "did you mean 'tensor_parallel'?"),
+    "axis_effort": (GOOD + "[benchmark.axes]\nsteps = [1]", "axes.steps: unknown key"),
+    "axis_and_fixed": (GOOD + "[benchmark.axes]\nbatch_size = [1]", "both fixed and an axis"),
+    "points": (
+        GOOD
+        + "".join(
+            [
+                "[benchmark.axes]\n",
+                *(f"{key} = {list(range(1, 18))}\n" for key in ("seed", "tensor_parallel", "data_parallel")),
+            ]
+        ),
+        "expands to 4913 points, at most 4096",
+    ),
+    "attempts": (GOOD + "attempts = 4\nmax_attempts = 2", "2 is below attempts = 4"),
+    "no_batch": (TRAIN, "exactly one of global_batch_size"),
+    "two_batches": (TRAIN + "global_batch_size = 2\nbatch_size_per_gpu = 2", "exactly one of global_batch_size"),
+    "metric": (GOOD + EXPECT.replace("step_s", "steps_s"), "did you mean 'step_s'?"),
+    "metric_of_train": (GOOD + EXPECT.replace("step_s", "samples_per_s"), "found 'samples_per_s', valid:"),
+    "expect_nothing": (GOOD + EXPECT, "needs either scaling, along and a table if there is one"),
+    "expect_mix": (GOOD + AXIS + SCALING + "minimum = 1", "and not a mix"),
+    "expect_limits": (GOOD + EXPECT + "minimum = 2\nmaximum = 1", "2 is above maximum = 1"),
+    "expect_table_alone_with_factor": (
+        GOOD + EXPECT + 'table = "t"\nfactor = 2\n',
+        "expect[0].factor: goes with below or above; add one of them",
+    ),
+    "along_no_axis": (GOOD + SCALING, "tensor_parallel is no axis of this benchmark"),
+    "along_word": (GOOD + AXIS + SCALING.replace('"tensor_parallel"', '"seed"'), "along: found 'seed', valid:"),
+    "baseline": (GOOD + AXIS + SCALING + "baseline = 4", "4 is no value of axis tensor_parallel: [1, 2]"),
+    "train_strong": (
+        TRAIN + "batch_size_per_gpu = 2\n[benchmark.axes]\ndata_parallel = [1]\n" + SCALING.replace("tensor", "data"),
+        "strong scaling of training needs global_batch_size",
+    ),
+    "engine_args_date": (
+        GOOD + "[benchmark.engine_args]\nblock_size = [1, {a = 2026-01-01}]",
+        "engine_args: found a table: 'block_size' must be a string, a number, true or false, or a list or",
+    ),
+    "engine_args_axis": (GOOD + "[benchmark.axes]\nengine_args = [{a = 1}]", "axes.engine_args: unknown key"),
+    "two_arrivals": (
+        GOOD + "concurrency = 1\n[benchmark.axes]\nrequest_rate_per_s = [1, 2.5]",
+        "needs at most one of concurrency (closed loop) and request_rate_per_s (open loop)",
+    ),
+    "order_unknown": (GOOD + EXPECT + 'below = "c"\n', "below: found 'c', no other benchmark; valid: none"),
+    "order_itself": (GOOD + EXPECT + 'above = "b"\n', "above: found 'b', no other benchmark"),
+    "order_metric": (
+        GOOD + '[[benchmark.expect]]\nmetric = "ttft_s"\nbelow = "t"\n' + TRAIN.partition("\n[[")[2].join(("[[", "")),
+        "below: 't' has no metric ttft_s",
+    ),
+    "widening_alone": (
+        GOOD + EXPECT + 'minimum = 1\nwidening_along = "batch_size"\n',
+        "widening_along: goes with below or above; add one of them",
+    ),
+    "widening_nowhere": (
+        GOOD + EXPECT + 'below = "c"\nwidening_along = "nowhere"\n',
+        "widening_along: nowhere is no axis of this benchmark; add it to its axes",
+    ),
+    "widening_along_degree": (
+        GOOD + AXIS + EXPECT + 'below = "c"\nwidening_along = "tensor_parallel"\n',
+        "widening_along: tensor_parallel is no load",
+    ),
+    "widening_along_gpus": (
+        MATMUL + "[benchmark.axes]\ngpus = [1, 2]\n" + EXPECT + 'below = "c"\nwidening_along = "gpus"\n',
+        "widening_along: gpus is no load",
+    ),
+    "widening_elsewhere": (
+        GOOD.replace("batch_size = 2\n", "")
+        + "[benchmark.axes]\nbatch_size = [1, 2]\n"
+        + EXPECT
+        + 'below = "c"\nwidening_along = "batch_size"\n'
+        + (BENCH + SIZES).replace('name = "b"', 'name = "c"'),
+        "below: 'c' has no axis batch_size, along which the distance must grow",
+    ),
+    "widening_words": (
+        GOOD
+        + '[benchmark.axes]\ndtype = ["float32", "bfloat16"]\n'
+        + EXPECT
+        + 'below = "c"\nwidening_along = "dtype"\n',
+        "widening_along: dtype is no load",
+    ),
+    "order_and_limit": (GOOD + EXPECT + 'below = "c"\nminimum = 1\n', "and not a mix"),
+    "profile_field": (GOOD + "[profile.a]\nsequence_tokens = 2", "[profile.a] -> sequence_tokens: no benchmark here"),
+    "profile_type": (GOOD + '[profile.a]\nbatch_size = "2"', "[profile.a] -> batch_size: found '2'"),
+    "profile_axis": (GOOD + "[profile.a.axes]\nseed = [1]", "no benchmark here has this axis"),
+    "profile_bench": (GOOD + "[profile.a.benchmark.c]\n", "[profile.a.benchmark.c]: no such benchmark"),
+    "profile_omits_all": (
+        GOOD + "[profile.a.benchmark.b]\nomit = true",
+        "omits every benchmark; leave one, or remove the profile",
+    ),
+    "profile_name": (GOOD + '[profile."a/b"]\n', "a name is"),
+    "profile_fixes_axis": (
+        GOOD + AXIS + "[profile.a]\ntensor_parallel = 2",
+        "both fixed and an axis; keep one of the two under profile a",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed(tmp_path: Path, text: str | bytes, message: str) -> None:
+    """Each slip is refused with its own words."""
+    with pytest.raises(FileError) as caught:
+        _read(tmp_path, text)
+    assert message in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    """Some editors write one."""
+    path = tmp_path / "s.toml"
+    path.write_text(GOOD, encoding="utf-8-sig")
+    assert read_suite(path, profile=None, machine_kind="cpu").name == "s"
+
+
+def test_all_problems_at_once(tmp_path: Path) -> None:
+    """Independent problems come together, each with its line."""
+    text = HEAD + BENCH + 'batch_size = 0\nprompt_tokens = "4"\n[benchmark.axes]\nsed = [1]\n'
+    with pytest.raises(FileError) as caught:
+        _read(tmp_path, text)
+    assert [problem.line for problem in caught.value.problems] == [8, 9, 11]
+
+
+def test_many_problems_are_cut(tmp_path: Path) -> None:
+    """A flood of problems ends with a word that more follow."""
+    with pytest.raises(FileError, match="more problems follow"):
+        _read(tmp_path, GOOD + "".join(f"x{i} = 1\n" for i in range(200)))
+
+
+def test_huge_file(tmp_path: Path) -> None:
+    """A 100 MB file is refused by its size."""
+    path = tmp_path / "s.toml"
+    with path.open("wb") as file:
+        file.truncate(100_000_000)
+    with pytest.raises(FileError, match="100000000 bytes; a suite has at most 1048576"):
+        read_suite(path, profile=None, machine_kind="cpu")
+
+
+def test_folder_and_missing_file(tmp_path: Path) -> None:
+    """A folder is refused; a missing file names its neighbours."""
+    with pytest.raises(FileError, match="not a regular file"):
+        read_suite(tmp_path, profile=None, machine_kind="cpu")
+    with pytest.raises(FileError, match=r"no such file; did you mean 'tp_scaling\.toml'"):
+        read_suite(SUITES / "tp_scalin.toml", profile=None, machine_kind="cpu")
+
+
+PROFILES = (
+    GOOD
+    + AXIS
+    + (
+        "[profile.cpu]\nbatch_size = 8\n[profile.cpu.axes]\ntensor_parallel = [4]\n"
+        "[profile.cpu.benchmark.b]\nbatch_size = 16\nattempts = 9\n[profile.h200]\nprompt_tokens = 7\n"
+    )
+)
+
+
+def test_profile_of_the_machine(tmp_path: Path) -> None:
+    """The profile named like the machine applies; the benchmark's own part wins; attempts raise their ceiling."""
+    suite = _read(tmp_path, PROFILES)
+    (benchmark,) = suite.benchmarks
+    assert suite.profile == "cpu"
+    assert benchmark.settings["batch_size"] == 16
+    assert benchmark.axes == {"tensor_parallel": (4,)}
+    assert (benchmark.effort.attempts, benchmark.effort.max_attempts) == (9, 9)
+
+
+def test_all_gpus_in_an_axis_and_in_a_profile(suite_validator: jsonschema.Draft202012Validator, tmp_path: Path) -> None:
+    """The word stays a word until the machine is known; the JSON Schema knows it, too."""
+    text = MATMUL + '[benchmark.axes]\ngpus = [2, "all"]\n[profile.cpu.axes]\ngpus = ["all"]\n[profile.h200]\n'
+    assert _read(tmp_path, text).benchmarks[0].axes == {"gpus": ("all",)}
+    assert _read(tmp_path, text, profile="h200").benchmarks[0].axes == {"gpus": (2, "all")}
+    suite_validator.validate(tomllib.loads(text))
+    with pytest.raises(jsonschema.ValidationError):
+        suite_validator.validate(tomllib.loads(text.replace('"all"', '"al"')))
+
+
+def test_a_profile_may_leave_a_benchmark_out(tmp_path: Path) -> None:
+    """Its machines can't run it; others still do."""
+    text = GOOD + (BENCH + SIZES).replace('"b"', '"c"') + "[profile.cpu.benchmark.c]\nomit = true\n[profile.h200]\n"
+    assert [benchmark.name for benchmark in _read(tmp_path, text).benchmarks] == ["b"]
+    assert [benchmark.name for benchmark in _read(tmp_path, text, profile="h200").benchmarks] == ["b", "c"]
+
+
+def test_explicit_profile_and_none(tmp_path: Path) -> None:
+    """An explicit profile wins, an unknown one is refused with those that exist, an unknown machine gets none."""
+    assert _read(tmp_path, PROFILES, profile="h200").benchmarks[0].settings["prompt_tokens"] == 7
+    assert _read(tmp_path, PROFILES, kind="l4").profile is None
+    with pytest.raises(FileError, match=r"no profile 'h20'; did you mean 'h200'\?; valid: cpu, h200"):
+        _read(tmp_path, PROFILES, profile="h20")
+
+
+def test_engine_arguments_and_whole_rates(tmp_path: Path) -> None:
+    """A table passes as it is; a rate without a fraction is a number with one all the same."""
+    text = GOOD + "request_rate_per_s = 8\n[benchmark.engine_args]\nblock_size = 32\ncudagraph_capture_sizes = [1, 8]\n"
+    (benchmark,) = _read(tmp_path, text).benchmarks
+    assert benchmark.settings["engine_args"] == {"block_size": 32, "cudagraph_capture_sizes": [1, 8]}
+    assert repr(benchmark.settings["request_rate_per_s"]) == "8.0"
+
+
+def test_whole_numbers_of_effort(tmp_path: Path) -> None:
+    """A number with a fraction may be written without: read back from a manifest, the point has the same digest."""
+    effort = (
+        _read(tmp_path, GOOD + "dither_ms = 20\ncollective_timeout_s = 5\ntime_limit_s = 60\n").benchmarks[0].effort
+    )
+    numbers = (effort.dither_ms, effort.collective_timeout_s, effort.time_limit_s)
+    assert repr(numbers) == "(20.0, 5.0, 60.0)"
+
+
+@settings(deadline=None)  # an example may meet a machine that stands still
+@given(st.text() | st.text(alphabet='[]{}="ab.1\n') | st.text(alphabet='[]=".1\n').map(lambda text: GOOD + text))
+def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    """Whatever the text, only ``FileError`` comes out."""
+    path = tmp_path_factory.getbasetemp() / "any.toml"
+    path.write_bytes(text.encode("utf-8", "replace"))
+    try:
+        read_suite(path, profile=None, machine_kind="cpu")
+    except FileError as error:
+        assert error.problems  # noqa: PT017 - success is fine too
+
+
+@pytest.mark.parametrize("path", sorted(SUITES.glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_suites(suite_validator: jsonschema.Draft202012Validator, path: Path) -> None:
+    """Shipped suites read under each profile and match the JSON Schema."""
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    suite_validator.validate(document)
+    for profile in document["profile"]:
+        assert read_suite(path, profile=profile, machine_kind="cpu").profile == profile
+
+
+def test_a_table_alone_is_an_absolute_expectation(tmp_path: Path) -> None:
+    """The figure itself is held against it; with limits of the suite's own it would be two."""
+    expect = EXPECT + 'table = "t"\n'
+    (expectation,) = _read(tmp_path, GOOD + expect).benchmarks[0].expectations
+    assert expectation == TableFigure(metric="step_s", table="t")
+    (of_one_gpu,) = _read(tmp_path, GOOD + expect + "gpus = 1\n").benchmarks[0].expectations
+    assert of_one_gpu == TableFigure(metric="step_s", table="t", gpus=1)
+    with pytest.raises(FileError, match="goes with table alone; remove it"):
+        _read(tmp_path, GOOD + EXPECT + "minimum = 1\ngpus = 1\n")
+    with pytest.raises(FileError, match="or table alone, or minimum or maximum"):
+        _read(tmp_path, GOOD + expect + "minimum = 1\n")
+    with pytest.raises(FileError, match="or table alone"):
+        _read(tmp_path, GOOD + expect + "baseline = 2\n")

@@ -1,0 +1,127 @@
+"""Slow nodes and slow links by pairs, in simulated fleets whose truth is known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pybench.fleet.decision import judge_fleet
+from pybench.fleet.pairs import slow_pairs
+from pybench.fleet.values import FleetResult, PairFigure
+from pybench.model.change import SmallestEffects
+from tests.fleets import Fleet, named
+
+FIVE_PERCENT = -math.log(0.95)
+EFFECTS = SmallestEffects()
+
+
+def judged(seed: int = 1, **changed: Any) -> FleetResult:
+    return Fleet(**changed).judged_by_pairs(np.random.default_rng(seed))
+
+
+def pair(a: str, b: str, value: float, **changed: Any) -> PairFigure:
+    return PairFigure(nodes=(a, b), metric="busbw_bytes_per_s", values=(value,), **changed)
+
+
+@pytest.mark.parametrize("num_nodes", [4, 5, 16])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_healthy_fleet_has_no_slow_pair(num_nodes: int, seed: int) -> None:
+    """Nodes 0.5 % apart; without figures of their own they are not called healthy."""
+    result = judged(seed, num_nodes=num_nodes)
+    assert (named(result), result.links, result.state) == (set(), (), "not compared")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_slow_node_is_named_by_all_its_pairs(seed: int) -> None:
+    """5 % in three rounds of sixteen nodes; neither its partners nor its links are."""
+    result = judged(seed, slow={"node05": FIVE_PERCENT})
+    assert (named(result), result.links) == ({"node05"}, ())
+    assert result.nodes[0].state == "bad"
+    assert result.nodes[0].evidence[0].text == "with all of its 3 partners"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_slow_link_is_named_and_no_node(seed: int) -> None:
+    """5 % between two nodes that met in the first rounds."""
+    result = judged(seed, slow_links={("node01", "node15"): FIVE_PERCENT})
+    assert (named(result), [link.nodes for link in result.links]) == (set(), [("node01", "node15")])
+    assert result.links[0].fraction == pytest.approx(-0.05, abs=0.02)
+    assert result.links[0].state == "suspect"  # one measurement
+
+
+def test_a_node_and_a_link_at_once() -> None:
+    """And two slow nodes, which meet each other in some round of all."""
+    both = judged(2, slow={"node05": FIVE_PERCENT}, slow_links={("node01", "node15"): FIVE_PERCENT})
+    assert (named(both), [link.nodes for link in both.links]) == ({"node05"}, [("node01", "node15")])
+    two = judged(2, num_rounds=15, slow={"node05": FIVE_PERCENT, "node06": 2 * FIVE_PERCENT})
+    assert (named(two), two.links) == ({"node05", "node06"}, ())
+
+
+def test_a_link_that_was_measured_twice_is_bad() -> None:
+    """In another round."""
+    fleet = Fleet(slow_links={("node01", "node15"): FIVE_PERCENT}).pairs(np.random.default_rng(3))
+    again = next(one for one in fleet if one.nodes == ("node01", "node15"))
+    (link,) = slow_pairs([*fleet, again], EFFECTS).links
+    assert (link.state, link.num_separate) == ("bad", 2)
+
+
+def test_a_measurement_that_does_not_show_a_link_does_not_count() -> None:
+    """6 % below once, as usual the second time: still suspect. A third one that is low decides."""
+    slow, well = (
+        Fleet(slow_links=links).pairs(np.random.default_rng(1)) for links in ({("node01", "node15"): 0.06}, {})
+    )
+    low, usual = (next(one for one in pairs if one.nodes == ("node01", "node15")) for pairs in (slow, well))
+    for more, state, num in (([], "suspect", 1), ([usual], "suspect", 1), ([usual, low], "bad", 2)):
+        (link,) = slow_pairs([*slow, *more], EFFECTS).links
+        assert (link.nodes, link.state, link.num_separate) == (("node01", "node15"), state, num)
+
+
+def test_two_nodes_cannot_be_told_apart() -> None:
+    """Nor from the link between them; three nodes have too few pairs for a link, or show a node by far."""
+    found = slow_pairs([pair("a", "b", 1.0)], EFFECTS)
+    assert (found.evidence, found.links) == ({}, ())
+    assert found.notes == (
+        "pairs: a - b: too few to show whether a node or a link is slow; measure more nodes in pairs",
+    )
+
+
+def test_a_node_with_one_slow_pair_may_be_the_link() -> None:
+    """E met d alone, 15 % below the others."""
+    pairs = [pair(names[0], names[1], 1.0 + 0.001 * n) for n, names in enumerate(("ab", "cd", "ac", "bd", "ad", "bc"))]
+    found = slow_pairs([*pairs, pair("d", "e", 0.85)], EFFECTS)
+    assert (found.evidence, found.links) == ({}, ())
+    assert found.notes == (
+        "pairs: e with d is 15.2 % below the other pairs, and e reaches nobody better: node or link",
+    )
+
+
+def test_what_was_left_out_before_is_noted() -> None:
+    """In front of what the pairs themselves cannot show."""
+    result = judge_fleet((), pairs=[pair("a", "b", 1.0)], notes=["pairs: run r was given twice; it counts once"])
+    assert [note.partition(":")[2][:8] for note in result.notes] == [" run r w", " a - b: "]
+
+
+def test_rails_and_sizes_are_judged_apart() -> None:
+    """A node that is slow on one rail is named with the rail; small messages are not held against large ones."""
+    slow = Fleet(num_nodes=8, slow={"node05": FIVE_PERCENT}).pairs(np.random.default_rng(4))
+    well = Fleet(num_nodes=8).pairs(np.random.default_rng(5))
+    rails = [
+        PairFigure(nodes=one.nodes, metric=one.metric, values=tuple(factor * v for v in one.values), rail=rail)
+        for pairs, rail, factor in ((slow, 3, 1.0), (well, 0, 0.1))
+        for one in pairs
+    ]
+    found = slow_pairs(rails, EFFECTS)
+    assert {node: [one.text for one in own] for node, own in found.evidence.items()} == {
+        "node05": ["rail 3; with all of its 3 partners"]
+    }
+    assert found.links == ()
+
+
+def test_times_are_turned() -> None:
+    """A node whose pairs take longer is the slow one."""
+    fleet = Fleet(slow={"node05": FIVE_PERCENT}).pairs(np.random.default_rng(1))
+    times = [PairFigure(nodes=p.nodes, metric="collective_s", values=tuple(1 / v for v in p.values)) for p in fleet]
+    assert [*slow_pairs(times, EFFECTS).evidence] == ["node05"]

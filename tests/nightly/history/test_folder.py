@@ -1,0 +1,268 @@
+"""A folder of runs, whatever lies in it, and its index."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from pybench.files.run import results_file
+from pybench.model.errors import RunFolderError
+from pybench.model.results import Estimate, Results
+from pybench.nightly import history as history_module
+from pybench.nightly import index as history_index
+from pybench.nightly.history import History, read_history
+from pybench.nightly.index import INDEX_FILE, Entry
+from tests.builders import POINT_RESULT, PROVENANCE, RESULTS
+
+
+def results(run_id: str, day: int) -> Results:
+    """A run of one point."""
+    figure = Estimate(value=100.0, low=None, high=None, unit="tokens/s", medians=(100.0, 100.0))
+    point = replace(POINT_RESULT, status="ok", reason=None, metrics={"output_tokens_per_s": figure}, digest="d")
+    when = replace(PROVENANCE, created_utc=f"2026-11-{day:02}T03:00:00+00:00")
+    return replace(RESULTS, run_id=run_id, points=(point,), provenance=when, verdict="no_expectation")
+
+
+def keep(folder: Path, name: str, day: int, **changed: object) -> Path:
+    """A run as CI keeps it: a file."""
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps({**asdict(results(name, day)), **changed}))
+    return path
+
+
+def ids(found: History) -> list[str]:
+    return [run.run_id for run in found.runs]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of entries that were really read, not taken from the index."""
+    seen: list[str] = []
+    read = history_module._read
+
+    def watched(path: Path, entry: Entry) -> Entry:
+        seen.append(path.name)
+        return read(path, entry)
+
+    monkeypatch.setattr(history_module, "_read", watched)
+    return seen
+
+
+def test_runs_are_read_by_time_from_files_and_folders(tmp_path: Path) -> None:
+    """Not by name. A folder may hold a results.json alone."""
+    keep(tmp_path, "b", 1)
+    keep(tmp_path, "a", 3)
+    (tmp_path / "c").mkdir()
+    keep(tmp_path / "c", "results", 2, run_id="c")
+    (tmp_path / "notes.txt").write_text("no run")
+    found = read_history(tmp_path)
+    assert ids(found) == ["b", "c", "a"]
+    assert found.skipped == ()
+    assert found.runs[0].points[0].medians == {"output_tokens_per_s": (100.0, 100.0)}
+
+
+def test_the_index_spares_reading_again(tmp_path: Path, reads: list[str]) -> None:
+    """Also after a checkout gave every file a new time; a file that changed is read."""
+    files = [keep(tmp_path, name, 1) for name in ("a", "b")]
+    first = read_history(tmp_path)
+    assert reads == ["a.json", "b.json"]
+    assert read_history(tmp_path) == first
+    for file in files:
+        os.utime(file, ns=(1, 1))
+    assert read_history(tmp_path) == first
+    assert reads == ["a.json", "b.json"]
+    keep(tmp_path, "b", 1, verdict="missing")
+    assert [run.verdict for run in read_history(tmp_path).runs] == ["no_expectation", "missing"]
+    assert reads == ["a.json", "b.json", "b.json"]
+
+
+def test_what_another_build_could_not_read_is_read_anew(
+    tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an update of pybench. The same build reads neither it nor a run again, another one no run."""
+    keep(tmp_path, "good", 1)
+    keep(tmp_path, "newer", 2, schema_version=3)
+    for _ in range(2):
+        found = read_history(tmp_path)
+        assert (ids(found), [name for name, _ in found.skipped]) == (["good"], ["newer.json"])
+    assert reads == ["good.json", "newer.json"]
+    monkeypatch.setattr(results_file, "RESULTS_VERSION", 3)
+    monkeypatch.setattr(history_index, "_this_build", lambda: "another")
+    assert ids(read_history(tmp_path)) == ["good", "newer"]
+    assert reads == ["good.json", "newer.json", "newer.json"]
+
+
+def test_a_build_is_known_by_the_source_that_reads_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version stays between releases; what draws reports reads none."""
+    monkeypatch.setattr(history_index, "__file__", str(tmp_path / "store" / "history_index.py"))
+    builds = []
+    for room, text in ("model", "VERSION = 2"), ("model", "VERSION = 3"), ("report", "WIDTH = 80"):
+        (tmp_path / room).mkdir(exist_ok=True)
+        (tmp_path / room / "results.py").write_text(text)
+        builds.append(history_index._this_build.__wrapped__())
+    assert builds[0] != builds[1] == builds[2]
+
+
+def test_a_run_that_is_gone_leaves_the_index(tmp_path: Path) -> None:
+    """The index knows nothing that the folder does not."""
+    keep(tmp_path, "a", 1)
+    keep(tmp_path, "b", 2).unlink()
+    assert ids(read_history(tmp_path)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _data: b"",
+        lambda data: b"garbage\n" + data,
+        lambda data: data.replace(b"100.0", b"999.0"),
+        lambda data: data[: len(data) // 2],
+        lambda data: data.replace(b'"version"', b'"wersion"'),
+        lambda _data: b'{"checksum": "0000000000000000", "entry": {}}\n',
+        lambda _data: b"\xff\xfe\x00",
+    ],
+)
+def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    """No figure is ever taken from a line whose checksum does not fit."""
+    keep(tmp_path, "a", 1)
+    first = read_history(tmp_path)
+    index = tmp_path / INDEX_FILE
+    index.write_bytes(damage(index.read_bytes()))
+    assert read_history(tmp_path) == first
+    assert read_history(tmp_path) == first
+
+
+def test_an_index_that_is_a_link_is_neither_read_nor_followed(tmp_path: Path) -> None:
+    """What it leads to stays as it is."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    keep(folder, "a", 1)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    (folder / INDEX_FILE).symlink_to(elsewhere)
+    assert ids(read_history(folder)) == ["a"]
+    assert elsewhere.read_text() == "mine"
+    assert not (folder / INDEX_FILE).is_symlink()
+
+
+def test_two_machines_may_give_their_runs_one_id(tmp_path: Path) -> None:
+    """Jobs that begin in the same second. A copy of a run is the same run, of another machine it is none."""
+    fields = {"machine_fields": {"gpus": '["GPU-1"]'}}
+    keep(tmp_path, "a", 1, **fields)
+    keep(tmp_path, "copy", 1, **fields, run_id="a")
+    other = keep(tmp_path, "other", 1, machine_fields={"gpus": '["GPU-2"]'}, run_id="a")
+    found = read_history(tmp_path)
+    assert ids(found) == ["a", "a"]
+    assert found.skipped == (("copy.json", "the same run as another entry, a"),)
+    assert {found.path(run).name for run in found.runs} == {"a.json", other.name}
+
+
+def test_what_is_no_run_is_named_and_skipped(tmp_path: Path) -> None:
+    """Half-written, of other versions, hostile, unreadable: each with a reason, and the good run is there."""
+    keep(tmp_path, "good", 1)
+    keep(tmp_path, "newer", 2, schema_version=99)
+    keep(tmp_path, "timeless", 2, provenance={**asdict(results("x", 1))["provenance"], "created_utc": "yesterday"})
+    (tmp_path / "cut.json").write_bytes((tmp_path / "good.json").read_bytes()[:500])
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "binary.json").write_bytes(bytes(range(256)))
+    (tmp_path / "empty.json").write_text("")
+    (tmp_path / "link.json").symlink_to(tmp_path / "good.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "manifest.json").write_text('{\n "checksum": "0"')
+    (tmp_path / "copied").mkdir()
+    (tmp_path / "copied" / "results.json").write_bytes((tmp_path / "good.json").read_bytes())
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "nested.json").write_bytes((tmp_path / "good.json").read_bytes())
+    found = read_history(tmp_path)
+    assert ids(found) == ["good"]
+    reasons = dict(found.skipped)
+    assert not [reason for reason in reasons.values() if str(tmp_path) in reason]
+    assert reasons.keys() == {
+        *(
+            "newer.json",
+            "timeless.json",
+            "cut.json",
+            "deep.json",
+            "binary.json",
+            "empty.json",
+            "link.json",
+            "pipe.json",
+        ),
+        *("begun", "good.json", "more"),
+    }
+    assert "results of version 99" in reasons["newer.json"]
+    assert "is no ISO 8601 time" in reasons["timeless.json"]
+    assert "a link" in reasons["link.json"]
+    assert "a folder of runs" in reasons["more"]
+    assert "not JSON" in reasons["begun"]
+    assert reasons["good.json"] == "the same run as another entry, good"
+    assert all(len(reason) <= 300 for reason in reasons.values())
+    assert read_history(tmp_path) == found
+
+
+def test_text_that_cannot_be_utf_8_is_named_and_skipped(tmp_path: Path) -> None:
+    """In a file, and as the name of one: the other runs are there, and the index is written."""
+    keep(tmp_path, "good", 1)
+    keep(tmp_path, "bad", 2, software_fields={"torch": "\ud800"})
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")).write_bytes((tmp_path / "good.json").read_bytes())
+    found = read_history(tmp_path)
+    assert (ids(found), found.note) == (["good"], None)
+    reasons = dict(found.skipped)
+    assert reasons.keys() == {"bad.json", r"\udcff.json"}
+    assert "software_fields.torch: holds half a character" in reasons["bad.json"]
+    assert reasons[r"\udcff.json"] == "its name is not UTF-8; give it another one"
+    assert read_history(tmp_path) == found
+
+
+def test_a_folder_whose_name_cannot_be_utf_8(tmp_path: Path) -> None:
+    """It is read, without an index where a reason names it."""
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    keep(folder, "good", 1)
+    assert read_history(folder).note is None
+    (folder / "bad.json").write_text("{}")
+    found = read_history(folder)
+    assert ids(found) == ["good"]
+    assert found.note is not None
+    assert "index.jsonl: cannot write the index: " in found.note
+
+
+def test_a_run_that_needs_too_much_memory_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs no other run its place."""
+
+    def exhausted(_path: Path) -> Results:
+        raise MemoryError
+
+    keep(tmp_path, "a", 1)
+    monkeypatch.setattr(results_file, "results_of", exhausted)
+    assert read_history(tmp_path).skipped == (("a.json", "cannot be judged: MemoryError: "),)
+
+
+def test_a_folder_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a note; root writes anywhere, so the refusal is made."""
+
+    def refuse(*_arguments: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(history_module, "write_file", refuse)
+    keep(tmp_path, "a", 1)
+    found = read_history(tmp_path)
+    assert ids(found) == ["a"]
+    assert found.note is not None
+    assert "cannot write the index: Read-only file system" in found.note
+
+
+def test_no_folder_is_an_error(tmp_path: Path) -> None:
+    """Where, and what to give."""
+    with pytest.raises(
+        RunFolderError, match="cannot read the history: No such file or directory; give a folder of runs"
+    ):
+        read_history(tmp_path / "absent")

@@ -1,0 +1,44 @@
+"""A wall clock that somebody sets while a GPU is recorded: its series goes on, and joules stay as well known."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.bounds import near
+from tests.conftest import ROOT
+
+pytest.importorskip("pybench._nvml", reason="the extension is not built")
+
+SET_BY_S = (-3600.0, -10.0, -0.3, 0.3, 10.0)
+AT_S = 2.2
+
+
+def test_a_clock_that_is_set_costs_no_samples(
+    native: Callable[..., Path], fake_nvml: Callable[..., None], tmp_path: Path
+) -> None:
+    """All clocks at once, each of a process of its own. Without one that is set the windows have no flag."""
+    fake_nvml(devices=1, load="square:120:680:150", sensor="h200")
+    library = native(tmp_path / "wall_clock.so", "tests/native/wall_clock.cpp", "-shared", "-fPIC")
+    command = [sys.executable, "-m", "tests.power.recording.wall_clock_recording"]
+    recordings = {}
+    for set_by_s in (0.0, *SET_BY_S):
+        clock = {"WALL_CLOCK_SET_BY_MS": str(round(1000 * set_by_s)), "WALL_CLOCK_AT_MS": str(round(1000 * AT_S))}
+        environment = {**os.environ, **clock, "LD_PRELOAD": str(library)}
+        recordings[set_by_s] = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    for set_by_s, recording in recordings.items():
+        text, _ = recording.communicate(timeout=60)
+        assert recording.returncode == 0
+        found = json.loads(text)
+        assert found["set_by_ns"] / 1e9 == pytest.approx(set_by_s, abs=0.005)
+        assert found["apart_s"] < 1  # a drain that comes late on a busy machine loses some
+        for used_j, low_j, high_j, flags in found["windows"]:
+            assert near(used_j, low_j, high_j)
+            assert high_j - low_j < 0.06 * used_j or "gap" in flags
+            assert ("clock_step" in flags) == bool(set_by_s)

@@ -1,0 +1,216 @@
+"""Folding a fast periodic load's samples: found where it is, refused where it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pybench.power.energy import ripple
+from pybench.power.energy.low_pass import POWER_STEP_W
+from pybench.power.energy.ripple import Ripple, find_ripple
+from tests.physics import windows
+from tests.physics.board import BOARDS, Board
+from tests.physics.load import Load, constant, square
+from tests.physics.windows import LOADS, measure
+
+NOISE_W = POWER_STEP_W / np.sqrt(12)
+
+
+def samples(load: Load, seed: int, length_s: float = 4.0, missing: float = 0.01) -> tuple[np.ndarray, np.ndarray]:
+    """What the series has of a load, in s and W."""
+    rng = np.random.default_rng(seed)
+    time_s = np.arange(rng.random() * 0.02, length_s, 0.02)
+    time_s = time_s[rng.random(len(time_s)) >= missing]
+    time_s += rng.normal(0, 0.5e-3, len(time_s))
+    power_w = np.round(load.low_pass_w(time_s, 10.9e-3) / POWER_STEP_W) * POWER_STEP_W
+    return time_s, power_w
+
+
+def found(load: Load, seed: int = 0, missing: float = 0.01) -> Ripple | None:
+    return find_ripple(*samples(load, seed, missing=missing), NOISE_W)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("frequency_hz", [23.0, 30.0, 47.0, 71.3])
+def test_the_shape_between_samples_is_found(frequency_hz: float, missing: float) -> None:
+    load = square(300, 600, 0.4 / frequency_hz, 0.6 / frequency_hz, -5, 6)
+    wave = found(load, missing=missing)
+    assert wave is not None
+    assert wave.frequency_hz == pytest.approx(frequency_hz, abs=0.02)
+    times_s = np.arange(1.0, 3.0, 0.0007)
+    true_j = load.energy_j(times_s)
+    swing_j = true_j - np.polyval(np.polyfit(times_s, true_j, 1), times_s)
+    told_j = wave.behind(10.9e-3, 0.0).energy_j(times_s)
+    assert np.std(told_j - told_j.mean() - swing_j) < 0.2 * np.std(swing_j)
+
+
+@pytest.mark.parametrize("name", ["constant", "square_50_50", "square_200_200", "bursty", "generation"])
+def test_no_ripple_where_the_load_has_none(name: str) -> None:
+    for seed in range(10):
+        assert found(LOADS[name](np.random.default_rng(seed), -5, 6), seed) is None
+
+
+@pytest.mark.parametrize("name", ["decode_30hz", "decode_47hz", "decode_drifting", "decode_jittered", "square_50_50"])
+def test_a_frequency_that_is_not_tuned_is_neither_the_ripple_nor_a_rival(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With every peak of the spectrum tuned, the outcome is the same."""
+    loads = [LOADS[name](np.random.default_rng(seed), -5, 6) for seed in range(4)]
+    likely = [found(load, seed) for seed, load in enumerate(loads)]
+    monkeypatch.setattr(ripple, "UNTUNED_TIMES", np.inf)
+    monkeypatch.setattr(ripple, "UNTUNED_RIVAL_TIMES", np.inf)
+    for seed, load in enumerate(loads):
+        every, some = found(load, seed), likely[seed]
+        assert (every is None) == (some is None)
+        if every is not None and some is not None:
+            assert some.frequency_hz == pytest.approx(every.frequency_hz, abs=1e-9)
+            assert len(some.rivals) == len(every.rivals)
+
+
+def test_a_step_in_evenly_spaced_samples_is_no_ripple() -> None:
+    """Such samples can't tell a load of nearly 50 Hz from a slow one, and slow ones are what loads are."""
+    time_s = np.arange(0, 2, 0.02)
+    assert find_ripple(time_s, np.where(time_s < 1, 100.0, 600.0), NOISE_W) is None
+
+
+@pytest.mark.parametrize("ended_s", [0.06, 0.12])
+def test_a_load_that_ends_a_little_before_the_samples_is_no_ripple(ended_s: float) -> None:
+    """It would be taken to go on after them."""
+    rounds = square(300, 600, 0.4 / 30, 0.6 / 30, -5, 4 - ended_s)
+    assert found(rounds) is None
+
+
+def test_noise_is_no_ripple() -> None:
+    rng = np.random.default_rng(5)
+    time_s = np.arange(0, 4, 0.02) + rng.normal(0, 1e-3, 200)
+    assert find_ripple(time_s, 400 + 20 * rng.standard_normal(200), NOISE_W) is None
+
+
+def test_too_few_samples_tell_nothing() -> None:
+    time_s, power_w = samples(square(300, 600, 0.4 / 30, 0.6 / 30, -5, 6), 0, length_s=1.0)
+    assert find_ripple(time_s, power_w, NOISE_W) is None
+
+
+def test_samples_evenly_spaced_by_the_period_see_nothing() -> None:
+    time_s = np.arange(0, 4, 0.02)
+    assert find_ripple(time_s, square(300, 600, 0.01, 0.01, -5, 6).low_pass_w(time_s, 10.9e-3), NOISE_W) is None
+
+
+def test_joules_are_counted_up_between_its_ends_only() -> None:
+    ripple = Ripple(0.0, 1.0, 100, 20.0, np.array([100.0 + 0j]), 0.1)
+    # 100 W · cos: a quarter of a period holds 100 / (2π·20) J.
+    told_j = ripple.energy_j(np.array([-1.0, 0.0, 0.0125, 1.0, 2.0]))
+    np.testing.assert_allclose(told_j, [0, 0, 100 / (2 * np.pi * 20), 0, 0], atol=1e-9)
+    np.testing.assert_allclose(ripple.power_seen_w(np.array([-0.1, 0.0, 0.025, 1.1])), [0, 100, -100, 0], atol=1e-9)
+
+
+def test_an_unknown_low_pass_is_doubt() -> None:
+    ripple = Ripple(0.0, 1.0, 100, 20.0, np.array([100.0 + 0j]), 0.0)
+    assert ripple.behind(10.9e-3, 0.0).sigma_j == 0.0
+    # What a time constant is off by turns into joules at once: 100 W · 1 ms, at a random phase.
+    assert ripple.behind(10.9e-3, 1e-3).sigma_j == pytest.approx(100 * 1e-3 / np.sqrt(2))
+
+
+def test_frequencies_that_look_alike_are_doubt() -> None:
+    """Samples spaced by 20 ms see 70 Hz as 30 Hz and as 20 Hz, but for what little they come early or late."""
+    ripple = found(square(300, 600, 0.4 / 70, 0.6 / 70, -5, 6), seed=3)
+    assert ripple is not None
+    assert ripple.rivals
+    alone = replace(ripple, rivals=()).behind(10.9e-3, 0.0)
+    assert ripple.behind(10.9e-3, 0.0).sigma_j > 3 * alone.sigma_j
+
+
+@pytest.mark.parametrize("name", ["decode_47hz", "decode_drifting", "decode_jittered"])
+def test_bounds_hold_where_the_period_does_not(num_windows: int, name: str) -> None:
+    assert measure(name, 1.0, num_windows).inside_percent >= 97
+
+
+@pytest.mark.parametrize("name", ["decode_47hz", "decode_97hz"])
+@pytest.mark.parametrize("board", ["H200", "H200, noisy load", "H200, copies"])
+def test_bounds_of_short_windows_hold_where_samples_show_a_slow_wave(num_windows: int, name: str, board: str) -> None:
+    """Evenly spaced by 20 ms, samples of both show 3 Hz; only those that come late show that it is none."""
+    assert measure(name, 0.2, num_windows, BOARDS[board]).inside_percent >= 97
+
+
+@pytest.mark.parametrize(("name", "window_s"), [("decode_49hz", 0.2), ("decode_49hz", 5.0), ("decode_101hz", 0.2)])
+@pytest.mark.parametrize("board", ["H200", "H200, copies"])
+def test_bounds_hold_where_the_counter_takes_the_load_for_a_slow_wave(
+    num_windows: int, name: str, window_s: float, board: str
+) -> None:
+    """A counter that adds up samples of 20 ms holds up to 8 J too much or too little of a load of 49 Hz, in turn."""
+    outcome = measure(name, window_s, num_windows, BOARDS[board])
+    assert outcome.inside_percent >= 97
+    assert outcome.half_width_percent < {0.2: 4.0, 5.0: 1.0}[window_s]
+
+
+def test_a_wave_that_drifts_past_the_counters_samples_is_doubt_of_its_values() -> None:
+    """100 W at 49.5 Hz and 20 ms: 0.5 Hz, so that sums swing by 100 W / (2π 0.5 Hz). In step, the mean power is off."""
+    ripple = Ripple(0.0, 4.0, 200, 49.5, np.array([100.0 + 0j]), 0.1)
+    assert ripple.drifting_j2(0.02) == pytest.approx((100 / (2 * np.pi * 0.5)) ** 2 / 2, rel=0.1)
+    assert ripple.in_step_w(0.02) == 0.0
+    in_step = replace(ripple, frequency_hz=49.9)
+    assert in_step.in_step_w(0.02) >= 100 / np.sqrt(2)
+
+
+def test_a_harmonic_in_step_with_the_samples_is_no_part_of_the_mean() -> None:
+    """The fifth of 30 Hz is a constant to samples of 20 ms; a load on for 40 % of its period has none."""
+    load = square(300, 600, 0.4 / 30, 0.6 / 30, -5, 6)
+    off_w, doubt_w, free_off_w = [], [], []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        time_s, power_w = samples(load, seed)
+        noisy_w = power_w + 12 * rng.standard_normal(len(power_w))
+        free = find_ripple(time_s, noisy_w, 12.0)
+        if free is None:  # an outlier near an end
+            continue
+        ripple = free.behind(10.9e-3, 0.0).settled(time_s, noisy_w, 0.02)
+        means_w = [float(np.mean(noisy_w - wave.power_seen_w(time_s))) for wave in (ripple, free)]
+        off_w.append(means_w[0] - 480)
+        free_off_w.append(means_w[1] - 480)
+        doubt_w.append(float(np.hypot(ripple.mean_sigma_w, 12 / np.sqrt(len(time_s)))))
+    assert len(off_w) > 20
+    assert np.std(off_w) < 0.7 * np.std(free_off_w)
+    assert np.mean(np.abs(off_w) < 3 * np.array(doubt_w)) == 1.0
+    assert np.mean(doubt_w) < 6
+
+
+@pytest.mark.parametrize("name", ["decode_30hz", "decode_20hz"])
+@pytest.mark.parametrize("board", ["H200", "H200 quiet"])
+def test_bounds_hold_where_a_harmonic_keeps_step_with_the_samples(num_windows: int, name: str, board: str) -> None:
+    outcome = measure(name, 1.0, num_windows, BOARDS[board])
+    assert outcome.inside_percent >= 97
+    assert outcome.p95_percent < 1.2
+
+
+def test_a_load_that_ends_beyond_the_folded_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three seconds after a window, where the counter is read on: of 100 windows 13 were outside by such readings."""
+    monkeypatch.setattr(windows, "LOAD_AFTER_S", 3.0)
+    monkeypatch.setattr(windows, "MARKED_AFTER_S", 5.0)
+    monkeypatch.setattr(windows, "MARKS_APART_S", 0.3)
+    outcome = measure("decode_30hz", 1.0, 30, BOARDS["H200 quiet"], marked=True)
+    assert outcome.inside_percent == 100
+
+
+@pytest.mark.parametrize("hz", [1.3, 3.1])
+def test_slow_waves_stay_slow(num_windows: int, hz: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples of 4 % of swing at 1.3 Hz are those of 48.7 Hz, but for what comes late."""
+
+    def wave(rng: np.random.Generator, start_s: float, end_s: float) -> Load:
+        edge_s = np.arange(start_s - rng.random(), end_s, 0.004)
+        return Load(edge_s, 450 + 20 * np.sin(2 * np.pi * hz * edge_s + rng.random() * 2 * np.pi))
+
+    monkeypatch.setitem(LOADS, "wave", wave)
+    outcome = measure("wave", 1.0, num_windows, BOARDS["H200, copies"])
+    assert outcome.p95_percent <= 0.15
+    assert outcome.inside_percent >= 97
+
+
+@pytest.mark.parametrize("board", [Board(missing_fraction=0.3), Board(tau_s=0.013)])
+def test_bounds_hold_with_other_samples(num_windows: int, board: Board) -> None:
+    assert measure("decode_30hz", 1.0, num_windows, board).inside_percent >= 97
+
+
+def test_a_steady_load_has_no_swing() -> None:
+    assert found(constant(400, -5)) is None

@@ -1,0 +1,182 @@
+"""A run's time limit: what is left out beforehand, and what proves too long on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pybench.evidence.events import check_events
+from pybench.evidence.verify import verify_folder
+from pybench.model.errors import UsageError
+from pybench.model.plan_options import PlanOptions
+from pybench.report.run.terminal import render
+from pybench.report.run.view import RunView
+from pybench.run import follow, open_run, time_budget
+from pybench.run.loop import Run
+from pybench.run.prepare import prepare_run
+from pybench.run.resume import resume_run
+from pybench.run.suite_plan import plan_suite
+from tests.progress import NoProgress
+from tests.run.drill import suite_text, table_text
+from tests.run.test_run import causes, fake, pass_once_a_worker_hangs
+
+
+class Notes(NoProgress):
+    """Keeps what would be shown."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
+
+
+@pytest.fixture(autouse=True)
+def _cpu_only(no_driver: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_BEHAVIOUR_1", "ok")
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
+
+
+def prepare(folder: Path, time_limit_s: float | None, time_limit_of_attempt_s: int = 60) -> Run:
+    (folder / "expected").mkdir(exist_ok=True)
+    (folder / "expected" / "drill.toml").write_text(table_text())
+    (folder / "drill.toml").write_text(suite_text(max_attempts=3, time_limit_s=time_limit_of_attempt_s))
+    return prepare_run(folder / "drill.toml", folder / "runs", fake, PlanOptions(time_limit_s=time_limit_s))
+
+
+def test_a_generous_limit_changes_nothing(tmp_path: Path) -> None:
+    """All attempts are made, and the limit is recorded."""
+    run = prepare(tmp_path, 600.0)
+    notes = Notes()
+    results = run.finish(notes)
+    assert (results.verdict, results.options) == ("pass", ("--time-limit 10m",))
+    (note,) = notes.texts
+    assert note == "--time-limit 10m: no earlier run here shows how long a point takes; what does not fit is left out"
+    assert run.folder.read_manifest().options == PlanOptions(time_limit_s=600.0)
+
+
+def test_a_point_that_no_earlier_run_has_is_named(tmp_path: Path) -> None:
+    """The other one was measured here."""
+    prepare(tmp_path, None)
+    one = PlanOptions(keep="tensor_parallel=1")
+    prepare_run(tmp_path / "drill.toml", tmp_path / "runs", fake, one).finish(NoProgress())
+    notes = Notes()
+    prepare(tmp_path, 600.0).finish(notes)
+    assert notes.texts[0] == (
+        "--time-limit 10m: no earlier run here shows how long 1 point takes: decode[tensor_parallel=2]"
+    )
+
+
+def test_an_attempt_that_runs_when_the_time_is_over_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is recorded; what was not measured is named, and is no pass."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
+    run = prepare(tmp_path, 4.0)
+    notes = Notes()
+    pass_once_a_worker_hangs(run, monkeypatch, 5.0, follow, time_budget)
+    results = run.finish(notes)
+    assert results.verdict == "missing"
+    assert causes(run) == {("1", 1): None}
+    assert "attempt 1: ended, --time-limit 4s is over" in notes.texts[1]
+    assert notes.texts[2].startswith("--time-limit 4s: 3 attempts are not made: ")
+    reasons = {point.id[-2]: (point.reason, point.flags) for point in results.points}
+    assert reasons["2"] == ("not measured: the run had --time-limit 4s", ())
+    assert "fewer_attempts" in reasons["1"][1]
+    shown = render(RunView.of_folder(run.folder, results))
+    assert "changed by --time-limit 4s" in shown
+    assert "not measured: the run had --time-limit 4s" in shown
+    found = verify_folder(run.folder.path, tmp_path / "drill.toml").discrepancies
+    missing = {one.place: (one.state, one.text) for one in found if "tensor_parallel=2" in one.place}
+    point = "decode[tensor_parallel=2]"
+    attempts = [f"{point}, attempt 1", f"{point}, attempt 2"]
+    assert list(missing)[:2] == attempts
+    assert [place.startswith("attempts/decode") for place in missing] == [False, False, True]
+    assert set(missing.values()) == {("not checked", "no record: --time-limit 4s may have left no time for it")}
+
+
+def test_an_attempt_ends_with_the_last_step_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts, with a caution, and the worker's events agree with its record; far from the end it would fail."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "short")
+    run = prepare(tmp_path, 600.0)
+    monkeypatch.setattr(time_budget.TimeBudget, "end_ns", 1)
+    results = run.finish(NoProgress())
+    records = run.folder.journal.records()
+    assert all(record.ok for record in records)
+    flags = {point.id[-2]: point.flags for point in results.points}
+    assert ("fewer_steps" in flags["1"], "fewer_steps" in flags["2"]) == (False, True)
+    assert list(check_events(run.folder.path, run.folder.read_manifest(), records)) == []
+
+
+def test_a_worker_that_stops_far_from_the_end_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit is no licence for fewer steps."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "short")
+    run = prepare(tmp_path, 600.0)
+    run.finish(NoProgress())
+    assert set(causes(run).values()) == {None, "protocol"}
+
+
+def test_a_resumed_run_has_its_limit_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It measures what the first part had no time for."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
+    run = prepare(tmp_path, 4.0)
+    pass_once_a_worker_hangs(run, monkeypatch, 5.0, follow, time_budget)
+    run.finish(NoProgress())
+    assert causes(run) == {("1", 1): None}
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
+    again = resume_run(run.folder.path, fake, PlanOptions(time_limit_s=4.0))
+    again.finish(NoProgress())
+    assert ("2", 1) in causes(again)
+
+
+def test_an_earlier_run_shows_what_does_not_fit(tmp_path: Path) -> None:
+    """It is left out before anything runs, in the plan of another run and in that of ``pybench plan``."""
+    run = prepare(tmp_path, None)
+    run.finish(NoProgress())
+    second = prepare(tmp_path, 0.01)
+    plan = second.manifest.plan
+    assert plan.points == ()
+    assert {skip.lacks for skip in plan.left_out} == {"points beyond --time-limit 0s"}
+    results = second.finish(NoProgress())
+    assert results.verdict == "no_expectation"
+    assert results.left_out == ("points beyond --time-limit 0s",)
+    planned = plan_suite(
+        tmp_path / "drill.toml", run.manifest.machine, PlanOptions(time_limit_s=0.01), tmp_path / "runs"
+    )[1]
+    assert planned.left_out == plan.left_out
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (PlanOptions(time_limit_s=60.0), "--time-limit"),
+        (PlanOptions(settings=("batch_size=2",)), "--set"),
+        (PlanOptions(attempts=4, keep="decode"), "-k, --attempts"),
+    ],
+)
+def test_resume_refuses_other_options(tmp_path: Path, given: PlanOptions, named: str) -> None:
+    """It continues the plan that was made; the same options are accepted."""
+    run = prepare(tmp_path, 600.0)
+    with pytest.raises(UsageError, match=f"began with --time-limit 10m; leave the others out \\({named}\\)"):
+        resume_run(run.folder.path, fake, given)
+    assert resume_run(run.folder.path, fake, PlanOptions(time_limit_s=600.0)).manifest == run.manifest
+
+
+def test_attempts_at_many_points_are_counted(tmp_path: Path) -> None:
+    """The report names each; three points are named at once."""
+    point = prepare(tmp_path, 60.0).manifest.plan.points[0]
+    owed = [(replace(point, id=f"p{place}"), number) for place in range(4) for number in (2, 3)]
+    budget = time_budget.TimeBudget(60.0)
+    assert budget.left_out_note(owed) == "--time-limit 1m: 8 attempts are not made, at 4 points"
+    assert budget.left_out_note(owed[4:]) == "--time-limit 1m: 4 attempts are not made: 2 of p2, 2 of p3"
+
+
+def test_an_attempt_without_time_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan owes it; that its verdict is inconclusive, too, is no second note."""
+    run = prepare(tmp_path, 600.0)
+    monkeypatch.setattr(open_run, "in_time", lambda owed, *_: tuple(attempt for attempt in owed if attempt[1] == 1))
+    notes = Notes()
+    assert run.finish(notes).verdict == "inconclusive"
+    assert [text for text in notes.texts if "not made" in text] == [
+        "--time-limit 10m: 2 attempts are not made: 1 of decode[tensor_parallel=2], 1 of decode[tensor_parallel=1]"
+    ]
