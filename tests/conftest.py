@@ -18,6 +18,7 @@ import pynvml
 import pytest
 
 from pybench.machine import health_watch
+from tests.build import Build
 from tests.builders import NO_DRIVER
 from tests.processes import kill_on_failure
 from tests.session_folders import made_once
@@ -210,3 +211,9 @@ def fake_answered(fake_library: Path) -> Callable[[str, int], int]:
     answered = ctypes.CDLL(str(fake_library)).fake_nvml_answered
     answered.restype, answered.argtypes = ctypes.c_uint64, (ctypes.c_char_p, ctypes.c_int)
     return lambda function, index: int(answered(function.encode(), index))
+
+
+@pytest.fixture
+def build() -> Build:
+    """Builders of points, records and machines."""
+    return Build()

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-FAKE_WORKER = Path(__file__).parent / "runner" / "fake_worker.py"
+FAKE_WORKER = Path(__file__).parent / "run" / "fake_worker.py"
 
 
 def shell_program(path: Path, script: str) -> Path:

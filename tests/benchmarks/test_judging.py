@@ -25,7 +25,7 @@ from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Suite
-from tests.core.conftest import Build
+from tests.build import Build
 
 NUM_PAIRS, NUM_ATTEMPTS = 1667, 3
 _BATCHES = range(1, NUM_PAIRS + 1)

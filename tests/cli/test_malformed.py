@@ -17,7 +17,7 @@ from pybench.cli.main import main
 
 def _load_cases() -> dict[str, Any]:
     """The reader's own list of slips; test folders are no packages, so it is loaded by its path."""
-    path = Path(__file__).parents[1] / "store" / "test_suite_file.py"
+    path = Path(__file__).parents[1] / "files" / "test_suite_file.py"
     spec = importlib.util.spec_from_file_location("suite_file_cases", path)
     assert spec is not None
     assert spec.loader is not None

@@ -15,8 +15,8 @@ from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioR
 from pybench.model.results import CheckResult
 from pybench.model.suite import Benchmark, Plan, Point, Skip, Suite, TableFigure
 from pybench.model.workloads.collective import Collective
+from tests.build import Build
 from tests.builders import with_settings
-from tests.core.conftest import Build
 
 _EXPECTATION = TableFigure(metric="busbw_bytes_per_s", table="t")
 

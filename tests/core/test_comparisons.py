@@ -16,8 +16,8 @@ from pybench.model.effort import Effort
 from pybench.model.suite import AxisValue, Benchmark, Comparison, Order, Plan, Point, Skip, Suite
 from pybench.model.verdict import Counts, Decision
 from pybench.model.wire import Work
+from tests.build import Build
 from tests.builders import with_settings
-from tests.core.conftest import Build
 
 
 def _suite(order: Order = "below", **more: Any) -> Suite:

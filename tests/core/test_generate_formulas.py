@@ -12,7 +12,7 @@ from pybench.core.summary import summarize
 from pybench.model.record import PhaseEnergy
 from pybench.model.suite import Plan
 from pybench.model.wire import RequestTimes, Step, Work
-from tests.core.conftest import Build
+from tests.build import Build
 
 _MS = 1_000_000
 

@@ -22,8 +22,8 @@ from pybench.model.plan_options import PlanOptions
 from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Suite, TableFigure
 from pybench.model.workloads.matmul import Matmul
+from tests.build import Build
 from tests.builders import MANIFEST, with_attempts, with_settings
-from tests.core.conftest import Build
 
 _STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
 _KERNEL = TableFigure(metric="matmul_flops_per_s", table="k")

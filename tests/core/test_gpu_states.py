@@ -10,7 +10,7 @@ from pybench.core.summary import summarize
 from pybench.model.gpu_state import GpuState
 from pybench.model.health import GpuConditions
 from pybench.model.suite import Plan
-from tests.core.conftest import Build
+from tests.build import Build
 
 
 def _gpu(index: int, **read: Any) -> GpuConditions:

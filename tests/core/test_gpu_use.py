@@ -13,7 +13,7 @@ from pybench.model.gpu_state import GpuUse
 from pybench.model.health import GpuConditions
 from pybench.model.suite import Plan
 from pybench.model.wire import Metric, Work
-from tests.core.conftest import Build
+from tests.build import Build
 
 
 def used(build: Build, memory: float, busy: float | None, uuids: tuple[str, ...]) -> Any:

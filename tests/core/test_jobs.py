@@ -14,8 +14,8 @@ from pybench.model.record import Record
 from pybench.model.suite import Plan, Point
 from pybench.model.wire import Work
 from pybench.model.workloads.train import Train
+from tests.build import Build
 from tests.builders import with_settings
-from tests.core.conftest import Build
 
 GUIDE = Job(samples=2686, epochs=3)
 

@@ -13,7 +13,7 @@ from pybench.core.verdict import overall
 from pybench.model.suite import Plan
 from pybench.model.verdict import Counts
 from pybench.model.wire import Failure, Work
-from tests.core.conftest import Build
+from tests.build import Build
 
 CURVE = (11.8, 9.0, 6.0, 3.0, 1.0, 0.5)
 

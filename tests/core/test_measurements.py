@@ -12,7 +12,7 @@ from pybench.core.formulas.registry import metric_values
 from pybench.core.measurements import Measurements, metric_samples
 from pybench.model.suite import Plan, Skip
 from pybench.model.wire import Work
-from tests.core.conftest import Build
+from tests.build import Build
 
 
 def test_metrics_of_a_record_are_evaluated_once(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:

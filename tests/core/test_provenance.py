@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from pybench.core.provenance import provenance, software_of, worker_packages
 from pybench.model.record import Record
+from tests.build import Build
 from tests.builders import H200, MACHINE
-from tests.core.conftest import Build
 from tests.explain.conftest import Runs
 
 

@@ -22,8 +22,8 @@ from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import AxisValue, Benchmark, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
 from pybench.model.wire import Work
 from pybench.model.workloads.train import Train
+from tests.build import Build
 from tests.builders import MANIFEST, with_attempts
-from tests.core.conftest import Build
 
 _STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
 _ENERGY = dataclasses.replace(_STRONG, metric="energy_j_per_output_token")

@@ -18,8 +18,8 @@ from pybench.model.expected import ExpectedTable
 from pybench.model.record import Energy, PhaseEnergy
 from pybench.model.results import CheckResult
 from pybench.model.suite import Benchmark, Limits, Plan, Point, Suite, TableFigure
+from tests.build import Build
 from tests.builders import MANIFEST
-from tests.core.conftest import Build
 
 _JOULES, _POWER, _RATE = "energy_j_per_output_token", "mean_power_w", "output_tokens_per_s"
 

@@ -12,8 +12,8 @@ from pybench.core.summary import summarize
 from pybench.model.suite import Plan, Skip
 from pybench.model.wire import Failure, Work
 from pybench.model.workloads.registry import METRICS, METRICS_OF
+from tests.build import Build
 from tests.builders import with_attempts
-from tests.core.conftest import Build
 
 
 def _plan(*points: Any, skips: tuple[Skip, ...] = (), left_out: tuple[Skip, ...] = ()) -> Plan:

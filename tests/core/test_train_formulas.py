@@ -15,8 +15,8 @@ from pybench.model.suite import Plan
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.train import Train
+from tests.build import Build
 from tests.builders import with_settings
-from tests.core.conftest import Build
 
 
 def samples(build: Build, point: Any, seconds: list[float], device_name: str = "NVIDIA H200", told: Any = None) -> Any:

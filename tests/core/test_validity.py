@@ -20,7 +20,7 @@ from pybench.model.record import Record
 from pybench.model.results import ScalingResult
 from pybench.model.suite import Benchmark, Comparison, Limits, Plan, Point, Scaling, Suite
 from pybench.model.wire import Step, Work
-from tests.core.conftest import Build
+from tests.build import Build
 
 
 def _record(

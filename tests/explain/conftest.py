@@ -25,8 +25,8 @@ from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.peer_copy import PeerCopy
 from pybench.model.workloads.settings import ModelSettings
+from tests.build import Build
 from tests.builders import MANIFEST
-from tests.core.conftest import Build
 
 _MIB = 2**20
 

@@ -14,8 +14,8 @@ from pybench.model.errors import UsageError
 from pybench.model.suite import Point
 from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.generate import Generate
+from tests.build import Build
 from tests.builders import with_settings
-from tests.core.conftest import Build
 
 
 def test_generation_is_explained(runs: Any, build: Build) -> None:

@@ -10,8 +10,8 @@ import pytest
 from pybench.core.plan.expand import point_id
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
+from tests.build import Build
 from tests.builders import with_settings
-from tests.core.conftest import Build
 
 
 def test_groups_without_one_gpu_are_not_extrapolated(runs: Any, build: Build) -> None:

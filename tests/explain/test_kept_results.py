@@ -17,11 +17,11 @@ from pybench.explain.explanation import explain
 from pybench.explain.node_figures import node_figures
 from pybench.explain.node_run import measured_node
 from pybench.model.errors import RunFolderError
+from tests.build import Build
 from tests.builders import RESULTS
-from tests.core.conftest import Build
 
 Edit = Callable[[dict[str, Any]], None]
-SUITES = Path(__file__).parents[3] / "suites"
+SUITES = Path(__file__).parents[2] / "suites"
 
 
 def kept(runs: Any, folder: Path, edit: Edit = lambda _: None) -> Path:

@@ -9,8 +9,8 @@ from pybench.explain.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.explain.launches import refuse_launch_bound
 from pybench.model.suite import Point
 from pybench.model.workloads.launch_latency import LaunchLatency
+from tests.build import Build
 from tests.builders import with_settings
-from tests.core.conftest import Build
 from tests.explain.conftest import Runs
 
 LAYERS = 32

@@ -7,8 +7,8 @@ from typing import Any
 
 from pybench.explain.values import Explanation
 from pybench.model.suite import Point
+from tests.build import Build
 from tests.builders import with_settings
-from tests.core.conftest import Build
 
 
 def _explained(runs: Any, points: list[Point], wait_s: float | None = None) -> Explanation:

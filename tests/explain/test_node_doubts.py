@@ -15,7 +15,7 @@ from tests.builders import POINT_RESULT, RESULTS
 from tests.nodes import Node
 
 _WHEN = datetime(2026, 11, 27, tzinfo=UTC)
-_KEPT = Path(__file__).parents[3] / "suites/measured"
+_KEPT = Path(__file__).parents[2] / "suites/measured"
 
 
 def _results(**metrics: Estimate) -> Results:

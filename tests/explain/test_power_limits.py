@@ -10,7 +10,7 @@ import pytest
 from pybench.explain.text import render
 from pybench.model.health import GpuConditions
 from pybench.model.record import Record
-from tests.core.conftest import Build
+from tests.build import Build
 
 
 def test_boards_at_their_power_limit_are_named(runs: Any, build: Build) -> None:

@@ -16,8 +16,8 @@ from pybench.model.decoder_flops import step_flops_per_token
 from pybench.model.effort import Effort
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
+from tests.build import Build
 from tests.builders import with_settings
-from tests.core.conftest import Build
 
 
 def test_what_the_model_does_not_know(runs: Any, build: Build) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pybench.explain.text import render
 from pybench.explain.values import ExplainedBaseline, ExplainedPhase, ExplainedTurn, Explanation
-from tests.core.conftest import Build
+from tests.build import Build
 
 
 def test_the_report_says_what_is_prediction(runs: Any, build: Build) -> None:

@@ -19,7 +19,7 @@ from pybench.model.wire import Span, Work
 from pybench.model.workloads.host_device_copy import HostDeviceCopy
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
-from tests.core.conftest import Build
+from tests.build import Build
 
 MS = 1_000_000
 # Two bytes for each of 2 · 128256 · 4096 + 32 · (4096 · 2 · 40 · 128 + 3 · 4096 · 14336) weights.

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pybench.files import array_archive, trace_file
 from pybench.model.errors import RunFolderError
+from pybench.power import array_archive, trace_file
 from pybench.power.sensor import SensorModel
 from pybench.power.trace import (
     CounterColumns,

@@ -16,8 +16,8 @@ from pybench.model.wire import RequestTimes, Step, Work
 from pybench.power.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns
 from pybench.power.trace_file import write_trace
 from pybench.report.run.view import RunView
+from tests.build import Build
 from tests.builders import MANIFEST
-from tests.core.conftest import Build
 
 SECOND = 1_000_000_000
 

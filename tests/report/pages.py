@@ -10,12 +10,14 @@ from pybench.explain.values import ExplainedPoint, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
+from pybench.nightly import comparison_page as comparison
+from pybench.nightly import history_page as history
 from pybench.nightly.comparison import compare
 from pybench.nightly.history import History
 from pybench.nightly.series import series_of
 from pybench.nightly.values import Accepted
+from pybench.power import command_page as command
 from pybench.power.trace import PowerTrace
-from pybench.report.page import command, comparison, history
 from pybench.report.run.view import RunView
 from tests.runs_against_runs import nights, point, run, scaled
 

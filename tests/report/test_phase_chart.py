@@ -11,8 +11,8 @@ from pybench.model.wire import Span, Step, Work
 from pybench.report.page.phases import phase_chart
 from pybench.report.page.render import render
 from pybench.report.run.view import RunView
+from tests.build import Build
 from tests.builders import MANIFEST
-from tests.core.conftest import Build
 
 _SECOND = 1_000_000_000
 # The engine wakes twice, and checks belong to no turn.

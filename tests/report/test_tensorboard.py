@@ -18,8 +18,8 @@ from pybench.power.trace import GpuTrace, OffsetColumns, PolledColumns, PowerTra
 from pybench.power.trace_file import write_trace
 from pybench.report.export.tensorboard import export
 from pybench.report.run.view import RunView
+from tests.build import Build
 from tests.builders import MANIFEST
-from tests.core.conftest import Build
 
 SECOND = 1_000_000_000
 EPOCH_S = 1_767_225_600  # 2026-01-01T00:00:00Z, when the records say they began

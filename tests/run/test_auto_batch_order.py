@@ -10,7 +10,7 @@ from pybench.model.workloads.train import Train
 from pybench.run.engines.local import Local
 from pybench.run.prepare import prepare_run
 from pybench.run.session import work_order
-from tests.core.conftest import Build
+from tests.build import Build
 from tests.run.drill import suite_text, table_text
 
 

@@ -13,7 +13,7 @@ from pybench.files.run import earlier_runs
 from pybench.model.record import Record
 from pybench.run import time_budget
 from pybench.run.attempt import attempt_figure
-from tests.core.conftest import Build
+from tests.build import Build
 
 build = Build()
 ONE, TWO = build.generate(1), build.generate(2)

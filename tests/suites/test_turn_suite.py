@@ -20,7 +20,7 @@ from pybench.model.suite import Point
 from pybench.model.wire import Span, Work
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
-from tests.core.conftest import Build
+from tests.build import Build
 from tests.suites.test_generate_suites import SUITES, plan_of
 from tests.suites.test_train_memory import CARD_BYTES
 

@@ -20,8 +20,8 @@ from pybench.model.suite import Benchmark, Point, Scaling, TableFigure
 from pybench.model.verdict import Expected
 from pybench.model.wire import Work
 from pybench.model.workloads.registry import METRICS_OF
+from tests.build import Build
 from tests.builders import MANIFEST, with_attempts
-from tests.core.conftest import Build
 from tests.suites.test_any_gpus import SUITES, planned, read
 
 

@@ -22,7 +22,7 @@ from tests.programs import shell_program
 
 pytestmark = pytest.mark.usefixtures("fake_node")
 
-WORKER = Path(__file__).parents[1] / "runner" / "fake_worker.py"
+WORKER = Path(__file__).parents[1] / "run" / "fake_worker.py"
 # 64 sequences of 128 tokens at 3,680 tokens/s last 2,226 ms, 256 at 6,880 last 4,763; speedups 1.3, 1.6; 1.67, 2.53.
 STEPS_MS = {
     "torch": {"1": 222.6, "2": 171.2, "4": 139.1, "8": 120.0},

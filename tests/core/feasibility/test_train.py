@@ -12,8 +12,8 @@ from pybench.core.feasibility.train import train_reasons
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind, Devices
 from pybench.model.workloads.train import Train
+from tests.build import Build
 from tests.builders import TINY, with_settings
-from tests.core.conftest import Build
 
 SHAPE = DecoderShape(
     model_type="llama",

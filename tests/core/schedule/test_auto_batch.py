@@ -12,7 +12,7 @@ from pybench.model.suite import Point
 from pybench.model.wire import Failure
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train
-from tests.core.conftest import Build
+from tests.build import Build
 
 SETTINGS = Train(backend="torch", model="m", batch_size_per_gpu="auto", sequence_tokens=4)
 POINT = Point(id="p", benchmark="p", axes={}, settings=SETTINGS, effort=Effort(), architecture={})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pybench.core.schedule.attempts import Attempt
 from pybench.core.schedule.interleave import next_side
-from tests.core.conftest import Build
+from tests.build import Build
 
 build = Build()
 POINTS = [build.generate(count) for count in (1, 2)]

@@ -8,8 +8,8 @@ from pybench.core.schedule.attempts import pending
 from pybench.core.schedule.time_budget import in_time, unknown, within
 from pybench.model.plan_options import PlanOptions, duration_text
 from pybench.model.suite import Plan, Point
+from tests.build import Build
 from tests.builders import with_attempts
-from tests.core.conftest import Build
 
 build = Build()
 

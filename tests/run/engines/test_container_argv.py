@@ -24,7 +24,7 @@ from pybench.run.engines.oci.confinement import confinement_for
 from pybench.run.engines.oci.gpu_access import GpuAccess
 from pybench.run.engines.oci.launcher import OciLauncher
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "argv"
+GOLDEN = Path(__file__).parents[2] / "golden" / "argv"
 PACKAGE = f"{Path(pybench.__file__).parent.parent}/"
 """Files of pybench itself are named from there on."""
 GPUS = ("GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-000000000000")

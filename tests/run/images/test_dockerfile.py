@@ -11,7 +11,7 @@ from pybench.model.errors import FileError
 from pybench.run.images.dockerfile import check_dockerfile
 from pybench.run.images.lock import read_lock
 
-CONTAINERS = Path(__file__).parents[2] / "containers"
+CONTAINERS = Path(__file__).parents[3] / "containers"
 DIGEST = f"docker.io/a/b@sha256:{'0123456789abcdef' * 4}"
 
 

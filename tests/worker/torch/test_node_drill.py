@@ -22,7 +22,7 @@ from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.peer_copy import PeerCopy
 from pybench.run.events.line import decode_event
-from tests.core.conftest import Build
+from tests.build import Build
 from tests.worker.conftest import points_of, steps_of
 
 _SLOWED = "import time; time.sleep(0.5)"

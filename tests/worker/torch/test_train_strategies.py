@@ -34,7 +34,7 @@ from pybench.worker.backends.torch.train import strategies
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.torch.train.strategies import ddp
-from tests.core.conftest import Build
+from tests.build import Build
 from tests.worker.torch.conftest import Start
 from tests.worker.torch.train_ranks import FAMILY_SHAPES, GPT_OSS, TINY, settings_of, trained
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from pybench.core.plan.expand import point_id
 from pybench.model.effort import Effort
 from pybench.model.machine import Machine
@@ -157,8 +155,3 @@ class Build:
     def failed(self, point: Point, attempt: int = 1) -> Record:
         """An attempt that ran out of memory."""
         return self.record(point, (), attempt, failure=Failure(cause="out_of_memory", message="81 GiB asked"))
-
-
-@pytest.fixture
-def build() -> Build:
-    return Build()
