@@ -33,12 +33,6 @@ FLOORS = {
 FACES = ("command", "page", "report", "text")
 """First words of a product's modules that serve its command: they use the command line's floor and reports."""
 OWED = {
-    ("pybench.evidence.command", "pybench.power.command_files"),
-    ("pybench.fleet.command", "pybench.power.command_files"),
-    ("pybench.report.export.perfetto", "pybench.power.report.gpu_trace"),
-    ("pybench.report.export.tensorboard", "pybench.power.report.gpu_trace"),
-    ("pybench.report.page.document", "pybench.power.page"),
-    ("pybench.report.page.render", "pybench.power.page"),
     ("pybench.cli.exit_codes", "pybench.fleet.values"),
     ("pybench.cli.exit_codes", "pybench.nightly.values"),
     ("pybench.cli.report", "pybench.explain.command"),

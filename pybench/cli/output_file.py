@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,12 @@ def kept_writable(option: str, file: Path) -> Iterator[None]:
 def write_text(file: Path, text: str) -> None:
     """Write a text. Raises ``UsageError``."""
     write_bytes(file, text.encode())
+
+
+def write_json(file: Path | None, value: object) -> None:
+    """Write a value as JSON; nothing when ``file`` is ``None``. Raises ``UsageError``."""
+    if file is not None:
+        write_text(file, json.dumps(value, indent=2) + "\n")
 
 
 def write_shown(file: Path, content: bytes) -> None:

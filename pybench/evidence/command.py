@@ -65,11 +65,11 @@ def verify(
 
     from pybench.cli.exit_codes import BY_VERIFICATION
     from pybench.cli.output import echo, terminal_options
+    from pybench.cli.output_file import write_json
     from pybench.evidence.bundle import verify_bundle
     from pybench.evidence.text import render
     from pybench.evidence.verify import verify_folder
     from pybench.model.errors import UsageError
-    from pybench.power.command_files import write_json
 
     if signers is not None and path.is_dir():
         raise UsageError(f"--signers {signers}: a run's folder has no signature; give its bundle")

@@ -50,6 +50,7 @@ def check(
 
     from pybench.cli.exit_codes import BY_FLEET
     from pybench.cli.output import echo, terminal_options
+    from pybench.cli.output_file import write_json
     from pybench.core.keys import check_across
     from pybench.fleet import text as report
     from pybench.fleet.decision import judge_fleet
@@ -57,7 +58,6 @@ def check(
     from pybench.fleet.runs import CollectedRuns, read_fleet, require_names
     from pybench.model.errors import UsageError
     from pybench.nightly.compare_command import effects_of
-    from pybench.power.command_files import write_json
 
     if not run_paths and pair_file is None and barrier_file is None:
         raise UsageError("nothing to judge; give runs of nodes, --pairs FILE or --barriers FILE")

@@ -6,18 +6,19 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.output_file import kept_writable, write_text
+from pybench.cli.output_file import kept_writable, write_bytes, write_json, write_text
 from pybench.cli.path_types import FILE
-from pybench.model.errors import PybenchError
-from pybench.power.command_files import check_trace_file, write_json, write_trace_file
+from pybench.model.errors import MachineError, PybenchError, UsageError
 
 if TYPE_CHECKING:
     from pybench.power.measured_command import CommandPower
+    from pybench.power.trace import PowerTrace
 
 # As for any other file that a command can't write.
 _NOT_WRITTEN = 2
@@ -45,12 +46,14 @@ def power() -> None:
 @_JSON
 def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
     """Report periods, call costs and scopes of the power sensors."""
-    from pybench.power.report.sensor_probe import as_json, render
-    from pybench.power.sensor_probe import probe_sensors
+    from dataclasses import asdict
 
-    found = probe_sensors(_uuids(indices))
-    write_json(json_file, as_json(found))
-    click.echo(render(found), nl=False)
+    from pybench.power.sensor_probe import probe_sensors
+    from pybench.power.text import probe_text
+
+    probes = probe_sensors(_uuids(indices))
+    write_json(json_file, [asdict(probe) for probe in probes])
+    click.echo(probe_text(probes), nl=False)
 
 
 @power.command()
@@ -65,19 +68,16 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
     """
     from dataclasses import asdict, replace
 
-    from pybench.model.errors import MachineError
     from pybench.power.calibrate import calibrate as calibrate_gpu
     from pybench.power.calibration_file import calibration_path, write_calibration
-    from pybench.power.report.calibration import render
+    from pybench.power.text import calibration_text
 
     uuids = _uuids(indices)
     if trace_file is not None:
-        check_trace_file(trace_file)
+        _check_trace_file(trace_file)
         if len(uuids) > 1:
-            from pybench.model.errors import UsageError
-
             raise UsageError("--trace: of one GPU only; name it with --gpu")
-    found = []
+    calibrations = []
     for uuid in uuids:
         calibration, trace = calibrate_gpu(uuid)
         path = None
@@ -86,12 +86,12 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
                 path = write_calibration(calibration.uuid, calibration.driver, calibration.model)
             except OSError as error:  # what was fitted is shown all the same
                 calibration = replace(calibration, reason=f"{calibration_path(uuid)}: {error.strerror}")
-        found.append(calibration)
-        click.echo(render(calibration, path), nl=False)
+        calibrations.append(calibration)
+        click.echo(calibration_text(calibration, path), nl=False)
         if trace_file is not None:
-            write_trace_file(trace_file, trace)
-    write_json(json_file, [asdict(calibration) for calibration in found])
-    if any(calibration.reason is not None for calibration in found):
+            _write_trace_file(trace_file, trace)
+    write_json(json_file, [asdict(calibration) for calibration in calibrations])
+    if any(calibration.reason is not None for calibration in calibrations):
         raise MachineError("power calibrate: not every GPU's sensor was fitted and stored")
 
 
@@ -120,26 +120,26 @@ def record(
     """Run COMMAND and report its energy; exit with its exit code."""
     from pybench.cli.output import terminal_options
     from pybench.power.measured_command import record_command
-    from pybench.power.report.usage import as_json, render
+    from pybench.power.text import energy_json, energy_table
 
     if trace_file is not None:
-        check_trace_file(trace_file)
+        _check_trace_file(trace_file)
     for option, file in (("--json", json_file), ("--trace", trace_file), ("--plot", plot_file)):
         if file is not None:
             ctx.with_resource(kept_writable(option, file))
-    found = record_command(command, _uuids(indices), None if period_ms is None else period_ms / 1e3)
-    result = (found.energy, found.package_j, found.package_reason)
-    _say(render(*result, width=terminal_options()["width"]))
-    written = {"command": list(found.argv), "exit_code": found.exit_code, **as_json(*result)}
+    used = record_command(command, _uuids(indices), None if period_ms is None else period_ms / 1e3)
+    result = (used.energy, used.package_j, used.package_reason)
+    _say(energy_table(*result, width=terminal_options()["width"]))
+    written = {"command": list(used.argv), "exit_code": used.exit_code, **energy_json(*result)}
     failures = [_failure(write_json, json_file, written)]
     if trace_file is not None:
-        failures.append(_failure(write_trace_file, trace_file, found.trace))
+        failures.append(_failure(_write_trace_file, trace_file, used.trace))
     if plot_file is not None:
-        failures.append(_failure(_write_plot, plot_file, found))
+        failures.append(_failure(_write_plot, plot_file, used))
     failures = [failure for failure in failures if failure is not None]
     for error in failures:
         _say(f"pybench: {error}\n")
-    ctx.exit(found.exit_code or (_NOT_WRITTEN if failures else 0))
+    ctx.exit(used.exit_code or (_NOT_WRITTEN if failures else 0))
 
 
 @power.command()
@@ -167,17 +167,45 @@ def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
             click.echo(f"{time.strftime('%H:%M:%S')}  {shown}")
 
 
-def _write_plot(file: Path, found: CommandPower) -> None:
+def _check_trace_file(file: Path) -> None:
+    """Refuse a trace that could not be written. Raises ``UsageError``."""
+    if file.suffix not in {".csv", ".npz", ".parquet"}:
+        raise UsageError(f'--trace {file}: "{file.suffix}" is not one of .csv, .npz, .parquet')
+    if file.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise UsageError(f"--trace {file}: Parquet needs pyarrow; install it, or write .csv")
+
+
+def _write_trace_file(file: Path, trace: PowerTrace) -> None:
+    """Write every reading, in the format of the file's suffix. Raises ``UsageError``."""
+    from pybench.power.text import trace_csv
+    from pybench.power.trace_file import encode_trace
+
+    if file.suffix == ".npz":
+        write_bytes(file, encode_trace(trace))
+    elif file.suffix == ".csv":
+        write_text(file, trace_csv(trace))
+    else:
+        from io import BytesIO
+
+        from pyarrow import csv, parquet
+
+        table = csv.read_csv(BytesIO(trace_csv(trace).encode()))
+        whole = BytesIO()
+        parquet.write_table(table, whole)
+        write_bytes(file, whole.getvalue())
+
+
+def _write_plot(file: Path, used: CommandPower) -> None:
     """A page for .html, else a picture."""
     if file.suffix == ".html":
-        from pybench.power.command_page import render
+        from pybench.power.page import render
 
-        result = (found.energy, found.trace, found.package_j, found.package_reason)
-        write_text(file, render(found.argv, found.exit_code, *result))
+        result = (used.energy, used.trace, used.package_j, used.package_reason)
+        write_text(file, render(used.argv, used.exit_code, *result))
     else:
-        from pybench.power.report.plot import svg
+        from pybench.power.page import svg
 
-        write_text(file, svg(found.trace, found.energy))
+        write_text(file, svg(used.trace, used.energy))
 
 
 def _say(text: str) -> None:
@@ -198,7 +226,6 @@ def _failure(write: Callable[..., object], *arguments: object) -> PybenchError |
 def _uuids(indices: tuple[int, ...]) -> list[str]:
     """Of the named GPUs, or of all that are visible."""
     from pybench.machine.gpus import gpus_to_measure
-    from pybench.model.errors import UsageError
 
     found = gpus_to_measure()
     there = {gpu.index: gpu.uuid for gpu in found.gpus}

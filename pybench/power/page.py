@@ -1,188 +1,132 @@
-"""Power over time for the page: every attempt's trace with its steps, phases, clock limits and counter readings."""
+"""The page and the picture of one command: its joules, and the power of every GPU over time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+import shlex
+from collections.abc import Mapping, Sequence
+from xml.sax.saxutils import escape
 
 import numpy as np
 
-from pybench.core.phases import phase_cuts_ns
-from pybench.model.errors import PybenchError
+from pybench.core.numbers import plain, short_percent
 from pybench.model.gpu_state import gpu_label
-from pybench.model.host import HostPart
-from pybench.model.record import Record
-from pybench.power.page_codec import Integers, extremes, pack, pack_levels
-from pybench.power.report.gpu_trace import clock_limits, power_samples
+from pybench.model.record import EXCLUDED, Energy, GpuEnergy
+from pybench.power.chart import command_payload, power_samples
+from pybench.power.energy.times import Column
+from pybench.power.text import GAIN_FRACTION
 from pybench.power.trace import GpuTrace, PowerTrace
-from pybench.report.run.view import RunView
-from pybench.report.text.labels import short_labels
+from pybench.report.page.document import document
+from pybench.report.run.flags import legend
 
-TICK_NS = 100_000
-"""Times of the page are counted in tenths of a millisecond, of a trace of days in as many as 32 bits need."""
-MOST_SAMPLES = 10_000_000
-"""A page holds traces up to so many samples; the others are named."""
-_COARSE_FROM = 100_000
-_COARSE_BUCKETS = 2000
+_HEADS = ("GPU", "energy", "sensor's bound", "mean power", "highest power", "method", "flags")
+_LONGEST = 200
+_GAIN = f"The board's gain error, ±{short_percent(GAIN_FRACTION)}, is not included."
 
-
-@dataclass(frozen=True)
-class PowerPayload:
-    """``attempts`` for the script, and a sentence for each attempt whose trace is not in the page.
-
-    ``columns`` are the samples of long traces by the id that an attempt names: the page draws from a coarse view before
-    it has read them.
-    """
-
-    attempts: tuple[dict[str, Any], ...]
-    notes: tuple[str, ...]
-    columns: dict[str, dict[str, Any]]
+WIDTH, HEIGHT = 960, 360
+LEFT, RIGHT, TOP, BOTTOM = 60, 20, 30, 40
+LABEL_WIDTH, LABEL_HEIGHT = 70, 15
+LABELS_A_ROW = (WIDTH - LEFT - RIGHT) // LABEL_WIDTH
+# Colours that colour-blind people can distinguish (Okabe and Ito).
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
+# Points in one line of the picture; more points than four a column add nothing visible.
+MOST_POINTS = 4 * WIDTH
 
 
-NO_POWER = PowerPayload((), (), {})
-"""Of a page without a power chart."""
-
-
-def power_payload(view: RunView) -> PowerPayload:
-    """The traces of all good attempts, in the order they were recorded, as far as the page has room."""
-    names = short_labels(view.results.points, with_benchmark=True)
-    attempts: list[dict[str, Any]] = []
-    notes: list[str] = []
-    columns: dict[str, dict[str, Any]] = {}
-    room = MOST_SAMPLES
-    for record, part in _traced(view):
-        label = f"{names.get(record.point_id, record.point_id)}, attempt {record.attempt}"
-        label += f", host {part.name}" if part is not None else ""
-        try:
-            trace = view.trace((part or record).trace)
-        except PybenchError as error:
-            notes.append(f"{label}: {error}")
-            continue
-        if trace is None:
-            continue
-        samples = _samples(trace)
-        size = sum(len(times_ns) for times_ns, _ in samples)
-        if not size:
-            continue
-        if size > room:
-            notes.append(f"{label}: {size:,} samples are left out; pybench report --format perfetto holds every trace")
-            continue
-        room -= size
-        ahead_ns = 0 if part is None else part.clock.offset_ns
-        attempts.append(_attempt(label, _joint(record, ahead_ns), "measured step", trace, samples))
-        columns |= _set_apart(attempts[-1], len(columns))
-    return PowerPayload(tuple(attempts), tuple(notes), columns)
-
-
-def _traced(view: RunView) -> Iterator[tuple[Record, HostPart | None]]:
-    """Each good attempt on the run's own host, ``None``, then on every other host with a trace."""
-    for record in view.good_records:
-        yield record, None
-        yield from ((record, part) for part in view.other_hosts(record))
-
-
-def command_payload(label: str, trace: PowerTrace, start_ns: int, end_ns: int) -> PowerPayload:
-    """The trace of one command, which ran from ``start_ns`` to ``end_ns``."""
-    attempt = _attempt(label, [(start_ns, start_ns, end_ns)], "command", trace, _samples(trace))
-    return PowerPayload((attempt,), (), _set_apart(attempt, 0))
-
-
-def _set_apart(attempt: dict[str, Any], taken: int) -> dict[str, dict[str, Any]]:
-    """Take the samples of long traces out of an attempt, which names them from then on."""
-    columns: dict[str, dict[str, Any]] = {}
-    for gpu in attempt["gpus"]:
-        if "coarse_t" in gpu:
-            gpu["columns"] = f"power-{taken + len(columns)}"
-            columns[gpu["columns"]] = {name: gpu.pop(name) for name in ("t", "mw", "anchors")}
-    return columns
-
-
-def _samples(trace: PowerTrace) -> list[tuple[Integers, Integers]]:
-    """Of each GPU, as :func:`power_samples` has them."""
-    return [power_samples(gpu, trace) for gpu in trace.gpus]
-
-
-def _attempt(
-    label: str,
-    steps: Sequence[tuple[int, int, int]],
-    span: str,
+def render(
+    argv: Sequence[str],
+    exit_code: int,
+    energy: Energy,
     trace: PowerTrace,
-    samples: Sequence[tuple[Integers, Integers]],
-) -> dict[str, Any]:
-    """``steps`` are start, end of prefill and end of each; ``span`` is what they are called."""
-    anchors_ns = [_anchors_ns(gpu) for gpu in trace.gpus]
-    origin_ns = trace.start_ns
-    tick_ns = _tick_ns(origin_ns, [*anchors_ns, *(times_ns for times_ns, _ in samples)])
-
-    def ticks(time_ns: int) -> int:
-        return (time_ns - origin_ns) // tick_ns
-
-    return {
-        "label": label,
-        "span": span,
-        "tick_s": tick_ns / 1e9,
-        "end": ticks(trace.end_ns),
-        "gpus": [
-            _gpu(gpu, trace, own, anchors, tick_ns)
-            for gpu, own, anchors in zip(trace.gpus, samples, anchors_ns, strict=True)
-        ],
-        "steps": [[ticks(start), ticks(end)] for start, _, end in steps],
-        "phases": [
-            [name, ticks(a), ticks(b)]
-            for start, cut, end in steps
-            if start < cut < end
-            for name, a, b in (("prefill", start, cut), ("decode", cut, end))
-        ],
-    }
+    package_j: Mapping[str, float],
+    package_reason: str | None,
+) -> str:
+    """One HTML file. ``package_j`` is joules of each CPU package, empty for ``package_reason``."""
+    command = shlex.join(argv)
+    shown = command if len(command) <= _LONGEST else f"{command[:_LONGEST]}…"
+    length_s = (energy.end_ns - energy.start_ns) / 1e9
+    ended = "" if exit_code == 0 else f"; it ended with exit code {exit_code}"
+    return document(
+        "command.html.j2",
+        power=command_payload(shown, trace, energy.start_ns, energy.end_ns),
+        command=shown,
+        total="energy unknown" if energy.energy_j is None else f"{plain(energy.energy_j, 6)} J",
+        sentence=f"{len(energy.gpus)} GPU{'s' * (len(energy.gpus) != 1)} in {plain(length_s)} s{ended}",
+        scope=f"Scope: {energy.scope}, without {', '.join(EXCLUDED)}. {_GAIN}",
+        heads=_HEADS,
+        rows=[*map(_row, energy.gpus), *_packages(package_j)],
+        flag_legend=legend([flag for gpu in energy.gpus for flag in gpu.flags]),
+        provenance=_provenance(command, trace, package_reason),
+    )
 
 
-def _tick_ns(origin_ns: int, columns: Sequence[Integers]) -> int:
-    """A recording of days keeps what lies near its marks: two neighbours may be as far apart as its ends.
-
-    A column whose times go back, as in a file that was edited, may have its ends anywhere.
-    """
-    ends_ns = [int(time_ns) for column in columns if len(column) for time_ns in (column.min(), column.max())]
-    reach_ns = max([origin_ns, *ends_ns]) - min([origin_ns, *ends_ns])
-    return TICK_NS * (1 + reach_ns // (TICK_NS * (2**31 - 1)))
-
-
-def _gpu(
-    gpu: GpuTrace, trace: PowerTrace, samples: tuple[Integers, Integers], anchors_ns: Integers, tick_ns: int
-) -> dict[str, Any]:
-    origin_ns = trace.start_ns
-    times_ns, power_mw = samples
-    ticks = (times_ns - origin_ns) // tick_ns
-    found: dict[str, Any] = {
-        "name": gpu_label(gpu.uuid, gpu.index),
-        "t": pack(ticks),
-        "mw": pack_levels(power_mw),
-        "limits": [
-            [(a - origin_ns) // tick_ns, (b - origin_ns) // tick_ns, word] for a, b, word in clock_limits(gpu, trace)
-        ],
-        "anchors": pack((anchors_ns - origin_ns) // tick_ns),
-    }
-    if len(ticks) > _COARSE_FROM:
-        coarse_ticks, coarse_mw = extremes(ticks, power_mw, _COARSE_BUCKETS)
-        found |= {"coarse_t": pack(coarse_ticks), "coarse_mw": pack_levels(coarse_mw)}
-    return found
+def _row(gpu: GpuEnergy) -> tuple[str, ...]:
+    known = gpu.energy_low_j is not None and gpu.energy_high_j is not None
+    return (
+        gpu_label(gpu.uuid, gpu.index),
+        "unknown" if gpu.energy_j is None else f"{plain(gpu.energy_j, 6)} J",
+        f"[{plain(gpu.energy_low_j or 0.0, 6)}, {plain(gpu.energy_high_j or 0.0, 6)}] J" if known else "-",
+        "-" if gpu.mean_power_w is None else f"{gpu.mean_power_w:.1f} W",
+        "-" if gpu.max_power_w is None else f"{gpu.max_power_w:.1f} W",
+        gpu.method,
+        ", ".join(gpu.flags) or "-",
+    )
 
 
-def _anchors_ns(gpu: GpuTrace) -> Integers:
-    """When the energy counter showed a new value."""
-    energy_mj = np.asarray(gpu.counter.energy_mj, dtype=np.uint64)
-    after_ns = np.asarray(gpu.counter.after_ns, dtype=np.int64)
-    if not len(energy_mj):
-        return after_ns
-    changed: Integers = after_ns[np.append(True, energy_mj[1:] != energy_mj[:-1])]
-    return changed
+def _packages(package_j: Mapping[str, float]) -> list[tuple[str, ...]]:
+    return [(name, f"{plain(joules, 6)} J", "-", "-", "-", "RAPL", "-") for name, joules in package_j.items()]
 
 
-def _joint(record: Record, ahead_ns: int) -> list[tuple[int, int, int]]:
-    """Start, end of prefill and end of every measured step over all ranks, as :func:`phase_cuts_ns` has them.
+def _provenance(command: str, trace: PowerTrace, package_reason: str | None) -> list[tuple[str, str]]:
+    gpus = "\n".join(f"{gpu.name} {gpu.uuid}" for gpu in trace.gpus)
+    sensors = dict.fromkeys(f"{gpu.sensor.name}: {gpu.sensor.source}" for gpu in trace.gpus if gpu.sensor)
+    rows = [("command", command), ("GPUs", gpus), ("driver", trace.driver), ("sensors", "\n".join(sensors))]
+    return [(name, text) for name, text in (*rows, ("CPU packages", package_reason or "")) if text]
 
-    On a clock that is ``ahead_ns`` ahead of that of the host that leads.
-    """
-    together = zip(*(rank.steps for rank in record.ranks), strict=True)
-    spans = (phase_cuts_ns(ranks) for ranks in together)
-    return [(start + ahead_ns, cut + ahead_ns, end + ahead_ns) for start, cut, end in spans]
+
+def svg(trace: PowerTrace, energy: Energy) -> str:
+    """The driver's series of every GPU, or its polled power where there is no series, in SVG."""
+    lines = {gpu_label(gpu.uuid, gpu.index): _line(gpu, trace, energy.start_ns) for gpu in trace.gpus}
+    more_y = LABEL_HEIGHT * ((len(lines) - 1) // LABELS_A_ROW)
+    top, height = TOP + more_y, HEIGHT + more_y
+    drawn = [time_s for time_s, _ in lines.values() if len(time_s)]
+    length_s = (energy.end_ns - energy.start_ns) / 1e9
+    first_s = min([0.0, *(float(time_s[0]) for time_s in drawn)])
+    last_s = max([length_s, *(float(time_s[-1]) for time_s in drawn)])
+    top_w = 1.05 * max([1.0, *(float(power_w.max()) for _, power_w in lines.values() if len(power_w))])
+
+    def x(time_s: Column | float) -> Column:
+        return np.asarray(LEFT + (np.asarray(time_s) - first_s) / (last_s - first_s) * (WIDTH - LEFT - RIGHT))
+
+    def y(power_w: Column | float) -> Column:
+        return np.asarray(height - BOTTOM - np.asarray(power_w) / top_w * (height - top - BOTTOM))
+
+    start_x, end_x, floor_y = float(x(0.0)), float(x(length_s)), float(y(0.0))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif"',
+        '  font-size="12">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        f'<rect x="{start_x:.1f}" y="{top}" width="{end_x - start_x:.1f}" height="{floor_y - top:.1f}" fill="#eee"/>',
+    ]
+    for part in (0.0, 0.25, 0.5, 0.75, 1.0):
+        at_y, at_s = float(y(part * top_w)), first_s + part * (last_s - first_s)
+        parts += [
+            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at_y:.1f}" y2="{at_y:.1f}" stroke="#ccc"/>',
+            f'<text x="{LEFT - 6}" y="{at_y + 4:.1f}" text-anchor="end">{part * top_w:.0f} W</text>',
+            f'<text x="{float(x(at_s)):.1f}" y="{height - BOTTOM + 18}" text-anchor="middle">{at_s:.2f} s</text>',
+        ]
+    for number, (name, (time_s, power_w)) in enumerate(lines.items()):
+        color = COLORS[number % len(COLORS)]
+        points = " ".join(f"{px:.1f},{py:.1f}" for px, py in zip(x(time_s), y(power_w), strict=True))
+        row, column = divmod(number, LABELS_A_ROW)
+        label_x, label_y = LEFT + LABEL_WIDTH * column, TOP - 10 + LABEL_HEIGHT * row
+        parts += [
+            f'<polyline points="{points}" fill="none" stroke="{color}"/>',
+            f'<text x="{label_x}" y="{label_y}" fill="{color}">{escape(name)}</text>',
+        ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _line(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> tuple[Column, Column]:
+    times_ns, power_mw = power_samples(gpu, trace)
+    every = max(1, len(times_ns) // MOST_POINTS)
+    return ((times_ns - origin_ns) / 1e9)[::every], (power_mw / 1e3)[::every]

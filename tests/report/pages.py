@@ -16,7 +16,7 @@ from pybench.nightly.comparison import compare
 from pybench.nightly.history import History
 from pybench.nightly.series import series_of
 from pybench.nightly.values import Accepted
-from pybench.power import command_page as command
+from pybench.power import page as command
 from pybench.power.trace import PowerTrace
 from pybench.report.run.view import RunView
 from tests.runs_against_runs import nights, point, run, scaled

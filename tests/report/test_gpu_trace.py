@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pybench.power.report.gpu_trace import clock_limits, power_samples
+from pybench.power.chart import clock_limits, power_samples
 from pybench.power.trace import MISSING, GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns, SlowColumns
 
 _POLLED = PolledColumns(t_ns=(3, 1, 2), instant_mw=(30, 10, MISSING), average_mw=(33, 11, 22))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pybench.model.record import Energy, GpuEnergy
-from pybench.power.report.usage import as_json, render
+from pybench.power.text import energy_json, energy_table
 
 KNOWN = GpuEnergy(
     uuid="GPU-0",
@@ -23,7 +23,7 @@ ENERGY = Energy(start_ns=5, end_ns=1_000_000_005, gpus=(KNOWN, UNOPENED), scope=
 
 
 def test_json_has_every_gpu_and_each_scope_by_its_name() -> None:
-    found = as_json(ENERGY, {"package-0": 90.0}, None)
+    found = energy_json(ENERGY, {"package-0": 90.0}, None)
     assert found["window"] == {"start_monotonic_ns": 5, "end_monotonic_ns": 1_000_000_005}
     assert found["scope"] == "gpu_board"
     assert found["cpu_packages"] == [{"name": "package-0", "scope": "cpu_package", "energy_j": 90.0}]
@@ -36,7 +36,7 @@ def test_json_has_every_gpu_and_each_scope_by_its_name() -> None:
 
 
 def test_a_gpu_that_could_not_be_opened_goes_by_its_uuid() -> None:
-    text = render(ENERGY, {}, "no RAPL zone")
+    text = energy_table(ENERGY, {}, "no RAPL zone")
     assert "GPU-1  unknown           -        -        -  -               lost, insufficient" in text
     assert "all    unknown" in text
     assert text.count("  lost: the GPU stopped responding while power was recorded\n") == 1
@@ -48,7 +48,7 @@ def test_joules_of_several_gpus_fit_80_columns() -> None:
     used = replace(KNOWN, energy_j=123_456.7, energy_low_j=123_400.1, energy_high_j=123_999.9, mean_power_w=1400.0)
     flagged = replace(used, index=1, uuid="GPU-1", flags=("short_window", "temperature_drift"))
     energy = replace(ENERGY, gpus=(used, flagged))
-    lines = render(energy, {"package-0": 90.0}, None).splitlines()
+    lines = energy_table(energy, {"package-0": 90.0}, None).splitlines()
     assert lines[:6] == [
         "GPU     energy               bound      mean     peak  method",
         "─────────────────────────────────────────────────────────────────────",
@@ -59,12 +59,12 @@ def test_joules_of_several_gpus_fit_80_columns() -> None:
     ]
     assert "  package-0: 90 J (CPU package, by RAPL)" in lines
     assert max(map(len, lines)) <= 80
-    wide = render(energy, {}, None, width=120).splitlines()
+    wide = energy_table(energy, {}, None, width=120).splitlines()
     assert "counter+series  short_window, temperature_drift" in wide[3]
 
 
 def test_one_gpu_without_a_flag_has_no_column_of_them() -> None:
     """And no line for all."""
-    lines = render(replace(ENERGY, gpus=(KNOWN,)), {}, None).splitlines()
+    lines = energy_table(replace(ENERGY, gpus=(KNOWN,)), {}, None).splitlines()
     assert lines[0].split() == ["GPU", "energy", "bound", "mean", "peak", "method"]
     assert lines[3].startswith("  1 s; scope: gpu_board, without NVSwitch")

@@ -18,7 +18,7 @@ from pybench.files.utc_time import utc_time
 from pybench.model.errors import UsageError
 from pybench.model.gpu_state import gpu_label
 from pybench.model.record import Record
-from pybench.power.report.gpu_trace import clock_limits, power_samples
+from pybench.power.chart import clock_limits, power_samples
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace
 from pybench.report.run.view import RunView
 from pybench.report.text.labels import short_labels

@@ -14,7 +14,7 @@ from pybench.model.errors import UsageError
 from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.suite import Point
-from pybench.power.report.gpu_trace import power_samples
+from pybench.power.chart import power_samples
 from pybench.power.trace import GpuTrace, PowerTrace
 from pybench.report.run.view import RunView
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from pybench.power.page import NO_POWER, PowerPayload
+from pybench.power.chart import NO_POWER, PowerPayload
 from pybench.report.page.points import verdict_rank
 from pybench.report.text.printable import printable
 

@@ -10,12 +10,12 @@ from pybench.explain.text import floor_tables, notes
 from pybench.model.gpu_state import gpu_label
 from pybench.model.provenance import Provenance
 from pybench.model.results import Results
-from pybench.power.page import power_payload
 from pybench.report.page.charts import energy_chart, scaling_charts, step_chart
 from pybench.report.page.document import document
 from pybench.report.page.node import gpu_cards, link_matrix
 from pybench.report.page.phases import phase_chart
 from pybench.report.page.points import point_table, verdicts
+from pybench.report.page.power import power_payload
 from pybench.report.run.findings import each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.run.flags import legend, relevant
 from pybench.report.run.provenance import changes, sentence

@@ -16,8 +16,8 @@ from pybench.model.errors import MachineError
 from pybench.power import calibrate as calibrate_module
 from pybench.power.calibrate import Calibration, Schedule, calibrate, run_square_load
 from pybench.power.calibration_file import write_calibration
-from pybench.power.report.calibration import render
 from pybench.power.sensor_models import sensor_model, shipped_model
+from pybench.power.text import calibration_text
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
@@ -49,7 +49,7 @@ def test_the_fake_h200_is_fitted_and_stored(
     assert replace(found.model, tau_s=10.9e-3).resolves  # the fit may lie just below half a period
     write_calibration(found.uuid, found.driver, found.model)
     assert sensor_model(found.board, found.driver, found.uuid) == found.model
-    assert "low-pass" in render(found, tmp_path)
+    assert "low-pass" in calibration_text(found, tmp_path)
 
 
 def test_a_load_that_moves_nothing_is_no_calibration(
@@ -66,7 +66,7 @@ def test_a_load_that_moves_nothing_is_no_calibration(
     found, _ = calibrate(UUID, wait)
     assert found.model is None
     assert found.reason is not None
-    assert "not stored" in render(found, None)
+    assert "not stored" in calibration_text(found, None)
 
 
 def test_a_fit_that_can_not_be_stored_is_shown_all_the_same(

@@ -1,1 +1,0 @@
-"""What the power command and the sensors' probes found."""

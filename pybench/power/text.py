@@ -1,0 +1,158 @@
+"""Results of ``pybench power`` as text: the energy table, its JSON and CSV forms, sensor probes and calibrations."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pybench.core.numbers import percent, plain, short_percent
+from pybench.model.gpu_state import gpu_label
+from pybench.model.record import EXCLUDED, Energy, GpuEnergy
+from pybench.power.calibrate import Calibration
+from pybench.power.energy.times import series_times_ns
+from pybench.power.rapl import SCOPE
+from pybench.power.sensor_probe import CallCost, SensorProbe
+from pybench.power.trace import GpuTrace, PowerTrace
+from pybench.report.run.flags import legend
+from pybench.report.run.rows import Table
+from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
+
+# Gain error of a board's sensor as a fraction (NVML documents ±5 %). It is the same in every window of a board.
+GAIN_FRACTION = 0.05
+_HEADS = ("GPU", "energy", "bound", "mean", "peak", "method", "notes")
+
+
+def energy_table(energy: Energy, package_j: Mapping[str, float], package_reason: str | None, *, width: int = 80) -> str:
+    """One line a GPU; below the table the meaning of each flag, the CPU's joules, and the scope."""
+    stream = io.StringIO()
+    out = console(stream, width, color=False)
+    rows = [*map(_cells, energy.gpus)]
+    if len(energy.gpus) > 1:
+        total = "unknown" if energy.energy_j is None else f"{plain(energy.energy_j, 6)} J"
+        rows.append(("all", total, *[""] * (len(_HEADS) - 2)))
+    out.print(draw(Table("", _HEADS, tuple(rows)).without_empty_columns(), width))
+    for flag, words in legend([flag for gpu in energy.gpus for flag in gpu.flags]):
+        hanging(out, f"  {flag}: {words}")
+    for name, joules in package_j.items():
+        hanging(out, f"  {name}: {plain(joules, 6)} J (CPU package, by RAPL)")
+    if package_reason is not None:
+        hanging(out, f"  CPU packages: unknown: {package_reason}")
+    length_s = (energy.end_ns - energy.start_ns) / 1e9
+    gain = f"the board's gain error, ±{short_percent(GAIN_FRACTION)}, is not included"
+    hanging(out, f"  {plain(length_s)} s; scope: {energy.scope}, without {', '.join(EXCLUDED)}; {gain}")
+    return without_trailing_spaces(stream.getvalue())
+
+
+def _cells(gpu: GpuEnergy) -> tuple[str, ...]:
+    name, flags = gpu.uuid if gpu.index is None else str(gpu.index), ", ".join(gpu.flags)
+    if gpu.energy_j is None or gpu.energy_low_j is None or gpu.energy_high_j is None or gpu.mean_power_w is None:
+        return name, "unknown", "-", "-", "-", "-", flags
+    return (
+        name,
+        f"{plain(gpu.energy_j, 6)} J",
+        f"[{plain(gpu.energy_low_j, 6)}, {plain(gpu.energy_high_j, 6)}]",
+        f"{gpu.mean_power_w:.1f} W",
+        "-" if gpu.max_power_w is None else f"{gpu.max_power_w:.1f} W",
+        gpu.method,
+        flags,
+    )
+
+
+def energy_json(energy: Energy, package_j: Mapping[str, float], package_reason: str | None) -> dict[str, Any]:
+    """The window and the joules of every GPU; unknown is null."""
+    names = (
+        *("uuid", "index", "energy_j", "energy_low_j", "energy_high_j", "mean_power_w", "max_power_w", "method"),
+        "num_publications",
+    )
+    return {
+        "window": {"start_monotonic_ns": energy.start_ns, "end_monotonic_ns": energy.end_ns},
+        "scope": energy.scope,
+        "excluded": list(EXCLUDED),
+        "gain_fraction": GAIN_FRACTION,
+        "energy_j": energy.energy_j,
+        "gpus": [{**{name: getattr(gpu, name) for name in names}, "flags": list(gpu.flags)} for gpu in energy.gpus],
+        "cpu_packages": [{"name": name, "scope": SCOPE, "energy_j": joules} for name, joules in package_j.items()],
+        "cpu_packages_reason": package_reason,
+    }
+
+
+def trace_csv(trace: PowerTrace) -> str:
+    """Every reading as a row, sorted by time: ns on CLOCK_MONOTONIC, GPU, source, value, unit.
+
+    Stamps of the series are converted from CLOCK_REALTIME with the recorded offsets.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("monotonic_ns", "gpu", "source", "value", "unit"))
+    rows = [row for gpu in trace.gpus for row in _rows(gpu, trace)]
+    rows.sort(key=lambda row: row[0])
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _rows(gpu: GpuTrace, trace: PowerTrace) -> Iterator[tuple[int, int | None, str, int, str]]:
+    for t_ns, mj in zip(gpu.counter.after_ns, gpu.counter.energy_mj, strict=True):
+        yield int(t_ns), gpu.index, "counter", int(mj), "mJ"
+    for t_ns, mw in zip(series_times_ns(gpu.series, trace.offsets), gpu.series.power_mw, strict=True):
+        yield int(t_ns), gpu.index, "series", int(mw), "mW"
+    for source in ("instant", "average", "memory"):
+        for t_ns, mw in zip(gpu.polled.t_ns, getattr(gpu.polled, f"{source}_mw"), strict=False):
+            if mw >= 0:
+                yield int(t_ns), gpu.index, source, int(mw), "mW"
+
+
+def calibration_text(calibration: Calibration, path: Path | None) -> str:
+    """Lines about one GPU; ``path`` is the file of the stored model, ``None`` when nothing was stored."""
+    lines = [f"{gpu_label(calibration.uuid, calibration.index)}: {calibration.board}, driver {calibration.driver}"]
+    fit = calibration.fit
+    if fit is not None:
+        response = fit.response
+        lines += [
+            f"  a reading every  {fit.period_s * 1e3:.1f} ms",
+            f"  it averages      {_with_sigma(response.window_s, fit.window_sigma_s)}",
+            f"  low-pass         {_with_sigma(response.tau_s, fit.tau_sigma_s)}",
+            f"  lag              {_with_sigma(response.lag_s, fit.lag_sigma_s)}",
+            f"  load             {response.low_w:.0f} W and {response.high_w:.0f} W",
+            f"  residual         {percent(response.off_fraction)} of the load's swing",
+        ]
+    if calibration.model is not None:
+        lines.append(f"  sees             {short_percent(calibration.model.seen_fraction)} of the time")
+    lines.append(f"  not stored: {calibration.reason}" if path is None else f"  stored in        {path}")
+    return "\n".join(lines) + "\n"
+
+
+def _with_sigma(value_s: float, sigma_s: float | None) -> str:
+    bound = "" if sigma_s is None else f" ± {2 * sigma_s * 1e3:.1f} ms"
+    return f"{value_s * 1e3:.1f} ms{bound}"
+
+
+def probe_text(probes: Sequence[SensorProbe]) -> str:
+    """A block of lines for each GPU."""
+    return "\n".join(line for probe in probes for line in _probe_lines(probe)) + "\n"
+
+
+def _probe_lines(probe: SensorProbe) -> list[str]:
+    spread = probe.series_spacing_s
+    spacing = "" if spread is None else f", spaced {_ms(spread[0])} to {_ms(spread[1])}"
+    depth = "" if probe.series_depth is None else f", {probe.series_depth} kept"
+    return [
+        f"{gpu_label(probe.uuid, probe.index)}: {probe.name}, scope {probe.scope}",
+        f"  works            {', '.join(probe.capabilities) or 'nothing'}",
+        f"  energy counter   every {_ms(probe.counter_period_s)}",
+        f"  driver's series  every {_ms(probe.series_period_s)}{spacing}{depth}",
+        f"  polled power     every {_ms(probe.polled_period_s)}",
+        *(f"  {_cost(cost)}" for cost in probe.calls),
+    ]
+
+
+def _cost(cost: CallCost) -> str:
+    if cost.median_s is None or cost.largest_s is None:
+        return f"{cost.call}: {cost.error}"
+    return f"{cost.call}: {cost.median_s * 1e6:.1f} µs, at most {cost.largest_s * 1e6:.1f} µs"
+
+
+def _ms(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{seconds * 1e3:.1f} ms"
