@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import re
 import shlex
-import tokenize
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import click
 import pytest
@@ -21,7 +16,6 @@ from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
 from pybench.model.results import Results
 from pybench.power.energy import flags
-from tests.builders import POINT_RESULT
 from tests.docs_script import script
 from tests.documents import (
     DOCS,
@@ -45,9 +39,6 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _PATH = re.compile(r"(?<![/\w])((?:pybench|tests|suites|docs|csrc|containers)/[\w/*.-]*)")
 _TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
-_UNUSED = re.compile(
-    r"\b(?:told|foretold|foretells?|says?|said|saying|asked|mend|same again|the like|its like|thirst\w*|hunger)\b"
-)
 _FOREIGN_OPTIONS = {"--gpus", "--nv", "--net", "--pid", "--ipc", "--require-hashes"}
 """Options of docker, apptainer, enroot and pip that documents name."""
 
@@ -166,38 +157,6 @@ def test_the_check_of_tests_can_fail() -> None:
     assert absent_tests(f"`{here}::test_tests_are_there` `{here}::test_gone`") == [f"{here}::test_gone"]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
-def test_the_language_is_plain(document: Path) -> None:
-    """No word of the table in docs/contributing.md of words that are not used, but in that table."""
-    text, _, _ = document.read_text(encoding="utf-8").partition("### Words we do not use")
-    assert _UNUSED.findall(text) == []
-
-
-def prose(source: str) -> Iterator[str]:
-    """Docstrings, messages and comments of a module."""
-    yield from (
-        node.value
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    )
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    yield from (token.string for token in tokens if token.type == tokenize.COMMENT)
-
-
-def test_the_language_of_the_program_is_plain() -> None:
-    """Nor has its prose one of them."""
-    modules = sorted((ROOT / "pybench").rglob("*.py"))
-    found = {name(path): _UNUSED.findall("\n".join(prose(path.read_text(encoding="utf-8")))) for path in modules}
-    assert len(found) > 300
-    assert {path: words for path, words in found.items() if words} == {}
-
-
-def test_the_check_of_prose_can_fail() -> None:
-    """Whether in a docstring, in a message or in a comment; names are not prose."""
-    source = '"""It says."""\nasked = 1  # as told\nprint(f"{asked} is its like")\n'
-    assert _UNUSED.findall("\n".join(prose(source))) == ["says", "its like", "told"]
-
-
 def anchors(document: Path) -> set[str]:
     """As GitHub makes them from headings: lower case, no punctuation, hyphens for spaces."""
     text = without_blocks(document.read_text(encoding="utf-8"))
@@ -262,44 +221,6 @@ def test_a_table_that_is_out_of_date_is_rewritten() -> None:
     assert new.startswith("before\n<!-- table: effort -->\n")
     assert new.endswith("<!-- end of table -->\nafter\n")
     assert module.rewritten(new) == new
-
-
-@pytest.mark.parametrize(
-    ("changes", "options", "counts"),
-    [
-        ({}, (), (2, 1, 1)),
-        ({}, ("--steps 3",), (2, 1, 1)),  # as many as the suite has, by the digest
-        ({"attempts": 2}, (), (2, 1, 0)),
-        ({"failed_attempts": 1}, (), (2, 1, 0)),
-        ({"digest": "of fewer steps"}, ("--steps 3",), (2, 1, 0)),
-        ({"digest": "of another rule"}, ("--max-gpus 1",), (2, 1, 1)),
-        ({"digest": None, "settings": {}}, (), (2, 1, 1)),
-        ({"digest": "of other work", "settings": {"batch_size_per_gpu": 8}}, (), (2, 0, 0)),
-    ],
-)
-def test_a_point_is_covered_by_a_kept_figure(
-    changes: dict[str, Any], options: tuple[str, ...], counts: tuple[int, int, int]
-) -> None:
-    """Of the same settings; in full with the suite's attempts and steps. The other of two points has none."""
-    module = generator()
-    points = module.planned(ROOT / "suites" / "qlora.toml", "h200", 1)
-    kept = replace(
-        POINT_RESULT,
-        id=points[0].id,
-        benchmark=points[0].benchmark,
-        axes=points[0].axes,
-        digest=points[0].digest,
-        settings=points[0].settings.to_json(),
-    )
-    assert module.covered(points, {kept.id: [module.Kept(replace(kept, **changes), options)]}) == counts
-
-
-def test_a_point_of_two_gpus_is_one_of_hosts_that_have_them() -> None:
-    """A host of two takes its two for what the suite wants on all; a host of four has that point on four."""
-    ids = {
-        host: {p.id for p in generator().planned(ROOT / "suites" / "qlora.toml", "h200", host)} for host in (1, 2, 4)
-    }
-    assert "qlora[data_parallel=2]" in ids[2] - ids[1] - ids[4]
 
 
 def test_the_readme_has_the_exit_codes() -> None:
