@@ -1,4 +1,4 @@
-"""Rewrite what the program generates in the documents: tables of settings, metrics and kept results, a report.
+"""Rewrite what the program generates in the documents: tables of settings and metrics, a report.
 
 ::
 
@@ -12,29 +12,23 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from pybench.core.plan.assumed_gpus import with_gpus
 from pybench.files.suite.schema import suite_schema
-from pybench.machine.environment import snapshot
 from pybench.model.effort import Effort
-from pybench.model.results import PointResult
-from pybench.model.suite import Point
 from pybench.model.workloads.metric import MetricTraits
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
-from pybench.run.suite_plan import plan_suite
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
-HOSTS = (("h100", 1), ("h100", 2), ("h100", 4), ("h200", 1), ("h200", 2), ("h200", 4))
 KEPT_RUN = "suites/measured/tp_scaling-h200x4-20261121.json"
 _TABLE = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 # Percentiles stand beside their mean in the text, not each in a row of its own.
@@ -43,13 +37,6 @@ _MANY = 2**20
 
 Properties = Mapping[str, Mapping[str, Any]]
 """A JSON Schema's ``properties``: each key with its type, limits and description."""
-
-
-class Kept(NamedTuple):
-    """A point of a kept file, and the options of its command that changed the suite."""
-
-    figures: PointResult
-    options: tuple[str, ...]
 
 
 @cache
@@ -65,7 +52,6 @@ def tables() -> dict[str, str]:
         "strategies": _strategies(),
         "metrics of every workload": _metrics(_shared_metrics()),
         "report": _report(),
-        "coverage": _coverage(),
         "models": "".join(f"- `{name}`\n" for name in of["generate"]["model"]["enum"]),
     }
     for name, own in of.items():
@@ -155,64 +141,6 @@ def _default(field: Field[Any] | None) -> str:
 def _report() -> str:
     text = render(RunView.of_file(ROOT / KEPT_RUN), width=80)
     return f"```text\n$ pybench report {KEPT_RUN}\n{text}```\n"
-
-
-def _coverage() -> str:
-    """What the shipped suites plan on hosts of one, two and four GPUs, and what is kept of it."""
-    kept = _kept_points()
-    counts = []
-    for path in sorted((ROOT / "suites").glob("*.toml")):
-        own = [
-            count
-            for kind, num_gpus in HOSTS
-            for count in covered(planned(path, kind, num_gpus), kept.get((kind, path.stem), {}))
-        ]
-        if any(own):
-            counts.append((f"`{path.stem}`", own))
-    total = ("all", [sum(column) for column in zip(*(own for _, own in counts), strict=True)])
-    heads = ("suite", *(head for kind, num_gpus in HOSTS for head in (f"{num_gpus} {kind}", "kept", "full")))
-    return _table(heads, [(name, *map(str, own)) for name, own in (*counts, total)])
-
-
-def planned(path: Path, kind: str, num_gpus: int) -> tuple[Point, ...]:
-    """A suite's points on a host with so many GPUs of this kind, without those that do not fit its memory."""
-    return plan_suite(path, with_gpus(_here(), kind, num_gpus))[1].points
-
-
-_here = cache(snapshot)
-
-
-def covered(points: Iterable[Point], kept: Mapping[str, Sequence[Kept]]) -> tuple[int, int, int]:
-    """How many points are planned, how many have a figure in a kept file, how many have it in full.
-
-    In full: with as many attempts as the suite has, each of as many steps. ``kept`` are files' points by their ids.
-    """
-    found = [(point, [one for one in kept.get(point.id, ()) if _same_settings(point, one.figures)]) for point in points]
-    full = sum(any(_is_full(point, one) for one in own) for point, own in found)
-    return len(found), sum(bool(own) for _, own in found), full
-
-
-def _same_settings(point: Point, kept: PointResult) -> bool:
-    """By the digest; where steps differ, or digests of before today's, by the settings. The oldest files have none."""
-    now = point.settings.to_json()
-    return kept.digest == point.digest or all(now.get(name) == value for name, value in kept.settings.items())
-
-
-def _is_full(point: Point, kept: Kept) -> bool:
-    as_long = kept.figures.digest == point.digest or not any(word.startswith("--steps") for word in kept.options)
-    return as_long and kept.figures.attempts - kept.figures.failed_attempts >= point.effort.attempts
-
-
-def _kept_points() -> dict[tuple[str, str], dict[str, list[Kept]]]:
-    """Points with figures of the kept files, by kind of machine and suite, and by id."""
-    kept: dict[tuple[str, str], dict[str, list[Kept]]] = {}
-    for path in sorted((ROOT / "suites" / "measured").glob("*.json")):
-        results = RunView.of_file(path).results
-        for point in results.points:
-            if point.metrics:
-                of_suite = kept.setdefault((results.machine, results.suite), {})
-                of_suite.setdefault(point.id, []).append(Kept(point, results.options))
-    return kept
 
 
 def _shared_metrics() -> dict[str, MetricTraits]:

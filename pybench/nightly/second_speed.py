@@ -1,7 +1,7 @@
 """Whether nights that are looked at show a second speed, which single attempts of earlier nights had, too.
 
 An attempt may have one of two speeds: of twenty equal runs of a decode on an H100 sixteen took 12.22 ms for a token and
-four 11.65 ms, by the gaps between the kernels of a CUDA graph (docs/results/h200x4_2026-11-27_graphs.md). The median of
+four 11.65 ms, by the gaps between the kernels of a CUDA graph (docs/results/h200.md). The median of
 three attempts then has the rarer speed now and then, which no other night's median has. That is no change of the row.
 """
 

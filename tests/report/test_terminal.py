@@ -214,11 +214,6 @@ def test_an_absent_package_is_named_with_its_remedy_alone() -> None:
             "PP 2 14,650 1.850 8.4 % 29.32 GiB 90.39 a",
         ),
         (
-            "train_strategies-h100x2-20261125",
-            "point tok/s memory mJ/token verdict flags",
-            "stages layer_split 8,956 29.62 GiB 94.62 - b",
-        ),
-        (
             "evaluation_trained-h100x1-20261124",
             "point tok/s evaluation memory mJ/token verdict",
             "trained_generation 9,339 30.4 % 20.26 GiB 73.04 -",
@@ -334,13 +329,6 @@ def test_a_source_of_several_claims_stands_once() -> None:
     )
     assert lines[first + 1].startswith("adapters fsdp  above 2 x copies fsdp  1.286x  open")
     assert lines[first + 2].startswith("    multi-GPU fine-tuning guide: LoRA")
-
-
-def test_letters_of_flags_stand_in_their_order() -> None:
-    """A reader looks them up below, where a comes first."""
-    path = shipped_suites() / "measured" / "tp_scaling_interrupted-h200x2-20261126.json"
-    lines = render(RunView.of_file(path), width=80).splitlines()
-    assert "transformers, TP 2  1,696        0.6728        -     355.4  -             a b" in lines
 
 
 def test_flags_are_explained_once(results: Results) -> None:

@@ -38,12 +38,9 @@ def test_every_kept_turn_is_near_its_estimate() -> None:
     found = {id_: pinned_bytes(Turn(**given), shape_of(given["model"])) for id_, (given, _) in kept.items()}
     settings = [given for given, _ in kept.values()]
     assert {(one["sleep_level"], one["lora_rank"] is None) for one in settings} >= {
-        (0, True),
         (1, True),
         (1, False),
         (2, True),
     }
     assert {one["tensor_parallel"] for one in settings} >= {1, 2, 4}
-    assert {one["strategy"] for one in settings} >= {"ddp", "unsloth", "fsdp", "tensor_parallel", "torchtune"}
-    assert any(one["async_weight_syncing"] and one["backend"] == "vllm" for one in settings)
     assert found == {id_: pytest.approx(measured, rel=0.15, abs=1e8) for id_, (_, measured) in kept.items()}

@@ -33,7 +33,7 @@ class _Beat:
 
 
 # The H200's energy counter, by m and k, loads on for the part of their period in which harmonic k is strong, worst of
-# four to ten phases: docs/results/h200_2026-11-21_power_sensor.md. Loads of 10 ms were off by 7.5 % there and by 8 to
+# four to ten phases: docs/results/power_sensor.md. Loads of 10 ms were off by 7.5 % there and by 8 to
 # 9 % earlier; of 6.7 ms by 6 % and of 5 ms by 1.4 %, in one run each: taken to be no better.
 _OFF_FRACTIONS = {
     1: {1: 0.26, 2: 0.153, 3: 0.078, 4: 0.050, 5: 0.024, 6: 0.037, 7: 0.027},

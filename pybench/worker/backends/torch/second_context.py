@@ -14,7 +14,7 @@ def make_and_destroy_context(device: torch.device) -> bool:
 
     A CUDA graph of many small kernels has one of two speeds by the gaps between its kernels, and chance decides when it
     changes. A recorded graph has the faster one once another context on its GPU was made and destroyed: attempts then
-    have one speed (docs/results/h100x2_2026-11-28.md). Which part of the driver does so is not known.
+    have one speed (docs/results/h100.md). Which part of the driver does so is not known.
 
     Returns whether the driver did it. A GPU in exclusive-process mode refuses a second context, a full one has no room.
     """
