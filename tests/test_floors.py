@@ -79,7 +79,7 @@ FOREIGN = {
     f"{_TRAIN}.unsloth_arguments": {"safetensors", "tokenizers"},
     f"{_TRAIN}.tuned_decoder": {"torchao", "torchtune"},
 }
-"""What else a module or room of the worker may import: torchrun, and the package that a backend is about."""
+"""What else a module or room of the worker may import: the package that a backend is about."""
 HEAVY = ("torch", "transformers", "numpy", "pydantic", "rich")
 
 Imports = dict[str, set[str]]

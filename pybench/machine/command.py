@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pybench
 from pybench.model.errors import is_machine_fault
 
 # Generous: an engine that is busy with another client responds late, one that hangs never does.
@@ -82,13 +83,13 @@ def run_command(argv: Sequence[str], limit_s: float = ANSWER_LIMIT_S, *, outlive
 
 
 def guarded_argv(argv: Sequence[str], mark: str = "-") -> tuple[str, ...]:
-    """Command line of a guardian of ``argv``, for this process to start; ``mark`` as in :mod:`.guardian`.
+    """Command line of a guardian of ``argv``, for this process to start; ``mark`` as in ``pybench/worker/guardian.py``.
 
     Raises ``OSError`` as starting ``argv`` itself would.
     """
     if not is_program(argv[0]):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
-    script = Path(__file__).with_name("guardian.py")
+    script = Path(pybench.__file__).parent / "worker" / "guardian.py"
     return (sys.executable, "-I", "-S", "-B", str(script), str(os.getpid()), mark, *argv)
 
 

@@ -64,7 +64,7 @@ class BackendTraits:
     ``model_types`` are the model families it can build (``model_type`` of a config); of these it can't split
     ``unsplit_types`` over tensor-parallel ranks, for what each maps to. ``parallel_axes`` maps a workload to the
     parallel degrees the backend can raise above 1 for it; ``axes_inside`` are those of them that one process spans, for
-    all others there are as many processes (torchrun). Those in ``lone_axes`` are raised with no other, those in
+    all others there are as many processes. Those in ``lone_axes`` are raised with no other, those in
     ``gpu_axes`` on GPUs only. ``options`` are the optional settings that it honours: any other must stay at its
     default. Of ``quantization`` it has the values ``quantizations``; families ``not_in_float16`` it refuses in that
     type. ``bare_workloads`` need nothing that a process keeps but its ranks: they share one whatever else differs.

@@ -97,7 +97,7 @@ class Record:
     ``energy`` is ``None`` for the reason in ``energy_reason``, ``container`` where the worker ran in none, ``health``
     where no GPU took part or no driver answered. Paths are relative to the run's folder; ``log`` is the process's, and
     so the same for all that it measured. ``hosts`` are those of an attempt over several; times of ranks are on the
-    clock of the one that leads.
+    clock of the one that leads. ``forked`` is a process that began with its libraries imported.
     """
 
     point_id: str
@@ -118,6 +118,7 @@ class Record:
     health: Health | None = None
     warm_after: tuple[str, ...] = ()
     hosts: tuple[HostPart, ...] = ()
+    forked: bool = False
     version: int = RECORD_VERSION
 
     @property

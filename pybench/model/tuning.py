@@ -13,7 +13,7 @@ TUNING_PREFIXES = (
     *("CUDA_", "NCCL_", "NVSHMEM_", "GLOO_"),
     *(prefix for traits in BACKENDS.values() for prefix in traits.tuning_prefixes),
 )
-# Set by us or by torchrun: an inherited value would point a rank at the wrong GPU.
+# Set by pybench: an inherited value would point a rank at the wrong GPU.
 NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
 # Set for every worker, over whatever else there is.
 _OURS = NEVER_INHERITED | {"CUDA_DEVICE_ORDER", "HF_HUB_OFFLINE", *LOOPBACK}

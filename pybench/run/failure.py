@@ -18,7 +18,7 @@ from pybench.model.wire import Failure, FailureCause
 from pybench.run.engines.log import log_tail
 from pybench.run.events.reader import RankLog
 
-# A rank's end in torchrun's report.
+# A rank's end in the launcher's report.
 _EXIT_CODE = re.compile(r"exitcode\s*: (-?\d{1,5})\b")
 
 # The cause nearest the root, when ranks disagree: one rank's trouble makes the others fail in a collective.
@@ -61,7 +61,7 @@ def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: Path)
     if code < 0:
         return failure("signal", f"ended by signal {-code}, {last_seen(ranks)}", log)
     if code > 0:
-        # torchrun reports a rank's death in its log and exits 1 itself; its siblings report only that a peer is gone.
+        # The launcher reports a rank's death in its log and exits with 1; other ranks report only that a peer is gone.
         if killed:
             return failure("signal", f"a rank was ended by signal {killed}, {last_seen(ranks)}", log)
         return failure("exit_code", f"exit code {code} without a result, {last_seen(ranks)}", log)
@@ -71,9 +71,9 @@ def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: Path)
 
 
 def _killing_signal(log: str) -> int | None:
-    """Signal that ended a rank, by torchrun's report, whose last entry is the first failure it saw.
+    """Signal that ended a rank, by the launcher's report, whose last line is the first failure.
 
-    SIGTERM counts there alone: with it torchrun itself ends the ranks that a failed one leaves behind.
+    SIGTERM counts there alone: with it the launcher ends the ranks that a failed one leaves behind.
     """
     codes = [int(code) for code in _EXIT_CODE.findall(log)]
     signals = [-code for code in codes if code < 0 and (code == codes[-1] or code != -signal.SIGTERM)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from pybench.core.assemble import assemble
@@ -87,7 +87,10 @@ class Run:
     def opened(self, records: list[Record], progress: Progress, budget: TimeBudget) -> Iterator[OpenRun]:
         """To make attempts beside those in ``records``; the folder must be locked."""
         # Outside of containers libraries have the user's own folders for what they compile.
-        with compiled_code() if self.manifest.container else nullcontext() as compiled:
+        with (
+            closing(self.launcher),
+            compiled_code() if self.manifest.container else nullcontext() as compiled,
+        ):
             yield OpenRun(
                 self.folder, self.manifest, self.launcher, records, progress, budget, self.gathering, compiled
             )

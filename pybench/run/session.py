@@ -18,6 +18,7 @@ from pybench.model.suite import Point
 from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file
 from pybench.run.engines.base import Job, Launcher, Worker
 from pybench.run.engines.redaction import Redaction
+from pybench.run.engines.starter import ForkedWorker
 from pybench.run.events.contract import Site
 from pybench.run.hosts.launcher import HostsLauncher
 from pybench.run.hosts.worker import HostsWorker
@@ -101,6 +102,11 @@ class SessionWorker:
     def over_hosts(self) -> HostsWorker | None:
         """The worker where it has parts on other hosts."""
         return self._worker if isinstance(self._worker, HostsWorker) else None
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether it began with its libraries imported."""
+        return isinstance(self._worker, ForkedWorker) and self._worker.is_forked
 
     def end(self) -> None:
         """End the process, remove its scratch files, take secrets out of the rest; a second time does nothing."""

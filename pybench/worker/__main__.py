@@ -1,9 +1,14 @@
-"""Entry of the staged worker: ``python3 -I -B STAGE/pybench/worker/__main__.py EXCHANGE [--ranks N ...]``."""
+"""Entry of the staged worker: ``python3 -I -B STAGE/pybench/worker/__main__.py EXCHANGE [--ranks N ...]``.
+
+With ``--starter FD`` it forks such workers for the host at the other end of that socket.
+"""
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
+from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -18,13 +23,16 @@ if __name__ == "__main__":
     # Before the other imports, which take long enough for the host to be killed meanwhile.
     die_with_parent()
 
-from pybench.worker import launcher, main  # noqa: E402
+from pybench.worker import launcher, main, starter  # noqa: E402
 
 _OVER_HOSTS = ("--ranks", "--nodes", "--node-rank", "--meet", "--local")
 
 
-def run(argv: list[str]) -> int:
+def run(argv: Sequence[str]) -> int:
     """Be one rank, or with ``--ranks N`` the launcher of N, which may meet those of other hosts; its exit code."""
+    if argv[0] == "--starter":
+        with socket.socket(fileno=int(argv[1])) as host:
+            return starter.serve(host, run)
     exchange, given = Path(argv[0]).resolve(), dict(zip(argv[1::2], argv[2::2], strict=False))
     if len(argv) == 1:
         return main.run_rank(exchange)

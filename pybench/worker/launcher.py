@@ -1,27 +1,42 @@
-"""The worker's launcher role: start N ranks of this machine with torchrun, alone or with other hosts."""
+"""The worker's launcher role: import the backend once, then fork the ranks of this host."""
 
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import subprocess
 import sys
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pybench.model.loopback import LOOPBACK
 from pybench.model.starter import STARTER_VARIABLE
 from pybench.worker.events import EventStream
 from pybench.worker.failure import missing_package
-from pybench.worker.main import blind_header
+from pybench.worker.main import blind_header, import_backend, run_rank
 from pybench.worker.orders import read_orders
+from pybench.worker.process import die_with_parent
 from pybench.worker.ranks import own_place
+
+_OWN_END_S = 0.3
+"""After one rank failed, others of the same cause report it themselves within this time."""
+_TERMINATE_S = 5.0
+"""From SIGTERM to SIGKILL."""
+_POLL_S = 0.02
+_LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
 class Group:
     """The launchers of several hosts, of which this is number ``node_rank``; number 0 serves at ``address``.
 
-    ``local_address`` is this host's own; ``local_port`` is held there for a server of its ranks' own.
+    ``local_address`` is this host's address; ``local_port`` is held there for a server of its ranks.
     """
 
     num_nodes: int
@@ -30,42 +45,6 @@ class Group:
     port: int
     local_address: str
     local_port: int
-
-
-def torchrun_arguments(exchange: Path, num_ranks: int, group: Group | None = None) -> list[str]:
-    """Arguments for torchrun: no restarts; one node on loopback, or a group whose every rank has its number before."""
-    entry = Path(__file__).with_name("__main__.py")
-    return [
-        *(_alone() if group is None else _together(group)),
-        f"--nproc-per-node={num_ranks}",
-        "--max-restarts=0",
-        # Its own choice is a new folder in the machine's /tmp, which nobody removes.
-        f"--log-dir={exchange / 'torchrun'}",
-        "--no-python",
-        sys.executable,
-        "-I",
-        "-B",
-        str(entry),
-        str(exchange),
-    ]
-
-
-def _alone() -> tuple[str, ...]:
-    return ("--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1")
-
-
-def _together(group: Group) -> tuple[str, ...]:
-    """A static rendezvous: the dynamic one guesses by host names who serves, and numbers nodes as they come."""
-    address = f"[{group.address}]" if ":" in group.address else group.address
-    return (
-        f"--nnodes={group.num_nodes}",
-        f"--node-rank={group.node_rank}",
-        "--rdzv-backend=static",
-        f"--rdzv-endpoint={address}:{group.port}",
-        f"--master-addr={address}",
-        f"--master-port={group.port}",
-        f"--local-addr={group.local_address}",
-    )
 
 
 def launch(exchange: Path, num_ranks: int, group: Group | None = None) -> int:
@@ -77,16 +56,122 @@ def launch(exchange: Path, num_ranks: int, group: Group | None = None) -> int:
     for name, value in {**LOOPBACK, "OMP_NUM_THREADS": "1"}.items():
         os.environ.setdefault(name, value)
     try:
-        from torch.distributed import run  # noqa: PLC0415 - its absence is a result, not a traceback
-        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
+        import_backend(order)
+        with _meeting(num_ranks, group) as (variables, serve):
+            ranks = {_start(exchange, rank, variables): rank for rank in range(num_ranks)}
+            with serve():
+                return _follow(ranks)
     except ImportError as error:
         with closing(EventStream(exchange, 0)) as events:
             events.write(blind_header(order))
             events.write(missing_package(error, order.settings.backend))
         return 1
+
+
+@contextmanager
+def _meeting(num_ranks: int, group: Group | None) -> Iterator[tuple[dict[str, str], Callable[[], Any]]]:
+    """Variables of torch's ``env://`` rendezvous, and the server that the ranks meet at, where it is this host's.
+
+    The server is a thread: it starts after the last fork. On one host it listens before, so that its port is known.
+    """
+    variables = {"LOCAL_WORLD_SIZE": str(num_ranks), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    if group is not None:
+        world_size = num_ranks * group.num_nodes
+        places = {"GROUP_RANK": str(group.node_rank), "GROUP_WORLD_SIZE": str(group.num_nodes)}
+        address = {"MASTER_ADDR": group.address, "MASTER_PORT": str(group.port), "WORLD_SIZE": str(world_size)}
+        yield (
+            {**variables, **places, **address},
+            partial(_server, group.address, group.port, serves=group.node_rank == 0),
+        )
+        return
+    with socket.create_server((_LOOPBACK, 0), backlog=2 * num_ranks) as listening:
+        port = listening.getsockname()[1]
+        address = {"MASTER_ADDR": _LOOPBACK, "MASTER_PORT": str(port), "WORLD_SIZE": str(num_ranks)}
+        yield (
+            {**variables, **address},
+            lambda: _server(_LOOPBACK, port, serves=True, listening=os.dup(listening.fileno())),
+        )
+
+
+@contextmanager
+def _server(address: str, port: int, *, serves: bool, listening: int | None = None) -> Iterator[None]:
+    """A store for the ranks, as long as they live."""
+    if not serves:
+        yield
+        return
+    from torch import distributed  # noqa: PLC0415 - imported by now
+
+    store_of = distributed.TCPStore  # type: ignore[attr-defined]  # exported for Python alone
+    store = store_of(address, port, is_master=True, wait_for_workers=False, master_listen_fd=listening)
+    yield
+    del store
+
+
+def _start(exchange: Path, rank: int, variables: dict[str, str]) -> int:
+    """Process id of a rank: a fork with all that is imported, or a program of its own where a fork is not safe."""
+    first = int(variables.get("GROUP_RANK", "0")) * int(variables["LOCAL_WORLD_SIZE"])
+    numbers = {"RANK": str(first + rank), "LOCAL_RANK": str(rank), **variables}
+    if fork_hazard() is not None:
+        entry = Path(__file__).with_name("__main__.py")
+        command = (sys.executable, "-I", "-B", str(entry), str(exchange))
+        return subprocess.Popen(command, env={**os.environ, **numbers}, start_new_session=True).pid
+    pid = os.fork()
+    if pid == 0:
+        end_as(lambda: _be_rank(exchange, numbers))
+    return pid
+
+
+def _be_rank(exchange: Path, numbers: dict[str, str]) -> int:
+    die_with_parent()
+    os.setsid()
+    os.environ.update(numbers)
+    return run_rank(exchange)
+
+
+def end_as(work: Callable[[], int]) -> None:
+    """Do the work of a forked process and leave with its code, past what the parent would still do. Never returns."""
+    code = 1
     try:
-        run.main(torchrun_arguments(exchange, num_ranks, group))
-    except ChildFailedError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - standard error is the attempt's log
-        return 1
-    return 0
+        code = work()
+    except BaseException:  # noqa: BLE001 - the parent's handlers are not this process's
+        sys.excepthook(*sys.exc_info())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def fork_hazard() -> str | None:
+    """Why a fork of this process would differ from a new one: threads, or a GPU that is open. ``None`` for neither."""
+    threads = sum(1 for _ in Path("/proc/self/task").iterdir())
+    if threads > 1:
+        return f"{threads} threads run"
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of this listing
+            if str(target := descriptor.readlink()).startswith("/dev/nvidia"):
+                return f"{target} is open"
+    return None
+
+
+def _follow(ranks: dict[int, int]) -> int:
+    """Wait for all ranks; the first that fails ends the others. Their exit codes go to the log, the first one last."""
+    failed: list[str] = []
+    deadlines: list[tuple[float, signal.Signals]] = []
+    while ranks:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            if deadlines and time.monotonic() > deadlines[0][0]:
+                number = deadlines.pop(0)[1]
+                for other in ranks:
+                    os.kill(other, number)
+            time.sleep(_POLL_S)
+        elif pid in ranks:
+            rank, code = ranks.pop(pid), os.waitstatus_to_exitcode(status)
+            if code != 0:
+                failed.insert(0, f"rank {rank} (pid {pid}) exitcode : {code}")
+                now = time.monotonic()
+                deadlines = deadlines or [
+                    (now + _OWN_END_S, signal.SIGTERM),
+                    (now + _OWN_END_S + _TERMINATE_S, signal.SIGKILL),
+                ]
+    print("\n".join(failed), file=sys.stderr)  # noqa: T201 - standard error is the attempt's log
+    return 1 if failed else 0

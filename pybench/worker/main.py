@@ -33,8 +33,11 @@ def run_rank(exchange: Path) -> int:
     orders = read_orders(exchange)
     scratch.place(exchange)
     with closing(EventStream(exchange, rank_numbers().rank)) as events:
-        backend = import_backend(orders[0], events)
-        if backend is None:
+        try:
+            backend = import_backend(orders[0])
+        except ImportError as error:
+            events.write(blind_header(orders[0]))
+            events.write(missing_package(error, orders[0].settings.backend))
             return 1
         try:
             run_session(orders, backend, events, partial(wait_for_go, exchange))
@@ -47,17 +50,11 @@ def run_rank(exchange: Path) -> int:
     return 0
 
 
-def import_backend(order: WorkOrder, events: EventStream) -> Backend | None:
-    """Import the order's backend; report and return ``None`` when a package is missing."""
-    name = order.settings.backend
-    try:
-        with spared_by_collector():
-            import_before_engine(order.settings)
-            return cast("Backend", importlib.import_module(backend_module(name)))
-    except ImportError as error:
-        events.write(blind_header(order))
-        events.write(missing_package(error, name))
-        return None
+def import_backend(order: WorkOrder) -> Backend:
+    """Import the order's backend. Raises ``ImportError`` when a package is missing."""
+    with spared_by_collector():
+        import_before_engine(order.settings)
+        return cast("Backend", importlib.import_module(backend_module(order.settings.backend)))
 
 
 def blind_header(order: WorkOrder) -> Header:

@@ -12,7 +12,7 @@ from pybench.worker.events import EventStream
 
 @dataclass(frozen=True)
 class RankNumbers:
-    """Which of how many, from torchrun's environment; a lone process is 0 of 1."""
+    """Which of how many, from the environment that torchrun would set; a lone process is 0 of 1."""
 
     rank: int
     world_size: int

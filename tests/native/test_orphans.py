@@ -36,7 +36,7 @@ def be_host(exchange, token, python):
     job = Job(stage=folder / "stage", exchange=exchange, backend="torch", num_processes=1, places=(Place(),),
               token=token, host_environment=dict(os.environ))
     print(os.getpid(), flush=True)
-    Local(python).start(job, exchange / "log")
+    worker = Local(python).start(job, exchange / "log")
     time.sleep(600)
 
 while line := sys.stdin.readline():

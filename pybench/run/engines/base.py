@@ -53,7 +53,7 @@ class Job:
 
     ``stage`` is the folder with the worker's source, ``exchange`` one that the worker may write, ``compiled`` one for
     compiled code that the run's workers of its backend share, if there is any; ``num_processes`` how many ranks
-    torchrun starts on all places together, ``places`` what it has of each host, of which the one called ``host`` is
+    start on all places together, ``places`` what it has of each host, of which the one called ``host`` is
     here; ``token`` is a mark that every process of the worker carries in its environment, so that all of them can be
     found and ended. A part of a job has a ``meeting`` with the others.
     """
@@ -167,6 +167,10 @@ class Launcher(Protocol):
 
     def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
         """Those Python ``packages`` that its workers could not import."""
+        ...
+
+    def close(self) -> None:
+        """End what is kept between workers; the run is over."""
         ...
 
     def remove_leftovers(self, run_mark: str) -> None:

@@ -47,6 +47,9 @@ class ImageFileLauncher(ImageLauncher, ABC):
         del container, job, log
         return None
 
+    def close(self) -> None:
+        """Nothing is kept: each worker has its own container."""
+
     def remove_leftovers(self, run_mark: str) -> None:
         """End workers of a killed runner; nothing else stays of them."""
         end_marked(f"{run_mark}/")

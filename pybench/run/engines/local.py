@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pybench.machine.command import is_program
@@ -20,6 +20,7 @@ from pybench.run.engines.base import Argv, ImageStore, Job, Launcher, Notify
 from pybench.run.engines.environment import fixed, on_this_machine
 from pybench.run.engines.process import WorkerProcess, end_marked
 from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
+from pybench.run.engines.starter import ForkedWorker, Starters
 
 # Where programs, caches and libraries are. No other variable of the shell is passed on.
 _KEPT_NAMES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "USER", "SSL_CERT_FILE"})
@@ -33,6 +34,7 @@ class Local:
     secrets: tuple[str, ...] = ()
     name: str = "none"
     container: None = None
+    starters: Starters = field(default_factory=Starters, compare=False, repr=False)
 
     @property
     def interpreter(self) -> str:
@@ -42,17 +44,29 @@ class Local:
 
     def argv(self, job: Job) -> Argv:
         """``-I`` keeps the user's site and PYTHONPATH out, ``-B`` keeps the stage free of byte code."""
-        return (self.interpreter, "-I", "-B", str(job.script), str(job.exchange), *job.rank_options)
+        return (*self._program(job), str(job.exchange), *job.rank_options)
+
+    def _program(self, job: Job) -> Argv:
+        return (self.interpreter, "-I", "-B", str(job.script))
 
     def environment(self, job: Job) -> dict[str, str]:
         """Allow-listed host variables, the job's GPUs by UUID, and one thread per CPU rank."""
         kept = {name: value for name, value in job.host_environment.items() if name in _KEPT_NAMES}
         return {**kept, **self.tuning(job.host_environment), **fixed(job.gpu_uuids)}
 
-    def start(self, job: Job, log: Path) -> WorkerProcess:
-        """Start the worker as a process of this machine. Raises ``OSError``."""
-        environment = {**self.environment(job), STARTER_VARIABLE: str(os.getpid())}
-        return WorkerProcess(self.argv(job), environment, log, job.token, guarded=True)
+    def start(self, job: Job, log: Path) -> WorkerProcess | ForkedWorker:
+        """Start the worker as a process of this machine, a fork where it can be one. Raises ``OSError``."""
+        environment = self.environment(job)
+
+        def alone() -> WorkerProcess:
+            variables = {**environment, STARTER_VARIABLE: str(os.getpid())}
+            return WorkerProcess(self.argv(job), variables, log, job.token, guarded=True)
+
+        return self.starters.start(self._program(job), job, environment, self.secrets, log, alone) or alone()
+
+    def close(self) -> None:
+        """End the starters."""
+        self.starters.close()
 
     def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
         """Nothing to verify: no container is planned."""

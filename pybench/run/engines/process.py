@@ -16,12 +16,12 @@ from pybench.model.container import ContainerRun
 from pybench.model.errors import MachineError
 from pybench.run.engines.adoption import Adoption
 
-# Time for a worker to write its last event and for torchrun to end its ranks before everything is killed.
+# Time for a worker to write its last event and for a launcher to end its ranks before everything is killed.
 GRACE_S = 5.0
 # A process that SIGKILL does not end in this time never ends.
 KILL_S = 30.0
 _POLL_S = 0.05
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 # Set for every process of a worker to the token of its job.
 ATTEMPT_VARIABLE = "PYBENCH_ATTEMPT"
 
@@ -44,7 +44,7 @@ def processes_marked(prefix: str) -> Iterator[int]:
 def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) -> int:
     """Terminate, then kill, every marked process; returns how many there were.
 
-    A process group is not enough: torchrun puts each rank into a session of its own. Raises ``MachineError`` when one
+    A process group is not enough: each rank has its own session. Raises ``MachineError`` when one
     lives on after ``kill_s``: it waits inside the kernel for a device or a disk.
     """
     found = tuple(processes_marked(prefix))
@@ -56,13 +56,14 @@ def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) ->
     deadline = time.monotonic() + kill_s
     while left := tuple(processes_marked(prefix)):
         if time.monotonic() > deadline:
-            raise _unkillable(",".join(map(str, left)), kill_s)
+            raise unkillable(",".join(map(str, left)), kill_s)
         _signal_all(left, signal.SIGKILL)
         time.sleep(_POLL_S)
     return len(found)
 
 
-def _unkillable(pids: str, kill_s: float) -> MachineError:
+def unkillable(pids: str, kill_s: float) -> MachineError:
+    """What a user does about processes that SIGKILL does not end."""
     return MachineError(
         f"killed, but not ended within {kill_s:g} s: process {pids} of a worker; it waits for a device or a "
         f"disk: see its state with `ps -o pid,stat,wchan:32,cmd -p {pids}`, and restart the machine"
@@ -121,12 +122,12 @@ class WorkerProcess:
         if self._adoption:
             left = (*left, *self._adoption.end(KILL_S))
         if left:
-            raise _unkillable(",".join(map(str, left)), KILL_S)
+            raise unkillable(",".join(map(str, left)), KILL_S)
         return self._process.returncode
 
 
 def _started(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    with opened_folder(log.parent) as folder, opened_file(folder, log.name, _NEW) as output:
+    with opened_folder(log.parent) as folder, opened_file(folder, log.name, NEW_FILE) as output:
         return subprocess.Popen(
             argv,
             env=environment,

@@ -70,6 +70,10 @@ class HostsLauncher:
         """Those Python ``packages`` that its workers could not import."""
         return self.here.missing(packages)
 
+    def close(self) -> None:
+        """End what this host keeps between workers."""
+        self.here.close()
+
     def remove_leftovers(self, run_mark: str) -> None:
         """End what a killed runner left on this host; other hosts end their own when they join."""
         self.here.remove_leftovers(run_mark)

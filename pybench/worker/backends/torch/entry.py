@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from importlib import import_module
+from typing import Any, cast
 
+from pybench.model.backend import MODEL_CLASSES
 from pybench.model.wire import WorkOrder
-from pybench.model.workloads.checkpoint import Checkpoint
-from pybench.model.workloads.evaluate import Evaluate
-from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
-from pybench.model.workloads.train import Train
-from pybench.model.workloads.turn import Turn
+from pybench.model.workloads.settings import WorkloadName
 from pybench.worker.backend import Session, UnsupportedError, Workload
 from pybench.worker.backends.common_torch.device import describe, replica_of
 from pybench.worker.backends.common_torch.memory import with_own_memory
@@ -25,6 +24,15 @@ from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.train.package import needs_package
 from pybench.worker.header import Device
 from pybench.worker.imports import spared_by_collector
+
+_OF_A_MODEL: dict[WorkloadName, tuple[str, str]] = {
+    "generate": ("generate", "generations"),
+    "train": ("train.training", "training"),
+    "evaluate": ("evaluate", "evaluation"),
+    "turn": ("turn.turns", "turns"),
+    "checkpoint": ("checkpoint.checkpoints", "checkpoints"),
+}
+"""Module and function of each workload that runs a model."""
 
 
 @contextmanager
@@ -37,33 +45,33 @@ def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
 @contextmanager
 def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
     """Build the model of generation; every other workload builds what it needs itself."""
-    settings, architecture = order.settings, order.architecture
-    if isinstance(settings, Generate) and architecture is not None:
-        with needs_package("backend 'torch'", "torch"), spared_by_collector():
-            from pybench.worker.backends.torch.generate import generations
-        yield with_own_memory(generations(settings, architecture, ranks), (ranks.device,))
+    if order.settings.workload == "generate" and order.architecture is not None:
+        session = _function_of("generate")(order.settings, order.architecture, ranks)
     else:
-        yield with_own_memory(partial(_workload, ranks=ranks), (ranks.device,))
+        session = partial(_workload, ranks=ranks)
+    yield with_own_memory(session, (ranks.device,))
+
+
+def preload(order: WorkOrder) -> None:
+    """Import what :func:`prepare` would. Raises ``MissingPackageError``."""
+    workload, architecture = order.settings.workload, order.architecture
+    if workload in _OF_A_MODEL:
+        _function_of(workload)
+        if architecture is not None and (name := MODEL_CLASSES.get(architecture["model_type"])):
+            getattr(import_module("transformers"), name)
 
 
 def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Workload]:
-    settings, architecture = order.settings, order.architecture
+    settings = order.settings
     if isinstance(settings, NodeSettings):
         return node_workload(settings, ranks)
-    if isinstance(settings, Train) and architecture is not None:
-        with needs_package("backend 'torch'", "torch"), spared_by_collector():
-            from pybench.worker.backends.torch.train.training import training
-        return training(settings, architecture, ranks)
-    if isinstance(settings, Evaluate) and architecture is not None:
-        with needs_package("backend 'torch'", "torch"), spared_by_collector():
-            from pybench.worker.backends.torch.evaluate import evaluation
-        return evaluation(settings, architecture, ranks)
-    if isinstance(settings, Turn) and architecture is not None:
-        with needs_package("backend 'torch'", "torch"), spared_by_collector():
-            from pybench.worker.backends.torch.turn.turns import turns
-        return turns(settings, architecture, ranks)
-    if isinstance(settings, Checkpoint) and architecture is not None:
-        from pybench.worker.backends.torch.checkpoint.checkpoints import checkpoints
-
-        return checkpoints(settings, architecture, ranks)
+    if settings.workload in _OF_A_MODEL and order.architecture is not None:
+        workload = _function_of(settings.workload)(settings, order.architecture, ranks)
+        return cast("AbstractContextManager[Workload]", workload)
     raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")
+
+
+def _function_of(workload: WorkloadName) -> Any:
+    module, function = _OF_A_MODEL[workload]
+    with needs_package("backend 'torch'", "torch"), spared_by_collector():
+        return getattr(import_module(f"pybench.worker.backends.torch.{module}"), function)

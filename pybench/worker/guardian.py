@@ -14,8 +14,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any  # takes longer to import than the rest
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _END = signal.SIGUSR2
@@ -30,35 +34,51 @@ _LONGEST_PAUSE_S = 0.5
 def main(arguments: Sequence[str]) -> None:
     """Run the program to its end, then end as it did. Does not return."""
     starter, mark, *argv = arguments
+    name, marked, token = mark.partition("=")
+    variables = {name: token} if marked else {}
+    guard(int(starter), lambda handlers: _become(argv, variables, handlers), kills=bool(marked))
+
+
+def guard(parent: int, work: Callable[[Mapping[signal.Signals, Any]], None], *, kills: bool) -> None:
+    """Be the guardian of a child that does ``work``, then end as it did; all that it left is killed where ``kills``.
+
+    ``work`` gets the handlers of signals that were this process's before. Does not return.
+    """
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    dispositions = {number: signal.signal(number, signal.SIG_IGN) for number in _NOT_OURS}
-    signal.signal(_END, _end_all)
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in _NOT_OURS}
+    handlers[_END] = signal.signal(_END, _end_all)
     libc.prctl(_PR_SET_PDEATHSIG, int(_END), 0, 0, 0)
-    if os.getppid() != int(starter):
-        os._exit(1)  # pybench died before the kernel was set to report it
-    name, marked, token = mark.partition("=")
-    status = _outlive(_start(argv, {name: token} if marked else {}, dispositions))
-    if marked:
+    if os.getppid() != parent:
+        os._exit(1)  # the parent died before the kernel was set to report it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {_END})
+    if (child := os.fork()) == 0:
+        work(handlers)
+        os._exit(_NOT_STARTED)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {_END})
+    status = _outlive(child)
+    if kills:
         kill_descendants()
     _end_as(status)
 
 
-def _start(argv: Sequence[str], variables: Mapping[str, str], dispositions: Mapping[signal.Signals, object]) -> int:
-    """Process id of ``argv``, which ignores the signals that pybench was started to ignore."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {_END})
-    if (child := os.fork()) == 0:
-        for number in (*_NOT_OURS, *_IGNORED_BY_PYTHON, _END):
-            ignored = dispositions.get(number) == signal.SIG_IGN
-            signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {_END})
-        try:
-            os.execvpe(argv[0], [*argv], {**os.environ, **variables})  # noqa: S606 - no shell is wanted
-        except OSError as error:
-            print(f"{argv[0]}: {error.strerror}", file=sys.stderr, flush=True)  # noqa: T201 - the program's output
-        os._exit(_NOT_STARTED)
+def _become(argv: Sequence[str], variables: Mapping[str, str], handlers: Mapping[signal.Signals, Any]) -> None:
+    """Be the program ``argv``, which ignores the signals that pybench was started to ignore."""
+    for number in (*_NOT_OURS, *_IGNORED_BY_PYTHON, _END):
+        ignored = number in _NOT_OURS and handlers[number] == signal.SIG_IGN
+        signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {_END})
-    return child
+    try:
+        os.execvpe(argv[0], [*argv], {**os.environ, **variables})  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        print(f"{argv[0]}: {error.strerror}", file=sys.stderr, flush=True)  # noqa: T201 - the program's output
+
+
+def restore(handlers: Mapping[signal.Signals, Any]) -> None:
+    """Handle signals as before the guardian was made."""
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {_END})
 
 
 def _outlive(child: int) -> int:
