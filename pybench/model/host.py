@@ -23,8 +23,8 @@ class Place:
 class Host:
     """One host as it stood when it joined a run.
 
-    ``boot_id`` and ``time_offset_ns`` identify its CLOCK_MONOTONIC. ``worker_sha256`` covers the worker's source of its
-    installation, ``images`` are digests of what its engine would start, ``environment`` what tunes its workers, without
+    ``boot_id`` and ``time_offset_ns`` identify its CLOCK_MONOTONIC. ``build`` is its pybench; ``worker_sha256`` covers
+    the worker's source of its installation, ``images`` are digests of what its engine would start, ``environment`` what tunes its workers, without
     secrets. ``power_reason`` is why its power is unknown, ``None`` where it is sampled.
     """
 
@@ -39,6 +39,7 @@ class Host:
     software: Software | None = None
     environment: dict[str, str] = field(default_factory=dict)
     power_reason: str | None = None
+    build: str = ""
 
     @property
     def clock(self) -> tuple[str, int]:

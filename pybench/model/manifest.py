@@ -24,7 +24,8 @@ MANIFEST_VERSION = 5
 class Manifest:
     """All that a report or a resumed run needs in addition to the journal.
 
-    ``worker_sha256`` covers the worker's source as staged; ``options`` are what the command line changed of the suite;
+    ``build`` is the pybench that planned the run, "" in runs of builds that did not record it. ``worker_sha256`` covers
+    the worker's source as staged; ``options`` are what the command line changed of the suite;
     ``part_of`` is ``None`` for a run by itself; ``power_reason`` is why power is unknown, ``None`` when it is sampled;
     ``container`` is ``None`` when workers ran in this machine's own Python; ``software`` is that Python's, ``None``
     where an image brings it. ``environment`` holds the variables that reach workers and tune them, without secrets.
@@ -50,4 +51,5 @@ class Manifest:
     environment: dict[str, str] = field(default_factory=dict)
     software: Software | None = None
     machines: tuple[Host, ...] = ()
+    build: str = ""
     version: int = MANIFEST_VERSION

@@ -15,20 +15,18 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from pybench.files.reader import Reader
 from pybench.files.safe_folder import opened_file, opened_folder
+from pybench.model.build import this_build
 from pybench.model.figures import FIGURES_VERSION, RunFigures
 
 INDEX_FILE = "index.jsonl"
 _HEAD = re.compile(rb'\{"checksum": "([0-9a-f]{16})", "entry": (?=\{)')
 _CHUNK_BYTES = 2**20
-_READERS = ("core", "files", "model", "nightly")
-"""Packages that decide whether a run can be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +76,7 @@ def source_of(folder: Path, name: str) -> Source:
 
 def encode_index(entries: Iterable[Entry]) -> bytes:
     """Every line, in order. Raises ``ValueError`` for a text in them that cannot be UTF-8."""
-    marked = (entry if entry.run is not None else replace(entry, build=_this_build()) for entry in entries)
+    marked = (entry if entry.run is not None else replace(entry, build=this_build()) for entry in entries)
     bodies = (_ENTRY.dump_json(entry, exclude_defaults=True) for entry in marked)
     return b"".join(b'{"checksum": "%s", "entry": %s}\n' % (_checksum(body), body) for body in bodies)
 
@@ -97,18 +95,8 @@ def _decode(line: bytes) -> Entry | None:
         entry = _ENTRY_READER.read_json(body)
     except ValidationError:
         return None
-    is_current = entry.build == _this_build() if entry.run is None else entry.run.version == FIGURES_VERSION
+    is_current = entry.build == this_build() if entry.run is None else entry.run.version == FIGURES_VERSION
     return entry if is_current else None
-
-
-@cache
-def _this_build() -> str:
-    """Of this pybench, by the source that reads runs: builds of one version need not read the same."""
-    package, digest = Path(__file__).parents[1], hashlib.sha256()
-    for room in _READERS:
-        for file in sorted((package / room).rglob("*.py")):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _checksum(body: bytes) -> bytes:

@@ -17,6 +17,7 @@ from pybench.files.expected.file import load_tables
 from pybench.files.run.folder import RunFolder
 from pybench.machine.disk import disk_error
 from pybench.machine.environment import snapshot
+from pybench.model.build import this_build
 from pybench.model.manifest import Manifest
 from pybench.model.os_text import os_text
 from pybench.model.plan_options import NO_OPTIONS, PartOf, PlanOptions
@@ -57,6 +58,7 @@ def prepare_run(
             run_id=folder.run_id,
             created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             pybench_version=version("pybench"),
+            build=this_build(),
             suite=replace(suite, path=os_text(suite.path)),
             plan=plan,
             device=needs.device,

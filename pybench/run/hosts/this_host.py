@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pybench.machine.clock import host_clock
 from pybench.machine.environment import snapshot
 from pybench.machine.network import network
+from pybench.model.build import this_build
 from pybench.model.host import Host
 from pybench.power.recorder import sampler_unavailable_reason
 from pybench.run.engines.base import Launcher
@@ -28,6 +29,7 @@ def this_host(name: str, engine: str, local: Launcher | None, *, alone: bool = F
         boot_id=boot_id,
         time_offset_ns=time_offset_ns,
         pybench_version=version("pybench"),
+        build=this_build(),
         worker_sha256=installed_digest(),
         engine=engine,
         software=None if local is None else local.software(),

@@ -92,20 +92,9 @@ def test_what_another_build_could_not_read_is_read_anew(
         assert (ids(found), [name for name, _ in found.skipped]) == (["good"], ["newer.json"])
     assert reads == ["good.json", "newer.json"]
     monkeypatch.setattr(results_file, "RESULTS_VERSION", 3)
-    monkeypatch.setattr(history_index, "_this_build", lambda: "another")
+    monkeypatch.setattr(history_index, "this_build", lambda: "another")
     assert ids(read_history(tmp_path)) == ["good", "newer"]
     assert reads == ["good.json", "newer.json", "newer.json"]
-
-
-def test_a_build_is_known_by_the_source_that_reads_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its version stays between releases; what draws reports reads none."""
-    monkeypatch.setattr(history_index, "__file__", str(tmp_path / "store" / "history_index.py"))
-    builds = []
-    for room, text in ("model", "VERSION = 2"), ("model", "VERSION = 3"), ("report", "WIDTH = 80"):
-        (tmp_path / room).mkdir(exist_ok=True)
-        (tmp_path / room / "results.py").write_text(text)
-        builds.append(history_index._this_build.__wrapped__())
-    assert builds[0] != builds[1] == builds[2]
 
 
 def test_a_run_that_is_gone_leaves_the_index(tmp_path: Path) -> None:
