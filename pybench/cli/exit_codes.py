@@ -29,9 +29,6 @@ BY_CHANGE: dict[ChangeVerdict, int] = {
     "undecided": 4,
     "incomparable": 4,
 }
-BY_VERIFICATION = {(True, True): 0, (True, False): 4, (False, True): 1, (False, False): 1}
-"""By whether nothing was found that does not hold, and whether everything was there and could be checked."""
-
 BY_GATE: dict[GateState, int] = {
     "pass": 0,
     "improved": 0,

@@ -1,52 +1,176 @@
-"""A bundle as a file: a zip archive that is the same for the same run, and the way back out of one of anybody's."""
+"""A run's evidence: its files, their digests, and the zip archive that holds both.
+
+``SHA256SUMS`` has the form of coreutils, so that ``sha256sum -c SHA256SUMS`` checks an unpacked bundle too.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
 import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from pybench.evidence.contents import (
-    MAX_FILE_BYTES,
-    MAX_FILES,
-    MAX_TOTAL_BYTES,
-    SUMS,
-    digest_of,
-    evidence_files,
-    is_evidence_name,
-    sums_text,
-)
 from pybench.model.errors import RunFolderError, UsageError
+from pybench.model.manifest import MANIFEST_FILE
+from pybench.model.record import JOURNAL_FILE
+from pybench.report.formats import REPORT_FILES
 
+SUMS = "SHA256SUMS"
+MAX_FILES = 20_000
+MAX_TOTAL_BYTES = 2**33
+_MAX_BYTES = {
+    ".npz": 2**30,
+    ".jsonl": 2**28,
+    ".log": 2**28,
+    ".html": 2**28,
+    ".json": 2**26,
+    ".xml": 2**26,
+    ".md": 2**26,
+    SUMS: 2**23,
+}
+"""Most bytes of a file, by the end of its name: what the readers of these files accept."""
+_MAX_SOURCE_BYTES = 2**24
+"""Most bytes of a file of the worker's source."""
+_MAX_DEPTH = 12
+# Whatever else workers write into an attempt's folder, such as caches of engines, is no evidence.
+_OF_ATTEMPT = re.compile(
+    r"attempts/[^/]+/(?:trace(?:\.[^/]+)?\.npz|worker\.log|exchange/(?:orders|events\.\d{1,4})\.jsonl)"
+)
+# Characters of points' ids and of modules; nothing hidden.
+_PART = re.compile(r"[A-Za-z0-9_=,+@-][A-Za-z0-9_=,.+@-]{0,250}")
+_LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
+_CHUNK_BYTES = 2**20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILE_MODE = (stat.S_IFREG | 0o644) << 16
 _UNIX = 3
-_CHUNK_BYTES = 2**20
 _MAX_BUNDLE_BYTES = 2**32 - 1
 _MAX_DIRECTORY_BYTES = 2**24
 _END = struct.Struct("<4s4H2LH")
 _LOCATOR_BYTES, _MOST_COMMENT_BYTES = 20, 2**16
 _ENCRYPTED = 0x1
+_MAGIC = b"PK"
 
 
 class BundleError(RunFolderError):
-    """A file that is no bundle, or one that nobody should unpack."""
+    """A file that is no bundle, or that nobody should unpack."""
 
 
-def write_bundle(folder: Path, run_id: str, file: Path, reports: Iterable[str]) -> tuple[str, ...]:
-    """Write the evidence in a run's folder, its ``reports`` among it, to ``file``; returns the names of its files.
+def is_evidence_name(name: str) -> bool:
+    """Whether a bundle may hold a file of this name: below its folder, valid on every system."""
+    parts = name.split("/")
+    return len(parts) <= _MAX_DEPTH and all(_PART.fullmatch(part) and part.isascii() for part in parts)
+
+
+def max_bytes_of(name: str) -> int:
+    """Most bytes of a file of a run by its name, below the run's folder or the archive's."""
+    limits = {} if "worker" in name.split("/")[:2] else _MAX_BYTES
+    return next((limit for end, limit in limits.items() if name.endswith(end)), _MAX_SOURCE_BYTES)
+
+
+def evidence_files(folder: Path) -> tuple[str, ...]:
+    """Names of all files of a run's folder that a bundle holds, its reports among them, sorted.
+
+    Raises ``RunFolderError`` for a link, pipe or device among them, or for more than a run has.
+    """
+    try:
+        names = sorted(_names(folder))
+    except OSError as error:
+        raise RunFolderError(f"{error.filename or folder}: cannot be read: {error.strerror}") from error
+    if len(names) > MAX_FILES:
+        raise RunFolderError(f"{folder}: more than {MAX_FILES} files, which no run has")
+    return tuple(names)
+
+
+def _names(folder: Path) -> Iterator[str]:
+    for name in (MANIFEST_FILE, JOURNAL_FILE, *REPORT_FILES.values()):
+        if (folder / name).is_symlink() or (folder / name).exists():
+            yield _regular(folder, folder / name)
+    for path in _below(folder, folder / "worker"):
+        yield _regular(folder, path)
+    for path in _below(folder, folder / "attempts"):
+        if _OF_ATTEMPT.fullmatch(path.relative_to(folder).as_posix()):
+            yield _regular(folder, path)
+
+
+def _below(folder: Path, top: Path) -> Iterator[Path]:
+    """Everything but folders below ``top``. Raises ``RunFolderError`` where a folder of a run is a link."""
+    if top.is_symlink():
+        _regular(folder, top)
+    for parent, inside, files in os.walk(top, onerror=_raise):
+        for child in inside:
+            path = Path(parent) / child
+            if path.is_symlink() and (child == "exchange" or path.parent == folder / "attempts"):
+                _regular(folder, path)
+        yield from (Path(parent) / name for name in (*files, *(i for i in inside if (Path(parent) / i).is_symlink())))
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _regular(folder: Path, path: Path) -> str:
+    name = path.relative_to(folder).as_posix()
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise RunFolderError(f"{path}: not a regular file; a run's folder has no links, pipes or devices")
+    if status.st_size > max_bytes_of(name) or not is_evidence_name(name):
+        raise RunFolderError(f"{path}: a name or size that no file of a run has; remove it if you put it there")
+    return name
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, as hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def sums_text(digests: Mapping[str, str]) -> str:
+    """The list's content."""
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
+
+
+def parse_sums(text: str) -> dict[str, str]:
+    """Digests by name. Raises ``ValueError``, which names the line."""
+    digests: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        matched = _LINE.fullmatch(line)
+        if matched is None or matched[2] in digests or not is_evidence_name(matched[2]):
+            raise ValueError(f"{SUMS}:{number}: not a digest and the name of a file that comes once")
+        digests[matched[2]] = matched[1]
+    return digests
+
+
+def wrong_digests(folder: Path, names: Iterable[str], digests: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Name and fault of each file that differs from its digest, is absent, or has none."""
+    present = set(names)
+    for name in sorted(present | set(digests)):
+        if name not in present:
+            yield name, f"listed in {SUMS}, but not in the bundle"
+        elif name not in digests:
+            yield name, f"in the bundle, but not listed in {SUMS}"
+        elif digest_of(folder / name) != digests[name]:
+            yield name, f"its SHA-256 is not the one in {SUMS}: the file was edited or damaged"
+
+
+def write_bundle(folder: Path, run_id: str, file: Path) -> tuple[str, ...]:
+    """Write the evidence in a run's folder to ``file``; returns the names of its files.
 
     Equal for equal content: names are sorted, times and modes fixed. Raises ``RunFolderError`` for a folder with
-    anything else in it than files, and ``UsageError`` where the file can't be written.
+    anything but files in it, and ``UsageError`` where the file can't be written.
     """
-    names = evidence_files(folder, reports)
+    names = evidence_files(folder)
     if not is_evidence_name(run_id) or "/" in run_id:
         raise RunFolderError(f"{folder}: its manifest names the run {run_id!r:.80}, which no run is named")
     sums = sums_text({name: digest_of(folder / name) for name in names})
@@ -71,7 +195,7 @@ def write_bundle(folder: Path, run_id: str, file: Path, reports: Iterable[str]) 
 
 
 def _remove(partial: Path) -> None:
-    """Remove what is there of it. A place where nothing can be written, as a read-only one, refuses this, too."""
+    """A place where nothing can be written refuses this, too."""
     with suppress(OSError):
         partial.unlink()
 
@@ -82,6 +206,20 @@ def _member(run_id: str, name: str) -> zipfile.ZipInfo:
     # Traces are compressed already.
     member.compress_type = zipfile.ZIP_STORED if name.endswith(".npz") else zipfile.ZIP_DEFLATED
     return member
+
+
+def require_archive(file: Path) -> None:
+    """Raise ``UsageError`` for a file that is absent or no zip archive: it accuses no run."""
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file; verify takes a bundle or a run's folder")
+    try:
+        with file.open("rb") as stream:
+            begins = stream.read(len(_MAGIC))
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+    if begins != _MAGIC:
+        evidence = "; a results.json has no evidence to check" if file.suffix == ".json" else ""
+        raise UsageError(f"{file}: not a bundle; verify takes a bundle (.zip) or a run's folder{evidence}")
 
 
 def unpack_bundle(file: Path, into: Path) -> Path:
@@ -105,10 +243,10 @@ def unpack_bundle(file: Path, into: Path) -> Path:
 
 
 def _check_end(file: Path, stream: IO[bytes]) -> None:
-    """The archive's last record, before anything trusts it: of how many files, in how large a directory."""
+    """Check the number of files and the size of the directory by the archive's last record, before zipfile reads it."""
     size = stream.seek(0, os.SEEK_END)
     if size > _MAX_BUNDLE_BYTES:
-        raise BundleError(f"{file}: larger than {_MAX_BUNDLE_BYTES} bytes, which no bundle is")
+        raise BundleError(f"{file}: larger than {_MAX_BUNDLE_BYTES} bytes, the most of a bundle")
     start = max(0, size - _END.size - _MOST_COMMENT_BYTES - _LOCATOR_BYTES)
     stream.seek(start)
     tail = stream.read()
@@ -117,13 +255,13 @@ def _check_end(file: Path, stream: IO[bytes]) -> None:
         raise BundleError(f"{file}: not a bundle (no zip archive), or cut short")
     _, _, _, _, count, directory_bytes, _, _ = _END.unpack_from(tail, at)
     if tail[max(0, at - _LOCATOR_BYTES) : at].startswith(b"PK\x06\x07"):
-        raise BundleError(f"{file}: a zip archive of more or larger files than a bundle has")
+        raise BundleError(f"{file}: too many or too large files for a bundle")
     if count > MAX_FILES + 1 or directory_bytes > _MAX_DIRECTORY_BYTES:
         raise BundleError(f"{file}: lists {count} files, more than the {MAX_FILES} that a bundle may have")
 
 
 def _check_members(file: Path, members: Sequence[zipfile.ZipInfo], free_bytes: int) -> str:
-    """The run's id. Raises ``BundleError`` for anything that a bundle does not hold."""
+    """Check names and sizes, and return the run's id. Raises ``BundleError``."""
     # The last record may count fewer than there are.
     if len(members) > MAX_FILES + 1:
         raise BundleError(f"{file}: holds {len(members)} files, more than the {MAX_FILES} that a bundle may have")
@@ -143,7 +281,7 @@ def _check_members(file: Path, members: Sequence[zipfile.ZipInfo], free_bytes: i
 
 
 def _fault(member: zipfile.ZipInfo) -> str | None:
-    """The first thing about a file that no bundle's has."""
+    """The first reason not to unpack a file; ``None`` where there is none."""
     mode = member.external_attr >> 16
     kind = stat.S_IFMT(mode) if member.create_system == _UNIX else 0
     is_inside = "/" in member.filename and is_evidence_name(member.filename)
@@ -151,11 +289,12 @@ def _fault(member: zipfile.ZipInfo) -> str | None:
         "not a regular file": kind not in {0, stat.S_IFREG},
         "leaves its folder, or has a name that no file of a run has": not is_inside,
         "a name that reads differently elsewhere": member.orig_filename != member.filename,
-        f"larger than {MAX_FILE_BYTES} bytes": member.file_size > MAX_FILE_BYTES,
+        f"larger than the {max_bytes_of(member.filename)} bytes of such a file": member.file_size
+        > max_bytes_of(member.filename),
         "encrypted": bool(member.flag_bits & _ENCRYPTED),
-        "packed in a way that no bundle is": member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED},
+        "a compression that bundles do not use": member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED},
     }
-    return next((fault for fault, found in faults.items() if found), None)
+    return next((fault for fault, holds in faults.items() if holds), None)
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path) -> None:

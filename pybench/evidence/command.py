@@ -8,6 +8,9 @@ import click
 
 from pybench.cli.path_types import FILE, FOLDER, PATH
 
+_EXIT_CODES = {(True, True): 0, (True, False): 4, (False, True): 1, (False, False): 1}
+"""By whether everything holds, and whether everything was there and could be checked."""
+
 
 @click.command()
 @click.argument("run_folder", metavar="RUN", type=FOLDER)
@@ -21,13 +24,11 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
     import shlex
 
     from pybench.cli.output import echo
-    from pybench.evidence.archive import write_bundle
-    from pybench.evidence.contents import digest_of
+    from pybench.evidence.archive import digest_of, write_bundle
     from pybench.evidence.signature import require_key, sign
     from pybench.files.run.folder import RunFolder
     from pybench.files.run.lock import copying
     from pybench.model.errors import RunFolderError
-    from pybench.report.formats import REPORT_FILES
 
     folder = RunFolder.open(run_folder)
     manifest = folder.read_manifest()
@@ -39,7 +40,7 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
     if key is not None:
         require_key(key)
     with copying(folder.path):
-        names = write_bundle(folder.path, manifest.run_id, file, REPORT_FILES.values())
+        names = write_bundle(folder.path, manifest.run_id, file)
     echo(f"{file}: {len(names)} files, {file.stat().st_size:,} bytes")
     echo(f"sha256 {digest_of(file)}")
     if key is not None:
@@ -63,12 +64,10 @@ def verify(
     """
     from dataclasses import asdict
 
-    from pybench.cli.exit_codes import BY_VERIFICATION
     from pybench.cli.output import echo, terminal_options
     from pybench.cli.output_file import write_json
-    from pybench.evidence.bundle import verify_bundle
     from pybench.evidence.text import render
-    from pybench.evidence.verify import verify_folder
+    from pybench.evidence.verify import verify_bundle, verify_folder
     from pybench.model.errors import UsageError
 
     if signers is not None and path.is_dir():
@@ -76,4 +75,4 @@ def verify(
     found = verify_folder(path, suite_file) if path.is_dir() else verify_bundle(path, suite_file, signers)
     echo(render(found, width=terminal_options()["width"]), nl=False)
     write_json(json_file, {"holds": found.holds, "complete": found.complete, **asdict(found)})
-    ctx.exit(BY_VERIFICATION[found.holds, found.complete])
+    ctx.exit(_EXIT_CODES[found.holds, found.complete])

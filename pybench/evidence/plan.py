@@ -1,200 +1,183 @@
-"""A manifest held against itself and what pybench ships: suite, tables, plan."""
+"""A run's suite, tables, machine and plan against the suite that pybench comes with, or that the user trusts."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
+from pybench.core.fingerprint import fingerprint, run_fields
+from pybench.core.gpu_models import machine_kind
 from pybench.core.plan.axis_words import with_words
 from pybench.core.plan.effort_override import with_effort
 from pybench.core.plan.expand import expand, skipped
 from pybench.core.plan.point_filter import parse_filter
 from pybench.core.plan.required import parse_required
-from pybench.core.schedule.time_budget import within
-from pybench.evidence.figures import differences
 from pybench.evidence.values import Discrepancy, DiscrepancyState
-from pybench.model.decoder_shape import Architecture
-from pybench.model.errors import PybenchError
-from pybench.model.expected import ExpectedTable
+from pybench.files.expected.file import load_tables
+from pybench.files.model_shapes import load_models
+from pybench.files.shipped import shipped_suites
+from pybench.files.suite.file import read_suite
+from pybench.files.suite.overrides import names_file
+from pybench.model.errors import FileError, PybenchError
 from pybench.model.manifest import MANIFEST_FILE, Manifest
 from pybench.model.plan_options import time_limit_text
 from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
 
-_OWN = "own {kind}, not one that pybench comes with; hold it against a file that you trust with --suite FILE"
-_MEASURED, _SKIPPED, _LEFT_OUT = "measured", "skipped", "left out"
-# As time limits are written: 1h30m.
-_DURATION = re.compile(r"\b(?:\d+[hms])+\b")
-
-WithoutPackages = Callable[[Manifest, Plan], Plan]
-"""A plan less the points that a run has as lacking packages, where its Python shows that it lacks them."""
-
-_Entry = tuple[str, Point | Skip]
-"""How a plan has a point, and the point or the skip."""
+_SENDERS = "the sender's own, no {kind} that pybench comes with; check with one that you trust: --suite FILE"
 
 
-def check_tables(manifest: Manifest, trusted: Mapping[str, ExpectedTable], origin: str) -> Iterator[Discrepancy]:
-    """Every expected table is the trusted one of its name; ``origin`` continues "the table"."""
+def check_plan(manifest: Manifest, suite_file: Path | None, *, same_build: bool) -> Iterator[Discrepancy]:
+    """Equality 3: suite and tables are the trusted ones, and the suite expands to the run's plan on its machine.
+
+    What another build plans or ships otherwise is not checked.
+    """
+    for discrepancy in (
+        *_machine(manifest),
+        *_tables(manifest, suite_file),
+        *_suite(manifest, suite_file),
+        *_points(manifest, same_build=same_build),
+    ):
+        is_open = not same_build and discrepancy.state == "does not hold"
+        yield replace(discrepancy, state="not checked") if is_open else discrepancy
+
+
+def _machine(manifest: Manifest) -> Iterator[Discrepancy]:
+    """The kind of each machine, which chooses rows of tables, follows from its GPUs; so does the fingerprint."""
+    computed = fingerprint(run_fields(manifest.machine, manifest.machines))
+    claims = [("fingerprint", manifest.fingerprint, computed)]
+    claims.append(("device", manifest.device, manifest.machine.devices.kind))
+    for machine in (manifest.machine, *(host.machine for host in manifest.machines)):
+        names = [gpu.name for gpu in machine.gpus]
+        claims += [("kind", machine.kind, machine_kind(names)), ("gpu_count", str(machine.gpu_count), str(len(names)))]
+    for name, claimed, follows in claims:
+        if claimed != follows:
+            text = f"{name}: {claimed!r} is claimed, {follows!r} follows from the GPUs that are listed"
+            yield Discrepancy(kind="machine", place=MANIFEST_FILE, text=text)
+
+
+def _tables(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]:
     for name, table in manifest.tables.items():
         place = f"table {name}"
-        if name not in trusted:
-            yield Discrepancy(place=place, text=_OWN.format(kind="table"), state="not checked")
-        elif table != trusted[name]:
-            yield Discrepancy(place=place, text=f"not the table {origin}: {_change(table, trusted[name])}")
+        try:
+            trusted = load_tables(suite_file or _shipped(manifest), [name])[name]
+        except FileError:
+            yield Discrepancy(kind="suite", place=place, text=_SENDERS.format(kind="table"), state="not checked")
+            continue
+        pairs = enumerate(zip(table.rows, trusted.rows, strict=False), start=1)
+        rows = [number for number, (row, other) in pairs if row != other]
+        if len(table.rows) != len(trusted.rows):
+            text = f"{len(table.rows)} rows, the trusted table has {len(trusted.rows)}"
+            yield Discrepancy(kind="suite", place=place, text=text)
+        elif rows or table != trusted:
+            text = f"differs from the trusted table in {f'row {rows[0]}' if rows else 'its description'}"
+            yield Discrepancy(kind="suite", place=place, text=text)
 
 
-def _change(table: ExpectedTable, trusted: ExpectedTable) -> str:
-    if len(table.rows) != len(trusted.rows):
-        return f"{len(table.rows)} rows instead of {len(trusted.rows)}"
-    for number, (own, other) in enumerate(zip(table.rows, trusted.rows, strict=True), start=1):
-        if own != other:
-            fields = [name for name, value in vars(own).items() if vars(other).get(name) != value]
-            return f"row {number}: {', '.join(fields)}"
-    return "its description"
-
-
-def check_suite(manifest: Manifest, trusted: Suite | None, origin: str) -> Iterator[Discrepancy]:
-    """Profile, description, benchmarks, axes and expectations are those of the trusted suite of its name, if any.
-
-    What the recorded command line changes of it may differ; every report shows those options. ``origin`` continues
-    "the suite".
-    """
-    suite = manifest.suite
+def _suite(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]:
+    """What the recorded command line changes of the suite may differ; every report shows those options."""
+    suite, options = manifest.suite, manifest.options
     place = f"suite {suite.name}"
-    if trusted is None:
-        yield Discrepancy(place=place, text=_OWN.format(kind="suite"), state="not checked")
+    if files := [word for word in options.settings if names_file(word)]:
+        # The file is the sender's: it is not opened here.
+        text = f"its benchmarks are not compared: a file of the command line changes them (--set {files[0]})"
+        yield Discrepancy(kind="suite", place=place, text=text, state="not checked")
         return
-    if suite.profile != trusted.profile:
-        text = f"profile: {suite.profile!r} is claimed, {trusted.profile!r} follows from the suite and the machine"
-        yield Discrepancy(place=place, text=text)
-    if suite.description != trusted.description:
-        yield Discrepancy(place=place, text=f"not the suite {origin}: its description")
-    options = manifest.options
-    efforts = with_effort(trusted, attempts=options.attempts, steps=options.steps)
-    wanted = with_words(efforts, num_devices=manifest.machine.devices.count, max_gpus=options.max_gpus)
-    theirs = {benchmark.name: benchmark for benchmark in wanted.benchmarks}
+    if suite_file is None and not _shipped(manifest).is_file():
+        yield Discrepancy(kind="suite", place=place, text=_SENDERS.format(kind="suite"), state="not checked")
+        return
+    try:
+        read = read_suite(
+            suite_file or _shipped(manifest),
+            profile=options.profile,
+            machine_kind=manifest.machine.kind,
+            gpu_memory_bytes=manifest.machine.gpu_memory_bytes,
+            settings=options.settings,
+        )
+    except PybenchError as error:
+        if suite_file is not None:
+            raise
+        yield Discrepancy(kind="suite", place=place, text=f"the shipped suite cannot be read for this run: {error}")
+        return
+    efforts = with_effort(read, attempts=options.attempts, steps=options.steps)
+    trusted = with_words(efforts, num_devices=manifest.machine.devices.count, max_gpus=options.max_gpus)
+    for name in _changed_parts(suite, trusted):
+        yield Discrepancy(kind="suite", place=place, text=f"differs from {trusted.path}: {name}")
+
+
+def _changed_parts(suite: Suite, trusted: Suite) -> Iterator[str]:
+    for name in ("name", "profile", "description"):
+        if getattr(suite, name) != getattr(trusted, name):
+            yield name
+    theirs = {benchmark.name: benchmark for benchmark in trusted.benchmarks}
     ours = {benchmark.name: benchmark for benchmark in suite.benchmarks}
     for name in dict.fromkeys((*theirs, *ours)):
         if name not in ours or name not in theirs:
-            verb = "lacks" if name not in ours else "adds"
-            yield Discrepancy(place=place, text=f"not the suite {origin}: {verb} benchmark {name}")
-            continue
-        changed = [key for key, value in vars(ours[name]).items() if vars(theirs[name])[key] != value]
-        if changed:
-            text = f"not the suite {origin}: {', '.join(changed)} of benchmark {name}"
-            yield Discrepancy(place=place, text=text)
+            yield f"{'no' if name not in ours else 'added'} benchmark {name}"
+        elif ours[name] != theirs[name]:
+            keys = [key for key, value in vars(ours[name]).items() if vars(theirs[name])[key] != value]
+            yield f"{', '.join(keys)} of benchmark {name}"
 
 
-def check_plan(
-    manifest: Manifest,
-    architectures: Mapping[str, Architecture],
-    without_packages: WithoutPackages,
-    *,
-    same_version: bool,
-) -> Iterator[Discrepancy]:
-    """Every point that the suite expands to on that machine is in the plan: measured, skipped or left out, as follows.
-
-    Points are planned with their own settings, all others for their own reason; another version estimates and words
-    such reasons in another way. How long attempts had taken before, by which a time limit leaves points out, is in no
-    file of the run.
-    """
-    try:
-        expanded = expand(
-            manifest.suite,
-            architectures,
-            replace(manifest.machine.devices, kind=manifest.device, num_hosts=max(1, len(manifest.machines))),
-            max_gpus=manifest.options.max_gpus,
-            keep=_keep(manifest),
-            required=parse_required(manifest.options.require),
-        )
-    except (PybenchError, KeyError, TypeError, ValueError) as error:
-        yield Discrepancy(place=MANIFEST_FILE, text=f"its suite does not expand to a plan: {error}")
-        return
-    ours, theirs = _entries(manifest.plan), _entries(without_packages(manifest, expanded))
-    for name in dict.fromkeys((*theirs, *ours)):
-        own, following = ours.get(name, ()), theirs.get(name, ())
-        if own == following:
-            continue
-        if reason := _unshown(manifest, own, following):
-            yield Discrepancy(place=name, text=reason, state="not checked")
-            continue
-        text, is_derived = _difference(own, following)
-        state: DiscrepancyState = "does not hold"
-        if is_derived and same_version:
-            text += ": it was changed, or another build of this version planned the run; check with that build"
-        elif is_derived:
-            text, state = f"{text}; check with pybench {manifest.pybench_version}", "not checked"
-        yield Discrepancy(place=name, text=text, state=state)
+def _shipped(manifest: Manifest) -> Path:
+    return shipped_suites() / f"{Path(manifest.suite.name).name}.toml"
 
 
-def is_lacking_packages(skip: Skip) -> bool:
-    """Whether a point is not measured because a package is not installed."""
-    return skip.lacks is not None and skip.lacks.endswith(NOT_INSTALLED)
+_Entry = tuple[str, Point | Skip]
+"""State of a point in a plan, and the point or its skip."""
 
 
-def _entries(plan: Plan) -> dict[str, tuple[_Entry, ...]]:
-    """By the point's id, which a plan that was edited may have more than once."""
-    found: dict[str, tuple[_Entry, ...]] = {}
-    kinds: Mapping[str, tuple[Point | Skip, ...]] = {
-        _MEASURED: plan.points,
-        _SKIPPED: plan.skips,
-        _LEFT_OUT: plan.left_out,
-    }
-    for kind, entries in kinds.items():
-        for entry in entries:
-            found[entry.id] = (*found.get(entry.id, ()), (kind, entry))
-    return found
-
-
-def _difference(own: tuple[_Entry, ...], following: tuple[_Entry, ...]) -> tuple[str, bool]:
-    """Between a plan's entries for one point and those that follow, and whether versions may derive them otherwise."""
-    if not own:
-        return "the suite has this point, the plan does not", False
-    if not following:
-        return "the plan has this point, the suite does not", False
-    if [kind for kind, _ in own] != [kind for kind, _ in following]:
-        text = f"{_words(own)} in the plan, {_words(following)} by the suite on that machine"
-        return text, len(own) == len(following)
-    if own[0][0] == _MEASURED:
-        return "planned with other settings than the suite has for it", False
-    pairs = zip(own, following, strict=True)
-    found = [pair for (_, one), (_, other) in pairs for pair in differences(asdict(one), asdict(other), tolerance=0.0)]
-    return "; ".join(f"{place}: {text}" for place, text in found), True
-
-
-def _words(entries: tuple[_Entry, ...]) -> str:
-    return " and ".join(
-        f"{kind} ({entry.reason.removeprefix(f'{_LEFT_OUT}: ')})" if isinstance(entry, Skip) else kind
-        for kind, entry in entries
+def _points(manifest: Manifest, *, same_build: bool) -> Iterator[Discrepancy]:
+    """Each point is measured, skipped or left out as the suite's expansion has it on that machine."""
+    options = manifest.options
+    devices = replace(manifest.machine.devices, kind=manifest.device, num_hosts=max(1, len(manifest.machines)))
+    expanded = expand(
+        manifest.suite,
+        load_models(),
+        devices,
+        max_gpus=options.max_gpus,
+        keep=parse_filter(options.keep) if options.keep is not None else lambda _point_id: True,
+        required=parse_required(options.require),
     )
+    ours, theirs = _entries(manifest.plan), _entries(expanded)
+    for name in dict.fromkeys((*theirs, *ours)):
+        claimed, follows = ours.get(name, []), theirs.get(name, [])
+        states = [[state for state, _ in entries] for entries in (claimed, follows)]
+        # Builds explain a skip in different words.
+        is_skip = states[0] == states[1] and "measured" not in states[0]
+        if claimed == follows or (is_skip and not same_build) or _lacks_package(claimed, follows):
+            continue
+        state: DiscrepancyState = "does not hold"
+        if states[0] == states[1]:
+            text = "planned with other settings or another reason than the suite gives"
+        else:
+            text = f"{_words(claimed)} in the plan, {_words(follows)} by the suite on that machine"
+            if states == [["left out"], ["measured"]] and options.time_limit_s is not None:
+                text, state = f"{time_limit_text(options.time_limit_s)} may have left no time for it", "not checked"
+        yield Discrepancy(kind="plan", place=name, text=text, state=state)
 
 
-def _unshown(manifest: Manifest, own: tuple[_Entry, ...], following: tuple[_Entry, ...]) -> str | None:
-    """Why nothing shows whether a point that follows was not to be measured; ``None`` where something does."""
-    if len(own) != 1 or len(following) != 1:
-        return None
-    (kind, entry), (_, point) = own[0], following[0]
-    if not isinstance(entry, Skip) or not isinstance(point, Point):
-        return None
-    if kind == _LEFT_OUT and _is_beyond(entry, point, manifest.options.time_limit_s):
-        return f"not planned: {time_limit_text(manifest.options.time_limit_s or 0.0)} may leave no time for it"
-    is_like = entry == skipped(point, entry.reason, entry.lacks)
-    if is_like and is_lacking_packages(entry) and manifest.software is None and manifest.container is None:
-        return f"not planned: {entry.lacks}, and the run has no record of its Python"
-    return None
+def _entries(plan: Plan) -> dict[str, list[_Entry]]:
+    """By the point's id, which an edited plan may have more than once."""
+    entries: dict[str, list[_Entry]] = {}
+    states: dict[str, tuple[Point | Skip, ...]] = {"measured": plan.points, "skipped": plan.skips}
+    for state, members in (states | {"left out": plan.left_out}).items():
+        for entry in members:
+            entries.setdefault(entry.id, []).append((state, entry))
+    return entries
 
 
-def _is_beyond(entry: Skip, point: Point, limit_s: float | None) -> bool:
-    """Whether the point is left out as planning leaves it out under a time limit, whatever the durations."""
-    if limit_s is None:
+def _lacks_package(claimed: list[_Entry], follows: list[_Entry]) -> bool:
+    """Whether a point was not measured because its Python lacked a package, which the run alone reports."""
+    if len(claimed) != 1 or len(follows) != 1:
         return False
-    beyond = within(Plan(points=(point,), skips=()), {point.digest: limit_s + 1}, limit_s).left_out
-    return [_without_durations(entry)] == [_without_durations(skip) for skip in beyond]
+    (_, skip), (_, point) = claimed[0], follows[0]
+    if not isinstance(skip, Skip) or not isinstance(point, Point) or not (skip.lacks or "").endswith(NOT_INSTALLED):
+        return False
+    return skip == skipped(point, skip.reason, skip.lacks)
 
 
-def _without_durations(skip: Skip) -> Skip:
-    return replace(skip, reason=_DURATION.sub("TIME", skip.reason))
-
-
-def _keep(manifest: Manifest) -> Callable[[str], bool]:
-    return parse_filter(manifest.options.keep) if manifest.options.keep is not None else lambda _point_id: True
+def _words(entries: list[_Entry]) -> str:
+    """Such as ``skipped (needs about 300 GiB a GPU)``; ``absent`` without an entry."""
+    words = [f"{state} ({entry.reason})" if isinstance(entry, Skip) else state for state, entry in entries]
+    return " and ".join(words) or "absent"

@@ -52,11 +52,7 @@ def _summary(found: Verification) -> str:
     places = Counter(each.place.split(":")[0] for each in faults)
     listed = ", ".join(printable(place) for place in list(places)[:_MOST_NAMED])
     more = f" and {plural(len(places) - _MOST_NAMED, 'more place')}" if len(places) > _MOST_NAMED else ""
-    head = f"{len(faults)} in {listed}{more}. Do not rely on this run's figures"
-    if found.other_version is None:
-        return f"{head}; get its folder again."
-    made_by = printable(found.other_version)
-    return f"{head} until they hold by pybench {made_by}, which made them and whose formulas may differ."
+    return f"{len(faults)} in {listed}{more}. Do not rely on this run's figures; get its folder again."
 
 
 def _listed(found: Sequence[Discrepancy]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a verification of a run found: what does not hold, what is not there yet, and what could not be checked."""
+"""The outcome of a verification: what does not hold, what is not there yet, and what could not be checked."""
 
 from __future__ import annotations
 
@@ -8,14 +8,31 @@ from typing import Literal
 DiscrepancyState = Literal["does not hold", "unfinished", "not checked"]
 """``unfinished`` is what a run that claims no verdict still owes."""
 
+DiscrepancyKind = Literal[
+    "digest",  # a file of a bundle is not the one that its digest names
+    "signature",  # nobody trusted signed the bundle
+    "unreadable",  # a file is absent, damaged or malformed
+    "worker",  # the worker's source is not the one of the manifest, or of this build
+    "machine",  # kind or fingerprint do not follow from the GPUs that are listed
+    "suite",  # the suite or a table is not the trusted one
+    "plan",  # a point is not planned as the suite expands to it
+    "order",  # attempts overlap in time
+    "results",  # a value of results.json does not follow from the journal
+    "owed",  # an attempt has no record
+    "joules",  # joules or GPU states do not follow from the power trace
+    "sensor",  # joules rest on a sensor model of the sender
+    "build",  # another build of pybench made the run
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Discrepancy:
     """One thing that does not hold, is not there yet, or could not be checked.
 
-    ``place`` is the file, attempt or point it concerns.
+    ``place`` is the file, attempt or point.
     """
 
+    kind: DiscrepancyKind
     place: str
     text: str
     state: DiscrepancyState = "does not hold"
@@ -23,9 +40,9 @@ class Discrepancy:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """Of one run. ``checked`` counts what was held against something else, by its name in the plural.
+    """Of one run. ``checked`` counts what was recomputed, by its name in the plural.
 
-    ``other_version`` of pybench made the run, where it is not this one.
+    ``other_build`` is the build of pybench that made the run, ``None`` where this one did.
     """
 
     run_id: str
@@ -33,19 +50,19 @@ class Verification:
     checked: dict[str, int] = field(default_factory=dict)
     verdict: str | None = None
     signature: str | None = None
-    other_version: str | None = None
+    other_build: str | None = None
 
     @property
     def holds(self) -> bool:
-        """Whether nothing was found that does not hold."""
-        return all(found.state != "does not hold" for found in self.discrepancies)
+        """Whether nothing contradicts the run's claims."""
+        return all(discrepancy.state != "does not hold" for discrepancy in self.discrepancies)
 
     @property
     def unfinished(self) -> bool:
         """Whether the run still owes something."""
-        return any(found.state == "unfinished" for found in self.discrepancies)
+        return any(discrepancy.state == "unfinished" for discrepancy in self.discrepancies)
 
     @property
     def complete(self) -> bool:
-        """Whether everything was there and could be checked."""
-        return all(found.state == "does not hold" for found in self.discrepancies)
+        """Whether everything was there and could be checked. Another build alone leaves nothing open."""
+        return all(d.state == "does not hold" or d.kind == "build" for d in self.discrepancies)

@@ -1,147 +1,303 @@
-"""Everything that a run's files claim, worked out again from its journal and traces with this version."""
+"""Everything that a run claims, computed again: five equalities, and the digest of the worker that measured it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from importlib.metadata import version
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
-from pybench.evidence.attempts import (
-    attempt_label,
-    check_completeness,
-    check_order,
-    check_places,
-    without_record,
+from pybench.core.schedule.attempts import pending, undecided
+from pybench.evidence.archive import (
+    SUMS,
+    BundleError,
+    evidence_files,
+    parse_sums,
+    require_archive,
+    unpack_bundle,
+    wrong_digests,
 )
-from pybench.evidence.contents import SUMS, evidence_files, parse_sums, wrong_digests
-from pybench.evidence.events import check_events
-from pybench.evidence.machine import check_machine
-from pybench.evidence.malformed import MALFORMED, guarded
-from pybench.evidence.origin import check_origin, check_worker
-from pybench.evidence.packages import without_packages
+from pybench.evidence.differences import differences, num_values
 from pybench.evidence.plan import check_plan
-from pybench.evidence.reports import check_reports, has_reports
-from pybench.evidence.traces import check_presence, check_sensors, check_trace
+from pybench.evidence.signature import check_signature
 from pybench.evidence.values import Discrepancy, Verification
-from pybench.files.model_shapes import load_models
-from pybench.files.run.folder import RunFolder, attempt_name
+from pybench.files.run.folder import RunFolder
 from pybench.files.safe_folder import read_below
+from pybench.model.build import this_build
 from pybench.model.errors import PybenchError
 from pybench.model.manifest import MANIFEST_FILE, Manifest
+from pybench.model.plan_options import time_limit_text
 from pybench.model.record import JOURNAL_FILE, Record
+from pybench.model.results import RESULTS_FILE, Results
 from pybench.model.verdict import Verdict
+from pybench.power.joined_energy import joined_conditions, joined_energy
+from pybench.power.measured_window import window_ns
 from pybench.power.sensor_models import shipped_model
-from pybench.report.formats import REPORT_FILES
+from pybench.power.trace import PowerTrace
+from pybench.power.trace_file import read_trace
+from pybench.report.run.results_json import render as results_text
 from pybench.report.run.view import RunView
+from pybench.run.engines.stage import installed_digest, worker_digest
 from pybench.run.host_parts import joined_parts
 
-# Of as many files as a bundle may have, with the longest names that runs give them, 6 MB.
 _MAX_SUMS_BYTES = 2**23
+"""The digests of as many files as a bundle may have, with long names, take 6 MB."""
+
+_ENERGY_TOLERANCE = 1e-6
+"""Relative tolerance of joules: builds of NumPy solve fits in different orders."""
+
+_LATER_S = 86_400.0
+"""Seconds by which the wall clock of a later boot may be behind: it is set by hand or by NTP."""
+
 _UNDECIDED: frozenset[Verdict] = frozenset({"error", "missing", "inconclusive", "no_expectation"})
+_MALFORMED = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError),
+    *(RecursionError, MemoryError),
+)
+"""What computing with edited values may raise."""
+
+
+def verify_bundle(file: Path, suite_file: Path | None = None, signers: Path | None = None) -> Verification:
+    """Verify the bundle ``file``; with ``signers`` one of them must have signed it.
+
+    Raises ``UsageError`` where there is no file, no zip archive or no file of signers, and as :func:`verify_folder`.
+    """
+    require_archive(file)
+    signature, unsigned = check_signature(file, signers)  # equality 1
+    with tempfile.TemporaryDirectory(prefix="pybench-verify-") as scratch:
+        try:
+            folder = unpack_bundle(file, Path(scratch))
+        except BundleError as error:
+            text = str(error).removeprefix(f"{file}: ")
+            broken = Discrepancy(kind="unreadable", place=file.name, text=text)
+            return Verification(run_id=file.name, discrepancies=(*unsigned, broken))
+        inside = verify_folder(folder, suite_file, bundled=True)
+        renamed: tuple[Discrepancy, ...] = ()
+        if inside.run_id != folder.name:
+            text = f"is of run {inside.run_id}, the bundle of {folder.name}"
+            renamed = (Discrepancy(kind="digest", place=MANIFEST_FILE, text=text),)
+    return replace(inside, discrepancies=(*unsigned, *renamed, *inside.discrepancies), signature=signature)
 
 
 def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool = False) -> Verification:
     """Verify the run in ``path``; ``suite_file`` is a suite to trust in place of the one that pybench comes with.
 
-    With ``bundled`` the folder was unpacked from a bundle, and has its list of digests. Raises ``RunFolderError`` where
+    With ``bundled`` the folder was unpacked from a bundle and has its list of digests. Raises ``RunFolderError`` where
     there is no run, and ``FileError`` for a suite file that can't be read; whatever else is wrong is a discrepancy.
     """
     path = path.resolve()  # as errors below name it
     checked: dict[str, int] = {}
-    found: list[Discrepancy] = []
+    discrepancies: list[Discrepancy] = []
     try:
-        names = evidence_files(path, REPORT_FILES.values())
+        names = evidence_files(path)
         checked["files"] = len(names)
-        found += _digests(path, names) if bundled else ()
+        discrepancies += check_digests(path, names) if bundled else ()
         folder = RunFolder.open(path)
         manifest, records = folder.read_manifest(), folder.journal.records()
-    except PybenchError as error:
-        if not bundled and not (path / MANIFEST_FILE).exists():
+        results = assemble(manifest, Measurements.of(manifest.plan, records))
+    except (PybenchError, *_MALFORMED) as error:
+        if isinstance(error, PybenchError) and not bundled and not (path / MANIFEST_FILE).exists():
             raise
         text = str(error).replace(f"{path}/", "").replace(str(path), "the run's folder")
-        return Verification(run_id=path.name, discrepancies=(*found, Discrepancy(place=path.name, text=text)))
-    other_version = None if manifest.pybench_version == version("pybench") else manifest.pybench_version
-    same_version = other_version is None
-    try:
-        results = assemble(manifest, Measurements.of(manifest.plan, records))
-    except MALFORMED as error:
-        found.append(Discrepancy(place=JOURNAL_FILE, text=f"cannot be judged: {type(error).__name__}: {error}"))
-        return Verification(
-            run_id=manifest.run_id, discrepancies=tuple(found), checked=checked, other_version=other_version
-        )
-    view = RunView(results=results, manifest=manifest, records=records, path=folder.path)
-    # A run that was stopped has no report, or claims neither a pass nor a failure.
-    unfinished = results.verdict in _UNDECIDED or not has_reports(folder.path)
-    found += check_reports(folder, view, checked)
-    found += guarded(MANIFEST_FILE, check_machine(manifest, same_version=same_version))
-    found += guarded(MANIFEST_FILE, check_origin(manifest, suite_file))
-    found += guarded(MANIFEST_FILE, check_plan(manifest, load_models(), without_packages, same_version=same_version))
-    found += check_worker(folder, manifest)
-    found += guarded(JOURNAL_FILE, check_completeness(manifest, records, results, unfinished=unfinished))
-    found += guarded(JOURNAL_FILE, check_order(manifest, records))
-    found += guarded(JOURNAL_FILE, check_places(manifest, records))
-    found += guarded("attempts", _attempt_folders(names, manifest, records, unfinished=unfinished))
-    found += guarded("attempts", check_events(folder.path, manifest, records))
-    found += _traces(view, manifest, checked)
-    checked["attempts"] = len(records)
+        discrepancies.append(Discrepancy(kind="unreadable", place=path.name, text=text))
+        return Verification(run_id=path.name, discrepancies=tuple(discrepancies), checked=checked)
+    same_build = manifest.build == this_build()
+    discrepancies += check_worker(folder, manifest, same_build=same_build)
+    checks: dict[str, Callable[[], Iterator[Discrepancy]]] = {
+        MANIFEST_FILE: lambda: check_plan(manifest, suite_file, same_build=same_build),
+        JOURNAL_FILE: lambda: check_attempts(manifest, records, results),
+        RESULTS_FILE: lambda: check_results(folder, RunView.of_folder(folder, results), checked, same_build=same_build),
+        "attempts": lambda: check_joules(folder.path, manifest, records, checked, same_build=same_build),
+    }
+    for place, check in checks.items():
+        try:
+            discrepancies += check()
+        except (PybenchError, *_MALFORMED) as error:
+            if isinstance(error, PybenchError) and suite_file is not None and place == MANIFEST_FILE:
+                raise
+            text = f"cannot be checked: {type(error).__name__}: {error}"
+            discrepancies.append(Discrepancy(kind="unreadable", place=place, text=text))
     return Verification(
         run_id=manifest.run_id,
-        discrepancies=tuple(dict.fromkeys(found)),
-        checked=checked,
+        discrepancies=tuple(dict.fromkeys(discrepancies)),
+        checked=checked | {"attempts": len(records)},
         verdict=results.verdict,
-        other_version=other_version,
+        other_build=None if same_build else manifest.build,
     )
 
 
-def _digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
+def check_digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
+    """Equality 2: each file of a bundle has the digest that its list has, and no file is absent or added."""
     try:
         listed = parse_sums(read_below(path, SUMS, _MAX_SUMS_BYTES).decode("utf-8"))
-    except FileNotFoundError:
-        yield Discrepancy(place=SUMS, text="not in the bundle: nothing shows that its files are whole")
-        return
-    except OSError as error:
-        yield Discrepancy(place=SUMS, text=f"cannot be read: {error.strerror}")
-        return
-    except ValueError as error:
-        yield Discrepancy(place=SUMS, text=str(error))
+    except (OSError, ValueError) as error:
+        text = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+        yield Discrepancy(kind="digest", place=SUMS, text=text)
         return
     present = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file() and file.name != SUMS]
-    for name, fault in wrong_digests(path, (*names, *present), listed):
-        yield Discrepancy(place=name, text=fault)
+    for name, text in wrong_digests(path, (*names, *present), listed):
+        yield Discrepancy(kind="digest", place=name, text=text)
     for name in sorted(set(present) - set(names)):
-        yield Discrepancy(place=name, text="no file of a run; a bundle holds nothing else")
+        yield Discrepancy(kind="digest", place=name, text="no file of a run; a bundle holds nothing else")
 
 
-def _attempt_folders(
-    names: Sequence[str], manifest: Manifest, records: Sequence[Record], *, unfinished: bool
+def check_worker(folder: RunFolder, manifest: Manifest, *, same_build: bool) -> Iterator[Discrepancy]:
+    """The source that measured has the manifest's digest, and that of this build where this build made the run."""
+    try:
+        digest = worker_digest(folder.worker)
+    except OSError as error:
+        text = f"the worker's source cannot be read: {error.strerror}"
+        yield Discrepancy(kind="unreadable", place="worker", text=text)
+        return
+    if digest != manifest.worker_sha256:
+        yield Discrepancy(kind="worker", place="worker", text="its source is not the one that the manifest names")
+    elif same_build and digest != installed_digest():
+        yield Discrepancy(kind="worker", place="worker", text="its source is not that of this build of pybench")
+    if not same_build:
+        made_by = f"build {manifest.build}" if manifest.build else "a build that it does not name"
+        same = "its worker is that of this build" if digest == installed_digest() else "its worker is another one"
+        text = f"another build: pybench {manifest.pybench_version}, {made_by}; this is build {this_build()}; {same}"
+        yield Discrepancy(kind="build", place=MANIFEST_FILE, text=text, state="not checked")
+
+
+def check_attempts(manifest: Manifest, records: Sequence[Record], results: Results) -> Iterator[Discrepancy]:
+    """Attempts that are owed have a record, and attempts of one boot follow one another by its monotonic clock."""
+    # A stopped run claims no verdict, so it may owe attempts.
+    limit_s = manifest.options.time_limit_s
+    owed = (*pending(manifest.plan.points, records), *undecided(manifest.plan.points, results.rows, records))
+    for point_id, number in dict.fromkeys((point.id, number) for point, number in owed):
+        text = "no record; finish the run with: pybench run --resume RUN"
+        if limit_s is not None:
+            text = f"no record: {time_limit_text(limit_s)} may have left no time for it"
+        yield Discrepancy(
+            kind="owed",
+            place=f"{point_id}, attempt {number}",
+            text=text,
+            state="not checked" if limit_s is not None else "unfinished",
+        )
+    known = manifest.plan.digests
+    for record in records:
+        if known.get(record.point_id) != record.point_digest:
+            text = "measured with settings that the plan does not have"
+            yield Discrepancy(kind="plan", place=_label(record), text=text)
+    measured = [record for record in records if record.ok and record.ranks and all(r.steps for r in record.ranks)]
+    for earlier, later in pairwise(measured):
+        steps = [[rank.steps for rank in record.ranks] for record in (earlier, later)]
+        boots = [{rank.header.boot_id for rank in record.ranks} for record in (earlier, later)]
+        if boots[0] == boots[1]:
+            if window_ns(steps[1])[0] < window_ns(steps[0])[1]:
+                text = f"its steps begin before those of {_label(earlier)} end"
+                yield Discrepancy(kind="order", place=_label(later), text=text)
+        elif _seconds_between(earlier.started_utc, later.started_utc) < -_LATER_S:
+            text = f"began {later.started_utc} on another boot, {_label(earlier)} at {earlier.started_utc}"
+            yield Discrepancy(kind="order", place=_label(later), text=text, state="not checked")
+
+
+def check_results(
+    folder: RunFolder, view: RunView, checked: dict[str, int], *, same_build: bool
 ) -> Iterator[Discrepancy]:
-    """Every attempt that left a folder is recorded."""
-    present = {name.split("/")[1] for name in names if name.startswith("attempts/") and name.count("/") > 1}
-    for name in sorted(present - {attempt_name(record.point_id, record.attempt) for record in records}):
-        text = "an attempt that left files here has no record"
-        yield without_record(manifest, f"attempts/{name}", text, unfinished=unfinished)
+    """Equality 4: ``results.json`` is what this build assembles from manifest and journal.
+
+    Figures and verdicts of another build that differ are not checked: its formulas may differ.
+    """
+    computed = results_text(view)
+    try:
+        # Larger than any figure's other spelling would make it.
+        text = read_below(folder.path, RESULTS_FILE, 4 * len(computed) + 2**20).decode("utf-8")
+    except FileNotFoundError:
+        text = "not there: the run was stopped before it wrote its reports"
+        yield Discrepancy(kind="owed", place=RESULTS_FILE, text=text, state="unfinished")
+        return
+    except OSError as error:
+        yield Discrepancy(kind="unreadable", place=RESULTS_FILE, text=f"cannot be read: {error.strerror}")
+        return
+    claimed = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    follows = json.loads(computed)
+    checked["figures"] = num_values(follows)
+    for place, difference in differences(claimed, follows, common=not same_build):
+        yield Discrepancy(
+            kind="results",
+            place=RESULTS_FILE,
+            text=f"{place}: {difference}",
+            state="does not hold" if same_build else "not checked",
+        )
 
 
-def _traces(view: RunView, manifest: Manifest, checked: dict[str, int]) -> Iterator[Discrepancy]:
+def check_joules(
+    path: Path, manifest: Manifest, records: Sequence[Record], checked: dict[str, int], *, same_build: bool
+) -> Iterator[Discrepancy]:
+    """Equality 5: joules, bounds and GPU states of each attempt follow from its power trace."""
     points = {point.id: point for point in manifest.plan.points}
     checked["traces"] = 0
-    for record in view.records:
-        yield from check_presence(manifest, record)
-        point = points.get(record.point_id)
-        if record.trace is None or point is None:
+    for record in records:
+        place, point = _label(record), points.get(record.point_id)
+        if record.trace is None:
+            if record.energy is not None:
+                yield Discrepancy(kind="joules", place=place, text="joules without a power trace")
             continue
         try:
-            trace = view.trace(record.trace)
-            if trace is not None:
-                checked["traces"] += 1
-                hosts = joined_parts(view.path or Path(), record.hosts, trace)
-                yield from check_trace(manifest, point, record, hosts)
-                yield from check_sensors(record, trace, shipped_model)
-        except PybenchError as error:
-            text = str(error).replace(f"{view.path}/", "")
-            yield Discrepancy(place=attempt_label(record), text=text)
-        except MALFORMED as error:
-            text = f"its power trace cannot be read: {type(error).__name__}: {error}"
-            yield Discrepancy(place=attempt_label(record), text=text)
+            trace = read_trace(path, record.trace)
+            checked["traces"] += 1
+            hosts = joined_parts(path, record.hosts, trace)
+            yield from _check_sensors(record, trace)
+            if not record.ok or point is None:
+                continue
+            steps = [rank.steps for rank in record.ranks]
+            claimed: dict[str, Any] = {"energy": record.energy and asdict(record.energy)}
+            claimed["conditions"] = [asdict(condition) for condition in record.conditions]
+            follows: dict[str, Any] = {"energy": asdict(joined_energy(point, steps, hosts))}
+            follows["conditions"] = [asdict(condition) for condition in joined_conditions(steps, hosts)]
+        except (PybenchError, *_MALFORMED) as error:
+            text = f"{error}".replace(f"{path}/", "") or type(error).__name__
+            yield Discrepancy(kind="unreadable", place=place, text=f"its power trace cannot be used: {text}")
+            continue
+        for where, difference in differences(
+            _plain(claimed), _plain(follows), tolerance=_ENERGY_TOLERANCE, common=not same_build
+        ):
+            yield Discrepancy(
+                kind="joules",
+                place=place,
+                text=f"{where}: {difference} from the power trace",
+                state="does not hold" if same_build else "not checked",
+            )
+
+
+def _check_sensors(record: Record, trace: PowerTrace) -> Iterator[Discrepancy]:
+    for gpu in trace.gpus:
+        if gpu.sensor is not None and gpu.sensor != shipped_model(gpu.name, trace.driver):
+            text = f"{gpu.uuid}: the sender's sensor model ({gpu.sensor.source}), not the one that pybench comes with"
+            yield Discrepancy(kind="sensor", place=_label(record), text=text, state="not checked")
+
+
+def _label(record: Record) -> str:
+    return f"{record.point_id}, attempt {record.attempt}"
+
+
+def _seconds_between(earlier_utc: str, later_utc: str) -> float:
+    times = [datetime.fromisoformat(text) for text in (earlier_utc, later_utc)]
+    return (times[1] - times[0]).total_seconds()
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no value of JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Readers of JSON differ on which of two values of one name counts."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("a name comes twice in one object")
+    return values
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of JSON
+    """Lists for tuples, as JSON has them."""
+    if isinstance(value, dict):
+        return {name: _plain(inside) for name, inside in value.items()}
+    return [_plain(inside) for inside in value] if isinstance(value, list | tuple) else value

@@ -24,8 +24,8 @@ class Host:
     """One host as it stood when it joined a run.
 
     ``boot_id`` and ``time_offset_ns`` identify its CLOCK_MONOTONIC. ``build`` is its pybench; ``worker_sha256`` covers
-    the worker's source of its installation, ``images`` are digests of what its engine would start, ``environment`` what tunes its workers, without
-    secrets. ``power_reason`` is why its power is unknown, ``None`` where it is sampled.
+    the worker's source of its installation, ``images`` are digests of what its engine would start, ``environment`` what
+    tunes its workers, without secrets. ``power_reason`` is why its power is unknown, ``None`` where it is sampled.
     """
 
     name: str

@@ -15,11 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
-from pybench.evidence import archive
-from pybench.evidence.archive import write_bundle
-from pybench.evidence.bundle import verify_bundle
-from pybench.evidence.contents import SUMS
-from pybench.report.formats import REPORT_FILES
+from pybench.evidence import archive, signature
+from pybench.evidence.archive import SUMS, write_bundle
+from pybench.evidence.verify import verify_bundle
 from tests.evidence.forgery import Forgery
 
 Entries = dict[str, bytes]
@@ -37,7 +35,7 @@ def suite(original: Path) -> Path:
 @pytest.fixture
 def bundle(original: Path, tmp_path: Path) -> Path:
     """Of the run that holds."""
-    write_bundle(original, original.name, tmp_path / "run.zip", REPORT_FILES.values())
+    write_bundle(original, original.name, tmp_path / "run.zip")
     return tmp_path / "run.zip"
 
 
@@ -186,12 +184,12 @@ def _long_sums(entries: Entries) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_long_sums, "SHA256SUMS: cannot be read: Larger than 8388608 bytes"),
+        (_long_sums, "larger than the 8388608 bytes of such a file"),
         (_edit, "summary.md: its SHA-256 is not the one in SHA256SUMS"),
         (_add, "worker/pybench/extra.py: in the bundle, but not listed"),
         (_add_elsewhere, "notes.txt: no file of a run"),
         (_remove, "junit.xml: listed in SHA256SUMS, but not in the bundle"),
-        (_no_sums, "SHA256SUMS: not in the bundle"),
+        (_no_sums, "SHA256SUMS: cannot be read: No such file"),
         (_odd_sums, "not a digest and the name of a file"),
         (_renamed, "the bundle of 20200101T000000Z-drill"),
         (_no_journal, "journal.jsonl: listed in SHA256SUMS, but not in the bundle"),
@@ -274,6 +272,13 @@ def test_a_bomb_that_declares_less_is_not_unpacked(small: Path, suite: Path) -> 
     assert "cannot be unpacked: " in faults(small, suite)[0]
 
 
+def test_each_kind_of_file_has_its_most_bytes(tmp_path: Path, suite: Path) -> None:
+    """A report or the worker's source is not as long as a trace; nothing of the bundle is unpacked."""
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as stored:
+        stored.writestr("r/worker/pybench/wire.py", b"\0" * (2**24 + 1))
+    assert "larger than the 16777216 bytes of such a file" in faults(tmp_path / "b.zip", suite)[0]
+
+
 def test_more_files_than_a_bundle_has(small: Path, suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the archive's last record, before its directory is read."""
     monkeypatch.setattr(archive, "MAX_FILES", -1)
@@ -297,7 +302,7 @@ def test_more_files_than_the_last_record_counts(tmp_path: Path, suite: Path, mon
     ("data", "message"),
     [
         (b"PK\x05\x06" + b"\0" * 18, "not in one folder"),
-        (b"PK\x06\x07" + b"\0" * 16 + b"PK\x05\x06" + b"\xff" * 16 + b"\0\0", "more or larger files"),
+        (b"PK\x06\x07" + b"\0" * 16 + b"PK\x05\x06" + b"\xff" * 16 + b"\0\0", "too many or too large files"),
         (b"PK" + b"x" * 10_000, "not a bundle (no zip archive)"),
     ],
 )
@@ -354,9 +359,28 @@ def test_a_signature(original: Path, tmp_path: Path, suite: Path) -> None:
     for options in ((), ("--signers", tmp_path / "ours.signers")):
         edited = pybench(*trusted, *options)
         assert (edited.exit_code, "not a good signature" in edited.stdout) == (1, True), edited.output
+    (tmp_path / "b.zip.sig").write_bytes(b" " * 2**20)
+    large = pybench(*trusted, "--signers", tmp_path / "ours.signers")
+    assert (large.exit_code, "b.zip.sig: 1048576 bytes, no signature has more than" in large.stdout) == (1, True)
     (tmp_path / "b.zip.sig").unlink()
     missing = pybench(*trusted, "--signers", tmp_path / "ours.signers")
     assert (missing.exit_code, "b.zip.sig: not there" in missing.stdout) == (1, True)
+
+
+def test_a_slow_ssh_keygen_is_not_absent(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are errors of the machine, exit code 3, each with its own cause."""
+    bundle.with_name("run.zip.sig").touch()
+    program = tmp_path / "bin" / "ssh-keygen"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setattr(signature, "_LIMIT_S", 0.1)
+    slow = pybench("verify", bundle)
+    assert (slow.exit_code, "did not answer within 0.1 s" in slow.stderr) == (3, True)
+    program.unlink()
+    absent = pybench("verify", bundle)
+    assert (absent.exit_code, "ssh-keygen is not installed" in absent.stderr) == (3, True)
 
 
 def test_a_key_that_is_not_there(original: Path, tmp_path: Path) -> None:

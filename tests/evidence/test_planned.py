@@ -1,4 +1,4 @@
-"""Points that planning left out: held against what the run shows of the reason; what nothing shows is named."""
+"""Points that planning left out: expanded again where the run shows the reason, else not checked."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import pytest
 
 from pybench.evidence.values import Discrepancy
 from pybench.evidence.verify import verify_folder
-from pybench.model.container import ContainerSetup
-from pybench.model.manifest import Manifest
 from pybench.model.plan_options import PlanOptions
 from pybench.model.software import Software
 from pybench.model.suite import Plan, Skip, Suite
@@ -83,31 +81,16 @@ def limited(limited_original: Path, tmp_path: Path) -> Forgery:
 
 
 def test_a_point_beyond_the_time_limit_is_not_checked(limited: Forgery) -> None:
-    """What its attempts took before is in no file of the run; all else of it is as planning has it."""
-    (skip,) = limited.folder.read_manifest().plan.left_out
-    assert skip.reason == "2 attempts of about 33m20s together do not fit: --time-limit 10m has 10m left for them"
-    assert [(found.place, found.text, found.state) for found in verified(limited)] == [
-        (TWO, "not planned: --time-limit 10m may leave no time for it", "not checked")
-    ]
+    """No file of the run shows what its attempts took before."""
+    assert [(each.kind, each.place, each.state) for each in verified(limited)] == [("plan", TWO, "not checked")]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda m: replace(m, plan=with_left_out(m.plan, lambda skip: replace(skip, reason="its GPU was broken"))),
-        lambda m: replace(m, plan=with_left_out(m.plan, lambda skip: replace(skip, lacks=None))),
-        lambda m: replace(m, plan=with_left_out(m.plan, lambda skip: replace(skip, num_gpus=1))),
-        lambda m: replace(m, plan=replace(m.plan, skips=m.plan.left_out, left_out=())),
-        lambda m: replace(m, options=replace(m.options, time_limit_s=60.0)),
-        lambda m: replace(m, options=replace(m.options, time_limit_s=None)),
-        lambda m: replace(m, options=replace(m.options, time_limit_s=float("nan"))),
-    ],
-    ids=["reason", "lacks", "size", "skipped", "another limit", "no limit", "no number"],
-)
-def test_no_other_point_is_beyond_the_time_limit(limited: Forgery, change: Callable[[Manifest], Manifest]) -> None:
-    """A limit is no licence to leave out what one likes."""
-    limited.folder.write_manifest(change(limited.folder.read_manifest()))
-    assert any(found.state == "does not hold" and found.place in {TWO, "manifest.json"} for found in verified(limited))
+@pytest.mark.parametrize("limit_s", [None, float("nan")])
+def test_without_a_limit_no_point_is_beyond_it(limited: Forgery, limit_s: float | None) -> None:
+    """The point is then one that the sender hides."""
+    manifest = limited.folder.read_manifest()
+    limited.folder.write_manifest(replace(manifest, options=replace(manifest.options, time_limit_s=limit_s)))
+    assert any(each.state == "does not hold" and each.place != "results.json" for each in verified(limited))
 
 
 @pytest.fixture(scope="module")
@@ -127,68 +110,19 @@ def test_a_package_that_the_run_lacked_leaves_points_out(bare: Forgery) -> None:
     assert verified(bare) == ()
 
 
-CONTAINER = ContainerSetup(
-    engine="docker",
-    engine_version="1",
-    runtime="runc",
-    rootless=False,
-    images=(),
-    lock="images.toml",
-    mounts=(),
-    relaxations=(),
+@pytest.mark.parametrize(
+    "change",
+    [lambda skip: replace(skip, num_gpus=skip.num_gpus + 1), lambda skip: replace(skip, lacks=None)],
+    ids=["another size", "no package"],
 )
-REASON = "backend torch needs torch and transformers, not found here: install it there: pip install 'pybench[torch]'"
-PACKAGES: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
-    "recorded": (
-        lambda m: replace(m, software=Software(python="3.11.0", packages={"torch": "2.9", "transformers": "5.0"})),
-        f"left out ({REASON}) in the plan, {BY_SUITE}",
-    ),
-    "one of two recorded": (
-        lambda m: replace(m, software=Software(python="3.11.0", packages={"torch": "2.9"})),
-        'reason: "backend torch needs torch and transformers, not found here: install it there: … is claimed',
-    ),
-    "an image": (
-        lambda m: replace(m, container=CONTAINER),
-        f"left out ({REASON}) in the plan, {BY_SUITE}",
-    ),
-    "required": (
-        lambda m: replace(m, options=replace(m.options, require="backend=torch")),
-        f"left out ({REASON}) in the plan, skipped ({REASON}) by the suite on that machine",
-    ),
-    "another reason": (
-        lambda m: replace(m, plan=with_left_out(m.plan, lambda skip: replace(skip, reason="it was slow"))),
-        f"left out (it was slow) in the plan, {BY_SUITE}",
-    ),
-}
+def test_a_point_left_out_for_anything_else_is_named(bare: Forgery, change: Callable[[Skip], Skip]) -> None:
+    """Only the package that it lacks is taken from the run."""
+    manifest = bare.folder.read_manifest()
+    bare.folder.write_manifest(replace(manifest, plan=with_left_out(manifest.plan, change)))
+    planned = [each for each in verified(bare) if each.kind == "plan"]
+    assert [(each.place, each.state) for each in planned] == [(ONE, "does not hold"), (TWO, "does not hold")]
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_that_the_run_had_leaves_none_out(bare: Forgery, name: str) -> None:
-    """Both points are named, with what is claimed and what follows."""
-    change, text = PACKAGES[name]
-    bare.folder.write_manifest(change(bare.folder.read_manifest()))
-    found = [one for one in verified(bare) if one.place in {ONE, TWO}]
-    assert [(one.place, one.state) for one in found] == [(ONE, "does not hold"), (TWO, "does not hold")]
-    assert all(one.text.startswith(text) for one in found), found
-
-
-def test_packages_of_an_unrecorded_python_are_not_checked(bare: Forgery) -> None:
-    """Nothing shows what it had, as in runs of versions that did not record it; another number of GPUs is an edit."""
-    manifest = replace(bare.folder.read_manifest(), software=None)
-    bare.folder.write_manifest(manifest)
-    texts = {(one.text, one.state) for one in verified(bare) if one.place in {ONE, TWO}}
-    assert texts == {("not planned: torch (not installed), and the run has no record of its Python", "not checked")}
-    plan = with_left_out(manifest.plan, lambda skip: replace(skip, num_gpus=skip.num_gpus + 1))
-    bare.folder.write_manifest(replace(manifest, plan=plan))
-    assert {one.state for one in verified(bare) if one.place in {ONE, TWO}} == {"does not hold"}
-
-
-def test_points_that_are_measured_or_beyond_a_number_of_gpus(tmp_path: Path) -> None:
-    """A measured point shows its packages, also without a record of them; one that is left out has its one reason."""
-    forgery = Forgery(measured(tmp_path, FakeLauncher(), PlanOptions(max_gpus=1)))
-    forgery.manifest(lambda m: replace(m, software=Software(python="3.11.0", packages={})))
-    assert verified(forgery) == ()
-    forgery.manifest(lambda m: replace(m, plan=with_left_out(m.plan, lambda skip: replace(skip, lacks="9 GPUs"))))
-    (found,) = verified(forgery)
-    assert (found.place, found.state) == (TWO, "does not hold")
-    assert found.text.startswith("lacks: '9 GPUs' is claimed, '2 GPUs (--max-gpus 1)' follows: it was changed, or")
+def test_a_point_beyond_max_gpus_follows_from_the_options(tmp_path: Path) -> None:
+    """The recorded command line is part of every report."""
+    assert verified(Forgery(measured(tmp_path, FakeLauncher(), PlanOptions(max_gpus=1)))) == ()

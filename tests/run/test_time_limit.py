@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pybench.evidence.events import check_events
 from pybench.evidence.verify import verify_folder
 from pybench.model.errors import UsageError
 from pybench.model.plan_options import PlanOptions
@@ -87,16 +86,13 @@ def test_an_attempt_that_runs_when_the_time_is_over_is_ended(tmp_path: Path, mon
     assert "changed by --time-limit 4s" in shown
     assert "not measured: the run had --time-limit 4s" in shown
     found = verify_folder(run.folder.path, tmp_path / "drill.toml").discrepancies
-    missing = {one.place: (one.state, one.text) for one in found if "tensor_parallel=2" in one.place}
+    missing = [(each.kind, each.place, each.state) for each in found if "tensor_parallel=2" in each.place]
     point = "decode[tensor_parallel=2]"
-    attempts = [f"{point}, attempt 1", f"{point}, attempt 2"]
-    assert list(missing)[:2] == attempts
-    assert [place.startswith("attempts/decode") for place in missing] == [False, False, True]
-    assert set(missing.values()) == {("not checked", "no record: --time-limit 4s may have left no time for it")}
+    assert missing == [("owed", f"{point}, attempt {number}", "not checked") for number in (1, 2)]
 
 
 def test_an_attempt_ends_with_the_last_step_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts, with a caution, and the worker's events agree with its record; far from the end it would fail."""
+    """It counts, with a caution; far from the end it would fail."""
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "short")
     run = prepare(tmp_path, 600.0)
     monkeypatch.setattr(time_budget.TimeBudget, "end_ns", 1)
@@ -105,7 +101,6 @@ def test_an_attempt_ends_with_the_last_step_that_fits(tmp_path: Path, monkeypatc
     assert all(record.ok for record in records)
     flags = {point.id[-2]: point.flags for point in results.points}
     assert ("fewer_steps" in flags["1"], "fewer_steps" in flags["2"]) == (False, True)
-    assert list(check_events(run.folder.path, run.folder.read_manifest(), records)) == []
 
 
 def test_a_worker_that_stops_far_from_the_end_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,11 @@ from pybench.evidence.values import Discrepancy, Verification
 
 
 def _not_checked(*places: str) -> str:
-    found = [Discrepancy(place=place, text="no record", state="not checked") for place in places]
+    found = [Discrepancy(kind="owed", place=place, text="no record", state="not checked") for place in places]
     return render(Verification(run_id="run", discrepancies=tuple(found)))
 
 
-def test_few_places_of_one_text_stand_by_themselves() -> None:
+def test_few_places_of_one_text_have_a_line_each() -> None:
     """Each with the text."""
     assert "Not checked (2)\n  a, attempt 2: no record\n  b, attempt 2: no record\n" in _not_checked(
         "a, attempt 2", "b, attempt 2"
@@ -28,20 +28,10 @@ def test_many_places_of_one_text_share_it() -> None:
 
 def test_a_narrow_terminal_has_every_line() -> None:
     """What goes on below an indented line is indented further."""
-    found = Discrepancy(place="results.json", text="'pass' is claimed, 'missing' follows", state="does not hold")
+    found = Discrepancy(
+        kind="results", place="results.json", text="'pass' is claimed, 'missing' follows", state="does not hold"
+    )
     shown = render(Verification(run_id="run", discrepancies=(found,)), width=40)
     assert max(map(len, shown.splitlines())) <= 40
     assert shown.endswith("Does not hold (1)\n  results.json: 'pass' is claimed,\n    'missing' follows\n")
     assert max(map(len, render(Verification(run_id="run", discrepancies=()), width=40).splitlines())) <= 40
-
-
-def test_a_run_of_another_version_is_sent_to_that_version() -> None:
-    """Its joules may follow by another formula: its folder is not damaged for that."""
-    found = (Discrepancy(place="decode, attempt 1", text="1 is claimed, 2 follows"),)
-    shown = render(Verification(run_id="run", discrepancies=found, other_version="0.0.1"), width=200)
-    assert shown.splitlines()[1] == (
-        "1 in decode, attempt 1. Do not rely on this run's figures until they hold by pybench 0.0.1, which made them "
-        "and whose formulas may differ."
-    )
-    same = render(Verification(run_id="run", discrepancies=found), width=200)
-    assert same.splitlines()[1] == "1 in decode, attempt 1. Do not rely on this run's figures; get its folder again."
