@@ -40,7 +40,6 @@ OWED = {
     ("pybench.cli.report", "pybench.nightly.comparison"),
     ("pybench.cli.report", "pybench.nightly.comparison_page"),
     ("pybench.cli.run", "pybench.nightly.run_several"),
-    ("pybench.core.memory.zero", "pybench.explain.comm_model.zero"),
     ("pybench.fleet.command", "pybench.nightly.compare_command"),
     ("pybench.report.page.render", "pybench.explain.page"),
     ("pybench.report.page.render", "pybench.explain.text"),

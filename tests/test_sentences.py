@@ -6,11 +6,8 @@ The patterns find a style, not words: sentences without a subject, relative clau
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -30,6 +27,7 @@ DOUBTS = (
 )
 _CODE = re.compile(r"``?[^`]*``?|https?://\S+")
 _END = re.compile(r"(?<=[.!?;])\s+(?=[A-Z`\"'(\[])")
+_COMMENTS = re.compile(r"(?:^ *# .*\n?)+", re.MULTILINE)
 _FEWEST_WORDS = 5
 
 
@@ -52,14 +50,7 @@ def _prose(source: str) -> Iterator[str]:
     """Strings and comments; neighbouring lines of comments are one text."""
     nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
     yield from (node.value for node in nodes if isinstance(node.value, str))
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    comments = [token for token in tokens if token.type == tokenize.COMMENT]
-    text = ""
-    for token, following in zip_longest(comments, comments[1:]):
-        text += token.string.lstrip("# ") + " "
-        if following is None or following.start[0] != token.start[0] + 1:
-            yield text
-            text = ""
+    yield from (re.sub(r"^\s*# ?", "", block, flags=re.MULTILINE) for block in _COMMENTS.findall(source))
 
 
 def doubtful(found: Iterator[str]) -> tuple[list[str], int]:

@@ -1,1 +1,1 @@
-"""Product: speedups that a node's own figures predict, and the parts of a shortfall."""
+"""Why N GPUs are not N times one: predictions from the rates that a node check measured."""

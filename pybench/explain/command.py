@@ -1,4 +1,4 @@
-"""``pybench explain``: a run beside what a node's own figures predict."""
+"""``pybench explain``: a run against the prediction from the node's own rates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pybench.files.run.folder import RunFolder
     from pybench.model.manifest import Manifest
 
-_NODE = "A run of node_check here, or its results.json; default: the latest beside RUN."
+_NODE = "A run of node_check here, or its results.json; default: the latest in RUN's folder."
 
 
 @click.command()
@@ -23,8 +23,7 @@ _NODE = "A run of node_check here, or its results.json; default: the latest besi
 def explain(run_folder: Path, node_path: Path | None) -> None:
     """Split each shortfall of RUN's speedups into its causes.
 
-    Speedups are shown beside those that the node's own figures predict, each baseline, also of one GPU alone, beside
-    what its work needs at the node's own rates.
+    Compares each speedup, and each baseline's step, with the prediction from the node's own rates.
     """
     from pybench.cli.output import echo, terminal_options
     from pybench.explain.text import render
@@ -33,13 +32,13 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
 
     run = RunFolder.open(run_folder)
     manifest = run.read_manifest()
-    found = explanation_of(run, manifest, node_path)
+    explanation = explanation_of(run, manifest, node_path)
     names = short_labels(manifest.plan.points, with_benchmark=True)
-    echo(render(found, names, **terminal_options()), nl=False)
+    echo(render(explanation, names, **terminal_options()), nl=False)
 
 
 def explanation_of(run: RunFolder, manifest: Manifest, node_path: Path | None) -> Explanation:
-    """A run beside the predictions from a node's run, its folder or its results; else from the latest here.
+    """A run explained by a node's run, given by folder or results; default: the latest in the run's folder.
 
     Raises ``UsageError`` where the run measured a node itself, or has nothing to explain.
     """

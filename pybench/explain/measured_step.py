@@ -1,4 +1,4 @@
-"""A point of a model's workload as it was measured."""
+"""A measured point of a model's workload."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from pybench.core.phases import phase_cuts_ns
 from pybench.core.plan.expand import point_id
 from pybench.core.statistics.interval import location
 from pybench.core.summary import INPUT_BOUND
-from pybench.explain.comm_model.figures import NodeFigures, UnmeasuredError
-from pybench.explain.comm_model.step_time import Baseline, BaselinePhase, StepTime, whole
-from pybench.explain.node_figures import gpu_names
-from pybench.explain.predicted_phases import predicted_phases
-from pybench.explain.unknown_work import runs_in_waves
+from pybench.explain.node import gpu_names
+from pybench.explain.predict import predicted_phases, runs_in_waves
+from pybench.explain.rates import NodeRates, UnmeasuredError
+from pybench.explain.step_time import Baseline, BaselinePhase, StepTime, total
 from pybench.model.gpu_state import GpuState, gpu_label
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import NODES, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
 
-# What points that are compared may differ in: over how many GPUs, and how.
+# Settings in which compared points may differ.
 _SPREAD = (*PARALLEL_AXES, NODES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredStep:
-    """A point with its median step, the samples in it, the names of its GPUs and how they stood.
+    """A point with its median step, the samples in it, the names of its GPUs and their states.
 
-    ``prefill_s`` is the median time until every sequence of a generation has its first token, ``None`` where none was
-    reported. ``power_w`` is the mean of one of its GPUs, ``input_wait_fraction`` the share of a step that waits for a
-    loader, ``None`` where there is none.
+    ``prefill_s``: median time until every sequence of a generation has its first token, ``None`` if not reported.
+    ``power_w``: mean power of one GPU. ``input_wait_fraction``: share of a step that waits for a loader, ``None``
+    without a loader.
     """
 
     point: Point
@@ -48,7 +47,7 @@ class MeasuredStep:
 
     @property
     def settings(self) -> ModelSettings:
-        """Those of a model's workload."""
+        """Settings of a model's workload."""
         assert isinstance(self.point.settings, ModelSettings)
         return self.point.settings
 
@@ -64,7 +63,7 @@ class MeasuredStep:
 
     @property
     def group(self) -> dict[str, AxisValue]:
-        """What it has in common with the points that it is compared with."""
+        """Axes that it shares with the points of its group."""
         return {name: value for name, value in self.point.axes.items() if name not in _SPREAD}
 
     @property
@@ -72,29 +71,30 @@ class MeasuredStep:
         """The group's name."""
         return point_id(self.point.benchmark, self.group)
 
-    def figures(self, node: NodeFigures) -> NodeFigures:
-        """Of its own GPUs, where the node's run has figures of each."""
+    def rates(self, node: NodeRates) -> NodeRates:
+        """Rates of the point's own GPUs if the node's run has them, else of the node."""
         return node.on(self.gpus) if node.gpus else node
 
-    def predicted(self, node: NodeFigures) -> tuple[StepTime, ...]:
-        """Phases as the model has them, with what joins the point's own nodes. Raises ``UnmeasuredError``.
+    def predicted(self, node: NodeRates) -> tuple[StepTime, ...]:
+        """Predicted phases, with the collectives over the point's own nodes. Raises ``UnmeasuredError``.
 
-        The model leaves a loader out, which hides behind the steps unless these wait for it.
+        The model has no loader; a loader matters only where steps wait for it.
         """
         if self.input_wait_fraction is not None and self.input_wait_fraction > INPUT_BOUND:
             waits = percent(self.input_wait_fraction)
             raise UnmeasuredError(f"it waits for its loader {waits} of a step, and the model knows no loader")
-        return predicted_phases(self.figures(node.over(self.settings.num_nodes)), self.point, self.samples)
+        return predicted_phases(self.rates(node.over(self.settings.num_nodes)), self.point, self.samples)
 
     def as_baseline(self, predicted: tuple[StepTime, ...]) -> Baseline:
-        """Beyond the model lie kernels, which more GPUs share, but in decode rounds launches and the host's own work.
+        """The calibration by this step.
 
-        An engine that runs in waves prefills the next sequences while others decode, so its step has no phases. More
-        replicas have fewer waves each: all of it is shared.
+        Time above the prediction is kernels that more GPUs share; in decode rounds it is launches and work of the host,
+        which they do not share. An engine that runs in waves prefills some sequences while others decode, so its step
+        has no phases; more replicas have fewer waves each, so they share all of it.
         """
         shrinks = isinstance(self.settings, Train) or runs_in_waves(self.settings)
         if shrinks or self.prefill_s is None:
-            step = BaselinePhase(predicted=whole(predicted), measured_s=self.step_s, beyond_shrinks=shrinks)
+            step = BaselinePhase(predicted=total(predicted), measured_s=self.step_s, beyond_shrinks=shrinks)
             return Baseline((step,))
         prefill, rounds = predicted
         return Baseline(
@@ -106,27 +106,21 @@ class MeasuredStep:
 
     @property
     def power_limited(self) -> tuple[str, ...] | None:
-        """GPUs whose clock their power limit held down at some time; ``None`` where no reason was read of any."""
-        held_by = {gpu_label(gpu.uuid, gpu.index): gpu.held_by for gpu in self.gpu_states}
-        known = {name: words for name, words in held_by.items() if words is not None}
+        """GPUs whose power limit lowered their clock at some time; ``None`` if no reason was read."""
+        reasons = {gpu_label(gpu.uuid, gpu.index): gpu.held_by for gpu in self.gpu_states}
+        known = {name: words for name, words in reasons.items() if words is not None}
         return tuple(sorted(name for name, words in known.items() if POWER_LIMIT in words)) if known else None
 
     @property
     def clock_hz(self) -> float | None:
-        """SM clock of the GPU with the lowest, each the median over attempts; ``None`` where none was read."""
+        """Lowest SM clock of its GPUs, each the median over attempts; ``None`` if no clock was read."""
         return min((gpu.sm_clock_hz for gpu in self.gpu_states if gpu.sm_clock_hz is not None), default=None)
 
 
-def measured_turns(measurements: Measurements) -> list[MeasuredStep]:
-    """Measured points in which an engine and a trainer take turns."""
-    points = [point for point in measurements.plan.points if isinstance(point.settings, Turn)]
-    return [found for point in points if (found := _measured(point, measurements)) is not None]
-
-
 def measured_groups(measurements: Measurements) -> list[list[MeasuredStep]]:
-    """Measured points of model workloads that differ in their parallel degrees alone, the fewest GPUs first.
+    """Groups of measured points of model workloads that differ only in parallel degrees, the fewest GPUs first.
 
-    Turns are none of them: they are explained by their phases.
+    Turns of an engine and a trainer are left out.
     """
     groups: dict[str, list[MeasuredStep]] = {}
     for point in measurements.plan.points:
@@ -138,8 +132,8 @@ def measured_groups(measurements: Measurements) -> list[list[MeasuredStep]]:
 
 
 def _measured(point: Point, measurements: Measurements) -> MeasuredStep | None:
-    found = measurements.samples(point)
-    samples, powers_w, waits = (found.get(name) for name in ("step_s", "mean_power_w", "input_wait_fraction"))
+    by_metric = measurements.samples(point)
+    samples, powers_w, waits = (by_metric.get(name) for name in ("step_s", "mean_power_w", "input_wait_fraction"))
     if samples is None or not isinstance(point.settings, ModelSettings):
         return None
     good = measurements.good(point.id)

@@ -1,8 +1,9 @@
-"""A node's run, from its folder or from a kept ``results.json``."""
+"""Reading a node's run, from its folder or from a kept ``results.json``, and doubts about its figures."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
 from functools import cache
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from pybench.core.assemble import assemble
+from pybench.core.evidence import ONE_ATTEMPT
 from pybench.core.measurements import Measurements
-from pybench.explain.measured_node import NODE_METRICS, MeasuredNode
-from pybench.explain.node_doubts import node_doubts
+from pybench.core.numbers import quantity_with_interval, spread
+from pybench.explain.node import NODE_METRICS, MeasuredNode
 from pybench.files.reader import first_fault
 from pybench.files.run.earlier_runs import earlier_runs
 from pybench.files.run.folder import RunFolder
@@ -21,19 +23,23 @@ from pybench.files.run.results_file import read_results
 from pybench.files.suite.schema import fields_of
 from pybench.model.errors import RunFolderError
 from pybench.model.limits import LARGEST
-from pybench.model.results import PointResult, Results
+from pybench.model.plural import abridged, plural
+from pybench.model.results import Estimate, PointResult, Results
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
 
 _MOST_RUNS = 200
-"""Folders beside a run that are looked at, the newest first."""
+"""Runs in the same folder that are searched, the newest first."""
 _DAMAGED = "the file was edited or damaged"
+_WIDE = 0.05
+"""Half of an interval over the value; most predictions have a smaller error."""
+_MOST_NAMED = 3
 
 
 def measured_node(path: Path) -> MeasuredNode:
-    """The node's run in a folder or of a file. Raises ``RunFolderError`` for what no run writes."""
+    """The node's run of a folder or of a file. Raises ``RunFolderError`` for content that no run writes."""
     if path.suffix == ".json" and not path.is_dir():
         results = read_results(path)
         node = MeasuredNode.of_results(results, _settings(path, results))
@@ -42,37 +48,37 @@ def measured_node(path: Path) -> MeasuredNode:
         manifest = folder.read_manifest()
         measurements = Measurements.of(manifest.plan, folder.journal.records())
         node, results = MeasuredNode.of_run(manifest, measurements), assemble(manifest, measurements)
-    return replace(node, doubts=tuple(node_doubts(results, NODE_METRICS)))
+    return replace(node, doubts=tuple(node_doubts(results)))
 
 
 def latest_node_run(run: Path, fingerprint: str) -> Path:
-    """The newest run beside ``run`` that measured products on a machine of the same fingerprint.
+    """The newest run in the folder of ``run`` that measured products on a machine of the same fingerprint.
 
-    Raises ``RunFolderError`` where there is none among the latest.
+    Raises ``RunFolderError`` if none of the newest runs did.
     """
-    own = run.resolve()
-    for other, manifest in earlier_runs(own.parent, fingerprint, most=_MOST_RUNS, own=own):
+    path = run.resolve()
+    for other, manifest in earlier_runs(path.parent, fingerprint, most=_MOST_RUNS, own=path):
         if any(isinstance(point.settings, Matmul) for point in manifest.plan.points):
             return other.path
     raise RunFolderError(
-        f"{own.parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
-        f"node_check --runs {shlex.quote(str(own.parent))}, or name one with --node"
+        f"{path.parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
+        f"node_check --runs {shlex.quote(str(path.parent))}, or name one with --node"
     )
 
 
 def _settings(path: Path, results: Results) -> dict[str, NodeSettings]:
-    """Of the points that measured the node, by their ids."""
+    """Settings of the points that measured the node, by id."""
     measured = [(number, point) for number, point in enumerate(results.points) if point.status == "ok"]
     if measured and not any(point.settings for _, point in measured):
         raise RunFolderError(
             f"{path}: its points have no settings, from which predictions are made; write it again with: "
             "pybench report RUN --format json -o FILE"
         )
-    found: dict[str, NodeSettings] = {}
+    settings: dict[str, NodeSettings] = {}
     for number, point in measured:
         if point.settings.get("workload") in NODE_WORKLOADS:
-            found[point.id] = _checked(f"{path}: points.{number}", point)
-    return found
+            settings[point.id] = _checked(f"{path}: points.{number}", point)
+    return settings
 
 
 def _checked(place: str, point: PointResult) -> NodeSettings:
@@ -96,9 +102,33 @@ def _checked(place: str, point: PointResult) -> NodeSettings:
 
 @cache
 def _model(workload: WorkloadName) -> type[BaseModel]:
-    """What a suite may set; settings at their defaults need not be written."""
+    """A checker of the settings in a file, which may omit defaults."""
     kind = SETTINGS_OF[workload]
     needed = {field.name for field in fields(kind) if field.default is field.default_factory is MISSING}
     types = ((name, note) for name, note in fields_of(kind).items() if name in setting_names(workload))
-    own: dict[str, Any] = {name: (note, ... if name in needed else Field(default=None)) for name, note in types}
-    return create_model(workload, __config__=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False), **own)
+    wanted: dict[str, Any] = {name: (note, ... if name in needed else Field(default=None)) for name, note in types}
+    return create_model(workload, __config__=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False), **wanted)
+
+
+def node_doubts(results: Results) -> Iterator[str]:
+    """Sentences about its verdict, wide intervals, and points measured once, which have no interval."""
+    if results.verdict not in {"pass", "no_expectation"}:
+        yield f"the node's run has the verdict {results.verdict}: {results.reason}"
+    figures = [(point, name) for point in results.points for name in point.metrics if name in NODE_METRICS]
+    wide = [
+        f"{name} of {point.id} {quantity_with_interval(point.metrics[name])}"
+        for point, name in figures
+        if _is_wide(point.metrics[name])
+    ]
+    if wide:
+        yield f"figures of the node's run have wide intervals, and so have predictions: {abridged(wide, _MOST_NAMED)}"
+    points = {point.id for point, _ in figures}
+    once = {point.id for point, name in figures if point.metrics[name].low is None}
+    if once and ONE_ATTEMPT not in results.reason:
+        of_all = "its points" if once == points else f"{len(once)} of its {plural(len(points), 'point')}"
+        yield f"the node's run measured {of_all} once: how far these figures scatter is not known"
+
+
+def _is_wide(estimate: Estimate) -> bool:
+    half = spread(estimate.value, estimate.low, estimate.high)
+    return half is not None and half > _WIDE * abs(estimate.value)

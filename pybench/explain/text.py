@@ -1,4 +1,4 @@
-"""Measured beside predicted, as text."""
+"""Measured and predicted, as text."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from types import MappingProxyType
 
 from pybench.core.node_ranges import node_ranges
 from pybench.core.numbers import percent, plain, quantity, signed_percent
-from pybench.explain.notes import stated_once
 from pybench.explain.values import (
     ExplainedBaseline,
-    ExplainedPhase,
     ExplainedPoint,
-    ExplainedTurn,
     Explanation,
     Extrapolation,
 )
@@ -31,7 +28,7 @@ _LABEL = "Prediction, not measured: speedup over one GPU, more GPUs joined as th
 def render(
     explanation: Explanation, names: Mapping[str, str] = NO_NAMES, *, width: int = 80, color: bool = False
 ) -> str:
-    """Turns, speedups, what each shortfall is made of, the fits behind them, predictions for more GPUs, and notes.
+    """Baselines, speedups, parts of each shortfall, fits of collectives, predictions for more GPUs, and notes.
 
     ``names`` are labels of points by id, for the tables.
     """
@@ -47,12 +44,12 @@ def render(
 
 
 def notes(explanation: Explanation) -> Iterator[str]:
-    """Why points are not predicted and what bounds baselines, each once with the points it holds for; then cautions."""
+    """Reasons without a prediction, bounds of baselines and waits, each once with its points; then cautions."""
     points: tuple[ExplainedBaseline | ExplainedPoint, ...] = (*explanation.baselines, *explanation.points)
     noted = [(point.point_id, f"not predicted: {point.reason}") for point in points if point.reason is not None]
     noted += [(point.point_id, point.bound) for point in explanation.baselines if point.bound is not None]
     noted += [(point.point_id, point.wait) for point in explanation.points if point.wait is not None]
-    yield from stated_once(noted)
+    yield from _once(noted)
     yield from explanation.notes
 
 
@@ -68,66 +65,34 @@ def _wrapped(text: str, width: int, indent: str = "") -> str:
     return f"{wrapper.fill(printable(text))}\n"
 
 
-def floor_tables(explanation: Explanation, names: Mapping[str, str] = NO_NAMES) -> tuple[Table, ...]:
-    """Turns and baselines beside what their work needs at the node's own rates, the tables that have rows."""
-    return tuple(table for table in (*_turns(explanation, names), _baselines(explanation, names)) if table.rows)
-
-
-def _turns(explanation: Explanation, names: Mapping[str, str]) -> tuple[Table, Table]:
-    """What each turn takes beyond the work that it is for, and every phase of every turn."""
-    turns = ("point", "turn", "alone", "taking turns adds", "switch", "floor of the switch")
-    phases = ("point", "phase", "measured", "alone", "floor", "floor over measured")
-    rows = tuple(_phase(_name(names, turn), phase) for turn in explanation.turns for phase in turn.phases)
-    of_turns = tuple(_turn(_name(names, turn), turn) for turn in explanation.turns)
-    return (
-        Table("Turns beside generating and training alone", turns, of_turns),
-        Table("Phases of a turn, the same work alone, and at least", phases, rows),
-    )
-
-
-def _name(names: Mapping[str, str], point: ExplainedBaseline | ExplainedPoint | ExplainedTurn) -> str:
+def _name(names: Mapping[str, str], point: ExplainedBaseline | ExplainedPoint) -> str:
     return names.get(point.point_id, point.point_id)
 
 
-def _turn(name: str, turn: ExplainedTurn) -> tuple[str, ...]:
-    alone, floor = turn.alone_s, turn.switch_floor_s
-    return (
-        name,
-        _seconds(turn.turn_s),
-        "-" if alone is None else _seconds(alone),
-        "-" if alone is None else _seconds(turn.turn_s - alone),
-        _seconds(turn.switch_s),
-        "-" if floor is None else _seconds(floor),
-    )
+def _once(noted: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Each sentence once, after the points that it is about: ``a, b: sentence``."""
+    points: dict[str, list[str]] = {}
+    for point, sentence in noted:
+        points.setdefault(sentence, []).append(point)
+    yield from (f"{', '.join(ids)}: {sentence}" for sentence, ids in points.items())
 
 
-def _phase(name: str, phase: ExplainedPhase) -> tuple[str, ...]:
-    floor = phase.floor_s
-    return (
-        name,
-        phase.name,
-        _seconds(phase.measured_s),
-        "-" if phase.alone_s is None else _seconds(phase.alone_s),
-        "-" if floor is None else _seconds(floor),
-        percent(floor / phase.measured_s) if floor and phase.measured_s else "-",
-    )
-
-
-def _baselines(explanation: Explanation, names: Mapping[str, str]) -> Table:
-    """What the work of each baseline needs at the node's own rates, what it takes beyond, and the share of the step."""
-    found = [(one, one.parts, one.beyond_s) for one in explanation.baselines if one.parts]
-    shown = _part_names(parts for _, parts, _ in found)
+def floor_tables(explanation: Explanation, names: Mapping[str, str] = NO_NAMES) -> tuple[Table, ...]:
+    """The counted work of each baseline at the node's own rates, the rest of its step, and the explained share."""
+    explained = [(base, base.parts, base.beyond_s) for base in explanation.baselines if base.parts]
+    shown = _part_names(parts for _, parts, _ in explained)
     rows = tuple(
         (
-            _name(names, one),
-            _seconds(one.measured_s),
+            _name(names, base),
+            _seconds(base.measured_s),
             *(_seconds(parts[name]) for name in shown),
             "-" if beyond_s is None else _seconds(beyond_s),
-            percent(sum(parts.values()) / one.measured_s),
+            percent(sum(parts.values()) / base.measured_s),
         )
-        for one, parts, beyond_s in found
+        for base, parts, beyond_s in explained
     )
-    return Table("Baselines at the node's own rates", ("point", "step", *_heads(shown), "beyond", "of the step"), rows)
+    heads = ("point", "step", *_heads(shown), "beyond", "of the step")
+    return (Table("Baselines at the node's own rates", heads, rows),) if rows else ()
 
 
 def _speedups(explanation: Explanation, names: Mapping[str, str]) -> Table:
@@ -149,16 +114,16 @@ def _speedup(name: str, point: ExplainedPoint) -> tuple[str, ...]:
 
 
 def _shortfalls(explanation: Explanation, names: Mapping[str, str]) -> Table:
-    """Without the parts that no point has."""
-    found = [(point, point.parts, point.shortfall_s) for point in explanation.points if point.parts]
-    shown = _part_names(parts for _, parts, _ in found)
+    """The parts that any point has."""
+    explained = [(point, point.parts, point.shortfall_s) for point in explanation.points if point.parts]
+    shown = _part_names(parts for _, parts, _ in explained)
     rows = tuple(
         (
             _name(names, point),
             "-" if shortfall_s is None else _seconds(shortfall_s),
             *(_seconds(parts[name]) for name in shown),
         )
-        for point, parts, shortfall_s in found
+        for point, parts, shortfall_s in explained
     )
     return Table("Longer than the GPUs' share, and why", ("point", "in all", *_heads(shown)), rows)
 
@@ -167,13 +132,12 @@ def _heads(parts: Iterable[str]) -> Iterator[str]:
     return (_PART_HEADS.get(name, name) for name in parts)
 
 
-def _part_names(found: Iterable[dict[str, float]]) -> tuple[str, ...]:
-    """Of the parts that any point has."""
-    return tuple(dict.fromkeys(name for parts in found for name, part_s in parts.items() if part_s))
+def _part_names(explained: Iterable[dict[str, float]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for parts in explained for name, part_s in parts.items() if part_s))
 
 
 def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
-    """Of points without a prediction as well, where anything is known of them."""
+    """Also of points without a prediction, if their clocks or power are known."""
     rows = tuple(
         (
             _name(names, point),
@@ -182,10 +146,10 @@ def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
             *map(_fraction, (point.clock_fraction, point.power_fraction)),
         )
         for point in explanation.points
-        if any(one is not None for one in (point.power_limited, point.clock_fraction, point.power_fraction))
+        if any(value is not None for value in (point.power_limited, point.clock_fraction, point.power_fraction))
     )
     heads = ("point", "at power limit", "baseline at power limit", "clock", "power")
-    return Table("Clocks and power of a GPU beside the baseline's", heads, rows)
+    return Table("Clocks and power of a GPU against the baseline's", heads, rows)
 
 
 def _fraction(value: float | None) -> str:
@@ -197,7 +161,7 @@ def _held(names: tuple[str, ...] | None) -> str:
 
 
 def _fits(explanation: Explanation) -> Table:
-    """Latency and bandwidth as fitted to the node's size curves."""
+    """Latency and bandwidth, fitted to the node's size curves."""
     rows = tuple(
         (
             fit.operation,
@@ -219,13 +183,13 @@ def _predictions(explanation: Explanation) -> Table:
     )
 
 
-def _prediction(found: Extrapolation) -> tuple[str, ...]:
-    axes = ",".join(f"{name}={value}" for name, value in found.group.items())
+def _prediction(row: Extrapolation) -> tuple[str, ...]:
+    axes = ",".join(f"{name}={value}" for name, value in row.group.items())
     return (
-        f"{found.benchmark}[{axes}]" if axes else found.benchmark,
-        str(found.num_gpus),
-        f"{plain(found.speedup, 3)}x",
-        f"[{plain(found.low, 3)}, {plain(found.high, 3)}]" if found.low < found.high else "-",
+        f"{row.benchmark}[{axes}]" if axes else row.benchmark,
+        str(row.num_gpus),
+        f"{plain(row.speedup, 3)}x",
+        f"[{plain(row.low, 3)}, {plain(row.high, 3)}]" if row.low < row.high else "-",
     )
 
 

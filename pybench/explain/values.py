@@ -1,20 +1,18 @@
-"""Measured beside predicted: what a node's own figures predict of a run."""
+"""Measured and predicted: what a node's own rates predict of a run. Times are seconds of a step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pybench.model.suite import AxisValue
-from pybench.model.workloads.turn import WORKING
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedBaseline:
-    """The point of a group on the fewest GPUs, by itself: what speedups start from. Times are seconds of a step.
+    """The point of a group on the fewest GPUs; speedups are taken against it.
 
-    ``parts`` are what its work needs at the node's own rates: compute, memory, communication. Where no prediction can
-    be made they are ``None``, and ``reason`` is why. ``bound`` is a sentence where the CPU bounds it.
+    ``parts``: compute, memory and communication of its counted work at the node's own rates; ``None`` if there is no
+    prediction, and ``reason`` has the cause. ``bound``: a sentence if the CPU bounds the step.
     """
 
     point_id: str
@@ -26,20 +24,18 @@ class ExplainedBaseline:
 
     @property
     def beyond_s(self) -> float | None:
-        """What it takes beyond its parts; negative where it is faster."""
+        """Measured time minus its parts; negative for a step that is faster."""
         return None if self.parts is None else self.measured_s - sum(self.parts.values())
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedPoint:
-    """One point against the baseline of its group. Times are seconds of a step.
+    """One point against the baseline of its group.
 
-    ``parts`` are what the step takes longer than its share of the baseline's: their sum is the shortfall. Where no
-    prediction can be made, ``reason`` is why, and what is predicted is ``None``. ``power_limited`` names the GPUs
-    whose clock their power limit held down, ``baseline_power_limited`` those of the baseline; ``None``: not
-    known. ``clock_fraction`` is the SM clock of the GPU with the lowest, over that of the baseline, less one.
-    ``power_w`` is what a GPU draws on average, ``baseline_power_w`` one of the baseline. ``wait`` is a sentence where
-    the GPUs wait.
+    ``parts`` add up to ``shortfall_s``, the step's time minus its share of the baseline's. Without a prediction
+    ``reason`` has the cause, and predicted values are ``None``. ``power_limited`` and ``baseline_power_limited`` name
+    the GPUs whose power limit lowered their clock, ``None`` if unknown. ``clock_fraction``: lowest SM clock over the
+    baseline's, minus one. ``power_w``, ``baseline_power_w``: mean power of one GPU. ``wait``: a sentence if GPUs wait.
     """
 
     point_id: str
@@ -61,13 +57,13 @@ class ExplainedPoint:
 
     @property
     def power_fraction(self) -> float | None:
-        """Of a GPU over one of the baseline, less one."""
+        """Mean power of a GPU over that of the baseline, minus one."""
         return self.power_w / self.baseline_power_w - 1 if self.power_w and self.baseline_power_w else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extrapolation:
-    """A predicted speedup over one GPU at a count that was not measured, and the interval that the laws span."""
+    """A predicted speedup over one GPU at a count that was not measured, and the range of the laws."""
 
     benchmark: str
     group: dict[str, AxisValue]
@@ -79,7 +75,7 @@ class Extrapolation:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveFit:
-    """What a prediction takes for a collective's size curve; ``misfit_fraction`` is its error at the worst size."""
+    """Latency and bandwidth of a collective; ``misfit_fraction`` is the error at the worst size."""
 
     operation: str
     num_gpus: int
@@ -90,61 +86,8 @@ class CollectiveFit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainedPhase:
-    """A phase of a turn, in seconds.
-
-    ``alone_s`` is the same work as a workload of its own, measured by the point ``alone_id`` of the same run; only
-    generating and training are that. ``floor_s`` is what the phase takes at least at the node's own rates, 0 where
-    nothing has to be moved; where it is ``None``, ``reason`` is why.
-    """
-
-    name: str
-    measured_s: float
-    alone_s: float | None = None
-    alone_id: str | None = None
-    floor_s: float | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExplainedTurn:
-    """One turn as its phases. Generating and training come first; the rest is the switch."""
-
-    point_id: str
-    turn_s: float
-    switch_s: float
-    phases: tuple[ExplainedPhase, ...]
-
-    @property
-    def working(self) -> tuple[ExplainedPhase, ...]:
-        """Generating and training."""
-        return tuple(phase for phase in self.phases if phase.name in WORKING)
-
-    @property
-    def switching(self) -> tuple[ExplainedPhase, ...]:
-        """The other phases."""
-        return tuple(phase for phase in self.phases if phase.name not in WORKING)
-
-    @property
-    def alone_s(self) -> float | None:
-        """Generating and training as workloads of their own; ``None`` where one was not measured."""
-        return _sum(phase.alone_s for phase in self.working)
-
-    @property
-    def switch_floor_s(self) -> float | None:
-        """Of all phases of the switch together; ``None`` where one has no floor."""
-        return _sum(phase.floor_s for phase in self.switching)
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) if known and len(known) == len(found) else None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """A run beside the predictions from a node's run; ``notes`` are cautions about the two."""
+    """A run explained by a node's run; ``notes`` are cautions about the two."""
 
     run_id: str
     node_run_id: str
@@ -152,5 +95,4 @@ class Explanation:
     extrapolations: tuple[Extrapolation, ...]
     fits: tuple[CollectiveFit, ...]
     notes: tuple[str, ...]
-    turns: tuple[ExplainedTurn, ...] = ()
     baselines: tuple[ExplainedBaseline, ...] = ()

@@ -11,7 +11,7 @@ import pytest
 
 from pybench.core.measurements import Measurements
 from pybench.explain.explanation import explain
-from pybench.explain.measured_node import MeasuredNode
+from pybench.explain.node import MeasuredNode
 from pybench.explain.values import Explanation
 from pybench.model.effort import Effort
 from pybench.model.manifest import Manifest
@@ -35,7 +35,7 @@ class Runs:
     """A node's run with round figures, and runs of a model on it."""
 
     def __init__(self, build: Build, second: dict[str, float] | None = None) -> None:
-        """``second`` are figures of the second GPU, which else does what the first one does."""
+        """``second``: figures of the second GPU; default: those of the first."""
         self.build = build
         self.node_points: list[Point] = []
         self.node_records: list[Record] = []
@@ -74,7 +74,7 @@ class Runs:
         return explain(run, Measurements.of(run.plan, records), self.measured_node)
 
     def measured(self, point: Point, time_s: float, first_gpu: int = 0) -> list[Record]:
-        """Two attempts; copies of a generation tell of their own samples, a training of its batch or 2 for each GPU."""
+        """Two attempts. Copies of a generation report their own samples, a training its batch, or 2 for each GPU."""
         settings = point.settings
         copies = settings.data_parallel if isinstance(settings, Generate) else 1
         assert isinstance(settings, ModelSettings)
@@ -113,5 +113,5 @@ def runs(build: Build) -> Runs:
 
 @pytest.fixture
 def node(build: Build) -> Callable[..., Runs]:
-    """Makes runs on a node whose second GPU has figures of its own."""
+    """Makes runs on a node whose second GPU has other figures."""
     return partial(Runs, build)

@@ -1,4 +1,4 @@
-"""A run beside what a node's figures predict."""
+"""A run against the prediction by a node's rates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.builders import with_settings
 
 
 def test_generation_is_explained(runs: Any, build: Build) -> None:
-    """Two GPUs: 1.6 times measured; the parts add up to what is longer than half."""
+    """Two GPUs have 1.6 times the throughput; the parts add up to the time above half of the step."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
     (point,) = explanation.points
     assert point.measured_speedup == pytest.approx(1.6)
@@ -30,8 +30,8 @@ def test_generation_is_explained(runs: Any, build: Build) -> None:
     assert sum(point.parts.values()) == pytest.approx(point.shortfall_s)
     assert point.parts["communication"] > 0
     assert point.parts["software"] > 0
-    assert [found.num_gpus for found in explanation.extrapolations] == [4, 8]
-    assert all(found.low <= found.speedup <= found.high for found in explanation.extrapolations)
+    assert [row.num_gpus for row in explanation.extrapolations] == [4, 8]
+    assert all(row.low <= row.speedup <= row.high for row in explanation.extrapolations)
     (note,) = explanation.notes
     assert note.startswith("decode: not extrapolated to 16, 64, 256, 1024 GPUs: 8 key-value heads of m can't be split")
 
@@ -45,28 +45,28 @@ def test_training_is_explained(runs: Any, build: Build) -> None:
     assert sum(point.parts.values()) == pytest.approx(0.01)
 
 
-def test_what_was_not_measured_is_told(runs: Any, build: Build) -> None:
-    """Four GPUs, of which the node's run has no curve: measured speedups alone are extrapolated."""
+def test_a_point_without_a_curve_has_its_reason(runs: Any, build: Build) -> None:
+    """The node's run has no curve of four GPUs: the laws of measured speedups extrapolate."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1), (build.generate(4), 0.08)])
     _, four = explanation.points
     assert four.reason == "the node's run has no size curve of all_reduce on 4 GPUs"
     assert (four.predicted_s, four.predicted_speedup, four.parts) == (None, None, None)
-    assert [found.num_gpus for found in explanation.extrapolations] == [8]
+    assert [row.num_gpus for row in explanation.extrapolations] == [8]
     others, split, alone = explanation.notes
     assert split.startswith("decode: not extrapolated to 16, 64, 256, 1024 GPUs: 8 key-value heads of m can't be split")
-    assert others == "decode: the node's run did not measure every GPU; the slowest that it measured stands for each"
+    assert others == "decode: the node's run did not measure every GPU; the rates of its slowest are used for every GPU"
     assert alone == f"decode: extrapolated from measured speedups alone: {four.reason}"
 
 
 def test_another_machine_is_noted(runs: Any, build: Build) -> None:
-    """Its figures may still tell something."""
+    """A note says that predictions may not hold."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)], fingerprint="g")
     assert "may not hold" in explanation.notes[0]
 
 
 @pytest.mark.parametrize("figure", ["matmul_flops_per_s", "memory_bytes_per_s"])
 def test_a_slow_gpu_costs_predicted_speedup(node: Any, build: Build, figure: str) -> None:
-    """The baseline ran on the other one: what the slow one costs is imbalance, and nothing else changes."""
+    """The baseline ran on the other GPU: the cost of the slow one is imbalance, other parts stay."""
     lame = {"matmul_flops_per_s": 660e12, "memory_bytes_per_s": 4.2e12}
     lame[figure] *= 0.5
     times = [(build.generate(1), 0.16), (build.generate(2), 0.1)]
@@ -84,7 +84,7 @@ def test_a_slow_gpu_costs_predicted_speedup(node: Any, build: Build, figure: str
 
 
 def test_a_baseline_on_the_slow_gpu_is_predicted_with_its_figures(node: Any, build: Build) -> None:
-    """Two GPUs are no faster than it, so nothing is imbalance."""
+    """Both GPUs have the baseline's rates, so there is no imbalance."""
     runs = node(second={"matmul_flops_per_s": 330e12, "memory_bytes_per_s": 2.1e12})
     one, two = build.generate(1), build.generate(2)
     records = [*runs.measured(one, 0.32, first_gpu=1), *runs.measured(two, 0.2)]
@@ -94,7 +94,7 @@ def test_a_baseline_on_the_slow_gpu_is_predicted_with_its_figures(node: Any, bui
 
 
 def test_copies_in_waves_share_them_evenly(runs: Any, build: Build) -> None:
-    """Copies tell of their own samples; two have half as many waves of two sequences each: linear."""
+    """Two copies have half of the waves of two sequences each: linear."""
     one, two = (_copies(build, count, batch_size=8, max_num_seqs=2) for count in (1, 2))
     (point,) = runs.explain([(one, 0.16), (two, 0.081)]).points
     assert point.measured_speedup == pytest.approx(0.16 / 0.081)
@@ -102,28 +102,28 @@ def test_copies_in_waves_share_them_evenly(runs: Any, build: Build) -> None:
 
 
 def _copies(build: Build, count: int, **settings: Any) -> Point:
-    """Copies that share nothing but the samples."""
+    """Copies that share only the samples."""
     point: Point = build.generate(1, **settings)
     assert isinstance(point.settings, Generate)
     own = dataclasses.replace(point.settings, data_parallel=count)
     return dataclasses.replace(point, id=f"decode[data_parallel={count}]", axes={"data_parallel": count}, settings=own)
 
 
-def test_a_lone_point_is_held_against_the_nodes_own_rates(runs: Any, build: Build) -> None:
-    """On one GPU nothing falls short of linear; what its work needs at those rates is known all the same."""
+def test_a_lone_point_is_compared_with_the_nodes_rates(runs: Any, build: Build) -> None:
+    """One GPU has no shortfall; the time of its counted work at those rates is shown."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.train(1), 0.1)])
     decode, fit = explanation.baselines
-    for found, measured_s in ((decode, 0.16), (fit, 0.1)):
-        assert (found.num_gpus, found.measured_s, found.reason, found.bound) == (1, measured_s, None, None)
-        assert found.parts is not None
-        assert set(found.parts) == {"compute", "memory", "communication"}
-        assert found.parts["communication"] == 0
-        assert found.beyond_s == pytest.approx(measured_s - sum(found.parts.values()))
+    for base, measured_s in ((decode, 0.16), (fit, 0.1)):
+        assert (base.num_gpus, base.measured_s, base.reason, base.bound) == (1, measured_s, None, None)
+        assert base.parts is not None
+        assert set(base.parts) == {"compute", "memory", "communication"}
+        assert base.parts["communication"] == 0
+        assert base.beyond_s == pytest.approx(measured_s - sum(base.parts.values()))
     assert (explanation.points, explanation.extrapolations, explanation.fits, explanation.notes) == ((), (), (), ())
 
 
-def test_the_baseline_of_a_group_is_what_its_points_are_predicted_from(runs: Any, build: Build) -> None:
-    """Its time beyond the model is what more GPUs have as well, or share."""
+def test_points_share_the_time_beyond_the_baselines_prediction(runs: Any, build: Build) -> None:
+    """More GPUs have that time too, or share it."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
     (base,), (point,) = explanation.baselines, explanation.points
     assert base.point_id == point.baseline_id
@@ -133,9 +133,9 @@ def test_the_baseline_of_a_group_is_what_its_points_are_predicted_from(runs: Any
 
 
 def test_a_baseline_of_unknown_work_has_its_reason(runs: Any, build: Build) -> None:
-    """Once for all points that have it."""
-    alike = [(with_settings(build.generate(count), concurrency=4), 0.1) for count in (1, 2)]
-    explanation = runs.explain(alike)
+    """The reason is printed once for all of its points."""
+    same = [(with_settings(build.generate(count), concurrency=4), 0.1) for count in (1, 2)]
+    explanation = runs.explain(same)
     (base,) = explanation.baselines
     assert (base.parts, base.beyond_s) == (None, None)
     text = render(explanation, width=200)
@@ -145,12 +145,12 @@ def test_a_baseline_of_unknown_work_has_its_reason(runs: Any, build: Build) -> N
 
 
 def test_a_run_of_no_model_explains_nothing(runs: Any) -> None:
-    """It has figures of a node alone."""
+    """A node check has no model."""
     with pytest.raises(UsageError, match="it measured no model; nothing to explain"):
         explain(runs.node, runs.node_measurements, runs.measured_node)
 
 
-def test_unmeasured_points_are_left_aside(runs: Any, build: Build) -> None:
+def test_unmeasured_points_are_skipped(runs: Any, build: Build) -> None:
     """The others are explained."""
     one, two, four = build.generate(1), build.generate(2), build.generate(4)
     records = [*runs.measured(one, 0.16), *runs.measured(two, 0.1), build.failed(four)]
@@ -172,7 +172,7 @@ def test_unmeasured_points_are_left_aside(runs: Any, build: Build) -> None:
     ],
 )
 def test_generation_that_the_model_does_not_know(runs: Any, build: Build, settings: dict[str, Any], named: str) -> None:
-    """The setting is named, and the speedup that was measured stays."""
+    """The setting is named; the measured speedup is shown."""
     times = [(build.generate(1, **settings), 0.16), (build.generate(2, **settings), 0.1)]
     explanation = runs.explain(times)
     (point,) = explanation.points
@@ -183,14 +183,14 @@ def test_generation_that_the_model_does_not_know(runs: Any, build: Build, settin
     assert f"not predicted: {point.reason}" in render(explanation, width=300)
 
 
-def test_a_run_over_nodes_is_explained_by_what_joins_them(runs: Any, build: Build) -> None:
-    """Sums between two nodes take ten times as long as within one, and the point over nodes is predicted so."""
+def test_a_run_over_nodes_is_explained_by_their_collectives(runs: Any, build: Build) -> None:
+    """All-reduces between two nodes take ten times as long as within one, and so does the prediction."""
     one, two = build.train(1), build.train(2)
-    apart = dataclasses.replace(with_settings(two, nodes=2), axes={"nodes": 2})
+    over_nodes = dataclasses.replace(with_settings(two, nodes=2), axes={"nodes": 2})
     for size in (2**20, 2**29):
         runs.add(Collective(backend="torch", gpus=2, nodes=2, message_bytes=size), {"collective_s": size / 30e9})
     (within,) = runs.explain([(one, 0.1), (two, 0.11)]).points
-    explanation = runs.explain([(one, 0.1), (apart, 0.2)])
+    explanation = runs.explain([(one, 0.1), (over_nodes, 0.2)])
     (over,) = explanation.points
     assert within.predicted_s is not None
     assert over.predicted_s is not None
@@ -202,7 +202,7 @@ def test_a_run_over_nodes_is_explained_by_what_joins_them(runs: Any, build: Buil
         (2, 2, pytest.approx(30e9)),
     ]
     assert "2 over 2 nodes" in render(explanation)
-    assert [found.num_gpus for found in explanation.extrapolations] == [4, 8, 16, 64, 256, 1024]
+    assert [row.num_gpus for row in explanation.extrapolations] == [4, 8, 16, 64, 256, 1024]
 
 
 @pytest.mark.parametrize(
@@ -219,10 +219,10 @@ def test_a_run_over_nodes_is_explained_by_what_joins_them(runs: Any, build: Buil
         ),
     ],
 )
-def test_what_is_unknown_between_nodes(runs: Any, build: Build, settings: dict[str, Any], reason: str) -> None:
-    """Without figures of what joins them, by stages, and with two degrees: named, and not predicted."""
-    apart = dataclasses.replace(with_settings(build.train(2), nodes=2, **settings), axes={"nodes": 2})
-    (point,) = runs.explain([(build.train(1), 0.1), (apart, 0.2)]).points
+def test_unknown_work_between_nodes_is_refused(runs: Any, build: Build, settings: dict[str, Any], reason: str) -> None:
+    """No curve between the nodes, pipeline stages, and two degrees: each is named, and not predicted."""
+    over_nodes = dataclasses.replace(with_settings(build.train(2), nodes=2, **settings), axes={"nodes": 2})
+    (point,) = runs.explain([(build.train(1), 0.1), (over_nodes, 0.2)]).points
     assert (point.predicted_s, point.reason) == (None, reason)
 
 
@@ -235,6 +235,6 @@ def test_what_is_unknown_between_nodes(runs: Any, build: Build, settings: dict[s
     ],
 )
 def test_of_many_variables_that_differ_one_is_shown(runs: Any, build: Build, names: str, words: str) -> None:
-    """Whole environments differ between machines: twelve variables with their values were eight lines."""
+    """Environments of two machines differ as a whole."""
     found = runs.explain([(build.generate(1), 0.16)], environment=dict.fromkeys(names, "1"))
     assert any(f"had other software {words}" in note for note in found.notes)

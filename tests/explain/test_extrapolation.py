@@ -1,4 +1,4 @@
-"""More GPUs than were measured, and groups that say nothing of them."""
+"""Speedups on more GPUs than were measured: the laws, and groups without a prediction."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.core.plan.expand import point_id
+from pybench.explain.extrapolation import amdahl, usl
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
 from tests.build import Build
@@ -15,7 +16,7 @@ from tests.builders import with_settings
 
 
 def test_groups_without_one_gpu_are_not_extrapolated(runs: Any, build: Build) -> None:
-    """A law starts from one; nor are those with two speedups for a number of GPUs."""
+    """A law starts from one GPU, and has one speedup for each number of GPUs."""
     explanation = runs.explain([(build.generate(2), 0.1), (build.generate(4), 0.08)])
     assert explanation.extrapolations == ()
     assert "decode: not extrapolated: the laws start from one GPU, and the fewest here are 2" in explanation.notes
@@ -32,34 +33,34 @@ def test_mixed_degrees_are_extrapolated(runs: Any, build: Build) -> None:
     """Two copies of two parts of every layer, from one GPU: more GPUs are more copies."""
     mixed = _split(build, tensor_parallel=2, data_parallel=2)
     explanation = runs.explain([(_split(build), 0.1), (mixed, 0.11)])
-    assert [found.num_gpus for found in explanation.extrapolations] == [8, 16, 64, 256, 1024]
+    assert [row.num_gpus for row in explanation.extrapolations] == [8, 16, 64, 256, 1024]
     (point,) = explanation.points
     assert point.reason is None
     assert not any("extrapolated" in note for note in explanation.notes)
 
 
 def test_counts_that_do_not_divide_are_named(runs: Any, build: Build) -> None:
-    """Three GPUs make none of them."""
+    """No count is a multiple of three."""
     explanation = runs.explain([(build.train(1), 0.1), (build.train(3), 0.1)])
     assert explanation.extrapolations == ()
     assert "fit: not extrapolated to 4, 8, 16, 64, 256, 1024 GPUs: no multiples of 3" in explanation.notes
 
 
-def test_chunks_are_extrapolated_as_far_as_sequences_split(runs: Any, build: Build) -> None:
+def test_chunks_end_where_sequences_do_not_split(runs: Any, build: Build) -> None:
     """1024 tokens give each of 1024 ranks one; of 100 tokens, 8 ranks have no equal shares."""
     long = [(with_settings(_of_chunks(build, count), sequence_tokens=1024), 0.1 / count) for count in (1, 2)]
     explanation = runs.explain(long)
     (point,) = explanation.points
     assert point.predicted_s is not None
-    assert [found.num_gpus for found in explanation.extrapolations] == [4, 8, 16, 64, 256, 1024]
+    assert [row.num_gpus for row in explanation.extrapolations] == [4, 8, 16, 64, 256, 1024]
     explanation = runs.explain([(_of_chunks(build, 1), 0.1), (_of_chunks(build, 2), 0.06)])
-    assert [found.num_gpus for found in explanation.extrapolations] == [4]
+    assert [row.num_gpus for row in explanation.extrapolations] == [4]
     refused = "fit: not extrapolated to 8, 16, 64, 256, 1024 GPUs: 100 tokens in a sequence can't be split over"
     assert any(note.startswith(refused) for note in explanation.notes)
 
 
-def test_interleaved_stages_are_extrapolated_as_far_as_there_are_layers(runs: Any, build: Build) -> None:
-    """Two stages on each of so many ranks need twice as many layers."""
+def test_interleaved_stages_end_with_the_layers(runs: Any, build: Build) -> None:
+    """Two stages a rank need two layers a rank."""
     degrees = {"pipeline_parallel": 2}
     turned = {"strategy": "pipeline_parallel", "schedule": "interleaved_1f1b", "microbatches": 2}
     alone, two = (with_settings(build.train(1), **turned, stages_per_rank=2, **given) for given in ({}, degrees))
@@ -67,7 +68,7 @@ def test_interleaved_stages_are_extrapolated_as_far_as_there_are_layers(runs: An
     explanation = runs.explain(
         [(alone, 0.1), (dataclasses.replace(two, id=point_id("fit", {**degrees}), axes={**degrees}), 0.06)]
     )
-    assert [found.num_gpus for found in explanation.extrapolations] == [
+    assert [row.num_gpus for row in explanation.extrapolations] == [
         count for count in (4, 8, 16, 64, 256, 1024) if 2 * count <= layers
     ]
     assert any(f"{layers} layers of m are fewer than" in note for note in explanation.notes)
@@ -93,18 +94,18 @@ def test_interleaved_stages_are_extrapolated_as_far_as_there_are_layers(runs: An
         ),
     ],
 )
-def test_a_shared_batch_is_extrapolated_as_far_as_its_samples_split(
+def test_a_shared_batch_ends_where_its_samples_do_not_split(
     runs: Any, build: Build, batch: dict[str, Any], counts: list[int], reason: str
 ) -> None:
-    """Strong scaling: 8 samples give no 16 ranks one each; what a rank has is split over its passes."""
+    """Strong scaling: 8 samples are too few for 16 ranks; a rank splits its samples over its passes."""
     points = [(with_settings(build.train(count), global_batch_size=8, **batch), 0.1 / count) for count in (1, 2)]
     explanation = runs.explain(points)
-    assert [found.num_gpus for found in explanation.extrapolations] == counts
+    assert [row.num_gpus for row in explanation.extrapolations] == counts
     assert explanation.notes == (f"fit: not extrapolated to {reason}",)
 
 
-def test_replicas_are_extrapolated_as_far_as_there_are_sequences(runs: Any, build: Build) -> None:
-    """A step of 4 sequences has none for a fifth copy of the model."""
+def test_replicas_end_with_the_sequences(runs: Any, build: Build) -> None:
+    """A fifth copy of the model would have no sequence."""
     points = [
         dataclasses.replace(
             with_settings(build.generate(1), data_parallel=count),
@@ -114,13 +115,13 @@ def test_replicas_are_extrapolated_as_far_as_there_are_sequences(runs: Any, buil
         for count in (1, 2)
     ]
     explanation = runs.explain([(point, 0.1 / point.num_gpus) for point in points])
-    assert [found.num_gpus for found in explanation.extrapolations] == [4]
+    assert [row.num_gpus for row in explanation.extrapolations] == [4]
     refused = "decode: not extrapolated to 8, 16, 64, 256, 1024 GPUs: 4 samples in a step can't be split over"
     assert any(note.startswith(refused) for note in explanation.notes)
 
 
 def _of_chunks(build: Build, degree: int) -> Point:
-    """A point of the benchmark ``fit`` whose sequences are split over so many ranks."""
+    """A point of the benchmark ``fit`` whose sequences are split over ``degree`` ranks."""
     degrees = {"context_parallel": degree}
     point = with_settings(build.train(1), strategy="context_parallel", **degrees)
     return dataclasses.replace(point, id=point_id("fit", {**degrees}), axes={**degrees})
@@ -135,3 +136,41 @@ def _split(build: Build, tensor_parallel: int = 1, data_parallel: int = 1) -> Po
         point.settings, strategy="fsdp", tensor_parallel=tensor_parallel, data_parallel=data_parallel
     )
     return dataclasses.replace(point, id=point_id("fit", {**degrees}), axes={**degrees}, settings=settings)
+
+
+def test_amdahls_fraction_is_recovered() -> None:
+    """A tenth is serial."""
+    measured = {n: n / (1 + 0.1 * (n - 1)) for n in (2, 4, 8)}
+    assert amdahl(measured)(64) == pytest.approx(64 / (1 + 0.1 * 63))
+    assert usl(measured)(64) == pytest.approx(64 / (1 + 0.1 * 63))
+
+
+def test_the_universal_law_is_recovered() -> None:
+    """A serial fraction of 0.05 and 0.001 for each pair: the speedup falls in the end."""
+    law = usl({n: n / (1 + 0.05 * (n - 1) + 0.001 * n * (n - 1)) for n in (2, 4, 8)})
+    assert law(32) == pytest.approx(32 / (1 + 0.05 * 31 + 0.001 * 32 * 31))
+    assert law(1024) < law(32)
+
+
+def test_the_serial_fraction_is_not_negative() -> None:
+    """Only the cost of pairs remains."""
+    law = usl({2: 2 / 1.002, 4: 4 / 1.03})
+    assert law(8) < 8
+    assert law(2) <= 2
+
+
+def test_one_count_gives_amdahls_law() -> None:
+    """Two unknowns need two counts."""
+    assert usl({2: 1.8})(16) == amdahl({2: 1.8})(16)
+
+
+def test_one_gpu_shows_no_law() -> None:
+    """A fit needs a count above one."""
+    with pytest.raises(ValueError, match="more than one GPU"):
+        amdahl({1: 1.0})
+
+
+def test_no_law_exceeds_the_number_of_gpus(runs: Any, build: Build) -> None:
+    """Two GPUs with 2.1 times the throughput of one give at most 16 on 16."""
+    explanation = runs.explain([(build.train(1), 0.1), (build.train(2), 0.1 / 1.05)])
+    assert all(row.high <= row.num_gpus for row in explanation.extrapolations)

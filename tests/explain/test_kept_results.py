@@ -1,4 +1,4 @@
-"""A kept results.json of a node's run in the place of its folder."""
+"""A node's run from its results.json instead of its folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybench.core.measurements import Measurements
 from pybench.core.provenance import worker_packages
 from pybench.core.summary import summarize
 from pybench.explain.explanation import explain
-from pybench.explain.node_figures import node_figures
+from pybench.explain.node import node_rates
 from pybench.explain.node_run import measured_node
 from pybench.model.errors import RunFolderError
 from tests.build import Build
@@ -39,15 +39,15 @@ def kept(runs: Any, folder: Path, edit: Edit = lambda _: None) -> Path:
 
 
 def test_it_has_the_figures_of_the_slowest_gpu(runs: Any, tmp_path: Path) -> None:
-    """All others are those of the run's records."""
-    whole = node_figures(runs.measured_node, "bfloat16")
-    found = node_figures(measured_node(kept(runs, tmp_path)), "bfloat16")
-    assert found == dataclasses.replace(whole, gpus={})
-    assert (found.matmul_flops_per_s, found.memory_bytes_per_s) == (540e12, 4.2e12)
-    assert found.collectives
+    """All other rates are those of the run's records."""
+    whole = node_rates(runs.measured_node, "bfloat16")
+    rates = node_rates(measured_node(kept(runs, tmp_path)), "bfloat16")
+    assert rates == dataclasses.replace(whole, gpus={})
+    assert (rates.matmul_flops_per_s, rates.memory_bytes_per_s) == (540e12, 4.2e12)
+    assert rates.collectives
 
 
-def test_it_explains_a_run_and_says_what_it_lacks(runs: Any, build: Build, tmp_path: Path) -> None:
+def test_results_explain_a_run_with_a_caution(runs: Any, build: Build, tmp_path: Path) -> None:
     """The prediction is that of two GPUs like the slowest; a note has the reason."""
     times = [(build.generate(1), 0.16), (build.generate(2), 0.1)]
     run = runs.manifest(tuple(point for point, _ in times))
@@ -55,13 +55,13 @@ def test_it_explains_a_run_and_says_what_it_lacks(runs: Any, build: Build, tmp_p
     measurements = Measurements.of(run.plan, records)
     (split,) = explain(run, measurements, runs.measured_node).notes
     assert "not extrapolated" in split
-    found = explain(run, measurements, measured_node(kept(runs, tmp_path)))
-    assert found.notes == (
-        "a results.json has the figures of the node's slowest GPU alone, which stands for each",
+    explanation = explain(run, measurements, measured_node(kept(runs, tmp_path)))
+    assert explanation.notes == (
+        "a results.json has the figures of the node's slowest GPU only; they are used for every GPU",
         split,
     )
-    assert found.node_run_id == "node"
-    (point,) = found.points
+    assert explanation.node_run_id == "node"
+    (point,) = explanation.points
     assert point.predicted_speedup is not None
     assert point.parts is not None
     assert point.parts["imbalance"] == 0.0
@@ -104,8 +104,8 @@ EDITS: dict[str, tuple[Edit, str]] = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_what_no_run_writes_is_refused(runs: Any, tmp_path: Path, name: str) -> None:
-    """In one line, with file and key."""
+def test_an_edited_file_is_refused(runs: Any, tmp_path: Path, name: str) -> None:
+    """The error is one line with file and key."""
     edit, message = EDITS[name]
     file = kept(runs, tmp_path, edit)
     with pytest.raises(RunFolderError, match=message) as caught:
@@ -115,7 +115,7 @@ def test_what_no_run_writes_is_refused(runs: Any, tmp_path: Path, name: str) -> 
 
 
 def test_results_kept_before_points_had_settings(tmp_path: Path) -> None:
-    """The next step is in the message."""
+    """The message has the next step."""
     file = SUITES / "measured" / "node_check-h200x4-20261121.json"
     with pytest.raises(RunFolderError, match="pybench report RUN --format json -o FILE"):
         measured_node(file)

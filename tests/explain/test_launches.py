@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.explain.comm_model.alpha_beta import AlphaBeta
-from pybench.explain.comm_model.figures import NodeFigures, UnmeasuredError
-from pybench.explain.launches import refuse_launch_bound
+from pybench.explain.generation import refuse_launch_bound
+from pybench.explain.rates import AlphaBeta, NodeRates, UnmeasuredError
 from pybench.model.suite import Point
 from pybench.model.workloads.launch_latency import LaunchLatency
 from tests.build import Build
@@ -16,10 +15,10 @@ from tests.explain.conftest import Runs
 LAYERS = 32
 
 
-def figures(launch_s: float | None) -> NodeFigures:
-    """GPUs without end, and collectives of 1 ms: a round is 2 x 32 all-reduces and a gather, 65 ms."""
+def rates(launch_s: float | None) -> NodeRates:
+    """Infinitely fast GPUs, and collectives of 1 ms: a round is 2 x 32 all-reduces and a gather, 65 ms."""
     collective = AlphaBeta(1e-3, 0.0)
-    return NodeFigures(
+    return NodeRates(
         matmul_flops_per_s=1e30,
         memory_bytes_per_s=1e30,
         launch_s=launch_s,
@@ -35,9 +34,9 @@ def split(build: Build, backend: str = "transformers") -> Point:
 
 
 def test_launches_that_take_longer_than_the_gpus(build: Build) -> None:
-    """40 launches a layer, 1280 of 60 us: 76.8 ms for 65 ms of the GPUs'."""
+    """40 launches a layer, 1280 of 60 us, take 76.8 ms; the GPUs need 65 ms."""
     with pytest.raises(UnmeasuredError) as caught:
-        refuse_launch_bound(figures(60e-6), split(build), 4, 4)
+        refuse_launch_bound(rates(60e-6), split(build), 4, 4)
     assert str(caught.value) == (
         "decode is CPU bound: its 1280 launches or more take 76.8 ms a token (60 us each), the GPUs need 65 ms"
     )
@@ -45,27 +44,27 @@ def test_launches_that_take_longer_than_the_gpus(build: Build) -> None:
 
 @pytest.mark.parametrize("launch_s", [50e-6, None])
 def test_launches_that_the_gpus_hide(build: Build, launch_s: float | None) -> None:
-    """64 ms of 65 ms; and a node's run without launches, or of CPUs, refuses nothing."""
-    refuse_launch_bound(figures(launch_s), split(build), 4, 4)
+    """64 ms of 65 ms; a node's run without launches, or on CPUs, refuses nothing."""
+    refuse_launch_bound(rates(launch_s), split(build), 4, 4)
 
 
 def test_backends_that_replay_graphs_launch_once(build: Build) -> None:
     """However slow a launch."""
-    refuse_launch_bound(figures(1.0), split(build, "torch"), 4, 4)
+    refuse_launch_bound(rates(1.0), split(build, "torch"), 4, 4)
 
 
-def test_replicas_with_as_many_samples_are_no_matter_of_launches(build: Build) -> None:
-    """Their rounds take as long as the baseline's, whatever bounds it; with half of the samples each, no less."""
+def test_replicas_with_the_baselines_samples_are_not_refused(build: Build) -> None:
+    """Their rounds take as long as the baseline's; with half of the samples each they are refused."""
     alone = build.generate(1, backend="transformers")
-    refuse_launch_bound(figures(1.0), alone, 4, 4)
+    refuse_launch_bound(rates(1.0), alone, 4, 4)
     two = with_settings(alone, data_parallel=2)
-    refuse_launch_bound(figures(1.0), two, 8, 4)
+    refuse_launch_bound(rates(1.0), two, 8, 4)
     with pytest.raises(UnmeasuredError, match="decode is CPU bound"):
-        refuse_launch_bound(figures(1.0), two, 4, 4)
+        refuse_launch_bound(rates(1.0), two, 4, 4)
 
 
 def test_an_explanation_gives_the_reason_instead_of_a_prediction(runs: Runs, build: Build) -> None:
-    """Measured speedup beside it: 0.16 s and 0.2 s are 0.8."""
+    """The measured speedup is shown: 0.16 s and 0.2 s are 0.8."""
     runs.add(LaunchLatency(backend="torch", gpus=1), {"launch_s": 10e-6, "round_trip_s": 20e-6})
     one, two = (build.generate(degree, backend="transformers") for degree in (1, 2))
     explanation = runs.explain([(one, 0.16), (two, 0.2)])

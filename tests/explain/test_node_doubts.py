@@ -1,4 +1,4 @@
-"""What a node's run lacks, as notes of an explanation."""
+"""Doubts about a node's run, as notes of an explanation."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pybench.core.evidence import ONE_ATTEMPT
-from pybench.explain.measured_node import NODE_METRICS
-from pybench.explain.node_doubts import node_doubts
-from pybench.explain.node_run import measured_node
+from pybench.explain.node_run import measured_node, node_doubts
 from pybench.model.results import Estimate, Results
 from tests.builders import POINT_RESULT, RESULTS
 from tests.nodes import Node
@@ -27,34 +25,32 @@ def _figure(low: float | None, high: float | None) -> Estimate:
     return Estimate(value=700e12, low=low, high=high, unit="FLOP/s")
 
 
-def test_figures_that_are_known_put_nothing_in_doubt() -> None:
-    """Half of the interval is 4 % of the figure; what predictions do not take may be as wide as it likes."""
+def test_narrow_figures_raise_no_doubt() -> None:
+    """Half of the interval is 4 % of the figure; a metric without a part in predictions may be wider."""
     other = Estimate(value=1.0, low=0.1, high=9.0, unit="J")
-    found = _results(matmul_flops_per_s=_figure(675e12, 728e12), energy_j=other)
-    assert list(node_doubts(found, NODE_METRICS)) == []
+    results = _results(matmul_flops_per_s=_figure(675e12, 728e12), energy_j=other)
+    assert list(node_doubts(results)) == []
 
 
 def test_a_wide_figure_is_named_with_its_interval() -> None:
-    found = _results(matmul_flops_per_s=_figure(600e12, 817e12))
-    (doubt,) = node_doubts(found, NODE_METRICS)
+    results = _results(matmul_flops_per_s=_figure(600e12, 817e12))
+    (doubt,) = node_doubts(results)
     named = "matmul_flops_per_s of matmul 700 TFLOP/s [600, 820]"
     assert doubt == f"figures of the node's run have wide intervals, and so have predictions: {named}"
 
 
 def test_figures_of_one_attempt_are_named_once() -> None:
-    """Also where the verdict's reason is that."""
-    found = _results(matmul_flops_per_s=_figure(None, None))
-    assert list(node_doubts(found, NODE_METRICS)) == [
+    """Also if the verdict has the same reason."""
+    results = _results(matmul_flops_per_s=_figure(None, None))
+    assert list(node_doubts(results)) == [
         "the node's run measured its points once: how far these figures scatter is not known"
     ]
-    undecided = dataclasses.replace(found, verdict="inconclusive", reason=f"matmul: {ONE_ATTEMPT}")
-    assert list(node_doubts(undecided, NODE_METRICS)) == [
-        f"the node's run has the verdict inconclusive: matmul: {ONE_ATTEMPT}"
-    ]
+    undecided = dataclasses.replace(results, verdict="inconclusive", reason=f"matmul: {ONE_ATTEMPT}")
+    assert list(node_doubts(undecided)) == [f"the node's run has the verdict inconclusive: matmul: {ONE_ATTEMPT}"]
 
 
 def test_a_run_and_kept_results_have_their_doubts(tmp_path: Path) -> None:
-    """A kept node check of one attempt a point; a folder whose second attempts are still to be made."""
+    """A kept node check of one attempt a point, and a folder without second attempts."""
     (kept,) = measured_node(_KEPT / "node_check-h100x4-20261126.json").doubts
     assert kept.startswith("the node's run has the verdict inconclusive: matmul[backend=torch,gpus=4]: ")
     assert measured_node(Node(num_attempts=1, num_gpus=2).write(tmp_path, _WHEN)).doubts == (

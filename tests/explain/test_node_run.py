@@ -1,4 +1,4 @@
-"""The run that measured a node, found beside the run that it explains."""
+"""Search for a run of the node check in the folder of a run."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def _written(root: Path, hour: int) -> Path:
 
 
 def test_the_latest_of_the_same_machine_is_taken(tmp_path: Path) -> None:
-    """A damaged folder beside them is passed over, and the run itself."""
+    """A damaged folder and the run itself are skipped."""
     first, second, third = (_written(tmp_path, hour) for hour in (8, 9, 10))
     (tmp_path / "20261124T230000Z-node_check").mkdir()
     assert latest_node_run(first, MANIFEST.fingerprint) == third
     assert latest_node_run(third, MANIFEST.fingerprint) == second
 
 
-def test_without_one_the_step_to_make_it_is_named(tmp_path: Path) -> None:
-    """Also where the runs beside it are of another machine."""
+def test_a_missing_node_run_names_the_command(tmp_path: Path) -> None:
+    """Also if the other runs are of another machine."""
     alone = _written(tmp_path, 8)
     _written(tmp_path, 9)
     with pytest.raises(RunFolderError, match=r"no run of node_check on the machine of .*: pybench run node_check"):

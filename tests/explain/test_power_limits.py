@@ -1,4 +1,4 @@
-"""GPUs at their power limit, and what they draw, beside the shortfall."""
+"""GPUs at their power limit, and their power, in an explanation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.build import Build
 
 
 def test_boards_at_their_power_limit_are_named(runs: Any, build: Build) -> None:
-    """Beside the shortfall: GPU 1 of two, whose clock is a tenth lower, none of the baseline; a third is no rank's."""
+    """GPU 1 of two, with a clock 10 % lower; no GPU of the baseline; a third GPU has no rank."""
     one, two = build.train(1), build.train(2)
     records = [
         *(_with_gpus(record, (0x0, 0x4, 0x4)) for record in runs.measured(one, 0.1)),
@@ -30,8 +30,8 @@ def test_boards_at_their_power_limit_are_named(runs: Any, build: Build) -> None:
     assert "-10.0 %" in text
 
 
-def test_power_limits_that_nobody_read_are_unknown(runs: Any, build: Build) -> None:
-    """Not none; where nothing is known of any point, no table has it."""
+def test_unread_power_limits_are_unknown(runs: Any, build: Build) -> None:
+    """Unknown differs from no GPU; without any reading there is no table."""
     explanation = runs.explain([(build.train(1), 0.1), (build.train(2), 0.11)])
     (point,) = explanation.points
     assert (point.power_limited, point.baseline_power_limited, point.clock_fraction) == (None, None, None)
@@ -46,7 +46,7 @@ def test_power_limits_that_nobody_read_are_unknown(runs: Any, build: Build) -> N
 def test_gpus_that_draw_less_in_an_unexplained_step_wait(
     runs: Any, build: Build, step_s: float, power_w: float | None, waits: bool
 ) -> None:
-    """Two GPUs of which each draws half of the baseline's: named in a note where the step is unexplained as well."""
+    """Each of two GPUs draws half of the baseline's power; a note needs an unexplained step as well."""
     one, two = build.train(1), build.train(2)
     records = [
         *(_drawing(build, record, 700.0) for record in runs.measured(one, 0.1)),
@@ -62,21 +62,21 @@ def test_gpus_that_draw_less_in_an_unexplained_step_wait(
 
 
 def _drawing(build: Build, record: Record, power_w: float | None) -> Record:
-    """With the joules of that power on each GPU, over one second."""
+    """The record with this power on each GPU, over one second."""
     joules = [power_w] * len(record.ranks)
     return dataclasses.replace(record, energy=build.energy(joules, 1.0))
 
 
 def _with_gpus(record: Record, reasons: tuple[int, ...]) -> Record:
-    """With a UUID for each rank, and the clock event reasons of every GPU of the machine."""
+    """The record with a UUID for each rank, and the clock event reasons of every GPU."""
     ranks = tuple(
         dataclasses.replace(rank, header=dataclasses.replace(rank.header, device_uuid=f"GPU-{place}"))
         for place, rank in enumerate(record.ranks)
     )
     conditions = tuple(
         GpuConditions(
-            uuid=f"GPU-{place}", index=place, clock_event_reasons=own, sm_clock_hz=1.8e9 if own & 0x4 else 2.0e9
+            uuid=f"GPU-{place}", index=place, clock_event_reasons=bits, sm_clock_hz=1.8e9 if bits & 0x4 else 2.0e9
         )
-        for place, own in enumerate(reasons)
+        for place, bits in enumerate(reasons)
     )
     return dataclasses.replace(record, ranks=ranks, conditions=conditions)

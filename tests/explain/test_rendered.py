@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from pybench.explain.text import render
-from pybench.explain.values import ExplainedBaseline, ExplainedPhase, ExplainedTurn, Explanation
+from pybench.explain.values import ExplainedBaseline, Explanation
 from tests.build import Build
 
 
-def test_the_report_says_what_is_prediction(runs: Any, build: Build) -> None:
-    """Every table, with the runs' names; a point without a prediction shows why."""
+def test_the_report_marks_predictions(runs: Any, build: Build) -> None:
+    """Every table, with the runs' names; a point without a prediction has its reason."""
     explanation = runs.explain(
         [(build.generate(1), 0.16), (build.generate(2), 0.1), (build.generate(4), 0.08)], fingerprint="g"
     )
@@ -27,7 +27,7 @@ def test_the_report_says_what_is_prediction(runs: Any, build: Build) -> None:
 
 
 def test_the_report_without_predictions(runs: Any, build: Build) -> None:
-    """Tables without rows are left out."""
+    """Empty tables are left out."""
     text = render(runs.explain([(build.generate(2), 0.1), (build.generate(4), 0.08)]), width=200)
     assert "Measured and predicted" in text
     assert "Prediction, not measured" not in text
@@ -35,7 +35,7 @@ def test_the_report_without_predictions(runs: Any, build: Build) -> None:
 
 
 def test_tables_have_the_labels_of_points_that_are_given(runs: Any, build: Build) -> None:
-    """A point without one keeps its id, as all do in notes."""
+    """A point without a label keeps its id; notes have ids."""
     one, two = build.generate(1), build.generate(2)
     text = render(runs.explain([(one, 0.16), (two, 0.1)]), {one.id: "TP 1", two.id: "TP 2"})
     rows = [line.split("  ")[0] for line in text.splitlines() if line.startswith(("TP ", "decode["))]
@@ -43,7 +43,7 @@ def test_tables_have_the_labels_of_points_that_are_given(runs: Any, build: Build
 
 
 def test_a_single_law_has_no_range(runs: Any, build: Build) -> None:
-    """As many digits as laws agree in would look like a bound."""
+    """Equal ends are no range."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
     (one, other) = explanation.extrapolations
     many = replace(other, num_gpus=1024, speedup=529.4, low=33.33, high=1024.0)
@@ -57,7 +57,7 @@ def test_a_single_law_has_no_range(runs: Any, build: Build) -> None:
 
 
 def test_baselines_of_long_names_are_one_line_each() -> None:
-    """Of every GPU's collectives, too, with the share of the step: no point stands in a second part."""
+    """80 columns hold every part and the share of the step."""
     nothing: Any = {"points": (), "extrapolations": (), "fits": (), "notes": ()}
     baselines = tuple(
         ExplainedBaseline(
@@ -77,13 +77,3 @@ def test_baselines_of_long_names_are_one_line_each() -> None:
         "pipeline batch 256    4.841 s   2.421 s  234.5 ms  123.4 ms   2.063 s  57.4 %",
         "with_tensor_parallel  1.309 s  654.5 ms  234.5 ms  123.4 ms  296.6 ms  77.3 %",
     ]
-
-
-def test_columns_without_a_value_are_left_out() -> None:
-    """A turn without the same work alone has no column of it."""
-    phases = (ExplainedPhase(name="generate", measured_s=2.0, floor_s=1.0),)
-    turn = ExplainedTurn(point_id="full", turn_s=7.25, switch_s=1.25, phases=phases)
-    nothing: Any = {"points": (), "extrapolations": (), "fits": (), "notes": ()}
-    lines = render(Explanation(run_id="r", node_run_id="n", turns=(turn,), **nothing)).splitlines()
-    heads = [line.split() for line in lines if line.startswith("point")]
-    assert heads == [["point", "turn", "switch"], ["point", "phase", "measured", "floor", "floor", "over", "measured"]]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybench.explain.values import ExplainedBaseline, ExplainedPhase, ExplainedTurn, Explanation
+from pybench.explain.values import ExplainedBaseline, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.results import Results
 from pybench.nightly.comparison import compare
@@ -59,24 +59,6 @@ def test_an_explanation_is_a_stacked_bar_with_its_table(results: Results) -> Non
     shown = unescape(text)
     for words in ("What each shortfall is made of", "-100 ms (-5.0 %)", "2.5 s", "2 s", "other software"):
         assert words in shown
-
-
-def test_an_explained_turn_is_a_row_and_its_phases(results: Results) -> None:
-    """Beside its notes; a phase without a floor has a dash, and a page without turns no such section."""
-    phases = (
-        ExplainedPhase(name="generate", measured_s=2.0, alone_s=1.5, floor_s=1.0),
-        ExplainedPhase(name="train", measured_s=4.0, alone_s=3.5, reason="the model knows no LoRA"),
-        ExplainedPhase(name="engine_sleep", measured_s=1.25, floor_s=1.0),
-    )
-    turn = ExplainedTurn(point_id="t", turn_s=7.25, switch_s=1.25, phases=phases)
-    nothing: Any = {"points": (), "extrapolations": (), "fits": ()}
-    explanation = Explanation(run_id="r", node_run_id="n", notes=("t: train has no floor",), turns=(turn,), **nothing)
-    shown = unescape(render(RunView(results=results, explanation=explanation)))
-    assert ">t</th><td>7.25 s</td><td>5 s</td><td>2.25 s</td><td>1.25 s</td><td>1 s</td>" in shown
-    assert "<td>engine_sleep</td><td>1.25 s</td><td>-</td><td>1 s</td><td>80.0 %</td>" in shown
-    assert "<td>train</td><td>4 s</td><td>3.5 s</td><td>-</td><td>-</td>" in shown
-    assert "t: train has no floor" in shown
-    assert "Phases of a turn" not in render(explained_view(results))
 
 
 def test_an_explained_baseline_is_a_row_of_its_parts(results: Results) -> None:

@@ -67,7 +67,7 @@ def test_arts_example_has_its_own_sizes(profile: str) -> None:
 
 @pytest.mark.parametrize("profile", ["cpu", *PROFILES])
 def test_the_work_of_a_turn_is_measured_alone(profile: str) -> None:
-    """What ``direct`` generates and trains, in every profile: ``pybench explain`` holds the turn against it."""
+    """The suite measures the generation and the training of ``direct`` as workloads, in every profile."""
     settings = {point.benchmark: point.settings for point in plan_of("turn_taking", profile, 2).points}
     turn, generating, training = (settings[name] for name in ("direct", "generating", "training"))
     assert isinstance(turn, Turn)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pybench.explain.comm_model.zero import BUCKET_ELEMENTS
 from pybench.model.workloads.train import Train
 
+BUCKET_ELEMENTS = 5e8
+"""Gradients that are reduced together: DeepSpeed's default ``reduce_bucket_size``."""
 HALF_BYTES = 2
 """For each weight: itself, or its gradient, in 16 bits."""
 LASTING_BYTES = 12
