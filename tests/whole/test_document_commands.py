@@ -109,7 +109,6 @@ CHECKS: dict[str, Check] = {
     "pybench run suites/tp_scaling.toml": measures_smallest,
     "pybench run suites/node_check.toml": measures,
     "pybench run suites/tp_scaling.toml -k tensor_parallel=2": would_measure,
-    "pybench run tp_scaling --max-gpus 4": would_measure,
     "pybench run turn_taking -k direct": measures_smallest,
     "pybench report suites/measured/tp_scaling-h200x4-20261121.json": succeeds,
     "pybench plan tp_scaling --set batch_size=1 --set benchmark.decode.attempts=5 --time-limit 2h": succeeds,
