@@ -5,8 +5,8 @@
     python docs/campaign.py runs --limit 9m            what this machine's GPUs can run and 9 minutes hold
     python docs/campaign.py runs --limit 9m --dry-run  print it
 
-Each command has a folder of its own below ``runs``, with its log. One that was begun is finished, one that has ended is
-not run again: the next call goes on with the rest.
+Each command has its folder below ``runs``, with its log. A command that was begun is finished, an ended command is
+not run again, and the next call continues with the rest.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def campaign(
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("runs", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--limit", "limit_s", type=Duration(), required=True, help="Time for all of it.")
-@click.option("--gpu", "kind", metavar="KIND", help="Their kind, such as h200; default: that of those here.")
+@click.option("--gpu", "kind", metavar="KIND", help="Kind of the GPUs, such as h200; default: the kind here.")
 @click.option("--gpus", "num_gpus", type=click.IntRange(min=1), help="GPUs to use; default: those here.")
 @click.option("--dry-run", is_flag=True, help="Print the commands, and run none.")
 def main(runs: Path, limit_s: float, kind: str | None, num_gpus: int | None, *, dry_run: bool) -> None:

@@ -31,7 +31,7 @@ FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
 KEPT_RUN = "suites/measured/tp_scaling-h200x4-20261121.json"
 _TABLE = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-# Percentiles stand beside their mean in the text, not each in a row of its own.
+# Percentiles are described with their mean, not in a row each.
 _PERCENTILE = re.compile(r"_p\d+_s$")
 _MANY = 2**20
 
@@ -69,7 +69,7 @@ def rewritten(text: str) -> str:
 
 
 def stale() -> Iterator[tuple[Path, str]]:
-    """Documents whose tables differ from the program, each with what it should be."""
+    """Documents with tables that differ from the program, each with its new text."""
     for path in (ROOT / "README.md", *sorted(FOLDER.glob("**/*.md"))):
         text = path.read_text(encoding="utf-8")
         now = rewritten(text)
