@@ -1,19 +1,22 @@
 """A seeded simulator of fleets with known truth: what a fleet's check must name, and what it must not.
 
-A figure is exp(level + node + GPU + attempt): ``node_sd`` is the spread between nodes, which all figures of a group
-share, ``gpu_sd`` that between the GPUs of a node, ``attempt_sd`` that between attempts. Two nodes together reach what
-the slower one can, over their link.
+A figure is exp(level + node + GPU + attempt): ``node_sd`` is the spread between nodes, common to all figures of a
+group, ``gpu_sd`` that between the GPUs of a node, ``attempt_sd`` that between attempts. A pair of nodes has the speed
+of the slower one, over their link.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pybench.fleet.decision import judge_fleet
-from pybench.fleet.pair_rounds import DECISION_ROUNDS, pair_rounds
+from pybench.fleet.pairs import DECISION_ROUNDS, pair_rounds
 from pybench.fleet.values import FleetResult, NodeRun, PairFigure
 from pybench.model.figures import PointFigures, Row, RunFigures
 
@@ -34,9 +37,26 @@ _BY_GPU = frozenset(("products", "memory", "host copies"))
 _PAIR_LEVEL = 46e9
 
 
+Kind = Literal["normal", "heavy tails", "a slower bin", "unequal spreads"]
+"""How healthy nodes differ in a group of figures: normal; Student's t with 3 degrees of freedom and the same standard
+deviation; normal with a third of the nodes 3 % slower; normal with a spread of 0.1 to 2 % of each node's own."""
+
+
+def offsets(kind: Kind, node_sd: float, num: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """Logarithms of the nodes' speeds."""
+    normal = random.standard_normal(num)
+    if kind == "heavy tails":
+        return node_sd / math.sqrt(3) * random.standard_t(3, num)
+    if kind == "a slower bin":
+        return node_sd * normal - 0.03 * (random.random(num) < 1 / 3)
+    if kind == "unequal spreads":
+        return np.exp(random.uniform(math.log(0.001), math.log(0.02), num)) * normal
+    return node_sd * normal
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """A fleet. ``slow`` are nodes, ``slow_gpus`` GPUs of nodes, ``slow_links`` pairs of nodes, with how much slower."""
+    """A fleet. ``slow`` are nodes, ``slow_gpus`` GPUs of nodes, ``slow_links`` pairs of nodes, with the shortfall."""
 
     num_nodes: int = 16
     num_gpus: int = 4
@@ -49,6 +69,7 @@ class Fleet:
     slow: Mapping[str, float] = field(default_factory=dict)
     slow_gpus: Mapping[tuple[str, int], float] = field(default_factory=dict)
     slow_links: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    kind: Kind = "normal"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,7 +86,13 @@ class Fleet:
 
     def runs(self, random: np.random.Generator, num_runs: int = 1) -> list[NodeRun]:
         """So many runs of every node."""
-        return [run for name in self.names for run in self._of_node(name, random, num_runs)]
+        groups = sorted({group for group, _, _ in POINTS.values()})
+        nodes = {group: offsets(self.kind, self.node_sd, self.num_nodes, random) for group in groups}
+        return [
+            run
+            for place, name in enumerate(self.names)
+            for run in self._of_node(name, random, num_runs, {group: nodes[group][place] for group in groups})
+        ]
 
     def pairs(self, random: np.random.Generator) -> list[PairFigure]:
         """The first rounds of pairs, three values each."""
@@ -79,9 +106,10 @@ class Fleet:
                 found.append(PairFigure(nodes=(a, b), metric="busbw_bytes_per_s", values=values, round=number))
         return found
 
-    def _of_node(self, name: str, random: np.random.Generator, num_runs: int) -> list[NodeRun]:
-        groups = {group for group, _, _ in POINTS.values()}
-        node = {group: self.node_sd * random.standard_normal() - self.slow.get(name, 0) for group in sorted(groups)}
+    def _of_node(
+        self, name: str, random: np.random.Generator, num_runs: int, offset: Mapping[str, float]
+    ) -> list[NodeRun]:
+        node = {group: value - self.slow.get(name, 0) for group, value in offset.items()}
         slow = np.array([self.slow_gpus.get((name, gpu), 0.0) for gpu in range(self.num_gpus)])
         gpus = {group: self.gpu_sd * random.standard_normal(self.num_gpus) - slow for group in sorted(_BY_GPU)}
         return [self._run(name, number, random, node, gpus) for number in range(num_runs)]

@@ -33,14 +33,11 @@ FLOORS = {
 FACES = ("command", "page", "report", "text")
 """First words of a product's modules that serve its command: they use the command line's floor and reports."""
 OWED = {
-    ("pybench.cli.exit_codes", "pybench.fleet.values"),
-    ("pybench.cli.exit_codes", "pybench.nightly.values"),
     ("pybench.cli.report", "pybench.explain.command"),
     ("pybench.cli.report", "pybench.nightly.compare_command"),
     ("pybench.cli.report", "pybench.nightly.comparison"),
     ("pybench.cli.report", "pybench.nightly.comparison_page"),
     ("pybench.cli.run", "pybench.nightly.run_several"),
-    ("pybench.fleet.command", "pybench.nightly.compare_command"),
     ("pybench.report.page.render", "pybench.explain.page"),
     ("pybench.report.page.render", "pybench.explain.text"),
     ("pybench.report.run.view", "pybench.explain.values"),

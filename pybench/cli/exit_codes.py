@@ -1,12 +1,10 @@
-"""The one table of exit codes."""
+"""Exit codes of the core; the gate's and the fleet's are beside their states."""
 
 from __future__ import annotations
 
-from pybench.fleet.values import NodeState
 from pybench.model.change import ChangeVerdict
 from pybench.model.errors import FileError, MachineError, PybenchError, RunFolderError, UsageError
 from pybench.model.verdict import Verdict
-from pybench.nightly.values import GateState
 
 USAGE = 2
 MACHINE = 3
@@ -28,24 +26,6 @@ BY_CHANGE: dict[ChangeVerdict, int] = {
     "not measured": 1,
     "undecided": 4,
     "incomparable": 4,
-}
-BY_GATE: dict[GateState, int] = {
-    "pass": 0,
-    "improved": 0,
-    "regressed": 1,
-    "not measured": 1,
-    "host off": 4,
-    "clock": 4,
-    "incomparable": 4,
-    "undecided": 4,
-    "learning": 4,
-}
-BY_FLEET: dict[NodeState, int] = {
-    "healthy": 0,
-    "bad": 1,
-    "not measured": 1,
-    "suspect": 4,
-    "not compared": 4,
 }
 BY_ERROR: tuple[tuple[type[PybenchError], int], ...] = (
     (FileError, USAGE),

@@ -1,73 +1,138 @@
-"""Which nodes may be compared: those that agree with most others in every key."""
+"""Which runs belong to which node, and which nodes are of one kind and may be compared."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pybench.core.keys import differing, point_difference
 from pybench.fleet.values import NodeRun
 from pybench.model.figures import PointFigures
 
+_NODES_SUITE = "node_check"
+"""The shipped suite that measures every GPU and link of a node."""
+
+
+@dataclass
+class Identified:
+    """Runs of known nodes; nodes without such a run, each with the reason; and notes."""
+
+    runs: list[NodeRun] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def identify(runs: Sequence[NodeRun]) -> Identified:
+    """Keep each run once; refuse a name of two machines and a machine of two names."""
+    result = Identified()
+    by_node: dict[str, dict[tuple[str, str], NodeRun]] = {}
+    for run in runs:
+        kept, key = by_node.setdefault(run.node, {}), (run.figures.run_id, run.figures.created_utc)
+        if key not in kept:
+            kept[key] = run
+        else:
+            result.notes.append(f"{run.node}: run {run.figures.run_id} was given twice; it counts once")
+    owners: dict[str, str] = {}
+    for node, of_node in by_node.items():
+        first, *others = of_node.values()
+        # One GPU may have been replaced, not all of them.
+        if stranger := next((run for run in others if run.uuids != first.uuids and not _share_gpu(run, first)), None):
+            one, other = ((run.uuids or ("a CPU",))[0] for run in (first, stranger))
+            result.refused[node] = f"two machines have this name ({one} and {other}); give each with NODE=PATH"
+            continue
+        uuids = dict.fromkeys(uuid for run in of_node.values() for uuid in run.uuids)
+        if twin := next((owners[uuid] for uuid in uuids if uuid in owners), None):
+            result.refused[node] = f"has the GPUs of {twin}: one machine under two names; give its runs one name"
+            continue
+        owners.update(dict.fromkeys(uuids, node))
+        result.runs += of_node.values()
+    return result
+
+
+def _share_gpu(run: NodeRun, other: NodeRun) -> bool:
+    return not {*run.uuids}.isdisjoint(other.uuids)
+
+
+def suite_to_judge(runs: Sequence[NodeRun]) -> str:
+    """``node_check`` where half of the nodes have it, else the suite of most nodes; empty without any run."""
+    counts = Counter(suite for suite, _ in sorted({(run.figures.suite, run.node) for run in runs}))
+    if counts and 2 * counts[_NODES_SUITE] >= len({run.node for run in runs}):
+        return _NODES_SUITE
+    return counts.most_common(1)[0][0] if counts else ""
+
 
 @dataclass(frozen=True)
 class Alike:
-    """Runs that are compared, and why the others' nodes are not; ``wanted`` are differences that are allowed."""
+    """Runs that are compared; ``unlike`` nodes with the difference; ``wanted`` are allowed differences."""
 
-    runs: tuple[NodeRun, ...]
-    unlike: Mapping[str, str]
+    runs: tuple[NodeRun, ...] = ()
+    unlike: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
 
 
 def alike(runs: Sequence[NodeRun], across: Collection[str] = ()) -> Alike:
     """Keep the largest number of nodes that agree in every key and in the settings of each point."""
-    usual = _usual(runs, across)
-    differences = [(one, differing(usual.figures, one.figures, across)) for one in runs]
-    same = [one for one, texts in differences if not texts]
-    measured = {one.node for one in same}
-    unlike = {one.node: "; ".join(texts) for one, texts in differences if one.node not in measured}
+    if not runs:
+        return Alike()
+    usual = _usual_run(runs, across)
+    differences = [(run, differing(usual.figures, run.figures, across)) for run in runs]
+    same = [run for run, texts in differences if not texts]
+    measured = {run.node for run in same}
+    unlike = {run.node: "; ".join(texts) for run, texts in differences if run.node not in measured}
     notes = [
-        f"{one.node}: run {one.figures.run_id} is left out: {'; '.join(texts)}"
-        for one, texts in differences
-        if texts and one.node in measured
+        f"{run.node}: run {run.figures.run_id} is left out: {'; '.join(texts)}"
+        for run, texts in differences
+        if texts and run.node in measured
     ]
-    kept, otherwise = _of_equal_settings(same, across)
-    wanted = dict.fromkeys(text for one in same for text in differing(usual.figures, one.figures))
-    return Alike(tuple(kept), unlike, (*notes, *otherwise), tuple(wanted))
+    kept, unlike_points = _of_equal_settings(same, across)
+    wanted = dict.fromkeys(text for run in same for text in differing(usual.figures, run.figures))
+    return Alike(tuple(kept), unlike, (*notes, *unlike_points), tuple(wanted))
 
 
-def _usual(runs: Sequence[NodeRun], across: Collection[str]) -> NodeRun:
-    """A run with which the most nodes agree; the first such, of those with a figure if there are any."""
-    measured = [run for run in runs if run.figures.is_measured] or runs
-    return max(measured, key=lambda run: len({one.node for one in runs if _agree(run, one, across)}))
-
-
-def _agree(one: NodeRun, other: NodeRun, across: Collection[str]) -> bool:
-    return one.figures.keys == other.figures.keys or not differing(one.figures, other.figures, across)
+def _usual_run(runs: Sequence[NodeRun], across: Collection[str]) -> NodeRun:
+    """The first run with which the most nodes agree, of those with a figure if there are any."""
+    nodes: dict[tuple[tuple[str, str], ...], set[str]] = {}
+    examples: dict[tuple[tuple[str, str], ...], NodeRun] = {}
+    for run in [run for run in runs if run.figures.is_measured] or runs:
+        keys = tuple(sorted(run.figures.keys.items()))
+        examples.setdefault(keys, run)
+        nodes.setdefault(keys, set()).add(run.node)
+    agreeing = {
+        keys: {
+            node
+            for other, names in nodes.items()
+            if other == keys or not differing(run.figures, examples[other].figures, across)
+            for node in names
+        }
+        for keys, run in examples.items()
+    }
+    return examples[max(agreeing, key=lambda keys: len(agreeing[keys]))]
 
 
 def _of_equal_settings(runs: Sequence[NodeRun], across: Collection[str]) -> tuple[list[NodeRun], list[str]]:
     """Leave out points that were measured with other settings than on most nodes."""
-    usual = {name: _usual_point(name, runs) for name in {point.id for one in runs for point in one.figures.points}}
+    by_id: dict[str, list[PointFigures]] = {}
+    for run in runs:
+        for point in run.figures.points:
+            by_id.setdefault(point.id, []).append(point)
+    usual = {}
+    for name, points in by_id.items():
+        digests = Counter(point.digest for point in points if point.digest is not None).most_common(1)
+        usual[name] = next((point for point in points if digests and point.digest == digests[0][0]), points[0])
     kept, notes = [], []
-    for one in runs:
-        apart = {p.id: text for p in one.figures.points if (text := _apart(usual[p.id], p, across)) is not None}
-        points = tuple(point for point in one.figures.points if point.id not in apart)
-        gpus = {row: units for row, units in one.gpus.items() if row.point_id not in apart}
-        kept.append(replace(one, figures=replace(one.figures, points=points), gpus=gpus) if apart else one)
-        notes += [f"{one.node}: {name} is not compared: {text}" for name, text in apart.items()]
+    for run in runs:
+        left_out = {
+            point.id: text
+            for point in run.figures.points
+            if point.medians and usual[point.id].digest != point.digest
+            if (text := point_difference(usual[point.id], point, across)) is not None
+        }
+        if left_out:
+            rest = tuple(point for point in run.figures.points if point.id not in left_out)
+            gpus = {row: units for row, units in run.gpus.items() if row.point_id not in left_out}
+            run = replace(run, figures=replace(run.figures, points=rest), gpus=gpus)  # noqa: PLW2901 - without them
+        kept.append(run)
+        notes += [f"{run.node}: {name} is not compared: {text}" for name, text in left_out.items()]
     return kept, notes
-
-
-def _usual_point(name: str, runs: Sequence[NodeRun]) -> PointFigures:
-    points = [point for one in runs for point in one.figures.points if point.id == name]
-    digests = Counter(point.digest for point in points if point.digest is not None)
-    usual = digests.most_common(1)[0][0] if digests else None
-    return next((point for point in points if point.digest == usual), points[0])
-
-
-def _apart(usual: PointFigures, point: PointFigures, across: Collection[str]) -> str | None:
-    """Of a point that was measured; one that was not has no settings."""
-    return point_difference(usual, point, across) if point.medians and usual.digest != point.digest else None

@@ -1,17 +1,13 @@
-"""``pybench fleet``: nodes held against each other."""
+"""``pybench fleet``: nodes compared with each other."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.comparison_options import across_option, effects_of, smallest_option
 from pybench.cli.path_types import FILE, NAMED_PATH, PATH
-from pybench.nightly.compare_command import across_option, smallest_option
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @click.group()
@@ -22,7 +18,6 @@ def fleet() -> None:
 @fleet.command()
 @click.argument("run_paths", metavar="[[NODE=]RUN]...", type=NAMED_PATH, nargs=-1)
 @click.option("--pairs", "pair_file", type=FILE, metavar="FILE", help="What pairs of nodes reached together, as JSON.")
-@click.option("--barriers", "barrier_file", type=FILE, metavar="FILE", help="When nodes arrived at barriers, as JSON.")
 @click.option("--nodes", metavar="NAME,...", default="", help="Nodes that are expected: one without a run is named.")
 @across_option
 @smallest_option
@@ -35,7 +30,6 @@ def check(
     *,
     run_paths: tuple[str, ...],
     pair_file: Path | None,
-    barrier_file: Path | None,
     nodes: str,
     across: tuple[str, ...],
     smallest: tuple[str, ...],
@@ -48,41 +42,38 @@ def check(
     """
     from dataclasses import asdict
 
-    from pybench.cli.exit_codes import BY_FLEET
     from pybench.cli.output import echo, terminal_options
     from pybench.cli.output_file import write_json
     from pybench.core.keys import check_across
     from pybench.fleet import text as report
     from pybench.fleet.decision import judge_fleet
-    from pybench.fleet.pair_file import read_barriers, read_pairs
-    from pybench.fleet.runs import CollectedRuns, read_fleet, require_names
+    from pybench.fleet.pair_file import read_pairs
+    from pybench.fleet.runs import CollectedRuns, read_fleet
+    from pybench.fleet.values import EXIT_CODES
     from pybench.model.errors import UsageError
-    from pybench.nightly.compare_command import effects_of
 
-    if not run_paths and pair_file is None and barrier_file is None:
-        raise UsageError("nothing to judge; give runs of nodes, --pairs FILE or --barriers FILE")
-    apart = [file for file in (pair_file, barrier_file) if file is not None]
-    found = read_fleet(run_paths, apart) if run_paths else CollectedRuns()
-    require_names(found)
-    check_across(across, {name for run in found.runs for name in run.figures.keys})
+    if not run_paths and pair_file is None:
+        raise UsageError("nothing to judge; give runs of nodes, or --pairs FILE")
+    collected = read_fleet(run_paths, [pair_file] if pair_file else ()) if run_paths else CollectedRuns()
+    collected.require_names()
+    check_across(across, {name for run in collected.runs for name in run.figures.keys})
     result = judge_fleet(
-        found.runs,
-        pairs=(*found.pairs, *(read_pairs(pair_file) if pair_file else ())),
-        barriers=read_barriers(barrier_file) if barrier_file else None,
-        expected=_names(nodes),
-        refused=found.unreadable,
+        collected.runs,
+        pairs=(*collected.pairs, *(read_pairs(pair_file) if pair_file else ())),
+        expected=[name.strip() for name in nodes.split(",") if name.strip()],
+        refused=collected.unreadable,
         across=across,
         effects=effects_of(smallest),
-        notes=found.notes,
+        notes=collected.notes,
     )
-    points = [point for run in found.runs for point in run.figures.points]
     if drain_list:
         for line in report.drain_list(result):
             echo(line)
     else:
+        points = [point for run in collected.runs for point in run.figures.points]
         echo(report.render(result, points, **terminal_options()), nl=False)
     write_json(json_file, asdict(result))
-    ctx.exit(BY_FLEET[result.state])
+    ctx.exit(EXIT_CODES[result.state])
 
 
 @fleet.command()
@@ -104,7 +95,7 @@ def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, 
     """
     from pybench.cli.output import echo
     from pybench.fleet.pair_file import read_pairs
-    from pybench.fleet.pair_rounds import DECISION_ROUNDS, pair_rounds
+    from pybench.fleet.pairs import DECISION_ROUNDS, pair_rounds
     from pybench.fleet.runs import read_fleet
     from pybench.model.errors import UsageError
 
@@ -113,13 +104,9 @@ def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, 
     figures = [
         figure for path in met for figure in (read_pairs(path) if path.is_file() else read_fleet([str(path)]).pairs)
     ]
-    found = pair_rounds(names, [figure.nodes for figure in figures])
-    if not found:
+    every_round = pair_rounds(names, [figure.nodes for figure in figures])
+    if not every_round:
         click.echo("every pair of these nodes has met", err=True)
-    for number, own in enumerate(found if every else found[: rounds or DECISION_ROUNDS], 1):
-        for first, second in own:
+    for number, of_round in enumerate(every_round if every else every_round[: rounds or DECISION_ROUNDS], 1):
+        for first, second in of_round:
             echo(f"{number} {first} {second}")
-
-
-def _names(text: str) -> Sequence[str]:
-    return [name for name in (part.strip() for part in text.split(",")) if name]

@@ -1,48 +1,82 @@
-"""Every figure of a unit, a node or a GPU, against those of the fleet's other units.
+"""Every figure of a node, or of one GPU, compared with those of the fleet's others.
 
-Values are logarithms, turned so that higher is better. A unit is held against the mean of the others, values far off
-pulled in, with their standard deviation: a prediction interval of one more. Variances are shrunk towards those of the
-fleet's other figures (:mod:`pybench.core.statistics.spread`). Figures of one group are taken together, so that one
-cause counts once; over all units and groups the share of false discoveries is controlled.
+Figures that one cause moves together form a group, so that one cause counts once: the least probable figure of a group,
+corrected for their number (Simes). Over all nodes, GPUs and groups the share of false discoveries is controlled.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean, median
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple
 
-from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, detectable_fraction, joint_probability
-from pybench.core.statistics.spread import (
-    LEAST_SD,
-    MIN_POINTS,
-    Variance,
-    moderated_variance,
-    prior,
-    pulled_in,
-    variance_of,
+from pybench.core.node.links import SLOWER_FRACTION
+from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, discoveries, joint_probability
+from pybench.core.statistics.interval import as_fraction
+from pybench.core.statistics.spread import Variance, variance_of
+from pybench.core.statistics.units import (
+    MIN_UNITS,
+    Others,
+    Unit,
+    lower_group,
+    moderated,
+    others_by_unit,
+    prior_of,
+    spread_of,
 )
-from pybench.core.statistics.student_t import upper_tail
-from pybench.fleet.groups import group_of
+from pybench.fleet.values import GpuOfNode, GroupSpread, NodeRun, Symptom
+from pybench.model.change import SmallestEffects
 from pybench.model.figures import Row
+from pybench.model.gpu_state import GpuState
+from pybench.model.workloads.registry import HEADLINES, METRICS, SLOWER_FRACTIONS
 
-MIN_UNITS = 3
-"""Of two that differ nobody knows which is usual."""
-_MANY = 32
-"""From so many units on, one of them changes the distribution by too little to be left out of it."""
+_GROUPS = {
+    "matmul_flops_per_s": "products",
+    "burn_flops_per_s": "products",
+    "memory_bytes_per_s": "memory",
+    "host_copy_bytes_per_s": "host copies",
+    "peer_copy_bytes_per_s": "links",
+    "busbw_bytes_per_s": "links",
+    "launch_s": "launches",
+}
+_LEAST_BAD_FRACTION = 0.05
+"""Healthy hosts of one kind with H100 or H200 differ by 2 to 5 %."""
+_TOLERANCE_ON_CPU = 0.5
+"""CPU nodes, and launches on any node: attempts of one GPU were 1 to 51 µs apart."""
+_SE_OF_MEDIAN = math.sqrt(math.pi / 2)
+"""Standard error of a median over that of a mean, of normal values."""
+_LEAST_CLOCK_FRACTION = 0.01
+_LEAST_CELSIUS = 5.0
+_MIN_SHARE = 5
+"""Each of two groups of nodes has at least one node in five, and four nodes."""
 
-Unit = TypeVar("Unit", bound=Hashable)
+
+def group_of(metric: str) -> str | None:
+    """The group of a speed; ``None`` for a metric of no speed, such as joules or memory in use."""
+    return _GROUPS.get(metric, "models") if metric in HEADLINES else None
+
+
+def tolerance(metric: str, *, on_gpu: bool) -> float:
+    """Fraction by which the GPUs of one healthy node may differ. A node that is slower by more is bad by one run."""
+    if not on_gpu or group_of(metric) == "launches":
+        return _TOLERANCE_ON_CPU
+    return SLOWER_FRACTIONS.get(metric, SLOWER_FRACTION)
+
+
+def bad_fraction(metric: str, *, on_gpu: bool) -> float:
+    """Fraction from which a node is bad where two runs show it: half of the tolerance, at least 5 %."""
+    return max(_LEAST_BAD_FRACTION, tolerance(metric, on_gpu=on_gpu) / 2)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One figure of one unit: a logarithm for each run, and the standard error that its own attempts show."""
+    """One figure of one unit: a logarithm for each run, and the variance of their mean by the unit's own attempts."""
 
     runs: tuple[float, ...]
-    error: float = 0.0
+    variance: float = 0.0
 
     @property
     def value(self) -> float:
@@ -50,111 +84,248 @@ class Reading:
         return fmean(self.runs)
 
 
-@dataclass(frozen=True)
-class Distance:
-    """How far a unit lies above the others (negative: below), and the probability of this low a figure by chance."""
+class Distance(NamedTuple):
+    """How far a unit is above the others (negative: below), and the probability of so low a figure by chance."""
 
+    row: Row
     deviation: float
     p: float
-    by_run: tuple[float, ...]
+    usual: float
 
 
 @dataclass(frozen=True)
 class Figures(Generic[Unit]):
-    """Readings of every unit by row. Units ``apart`` are judged, and are no example for the others."""
+    """Readings of every unit by row. ``slower`` are the units of the slower group of a figure's group, if any."""
 
     rows: Mapping[Row, Mapping[Unit, Reading]]
-    apart: frozenset[Unit] = frozenset()
+    slower: Mapping[str, frozenset[Unit]] = field(default_factory=dict)
 
     @cached_property
-    def judged(self) -> Mapping[Row, Mapping[Unit, Reading]]:
-        """Rows that enough units have."""
-        return {row: units for row, units in self.rows.items() if len(units) >= MIN_UNITS}
+    def compared(self) -> Mapping[tuple[Row, bool], Mapping[Unit, Reading]]:
+        """Rows of enough units; units of a slower group are compared with each other."""
+        found: dict[tuple[Row, bool], dict[Unit, Reading]] = {}
+        for row, units in self.rows.items():
+            slower = self.slower.get(group_of(row.metric) or "", frozenset())
+            for unit, reading in units.items():
+                found.setdefault((row, unit in slower), {})[unit] = reading
+        return {key: units for key, units in found.items() if len(units) >= MIN_UNITS}
 
     @cached_property
-    def distances(self) -> Mapping[Row, Mapping[Unit, Distance]]:
-        """Of every unit in every judged row."""
-        return {row: self._row(units) for row, units in self.judged.items()}
+    def spreads(self) -> Mapping[tuple[Row, bool], Variance]:
+        """Variance between the units of each row."""
+        return {key: spread_of([one.value for one in units.values()]) for key, units in self.compared.items()}
+
+    @cached_property
+    def distances(self) -> Mapping[tuple[Unit, str], list[Distance]]:
+        """Of every unit, by its group of figures."""
+        common = prior_of(self.spreads)
+        found: dict[tuple[Unit, str], list[Distance]] = {}
+        for (row, _), units in self.compared.items():
+            values = {unit: reading.value for unit, reading in units.items()}
+            for unit, others in others_by_unit(values, common):
+                p = others.p_lower(values[unit], own_variance=units[unit].variance)
+                distance = Distance(row, values[unit] - others.mean, p, others.mean)
+                found.setdefault((unit, group_of(row.metric) or row.metric), []).append(distance)
+        return found
 
     @cached_property
     def probabilities(self) -> Mapping[tuple[Unit, str], float]:
         """Of each unit's group of figures by chance."""
-        found: dict[tuple[Unit, str], dict[Row, float]] = {}
-        for row, units in self.distances.items():
-            for unit, distance in units.items():
-                found.setdefault((unit, group_of(row.metric) or row.metric), {})[row] = distance.p
-        return {key: joint_probability(rows) for key, rows in found.items()}
+        return {key: joint_probability({d.row: d.p for d in own}) for key, own in self.distances.items()}
 
-    def has(self, group: str) -> bool:
-        """Whether any figure of a group is judged."""
-        return any(group_of(row.metric) == group for row in self.judged)
-
-    def lowest(self, unit: Unit, group: str) -> tuple[Row, Distance]:
-        """The row of a group that is least likely by chance."""
-        rows = {row: units[unit] for row, units in self.distances.items() if unit in units}
-        own = {row: distance for row, distance in rows.items() if group_of(row.metric) == group}
-        return min(own.items(), key=lambda one: (one[1].p, one[1].deviation))
+    def lowest(self, unit: Unit, group: str) -> Distance:
+        """The least probable figure of a group."""
+        return min(self.distances[unit, group], key=lambda distance: (distance.p, distance.deviation))
 
     def spread(self, group: str) -> float:
-        """Standard deviation between units of a group: that of its median row."""
-        return median(math.sqrt(self._shrunk[row][0]) for row in self.judged if group_of(row.metric) == group)
+        """Standard deviation between units in a group: that of its median row."""
+        of_group = (spread for (row, _), spread in self._moderated.items() if group_of(row.metric) == group)
+        return median(math.sqrt(variance) for variance, _ in of_group)
 
-    def detectable(self, group: str) -> float:
-        """The shortfall that is found with 95 % power if it is the only one among all units and groups."""
+    def detectable(self, group: str) -> float | None:
+        """The shortfall of one unit that is found with 95 % power; ``None`` where the group is not compared."""
         level = FALSE_DISCOVERIES / max(len(self.probabilities), 1)
-        return median(self._reach(row, level) for row in self.judged if group_of(row.metric) == group)
-
-    def _reach(self, row: Row, level: float) -> float:
-        variance, freedom = self._shrunk[row]
-        return detectable_fraction(level, math.sqrt(variance * (1 + 1 / (len(self.judged[row]) - 1))), freedom)
-
-    @cached_property
-    def _shrunk(self) -> Mapping[Row, Variance]:
-        """Variance between units of each row, moderated by the other rows'."""
-        own = self._own_spreads
-        if len(own) < MIN_POINTS:
-            return own
-        return {row: moderated_variance(spread, self._prior) for row, spread in own.items()}
+        found = [
+            Others(0.0, variance, freedom, len(self.compared[key]) - 1).detectable_fraction(level)
+            for key, (variance, freedom) in self._moderated.items()
+            if group_of(key[0].metric) == group
+        ]
+        return median(found) if found else None
 
     @cached_property
-    def _prior(self) -> Variance:
-        own = self._own_spreads.values()
-        if len(own) < MIN_POINTS:
-            return 0.0, 0.0
-        return prior([variance for variance, _ in own], [freedom for _, freedom in own])
+    def _moderated(self) -> Mapping[tuple[Row, bool], Variance]:
+        return moderated(self.spreads)
+
+
+@dataclass(frozen=True)
+class SlowFigures:
+    """The figures of nodes of one kind, and which of them are slow."""
+
+    runs: Sequence[NodeRun]
+    effects: SmallestEffects
 
     @cached_property
-    def _own_spreads(self) -> Mapping[Row, Variance]:
-        return {row: spread_of([*self._examples(units).values()]) for row, units in self.judged.items()}
+    def nodes(self) -> Figures[str]:
+        """The figures of whole nodes."""
+        found: dict[Row, dict[str, list[tuple[float, ...]]]] = {}
+        for run in self.runs:
+            for point in run.figures.points:
+                for metric, medians in point.medians.items():
+                    if group_of(metric) is not None and point.is_alone and min(medians) > 0:
+                        found.setdefault(Row(point.id, metric), {}).setdefault(run.node, []).append(medians)
+        rows = {row: {node: _reading(row, own) for node, own in units.items()} for row, units in found.items()}
+        smallest = math.log1p(self.effects.default)
+        return Figures(rows, {group: low for group in _groups(rows) if (low := _slower_nodes(rows, group, smallest))})
 
-    def _examples(self, units: Mapping[Unit, Reading]) -> dict[Unit, float]:
-        """Values of the units that the others are held against."""
-        found = {unit: one.value for unit, one in units.items() if unit not in self.apart}
-        return found if len(found) >= MIN_UNITS else {unit: one.value for unit, one in units.items()}
+    @cached_property
+    def gpus(self) -> Figures[GpuOfNode]:
+        """The figures of single GPUs, where the runs' folders have them and nodes have several."""
+        found: dict[Row, dict[GpuOfNode, list[tuple[float, ...]]]] = {}
+        for run in self.runs:
+            alone = {point.id for point in run.figures.points if point.is_alone}
+            for row, units in run.gpus.items():
+                if row.point_id in alone and len(units) > 1:
+                    for uuid, medians in units.items():
+                        if min(medians) > 0:
+                            found.setdefault(row, {}).setdefault(GpuOfNode(run.node, uuid), []).append(medians)
+        rows = {row: {unit: _reading(row, own) for unit, own in units.items()} for row, units in found.items()}
+        every = {unit for of_row in rows.values() for unit in of_row}
+        slower = {group: frozenset(u for u in every if u.node in names) for group, names in self.nodes.slower.items()}
+        return Figures(rows, slower)
 
-    def _row(self, units: Mapping[Unit, Reading]) -> dict[Unit, Distance]:
-        values = self._examples(units)
-        whole = pulled_in([*values.values()])
-        return {
-            unit: self._distance(one, whole if len(values) > _MANY or unit not in values else _without(values, unit))
-            for unit, one in units.items()
-        }
+    @property
+    def spreads(self) -> Iterator[GroupSpread]:
+        """How nodes differ in each group of figures."""
+        for group in _groups(row for row, _ in self.nodes.compared):
+            rows = [units for row, units in self.nodes.rows.items() if group_of(row.metric) == group]
+            slower = self.nodes.slower.get(group, frozenset())
+            yield GroupSpread(
+                name=group,
+                num_nodes=max(map(len, rows)),
+                spread_fraction=self.nodes.spread(group),
+                detectable_fraction=self.nodes.detectable(group) or 0.0,
+                gpu_fraction=self.gpus.detectable(group),
+                slower=tuple(sorted(slower)),
+                slower_fraction=_fraction_between(rows, slower) if slower else None,
+            )
 
-    def _distance(self, own: Reading, others: Sequence[float]) -> Distance:
-        centre = fmean(others)
-        variance, freedom = moderated_variance(spread_of(others), self._prior)
-        error = math.sqrt(max(variance, own.error**2) * (1 + 1 / len(others)))
-        return Distance(
-            own.value - centre,
-            upper_tail((centre - own.value) / error, freedom),
-            tuple(value - centre for value in own.runs),
+    def symptoms(self) -> dict[str, list[Symptom]]:
+        """Figures that are slow among all nodes, GPUs and groups, by node."""
+        whole = {(GpuOfNode(node, ""), group): p for (node, group), p in self.nodes.probabilities.items()}
+        slow = discoveries({**whole, **self.gpus.probabilities})
+        gpus: dict[tuple[str, str], list[GpuOfNode]] = {}
+        for unit, group in self.gpus.probabilities:
+            gpus.setdefault((unit.node, group), []).append(unit)
+        found: dict[str, list[Symptom]] = {}
+        for node, group in self.nodes.probabilities:
+            units = gpus.get((node, group), [])
+            low = [self.nodes.lowest(node, group)] if (GpuOfNode(node, ""), group) in slow else []
+            low += [self.gpus.lowest(unit, group) for unit in units if (unit, group) in slow]
+            if low:
+                found.setdefault(node, []).extend(self._of_group(node, group, units, low))
+        return {node: own for node, own in found.items() if own}
+
+    def _of_group(
+        self, node: str, group: str, units: Sequence[GpuOfNode], low: Sequence[Distance]
+    ) -> Iterator[Symptom]:
+        """Of single GPUs where at least half of the node's GPUs are not nearly as ``low``; else of the node."""
+        limit = min(distance.deviation for distance in low) / 2
+        by_gpu = {unit: min(self.gpus.distances[unit, group], key=lambda d: d.deviation) for unit in units}
+        slow = [unit for unit, distance in by_gpu.items() if distance.deviation <= limit]
+        if 0 < 2 * len(slow) <= len(units):
+            for unit in slow:
+                distance = by_gpu[unit]
+                if self._is_large(distance):
+                    index = next((run.indices.get(unit.uuid) for run in self.runs if run.node == node), None)
+                    name = unit.uuid if index is None else f"GPU {index} ({unit.uuid})"
+                    text = self._conditions(node, distance.row, unit.uuid)
+                    yield self._symptom(distance, self.gpus.rows[distance.row][unit], text, name)
+        elif self._is_large(distance := self.nodes.lowest(node, group)):
+            of_row = [d for unit in units for d in self.gpus.distances[unit, group] if d.row == distance.row]
+            num = sum(map(self._is_large, of_row))
+            parts = (f"{num} of its {len(units)} GPUs" if units else "", self._conditions(node, distance.row, None))
+            yield self._symptom(distance, self.nodes.rows[distance.row][node], "; ".join(filter(None, parts)))
+
+    def _is_large(self, distance: Distance) -> bool:
+        return distance.deviation <= -math.log1p(self.effects.of(distance.row.metric))
+
+    def _symptom(self, distance: Distance, reading: Reading, text: str, gpu: str | None = None) -> Symptom:
+        metric, on_gpu = METRICS[distance.row.metric], bool(self.runs[0].uuids)
+        fractions = [as_fraction(run - distance.usual) for run in reading.runs]
+        num_bad = sum(fraction <= -bad_fraction(distance.row.metric, on_gpu=on_gpu) for fraction in fractions)
+        is_far = as_fraction(distance.deviation) <= -tolerance(distance.row.metric, on_gpu=on_gpu)
+        return Symptom(
+            group=group_of(distance.row.metric) or distance.row.metric,
+            text=text,
+            gpu=gpu,
+            fraction=as_fraction(distance.deviation),
+            p=distance.p,
+            row=distance.row,
+            value=1 + as_fraction(metric.sign * reading.value),
+            usual=1 + as_fraction(metric.sign * distance.usual),
+            unit=metric.unit,
+            num_low=sum(fraction <= -self.effects.of(distance.row.metric) for fraction in fractions),
+            num_measured=len(fractions),
+            is_bad=is_far or num_bad > 1,
         )
 
+    def _conditions(self, node: str, row: Row, uuid: str | None) -> str:
+        """Clock, temperature and throttling, where they differ from the other nodes'."""
+        states = [(run.node, state) for run in self.runs for state in run.states.get(row.point_id, ())]
+        own = [state for name, state in states if name == node and uuid in {None, state.uuid}]
+        return conditions_text(own, [state for name, state in states if name != node])
 
-def _without(values: Mapping[Unit, float], unit: Unit) -> list[float]:
-    return pulled_in([value for other, value in values.items() if other != unit])
+
+def _groups(rows: Mapping[Row, object] | Iterator[Row]) -> list[str]:
+    return list(dict.fromkeys(group_of(row.metric) or "" for row in rows))
 
 
-def spread_of(values: Sequence[float]) -> Variance:
-    """Variance of values, those far off pulled in, at least that of :data:`LEAST_SD`."""
-    return max(variance_of(pulled_in(values)), LEAST_SD**2), len(values) - 1
+def _slower_nodes(rows: Mapping[Row, Mapping[str, Reading]], group: str, smallest: float) -> frozenset[str]:
+    """The slower of two groups of nodes, by the mean over the group's rows; none where nodes are one group."""
+    deviations: dict[str, list[float]] = {}
+    for row, units in rows.items():
+        if group_of(row.metric) == group:
+            centre = median(reading.value for reading in units.values())
+            for node, reading in units.items():
+                deviations.setdefault(node, []).append(reading.value - centre)
+    means = {node: fmean(own) for node, own in deviations.items()}
+    return lower_group(means, max(4, len(means) // _MIN_SHARE), smallest)
+
+
+def _fraction_between(rows: Sequence[Mapping[str, Reading]], slower: frozenset[str]) -> float:
+    """Speed of the slower group over that of the other, less 1: the mean over rows."""
+    differences = []
+    for units in rows:
+        low = [reading.value for node, reading in units.items() if node in slower]
+        high = [reading.value for node, reading in units.items() if node not in slower]
+        if low and high:
+            differences.append(fmean(low) - fmean(high))
+    return as_fraction(fmean(differences))
+
+
+def conditions_text(states: Sequence[GpuState], others: Sequence[GpuState]) -> str:
+    """How GPUs differ from others: clock from 1 % on, temperature from 5 °C on, what throttled clocks."""
+    parts = []
+    clock, usual = _median([state.sm_clock_hz for state in states]), _median([state.sm_clock_hz for state in others])
+    if clock and usual and abs(clock / usual - 1) >= _LEAST_CLOCK_FRACTION:
+        parts.append(f"SM clock {clock / 1e6:,.0f} MHz (others {usual / 1e6:,.0f})")
+    hottest_c = max((state.temperature_c for state in states if state.temperature_c is not None), default=None)
+    usual_c = _median([state.temperature_c for state in others])
+    if hottest_c is not None and usual_c is not None and abs(hottest_c - usual_c) >= _LEAST_CELSIUS:
+        parts.append(f"{hottest_c:.0f} °C (others {usual_c:.0f})")
+    known = {word for state in others for word in state.held_by or ()}
+    if held := sorted({word for state in states for word in state.held_by or ()} - known):
+        parts.append(f"clocks held by {', '.join(held)}")
+    return "; ".join(parts)
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _reading(row: Row, runs: Sequence[tuple[float, ...]]) -> Reading:
+    """The median attempt of each run."""
+    logs = [[METRICS[row.metric].sign * math.log(value) for value in medians] for medians in runs]
+    variances = [_SE_OF_MEDIAN**2 * variance_of(own) / len(own) for own in logs if len(own) > 1]
+    return Reading(tuple(median(own) for own in logs), fmean(variances) / len(logs) if variances else 0.0)

@@ -1,23 +1,19 @@
-"""Whether a node is slow with every partner, or one link between two nodes is.
+"""Nodes measured in pairs: which pairs to measure, and whether a node is slow or one link between two nodes.
 
-Pairs of one kind (metric, message size, rail) are compared, as logarithms. A node whose pairs are all low is slow: its
-pairs are held against those without it. The slowest such node is taken out with its pairs, and the others are judged
-again, so that its partners are not blamed. Of what is left, one pair that lies below the others by more than chance
-explains is a slow link, if both nodes reach others as usual; of several measurements of a pair those count that are low
-themselves.
+Pairs of one kind (metric, point, message size, rail) are compared, as logarithms. A node is slow where all its pairs
+are low. The slowest such node is removed with its pairs and the rest is judged again, so that its partners are not
+blamed. Of the remaining pairs, a low one is a slow link if both of its nodes reach others at the usual speed.
 
-Pairs of one node share what that node does, so that k of them are not k independent values. Where all spread is the
-nodes', the mean of a node's k pairs has (1 + 1/k)/2 of the variance v of a pair, and that of all pairs of n nodes
-2 v/(n - 1): this upper limit is the error that a node is judged with.
+Pairs of one node are not independent. If all spread is between nodes, the mean of a node's k pairs has (1 + 1/k)/2 of
+the variance v of a pair, and the mean of all pairs of n nodes 2 v/(n - 1). This upper limit is used for a node.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 from statistics import fmean, median
 
 from pybench.core.node.links import SLOWER_FRACTION
@@ -25,184 +21,175 @@ from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, discoveri
 from pybench.core.statistics.interval import as_fraction
 from pybench.core.statistics.spread import pooled, pulled_in, variance_of
 from pybench.core.statistics.student_t import upper_tail
-from pybench.fleet.figures import spread_of
-from pybench.fleet.values import Evidence, FleetLink, PairFigure
+from pybench.core.statistics.units import others_by_unit, spread_of
+from pybench.fleet.figures import bad_fraction
+from pybench.fleet.values import FleetLink, PairFigure, Symptom
 from pybench.model.change import SmallestEffects
+from pybench.model.errors import UsageError
 from pybench.model.workloads.registry import METRICS
 
-_LEAST_PAIRS = 2
-"""A node that met one partner cannot be known from the link to it, and one pair shows no spread."""
+DECISION_ROUNDS = 3
+"""After three rounds every node has met two or three others, which separates a slow node from a slow link."""
+_MIN_PAIRS = 2
+"""With one partner, a slow node and a slow link look the same; one pair has no spread."""
 
-_Values = Mapping[tuple[str, str], float]
-"""Logarithm of each pair of one kind, higher is better."""
+Pair = tuple[str, str]
+
+
+def pair_rounds(names: Sequence[str], met: Collection[Pair] = ()) -> tuple[tuple[Pair, ...], ...]:
+    """All rounds in which every node meets every other one once, without the pairs that have ``met``.
+
+    The circle method: the first node keeps its place, the others move on by one place. An even number n of nodes takes
+    n - 1 rounds, an odd number n rounds. Raises ``UsageError``.
+    """
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise UsageError(f"{twice[0]}: named twice; give each node once")
+    if len(names) < 2:  # noqa: PLR2004 - a pair
+        raise UsageError(f"{len(names)} node: a pair needs two")
+    done = {frozenset(pair) for pair in met}
+    order = {name: place for place, name in enumerate(names)}
+    seats: list[str | None] = [*names, None] if len(names) % 2 else [*names]
+    rounds = []
+    for _ in range(len(seats) - 1):
+        half = len(seats) // 2
+        facing = zip(seats[:half], reversed(seats[half:]), strict=True)
+        pairs = [(a, b) if order[a] < order[b] else (b, a) for a, b in facing if a is not None and b is not None]
+        rounds.append(tuple(sorted((p for p in pairs if frozenset(p) not in done), key=lambda p: order[p[0]])))
+        seats = [seats[0], seats[-1], *seats[1:-1]]
+    return tuple(pairs for pairs in rounds if pairs)
 
 
 @dataclass(frozen=True)
 class SlowPairs:
-    """What pairs show: evidence by node, links, and what cannot be decided."""
+    """What pairs show: symptoms by node, slow links, and notes on what is undecided."""
 
-    evidence: Mapping[str, Sequence[Evidence]]
+    symptoms: Mapping[str, Sequence[Symptom]]
     links: tuple[FleetLink, ...]
     notes: tuple[str, ...]
 
 
 def slow_pairs(pairs: Sequence[PairFigure], effects: SmallestEffects) -> SlowPairs:
-    """Judge every kind of pairs by itself."""
-    evidence: dict[str, list[Evidence]] = {}
+    """Judge each kind of pairs separately."""
+    by_kind: dict[tuple[object, ...], list[PairFigure]] = {}
+    for pair in pairs:
+        by_kind.setdefault(pair.kind, []).append(pair)
+    symptoms: dict[str, list[Symptom]] = {}
     links: list[FleetLink] = []
     notes: list[str] = []
-    for kind in dict.fromkeys(pair.kind for pair in pairs):
-        found = _Kind.of([pair for pair in pairs if pair.kind == kind], effects)
-        for one in found.slow_nodes():
-            evidence.setdefault(one.node, []).append(found.evidence(one))
-        links += found.slow_links()
-        notes += found.undecided()
-    return SlowPairs(evidence, tuple(links), tuple(dict.fromkeys(notes)))
-
-
-@dataclass(frozen=True)
-class _SlowNode:
-    node: str
-    deviation: float
-    p: float
-    num_pairs: int
+    for of_kind in by_kind.values():
+        rest = _Kind.of(of_kind, effects)
+        while slow := rest.slowest():
+            symptoms.setdefault(slow[0], []).append(slow[1])
+            rest = replace(rest, values={pair: v for pair, v in rest.values.items() if slow[0] not in pair})
+        links += rest.slow_links()
+        notes += rest.undecided()
+    return SlowPairs(symptoms, tuple(links), tuple(dict.fromkeys(notes)))
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """Pairs of one kind."""
+    """Pairs of one kind. ``values`` is the logarithm of each pair, higher is better; ``smallest`` the least effect."""
 
     pairs: Sequence[PairFigure]
-    values: _Values
+    values: Mapping[Pair, float]
     smallest: float
 
     @classmethod
     def of(cls, pairs: Sequence[PairFigure], effects: SmallestEffects) -> _Kind:
-        values = {key: _value([*own]) for key, own in groupby(sorted(pairs, key=_key), _key)}
+        measured: dict[Pair, list[PairFigure]] = {}
+        for pair in pairs:
+            measured.setdefault(_ends(pair), []).append(pair)
+        values = {ends: _value(own) for ends, own in sorted(measured.items())}
         return cls(pairs, values, math.log1p(effects.of(pairs[0].metric)))
 
-    def slow_nodes(self) -> Iterator[_SlowNode]:
-        """Nodes whose pairs are all low, the slowest first; each is judged without those before it."""
-        left = self
-        while found := left.slowest():
-            yield found
-            left = left.without(found.node)
+    def slowest(self) -> tuple[str, Symptom] | None:
+        """The slowest node all of whose pairs are low beyond chance."""
+        by_node: dict[str, list[float]] = {}
+        for pair, value in self.values.items():
+            for node in pair:
+                by_node.setdefault(node, []).append(value)
+        slow = []
+        for node, own in by_node.items():
+            others = [value for pair, value in self.values.items() if node not in pair]
+            if min(len(own), len(others)) < _MIN_PAIRS or max(own) - fmean(near := pulled_in(others)) > -self.smallest:
+                continue
+            # The median of a node's pairs, and their spread: one slow link among them must change neither too much.
+            variance, freedom = pooled([(variance_of(own), len(own) - 1), spread_of(near)])
+            error = math.sqrt(variance * ((1 + 1 / len(own)) / 2 + 2 / (len(by_node) - 1)))
+            deviation = median(own) - fmean(near)
+            p = upper_tail(-deviation / error, freedom)
+            if p <= FALSE_DISCOVERIES / len(by_node) or as_fraction(deviation) <= -SLOWER_FRACTION:
+                slow.append((deviation, node, p, len(own)))
+        return self._symptom(*min(slow)) if slow else None
+
+    def _symptom(self, deviation: float, node: str, p: float, num: int) -> tuple[str, Symptom]:
+        rail = self.pairs[0].rail
+        symptom = Symptom(
+            group="pairs",
+            text=f"{'' if rail is None else f'rail {rail}; '}with all of its {num} partners",
+            fraction=as_fraction(deviation),
+            p=p,
+            num_low=num,
+            num_measured=num,
+            is_bad=as_fraction(deviation) <= -bad_fraction(self.pairs[0].metric, on_gpu=True),
+        )
+        return node, symptom
 
     def slow_links(self) -> Iterator[FleetLink]:
-        """Pairs that are low while both nodes reach others as usual."""
-        for pair, deviation, p in self.left.low_pairs:
-            if all(self.left.reaches_others(node, pair) for node in pair):
-                num = self.left.num_low(pair)
-                yield FleetLink(
-                    nodes=pair,
-                    state="bad" if _is_certain(deviation) or num >= _LEAST_PAIRS else "suspect",
-                    fraction=as_fraction(deviation),
-                    p=p,
-                    metric=self.pairs[0].metric,
-                    rail=self.pairs[0].rail,
-                    num_separate=num,
-                )
+        """Pairs that are low while both nodes reach others at the usual speed."""
+        least = bad_fraction(self.pairs[0].metric, on_gpu=True)
+        for pair, (deviation, p) in self.low_pairs.items():
+            if not all(self._reaches_others(node, pair) for node in pair):
+                continue
+            usual = self.values[pair] - deviation
+            fractions = [as_fraction(_value([one]) - usual) for one in self.pairs if _ends(one) == pair]
+            is_bad = as_fraction(deviation) <= -SLOWER_FRACTION or sum(f <= -least for f in fractions) >= _MIN_PAIRS
+            yield FleetLink(
+                nodes=pair,
+                state="bad" if is_bad else "suspect",
+                fraction=as_fraction(deviation),
+                p=p,
+                metric=self.pairs[0].metric,
+                rail=self.pairs[0].rail,
+                num_low=sum(math.log1p(f) <= -self.smallest for f in fractions),
+            )
 
     def undecided(self) -> Iterator[str]:
         """What pairs cannot show."""
-        if len(self.values) <= _LEAST_PAIRS:
+        if 0 < len(self.values) <= _MIN_PAIRS:
             names = ", ".join(f"{a} - {b}" for a, b in self.values)
             yield f"pairs: {names}: too few to show whether a node or a link is slow; measure more nodes in pairs"
-        for pair, deviation, _ in self.left.low_pairs:
-            for node in pair:
-                if not self.left.reaches_others(node, pair):
-                    other = pair[1] if node == pair[0] else pair[0]
+        for pair, (deviation, _) in self.low_pairs.items():
+            for node, other in (pair, pair[::-1]):
+                if not self._reaches_others(node, pair):
                     low = f"{-100 * as_fraction(deviation):.1f} % below the other pairs"
-                    yield f"pairs: {node} with {other} is {low}, and {node} reaches nobody better: node or link"
-
-    def evidence(self, found: _SlowNode) -> Evidence:
-        """Of a slow node."""
-        rail = self.pairs[0].rail
-        where = "" if rail is None else f"rail {rail}; "
-        return Evidence(
-            group="pairs",
-            text=f"{where}with all of its {found.num_pairs} partners",
-            fraction=as_fraction(found.deviation),
-            p=found.p,
-            num_separate=found.num_pairs,
-            num_measured=found.num_pairs,
-        )
+                    yield f"pairs: {node} with {other} is {low}, and {node} reaches no other node faster: node or link"
 
     @cached_property
-    def left(self) -> _Kind:
-        """Without the pairs of slow nodes."""
-        left = self
-        for found in self.slow_nodes():
-            left = left.without(found.node)
-        return left
-
-    @cached_property
-    def low_pairs(self) -> tuple[tuple[tuple[str, str], float, float], ...]:
-        """Pairs that lie below all others, with how far and the probability by chance."""
-        if len(self.values) <= _LEAST_PAIRS:
-            return ()
-        found = {pair: self._against_others(pair) for pair in self.values}
-        stand = discoveries({pair: p for pair, (_, p) in found.items()})
-        return tuple(
-            (pair, deviation, p)
+    def low_pairs(self) -> dict[Pair, tuple[float, float]]:
+        """Pairs below all others beyond chance: deviation, and its probability by chance."""
+        if len(self.values) <= _MIN_PAIRS:
+            return {}
+        others = dict(others_by_unit(self.values, (0.0, 0.0)))
+        found = {pair: (v - others[pair].mean, others[pair].p_lower(v)) for pair, v in self.values.items()}
+        low = discoveries({pair: p for pair, (_, p) in found.items()})
+        return {
+            pair: (deviation, p)
             for pair, (deviation, p) in found.items()
-            if (pair in stand or _is_certain(deviation)) and deviation <= -self.smallest
-        )
+            if deviation <= -self.smallest and (pair in low or as_fraction(deviation) <= -SLOWER_FRACTION)
+        }
 
-    def slowest(self) -> _SlowNode | None:
-        """The slowest node of those that stand."""
-        nodes = tuple(dict.fromkeys(node for pair in self.values for node in pair))
-        judged = [found for node in nodes if (found := self._of_node(node, len(nodes))) is not None]
-        stand = [one for one in judged if one.p <= FALSE_DISCOVERIES / len(nodes) or _is_certain(one.deviation)]
-        return min(stand, key=lambda one: one.deviation, default=None)
-
-    def without(self, node: str) -> _Kind:
-        """Without a node's pairs."""
-        return replace(self, values={pair: value for pair, value in self.values.items() if node not in pair})
-
-    def reaches_others(self, node: str, pair: tuple[str, str]) -> bool:
-        """Whether a node has a better pair than this one, by more than half of what this one lacks."""
+    def _reaches_others(self, node: str, pair: Pair) -> bool:
+        """Whether a node has a faster pair than this one, by more than half of this one's shortfall."""
         limit = (self.values[pair] + median(self.values.values())) / 2
-        return any(value > limit for one, value in self.values.items() if node in one and one != pair)
-
-    def num_low(self, pair: tuple[str, str]) -> int:
-        """How many measurements of a pair lie below all others themselves."""
-        usual = fmean(self._others(pair))
-        return sum(_value([one]) - usual <= -self.smallest for one in self.pairs if _key(one) == pair)
-
-    def _of_node(self, node: str, num_nodes: int) -> _SlowNode | None:
-        """A node all of whose pairs are low; ``None`` where one is not, or there are too few."""
-        own = [value for pair, value in self.values.items() if node in pair]
-        others = pulled_in([value for pair, value in self.values.items() if node not in pair] or own)
-        if min(len(own), len(self.values) - len(own)) < _LEAST_PAIRS or max(own) - fmean(others) > -self.smallest:
-            return None
-        # One slow link among a node's pairs must neither lower their middle nor vanish from their spread.
-        variance, freedom = pooled([(variance_of(own), len(own) - 1), spread_of(others)])
-        error = math.sqrt(variance * ((1 + 1 / len(own)) / 2 + 2 / (num_nodes - 1)))
-        deviation = median(own) - fmean(others)
-        return _SlowNode(node, deviation, upper_tail(-deviation / error, freedom), len(own))
-
-    def _against_others(self, pair: tuple[str, str]) -> tuple[float, float]:
-        """How far a pair lies above all others, and the probability of so low a one by chance."""
-        others = self._others(pair)
-        variance, freedom = spread_of(others)
-        deviation = self.values[pair] - fmean(others)
-        return deviation, upper_tail(-deviation / math.sqrt(variance * (1 + 1 / len(others))), freedom)
-
-    def _others(self, pair: tuple[str, str]) -> list[float]:
-        """Values of all other pairs, those far off pulled in."""
-        return pulled_in([value for one, value in self.values.items() if one != pair])
+        return any(value > limit for other, value in self.values.items() if node in other and other != pair)
 
 
 def _value(measured: Sequence[PairFigure]) -> float:
-    """Logarithm of what a pair reached in all its measurements, higher is better."""
+    """Logarithm of the median over all measurements of a pair, higher is better."""
     return METRICS[measured[0].metric].sign * math.log(median(value for pair in measured for value in pair.values))
 
 
-def _key(pair: PairFigure) -> tuple[str, str]:
+def _ends(pair: PairFigure) -> Pair:
     first, second = sorted(pair.nodes)
     return first, second
-
-
-def _is_certain(deviation: float) -> bool:
-    return as_fraction(deviation) <= -SLOWER_FRACTION

@@ -1,47 +1,57 @@
-"""Runs of the nodes of a fleet, from folders that somebody collected.
+"""Runs of the nodes of a fleet, from collected folders: figures of nodes and GPUs, failed checks, pairs.
 
 A path is a run's folder, a ``results.json`` or ``NODE.json``, or a folder of those, three levels deep. The node of a
 run is the last part of its path that is neither a run's name nor ``runs`` or ``results``; ``NODE=PATH`` names it. Links
-are not followed. A folder of a run's name that holds no run is one that cannot be read.
+are not followed. A folder with a run's name and no run in it is reported as unreadable.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 from pybench.core.assemble import assemble
+from pybench.core.figures import run_figures
 from pybench.core.measurements import Measurements
+from pybench.core.node.ranks import PointRecords
 from pybench.files.run.errors import DEFECTS
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.results_file import read_results
-from pybench.fleet.node_run import gpu_figures, node_run, pair_figures
 from pybench.fleet.values import NodeRun, PairFigure
 from pybench.model.errors import PybenchError, RunFolderError
+from pybench.model.figures import Row
+from pybench.model.machine import Machine
 from pybench.model.manifest import MANIFEST_FILE
-from pybench.model.results import RESULTS_FILE
+from pybench.model.record import Record
+from pybench.model.results import RESULTS_FILE, NodeCheck, Results
+from pybench.model.suite import Point
+from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.registry import SLOWER_FRACTIONS, TRAITS_OF
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 """What a scheduler takes as a node's name."""
 _NAMED = re.compile(rf"({NODE_NAME.pattern})=(.+)", re.DOTALL)
 _RUN_NAME = re.compile(r"\d{8}T\d{6}Z-.*")
-_OF_NO_NODE = re.compile(rf"{_RUN_NAME.pattern}|runs|results|\.{{0,2}}|/")
-_MOST_LEVELS = 3
-_MOST_LINES = 5
+_NO_NODE = re.compile(rf"{_RUN_NAME.pattern}|runs|results|\.{{0,2}}|/")
+_MAX_LEVELS = 3
+_MAX_LINES = 5
 
 
 class _NamelessError(RunFolderError):
-    """A run of one node, of which its path has no name."""
+    """A run of one node whose path has no node name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedRuns:
-    """Runs of single nodes, pairs of runs over two; nodes whose runs are unreadable, with the reason.
+    """Runs of single nodes, and pairs from runs over two nodes.
 
-    ``nameless`` are the runs of single nodes whose path names none, ``notes`` what else was left out.
+    ``unreadable`` are nodes with an unreadable run and the reason, ``nameless`` messages about runs without a node's
+    name, ``notes`` what else was left out.
     """
 
     runs: tuple[NodeRun, ...] = ()
@@ -50,86 +60,75 @@ class CollectedRuns:
     nameless: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def require_names(self) -> None:
+        """Raise ``RunFolderError`` for runs without a node name: they would be judged by nobody."""
+        if self.nameless:
+            raise RunFolderError(_lines(self.nameless))
+
 
 @dataclass(frozen=True, kw_only=True)
 class _PairRun:
-    """A run over several hosts. Two of one id may have begun in the same second, on other hosts."""
+    """A run over several hosts. Runs of other hosts may have the same id, if they began in the same second."""
 
     identity: tuple[str, ...]
     pairs: tuple[PairFigure, ...]
 
 
-def read_fleet(given: Sequence[str], apart: Collection[Path] = ()) -> CollectedRuns:
-    """Read every run below the paths, but files ``apart``. Raises ``RunFolderError`` where nothing can be read."""
+def read_fleet(given: Sequence[str], skipped: Collection[Path] = ()) -> CollectedRuns:
+    """Read every run below the paths, except ``skipped`` files. Raises ``RunFolderError`` where nothing is readable."""
     runs: list[NodeRun] = []
-    refused: list[tuple[str | None, str]] = []
-    nameless: list[str] = []
     pair_runs: dict[tuple[str, ...], _PairRun] = {}
-    notes: list[str] = []
+    unreadable: dict[str, str] = {}
+    nameless: list[str] = []
+    reasons: list[str] = []
+    twice: list[str] = []
+    unread: list[str] = []
     for text in given:
-        name, path = _name_and_path(text)
+        named = None if os.path.lexists(text) else _NAMED.fullmatch(text)
+        name, path = (named[1], Path(named[2])) if named else (None, Path(text))
         for place in _places(path):
-            if any(place.exists() and place.samefile(file) for file in apart if file.exists()):
+            if any(place.exists() and place.samefile(file) for file in skipped if file.exists()):
                 continue
             node = name or _node_of(place)
             try:
-                read = _read(node, place)
-                if isinstance(read, NodeRun):
-                    runs.append(read)
-                elif pair_runs.setdefault(read.identity, read) is not read:
-                    notes.append(f"pairs: run {read.identity[0]} was given twice; it counts once")
+                run = _read(node, place)
+                if isinstance(run, NodeRun):
+                    runs.append(run)
+                elif pair_runs.setdefault(run.identity, run) is not run:
+                    twice.append(f"pairs: run {run.identity[0]} was given twice; it counts once")
             except _NamelessError as error:
                 nameless.append(str(error))
             except PybenchError as error:
-                refused.append((node, str(error).splitlines()[0]))
+                reason = str(error).splitlines()[0]
+                reasons.append(reason)
+                if node is None or node in unreadable:
+                    unread.append(f"not read: {reason}")
+                else:
+                    unreadable[node] = reason
     if not runs and not pair_runs:
-        raise RunFolderError(_lines((*nameless, *(reason for _, reason in refused))))
-    unreadable, others = _by_node(refused)
+        raise RunFolderError(_lines((*nameless, *reasons)))
     return CollectedRuns(
         runs=tuple(runs),
-        pairs=tuple(pair for one in pair_runs.values() for pair in one.pairs),
+        pairs=tuple(pair for run in pair_runs.values() for pair in run.pairs),
         unreadable=unreadable,
         nameless=tuple(nameless),
-        notes=(*notes, *others),
+        notes=(*twice, *unread),
     )
 
 
-def _by_node(refused: Sequence[tuple[str | None, str]]) -> tuple[dict[str, str], list[str]]:
-    """The first reason of each node, and notes of the others."""
-    unreadable: dict[str, str] = {}
-    notes: list[str] = []
-    for node, reason in refused:
-        if node is None or node in unreadable:
-            notes.append(f"not read: {reason}")
-        else:
-            unreadable[node] = reason
-    return unreadable, notes
-
-
-def require_names(found: CollectedRuns) -> None:
-    """Raise ``RunFolderError`` for runs that would not be judged, since nobody knows of which node they are."""
-    if found.nameless:
-        raise RunFolderError(_lines(found.nameless))
-
-
 def _lines(reasons: Sequence[str]) -> str:
-    more = len(reasons) - _MOST_LINES
-    return "\n".join((*reasons[:_MOST_LINES], *([f"and {more} more"] if more > 0 else [])))
+    more = len(reasons) - _MAX_LINES
+    return "\n".join((*reasons[:_MAX_LINES], *([f"and {more} more"] if more > 0 else [])))
 
 
-def _name_and_path(text: str) -> tuple[str | None, Path]:
-    named = None if os.path.lexists(text) else _NAMED.fullmatch(text)
-    return (named[1], Path(named[2])) if named else (None, Path(text))
-
-
-def _places(path: Path) -> Iterator[Path]:
+def _places(path: Path) -> list[Path]:
     """Every run below a path. Raises ``RunFolderError`` where there is none."""
     if not os.path.lexists(path):
         raise RunFolderError(f"{path}: no such file or folder; give a run, a results.json or a folder of those")
-    found = list(_runs_below(path, _MOST_LEVELS))
-    if not found:
+    places = list(_runs_below(path, _MAX_LEVELS))
+    if not places:
         raise RunFolderError(f"{path}: no run in it; give a run, a results.json or a folder of those")
-    yield from found
+    return places
 
 
 def _runs_below(path: Path, levels: int) -> Iterator[Path]:
@@ -138,23 +137,18 @@ def _runs_below(path: Path, levels: int) -> Iterator[Path]:
     elif os.path.lexists(path / RESULTS_FILE):
         yield path / RESULTS_FILE
     else:
-        found = list(_runs_inside(path, levels - 1)) if levels else []
-        if not found and _RUN_NAME.fullmatch(path.name):
-            found = [path]
-        yield from found
-
-
-def _runs_inside(folder: Path, levels: int) -> Iterator[Path]:
-    with os.scandir(folder) as entries:
-        names = sorted(e.name for e in entries if not e.is_symlink() and (e.is_dir() or e.name.endswith(".json")))
-    for name in names:
-        if not name.startswith("."):
-            yield from _runs_below(folder / name, levels)
+        places: list[Path] = []
+        if levels:
+            with os.scandir(path) as entries:
+                inner = [e.name for e in entries if not e.is_symlink() and (e.is_dir() or e.name.endswith(".json"))]
+            for name in sorted(name for name in inner if not name.startswith(".")):
+                places += _runs_below(path / name, levels - 1)
+        yield from places or ([path] if _RUN_NAME.fullmatch(path.name) else [])
 
 
 def _node_of(place: Path) -> str | None:
     parts = [*place.parts[:-1], place.name.removesuffix(".json")]
-    name = next((part for part in reversed(parts) if not _OF_NO_NODE.fullmatch(part)), None)
+    name = next((part for part in reversed(parts) if not _NO_NODE.fullmatch(part)), None)
     return name if name is not None and NODE_NAME.fullmatch(name) else None
 
 
@@ -162,34 +156,120 @@ def _read(node: str | None, place: Path) -> NodeRun | _PairRun:
     """A run of one node, or over several. Raises ``RunFolderError``: a folder may hold anything."""
     try:
         if not place.is_dir():
-            return node_run(_known(node, place), read_results(place))
+            return node_run(_named(node, place), read_results(place))
         if not os.path.lexists(place / MANIFEST_FILE):
             raise RunFolderError(f"{place}: no {MANIFEST_FILE} in this run's folder")
         folder = RunFolder.open(place)
         manifest = folder.read_manifest()
         measurements = Measurements.of(manifest.plan, folder.journal.records())
         if manifest.machines:
-            names = (host.name for host in manifest.machines)
-            identity = (manifest.run_id, manifest.created_utc, *names)
-            return _PairRun(identity=identity, pairs=_pairs(place, measurements))
+            identity = (manifest.run_id, manifest.created_utc, *(host.name for host in manifest.machines))
+            return _PairRun(identity=identity, pairs=_pair_figures(place, measurements))
         results = assemble(manifest, measurements)
-        return node_run(_known(node, place), results, gpu_figures(measurements, manifest.machine))
+        return node_run(_named(node, place), results, gpu_figures(measurements, manifest.machine))
     except PybenchError:
         raise
     except DEFECTS as error:
         raise RunFolderError(f"{place}: cannot be judged: {type(error).__name__}: {error}") from error
 
 
-def _known(node: str | None, place: Path) -> str:
+def _named(node: str | None, place: Path) -> str:
     if node is None:
         raise _NamelessError(f"{place}: its path names no node; give NODE={place}")
     return node
 
 
-def _pairs(place: Path, measurements: Measurements) -> tuple[PairFigure, ...]:
-    found = pair_figures(measurements)
-    if not found:
-        raise RunFolderError(f"{place}: a run over several hosts without a point on two of them; give runs of one host")
-    if odd := [name for pair in found for name in pair.nodes if not NODE_NAME.fullmatch(name)]:
-        raise RunFolderError(f"{place}: {odd[0]!r} is no name of a node; set PYBENCH_HOST_NAME there")
+def node_run(node: str, results: Results, gpus: dict[Row, dict[str, tuple[float, ...]]] | None = None) -> NodeRun:
+    """The run of a node. ``gpus`` are the figures of each GPU, which a ``results.json`` does not have."""
+    figures = run_figures(results)
+    # Nodes of one kind have equal names of GPUs, and different UUIDs.
+    keys = {**figures.keys, "gpu": json.dumps(results.provenance.gpu_names)}
+    watched = (check for check in results.node if check.point_id is None and check.verdict == "inconclusive")
+    return NodeRun(
+        node=node,
+        figures=replace(figures, keys=keys),
+        uuids=tuple(gpu.uuid for gpu in results.provenance.gpus),
+        gpus=gpus or {},
+        indices={gpu.uuid: gpu.index for gpu in results.provenance.gpus},
+        states={point.id: point.gpu_states for point in results.points},
+        faults=tuple(_faults(results)),
+        warnings=tuple(map(_text, watched)),
+    )
+
+
+def _faults(results: Results) -> Iterator[str]:
+    """Each failed check once for its subject, however many points show it; and limits of a table that are missed."""
+    failed: dict[tuple[str, str], list[NodeCheck]] = {}
+    for check in results.node:
+        if check.verdict == "fail":
+            failed.setdefault((check.name, check.subject), []).append(check)
+    for checks in failed.values():
+        yield f"{_text(checks[0])}{f', at {len(checks)} points' if len(checks) > 1 else ''}"
+    for figure in results.checks:
+        if figure.verdict == "fail":
+            yield f"{figure.metric} at {figure.point_id}: {figure.reason}"
+
+
+def _text(check: NodeCheck) -> str:
+    name = "" if check.name in check.reason else f"{check.name}: "
+    return f"{check.subject}: {name}{check.reason}"
+
+
+def gpu_figures(measurements: Measurements, machine: Machine) -> dict[Row, dict[str, tuple[float, ...]]]:
+    """The median step of each attempt of every GPU by UUID, where each GPU works alone."""
+    found: dict[Row, dict[str, tuple[float, ...]]] = {}
+    for entry in measurements.entries:
+        if not isinstance(entry, Point) or not (good := measurements.good(entry.id)):
+            continue
+        records = PointRecords(entry, good, machine)
+        for metric in SLOWER_FRACTIONS:
+            by_uuid = {
+                uuid: tuple(median(steps) for steps in attempts)
+                for rank, attempts in records.values(metric).items()
+                if (uuid := records.uuid(rank)) is not None
+            }
+            if by_uuid:
+                found[Row(entry.id, metric)] = by_uuid
     return found
+
+
+def _pair_figures(place: Path, measurements: Measurements) -> tuple[PairFigure, ...]:
+    """The headline of each point on two nodes. Raises ``RunFolderError`` without such a point."""
+    points = [one for one in measurements.entries if isinstance(one, Point) and one.settings.num_nodes == 2]  # noqa: PLR2004
+    pairs = tuple(pair for point in points for pair in _pairs_of(point, measurements))
+    if not pairs:
+        raise RunFolderError(f"{place}: a run over several hosts without a point on two of them; give runs of one host")
+    if unnamed := [name for pair in pairs for name in pair.nodes if not NODE_NAME.fullmatch(name)]:
+        raise RunFolderError(f"{place}: {unnamed[0]!r} is no name of a node; set PYBENCH_HOST_NAME there")
+    return pairs
+
+
+def _pairs_of(point: Point, measurements: Measurements) -> Iterator[PairFigure]:
+    metric = TRAITS_OF[point.settings.workload].headline
+    on_rails = isinstance(point.settings, Collective) and point.settings.groups == "rails"
+    values: dict[tuple[tuple[str, ...], int | None], list[float]] = {}
+    for record, steps in zip(measurements.good(point.id), measurements.samples(point).get(metric, ()), strict=False):
+        names = tuple(sorted({part.name for part in record.hosts}))
+        if len(names) == 2:  # noqa: PLR2004 - a pair
+            by_rail = _rail_values(record, metric) if on_rails else [(None, median(steps))] if len(steps) else []
+            for rail, value in by_rail:
+                if value > 0:
+                    values.setdefault((names, rail), []).append(value)
+    for (names, rail), own in values.items():
+        yield PairFigure(
+            nodes=(names[0], names[1]),
+            metric=metric,
+            values=tuple(own),
+            message_bytes=getattr(point.settings, "message_bytes", None),
+            rail=rail,
+            work=point.id,
+        )
+
+
+def _rail_values(record: Record, metric: str) -> list[tuple[int | None, float]]:
+    """The median step of each rail, by the slower of its two GPUs."""
+    each = len(record.ranks) // 2
+    return [
+        (rail, min(median(step.values[metric] for step in record.ranks[r].steps) for r in (rail, rail + each)))
+        for rail in range(each)
+    ]

@@ -1,4 +1,4 @@
-"""Nodes of one kind held against each other: what ``pybench fleet check`` reads and shows."""
+"""Nodes of one kind compared with each other: what ``pybench fleet check`` reads and shows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from pybench.model.change import SmallestEffects
 from pybench.model.figures import Row, RunFigures
 from pybench.model.gpu_state import GpuState
 
-NodeState = Literal["bad", "suspect", "not measured", "not compared", "healthy"]
-"""Two separate measurements show it slow, or a check of its own failed; one shows it; figures are absent; it is unlike
-the others, or there are too few of them; every figure that the others have lies among theirs."""
+NodeState = Literal["bad", "not measured", "suspect", "not compared", "healthy"]
+"""By importance. Bad: far below the others in two measurements, or a check of its own failed. Suspect: below the
+others. Not compared: its keys differ, or there are too few nodes. Healthy: all figures of the others, among theirs."""
+
+EXIT_CODES: dict[NodeState, int] = {"bad": 1, "not measured": 1, "suspect": 4, "not compared": 4, "healthy": 0}
+BY_IMPORTANCE: tuple[NodeState, ...] = tuple(EXIT_CODES)
 
 
 class GpuOfNode(NamedTuple):
@@ -25,9 +28,9 @@ class GpuOfNode(NamedTuple):
 class NodeRun:
     """One run of one node.
 
-    ``figures`` has keys without UUIDs, so that they are equal for nodes of one kind. ``gpus`` has the attempts' medians
-    of each GPU by UUID, where the run's folder has them; ``indices`` are their places in the machine, ``states`` how
-    they stood at each point. ``faults`` are checks of the run itself that failed, ``warnings`` those to watch.
+    ``figures`` has keys without UUIDs: they are equal for nodes of one kind. ``gpus`` has the median of each attempt of
+    each GPU by UUID, where the run's folder has them; ``indices`` are the GPUs' places in the machine, ``states`` their
+    clocks and temperatures at each point. ``faults`` are failed checks of the run itself, ``warnings`` those to watch.
     """
 
     node: str
@@ -42,9 +45,9 @@ class NodeRun:
 
 @dataclass(frozen=True, kw_only=True)
 class PairFigure:
-    """What two nodes reached together: the median of a metric's values.
+    """A metric of two nodes measured together; the median of ``values`` counts.
 
-    ``rail`` is that of their network cards, ``work`` names what they did where one metric is of several works.
+    ``rail`` is the number of their network cards, ``work`` the point, where one metric has several.
     """
 
     nodes: tuple[str, str]
@@ -62,22 +65,13 @@ class PairFigure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Barriers:
-    """When each node arrived at each of many barriers, in seconds on clocks that are joined to ``clock_bound_s``."""
-
-    clock_bound_s: float
-    arrivals_s: tuple[dict[str, float], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Symptom:
     """One reason why a node is not healthy.
 
-    ``group`` names what is slow: a group of figures, ``pairs`` or ``barriers``; it is empty for a check of the node's
-    own. ``gpu`` is the one GPU that it is about, with its index. ``fraction`` is the speed over that of the others less
-    1, ``p`` its probability by chance; ``value`` and ``usual`` are the figure and that of the others in ``unit``, at
-    ``row``. ``num_separate`` of ``num_measured`` separate measurements show it; ``is_certain`` is what needs no second
-    one. ``text`` is what else is known.
+    ``group`` is a group of figures, or ``pairs``; it is empty for a check of the node itself. ``gpu`` names the one GPU
+    that is slow. ``fraction`` is the speed over that of the others, less 1; ``p`` its probability by chance. ``value``
+    and ``usual`` are the node's figure and that of the others, in ``unit``, at ``row``. ``num_low`` of ``num_measured``
+    runs or pairs show it. ``is_bad``: the node is bad by this alone. ``text`` has more details.
     """
 
     group: str = ""
@@ -89,25 +83,25 @@ class Evidence:
     value: float | None = None
     usual: float | None = None
     unit: str = ""
-    num_separate: int = 1
+    num_low: int = 1
     num_measured: int = 1
-    is_certain: bool = False
+    is_bad: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetNode:
-    """One node: ``reason`` is why it was not measured or not compared, ``evidence`` why it is suspect or bad."""
+    """One node: ``reason`` is why it was not measured or not compared, ``symptoms`` why it is suspect or bad."""
 
     name: str
     state: NodeState
     num_runs: int = 0
-    evidence: tuple[Evidence, ...] = ()
+    symptoms: tuple[Symptom, ...] = ()
     reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetLink:
-    """A link between two nodes that is slow while both reach others as usual, in so many separate measurements."""
+    """A slow link: both nodes reach others at the usual speed. ``num_low`` measurements of the pair show it."""
 
     nodes: tuple[str, str]
     state: Literal["bad", "suspect"]
@@ -115,14 +109,15 @@ class FleetLink:
     p: float
     metric: str
     rail: int | None = None
-    num_separate: int = 1
+    num_low: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSpread:
-    """How far like nodes scatter in a group of figures, and the shortfall that is found with 95 % power.
+    """Spread between nodes in a group of figures, and the shortfall that is found with 95 % power.
 
-    ``gpu_fraction`` is that of one GPU, ``None`` where GPUs are not known one by one.
+    ``gpu_fraction`` is the shortfall of one GPU, ``None`` where GPUs are not measured one by one. Where the nodes fall
+    into two groups, ``slower`` are those of the slower one and ``slower_fraction`` is its speed over the other, less 1.
     """
 
     name: str
@@ -130,15 +125,17 @@ class GroupSpread:
     spread_fraction: float
     detectable_fraction: float
     gpu_fraction: float | None = None
+    slower: tuple[str, ...] = ()
+    slower_fraction: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetResult:
     """A fleet, the most important nodes first.
 
-    ``state`` is that of the worst node or link. ``notes`` are what was left out, and what could not be decided, each
-    with its reason. ``keys`` are those that the ``num_compared`` runs which are compared agree in, ``gpus`` the names
-    of each one's GPUs, equal lists once, ``wanted`` the differences that are allowed.
+    ``state`` is that of the worst node or link. ``notes`` name what was left out and what is undecided, with reasons.
+    ``keys`` are equal in all ``num_compared`` compared runs; ``gpus`` has each list of GPU names once; ``wanted`` are
+    the differences that are allowed.
     """
 
     suite: str
@@ -152,5 +149,4 @@ class FleetResult:
     gpus: tuple[tuple[str, ...], ...] = ()
     num_compared: int = 0
     num_pairs: int = 0
-    num_barriers: int = 0
     effects: SmallestEffects = field(default_factory=SmallestEffects)

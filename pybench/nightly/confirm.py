@@ -16,9 +16,9 @@ from pybench.core.statistics.contrast import contrast
 from pybench.core.statistics.interval import as_fraction
 from pybench.model.figures import RunFigures
 from pybench.model.workloads.registry import METRICS
-from pybench.nightly.gate import BY_IMPORTANCE, overall
+from pybench.nightly.gate import overall
 from pybench.nightly.series import Series, attempts_of
-from pybench.nightly.values import Confirmation, GateResult, GateRow
+from pybench.nightly.values import BY_IMPORTANCE, Confirmation, GateResult, GateRow
 
 _TAIL = 0.05
 

@@ -32,19 +32,8 @@ from pybench.nightly.level_change import Split, last_change, newest_change
 from pybench.nightly.night_look import Look, detectable, flagged, look
 from pybench.nightly.second_speed import SECOND_SPEED, is_second_speed
 from pybench.nightly.series import Series
-from pybench.nightly.values import Accepted, GateResult, GateRow, GateState, HostShift, LevelChange
+from pybench.nightly.values import BY_IMPORTANCE, Accepted, GateResult, GateRow, GateState, HostShift, LevelChange
 
-BY_IMPORTANCE: tuple[GateState, ...] = (
-    "regressed",
-    "not measured",
-    "host off",
-    "clock",
-    "incomparable",
-    "undecided",
-    "improved",
-    "pass",
-    "learning",
-)
 MAX_NIGHTS = 120
 """Nights before the one that is judged that are looked at."""
 _NOUNS = ("speed", "energy")

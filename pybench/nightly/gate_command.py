@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.comparison_options import across_option, effects_of, smallest_option
 from pybench.cli.path_types import FILE, FOLDER, PATH
 from pybench.model.plural import plural
-from pybench.nightly.compare_command import across_option, effects_of, smallest_option
 
 if TYPE_CHECKING:
     from pybench.model.figures import RunFigures
@@ -52,7 +52,6 @@ def gate(
 
     What is slower, or costlier in joules, is named, and measured again where it can be.
     """
-    from pybench.cli.exit_codes import BY_GATE
     from pybench.cli.output import echo, terminal_options
     from pybench.core.figures import run_figures
     from pybench.core.keys import check_across
@@ -65,6 +64,7 @@ def gate(
     from pybench.nightly.history import read_history
     from pybench.nightly.history_text import no_run, skipped
     from pybench.nightly.series import nights, series_of
+    from pybench.nightly.values import EXIT_CODES
 
     run = run_figures(results_of(run_path))
     history = read_history(folder)
@@ -83,7 +83,7 @@ def gate(
     points = [point for one in series.runs for point in one.points]
     unused_lines = (*skipped(history), *unused(changes, run, history.runs))
     echo(render(result, points, unused=unused_lines, detail=detail, **terminal_options()), nl=False)
-    ctx.exit(BY_GATE[result.state])
+    ctx.exit(EXIT_CODES[result.state])
 
 
 def _confirmed(result: GateResult, run_path: Path, history: History, series: Series, python: str | None) -> GateResult:

@@ -15,9 +15,8 @@ from pybench.model.figures import PointFigures
 from pybench.model.plural import plural
 from pybench.nightly.accepted import entry_text
 from pybench.nightly.baseline import MIN_NIGHTS
-from pybench.nightly.gate import BY_IMPORTANCE
 from pybench.nightly.second_speed import SECOND_SPEED
-from pybench.nightly.values import GateResult, GateRow, GateState, LevelChange
+from pybench.nightly.values import BY_IMPORTANCE, GateResult, GateRow, GateState, LevelChange
 from pybench.report.run.rows import Table
 from pybench.report.text.change_words import across_options, metric_words, rows_text, value_text
 from pybench.report.text.labels import labels_of_runs

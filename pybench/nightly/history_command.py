@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.comparison_options import across_option, effects_of, smallest_option
 from pybench.cli.path_types import FILE, FOLDER
-from pybench.nightly.compare_command import across_option, effects_of, smallest_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,6 +22,19 @@ GateState = Literal[
 """Of a row: within or beyond what nights scatter; too few nights; a rerun that neither confirms nor clears; shifted
 with all other rows; a change that the clock explains; measured otherwise before; absent. Of a night: its worst row."""
 
+EXIT_CODES: dict[GateState, int] = {
+    "regressed": 1,
+    "not measured": 1,
+    "host off": 4,
+    "clock": 4,
+    "incomparable": 4,
+    "undecided": 4,
+    "improved": 0,
+    "pass": 0,
+    "learning": 4,
+}
+BY_IMPORTANCE: tuple[GateState, ...] = tuple(EXIT_CODES)
+
 Confirmation = Literal["confirmed", "not confirmed", "cleared"]
 
 

@@ -1,7 +1,7 @@
-"""Whether a fleet's check keeps its goals: simulated fleets with known truth, every goal beside what is found.
+"""Error rates of a fleet's check, on simulated fleets with known truth.
 
-Nodes are 0.5 % apart, the four GPUs of a node 0.3 %, attempts 0.3 %; a node, a GPU or a link is 5 % slow. Pairs are
-those of three rounds. Run by ``make bench``; the fast tier holds single fleets (``tests/fleet``).
+Nodes differ by 0.5 %, the four GPUs of a node by 0.3 %, attempts by 0.3 %; a slow node, GPU or link by 5 %. Pairs are
+those of three rounds. Run by ``make bench``; single fleets are in ``tests/fleet``.
 """
 
 from __future__ import annotations
@@ -9,36 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from pybench.fleet.pair_rounds import pair_rounds
+from pybench.fleet.pairs import pair_rounds
 from pybench.fleet.values import FleetResult
-from tests.fleets import Fleet, named
+from tests.fleets import Fleet, Kind, named
 
 TRIALS = 50
 SLOW = -math.log(0.95)
 Judge = Callable[[Fleet, np.random.Generator], FleetResult]
 
 
-def _by_figures(fleet: Fleet, random: np.random.Generator) -> FleetResult:
-    return fleet.judged(random)
-
-
-def _by_pairs(fleet: Fleet, random: np.random.Generator) -> FleetResult:
-    return fleet.judged_by_pairs(random)
-
-
 def _rates(judge: Judge, fleet: Fleet, truth: set[Any]) -> tuple[int, int]:
-    """Of so many fleets: in how many all of the truth is named, and in how many anything else is."""
+    """Number of fleets in which all of the truth is named, and in which anything else is."""
     random = np.random.default_rng(1)
-    found = []
-    for _ in range(TRIALS):
-        result = judge(fleet, random)
-        found.append(named(result) | {link.nodes for link in result.links})
-    return sum(truth <= one for one in found), sum(bool(one - truth) for one in found)
+    results = [judge(fleet, random) for _ in range(TRIALS)]
+    names = [named(result) | {link.nodes for link in result.links} for result in results]
+    return sum(truth <= own for own in names), sum(bool(own - truth) for own in names)
 
 
 @pytest.mark.parametrize("num_nodes", [3, 4, 8, 16, 64])
@@ -48,20 +38,34 @@ def test_rates(benchmark: Any, capsys: pytest.CaptureFixture[str], num_nodes: in
     (pair, *_), *_ = pair_rounds(well.names)
     slow, gpu = replace(well, slow={"node02": SLOW}), replace(well, slow_gpus={("node02", 1): SLOW})
     drawn: list[tuple[str, Judge, Fleet, set[Any]]] = [
-        ("figures: healthy", _by_figures, well, set()),
-        ("figures: a slow node", _by_figures, slow, {"node02"}),
-        ("figures: a slow GPU", _by_figures, gpu, {"node02"}),
-        ("pairs: healthy", _by_pairs, well, set()),
-        ("pairs: a slow node", _by_pairs, slow, {"node02"}),
-        ("pairs: a slow link", _by_pairs, replace(well, slow_links={pair: SLOW}), {pair}),
+        ("figures: healthy", Fleet.judged, well, set()),
+        ("figures: a slow node", Fleet.judged, slow, {"node02"}),
+        ("figures: a slow GPU", Fleet.judged, gpu, {"node02"}),
+        ("pairs: healthy", Fleet.judged_by_pairs, well, set()),
+        ("pairs: a slow node", Fleet.judged_by_pairs, slow, {"node02"}),
+        ("pairs: a slow link", Fleet.judged_by_pairs, replace(well, slow_links={pair: SLOW}), {pair}),
     ]
-
-    def simulate() -> list[tuple[str, int, int]]:
-        return [(name, *_rates(judge, fleet, truth)) for name, judge, fleet, truth in drawn]
-
-    found = benchmark.pedantic(simulate, rounds=1)
-    benchmark.extra_info["found"] = {name: (hit, false) for name, hit, false in found}
+    rates = benchmark.pedantic(
+        lambda: [(name, *_rates(judge, fleet, truth)) for name, judge, fleet, truth in drawn], rounds=1
+    )
+    benchmark.extra_info["rates"] = {name: (hit, false) for name, hit, false in rates}
     with capsys.disabled():
         print()
-        for name, hit, false in found:
+        for name, hit, false in rates:
             print(f"  {num_nodes:>3} nodes, {name:<24} named {hit:>3} of {TRIALS}, others named in {false:>3}")
+
+
+@pytest.mark.parametrize("num_runs", [1, 2])
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_healthy_fleets(benchmark: Any, capsys: pytest.CaptureFixture[str], kind: Kind, num_runs: int) -> None:
+    """Sixteen healthy nodes of four kinds: fleets with a node that is suspect, and with one that is bad."""
+    random = np.random.default_rng(1)
+    results = benchmark.pedantic(
+        lambda: [Fleet(kind=kind).judged(random, num_runs) for _ in range(2 * TRIALS)], rounds=1
+    )
+    suspect = sum(any(node.state == "suspect" for node in result.nodes) for result in results)
+    bad = sum(any(node.state == "bad" for node in result.nodes) for result in results)
+    split = sum(any(group.slower for group in result.groups) for result in results)
+    benchmark.extra_info["rates"] = {"suspect": suspect, "bad": bad, "two groups": split}
+    with capsys.disabled():
+        print(f"\n  {kind}, {num_runs} runs a node: % with a suspect {suspect}, a bad node {bad}, two groups {split}")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from pybench.fleet.pair_rounds import DECISION_ROUNDS, Pair, pair_rounds
+from pybench.fleet.pairs import DECISION_ROUNDS, Pair, pair_rounds
 from tests.builders import NO_DRIVER, training_over_hosts
 from tests.run.two_hosts import write_fake_python
 from tests.slurm.cluster import Cluster, cluster, missing

@@ -87,10 +87,10 @@ def test_two_nodes_are_not_decided(collected: Path) -> None:
     """Exit code 4 and what to do."""
     done = fleet("check", str(collected / "node01"), str(collected / "node02"))
     assert done.exit_code == 4
-    assert "not compared: node[01-02]: not far from the only other node of its kind" in done.stdout
+    assert "not compared: node[01-02]: 2 nodes of its kind; 3 can be compared" in done.stdout
     assert "next: three nodes of one kind can be compared" in done.stdout
     alone = fleet("check", str(collected / "node01"))
-    assert "not compared: node01: no other node of its kind" in alone.stdout
+    assert "not compared: node01: 1 node of its kind; 3 can be compared" in alone.stdout
 
 
 def test_pairs_alone_name_a_link(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_pairs_that_have_met_are_left_out(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("pairs", "a", "b", "--met", "absent"), "absent: no such file or folder"),
-        (("check",), "nothing to judge; give runs of nodes, --pairs FILE or --barriers FILE"),
+        (("check",), "nothing to judge; give runs of nodes, or --pairs FILE"),
         (("check", "absent"), "absent: no such file or folder"),
         (("check", "--pairs", "absent.json"), "absent.json: cannot be read: No such file or directory"),
         (("pairs", "a", "a"), "a: named twice; give each node once"),

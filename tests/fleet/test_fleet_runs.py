@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pybench.fleet.pair_file import read_barriers, read_pairs
-from pybench.fleet.runs import read_fleet, require_names
+from pybench.fleet.pair_file import read_pairs
+from pybench.fleet.runs import read_fleet
 from pybench.model.errors import FileError, RunFolderError
 from pybench.model.figures import Row
 from tests.builders import RESULTS
@@ -171,7 +171,7 @@ def test_a_path_that_names_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = read_fleet(["node8.json", "runs"])
     assert [run.node for run in found.runs] == ["node8"]
     with pytest.raises(RunFolderError, match=r"^runs/results\.json: its path names no node; give NODE=runs/results\.j"):
-        require_names(found)
+        found.require_names()
 
 
 def test_a_name_that_no_scheduler_takes_is_refused(tmp_path: Path) -> None:
@@ -228,13 +228,3 @@ def test_a_file_that_has_no_pairs(tmp_path: Path, text: str) -> None:
         read_pairs(path)
     with pytest.raises(RunFolderError, match="cannot be read: No such file"):
         read_pairs(tmp_path / "absent.json")
-
-
-def test_arrivals_are_read(tmp_path: Path) -> None:
-    """Seconds by node; without the bound of the clocks they show nothing."""
-    path = tmp_path / "barriers.json"
-    path.write_text(json.dumps({"schema": 1, "clock_bound_s": 0.001, "barriers": [{"a": 1.0, "b": 1.5}]}))
-    assert read_barriers(path).arrivals_s == ({"a": 1.0, "b": 1.5},)
-    path.write_text(json.dumps({"schema": 1, "barriers": [{"a": 1.0, "b": 1.5}]}))
-    with pytest.raises(FileError, match="clock_bound_s"):
-        read_barriers(path)

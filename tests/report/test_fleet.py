@@ -10,9 +10,8 @@ import numpy as np
 
 from pybench.fleet.decision import judge_fleet
 from pybench.fleet.text import drain_list, render
-from pybench.fleet.values import Barriers, FleetNode, FleetResult, NodeRun
+from pybench.fleet.values import FleetNode, FleetResult, NodeRun
 from pybench.model.figures import NO_MEDIANS
-from tests.documents import DOCS
 from tests.fleets import Fleet
 
 
@@ -46,7 +45,7 @@ def test_every_state_has_its_lines() -> None:
         )
     ]
     assert places == sorted(places)
-    assert "GPU 1 (GPU-node04-1): products 5." in text
+    assert "GPU 1 (GPU-node04-1): memory 5." in text
 
 
 def test_the_first_line_has_what_each_node_has() -> None:
@@ -105,26 +104,8 @@ def test_one_node_is_no_plural() -> None:
     assert lines[-1] == "verdict: not compared - of 1 node: 1 not compared"
 
 
-def test_few_barriers_are_called_so() -> None:
-    """The example of docs/fleet.md: too few show nobody, and nothing else is advised."""
-    text = (DOCS / "fleet.md").read_text().partition("## Who arrives last")[2]
-    example = json.loads(text.partition("```json\n")[2].partition("```")[0])
-    barriers = Barriers(clock_bound_s=example["clock_bound_s"], arrivals_s=tuple(example["barriers"]))
-    assert shown(judge_fleet((), barriers=barriers), []) == [
-        "barriers on 2 nodes: not compared",
-        "2 barriers; smallest effect 1 %",
-        "",
-        "not compared: node[01-02]: no run was given; what nodes do together shows none",
-        "  of them as healthy",
-        "",
-        "note: 2 barriers of several nodes: 8 are the least that show who arrives last",
-        "",
-        "verdict: not compared - of 2 nodes: 2 not compared",
-    ]
-
-
 def test_a_long_reason_is_cut() -> None:
     """A scheduler shows one line."""
-    node = FleetNode(name="n1", state="bad", evidence=judge_fleet(runs(slow={"node02": 0.2})).nodes[0].evidence * 5)
+    node = FleetNode(name="n1", state="bad", symptoms=judge_fleet(runs(slow={"node02": 0.2})).nodes[0].symptoms * 5)
     (line,) = drain_list(FleetResult(suite="s", state="bad", nodes=(node,)))
     assert len(shlex.split(line)[-1]) == len("Reason=") + 120

@@ -5,7 +5,6 @@
 | `attempts` | the order of a run's attempts |
 | `session` | which of them share a process |
 | `interleave` | the attempts of two runs in turn |
-| `pair_rounds` | the pairs of a fleet's nodes in turn |
 | `time_budget` | what fits a time limit |
 | `auto_batch` | the batch size that later attempts take from the first |
 """

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from pybench.fleet.pair_rounds import DECISION_ROUNDS, pair_rounds
+from pybench.fleet.pairs import DECISION_ROUNDS, pair_rounds
 from pybench.model.errors import UsageError
 
 
