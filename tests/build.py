@@ -11,7 +11,7 @@ from pybench.model.effort import Effort
 from pybench.model.machine import Machine
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
 from pybench.model.suite import Point
-from pybench.model.wire import Failure, Header, Metric, Step, Work
+from pybench.model.wire import Failure, FailureCause, Header, Metric, Step, Work
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train
 from tests.builders import MACHINE, RECORD
@@ -152,6 +152,6 @@ class Build:
             for number, lengths in enumerate(seconds, 1)
         ]
 
-    def failed(self, point: Point, attempt: int = 1) -> Record:
-        """An attempt that ran out of memory."""
-        return self.record(point, (), attempt, failure=Failure(cause="out_of_memory", message="81 GiB asked"))
+    def failed(self, point: Point, attempt: int = 1, cause: FailureCause = "out_of_memory") -> Record:
+        """An attempt that failed, unless said otherwise as it ran out of memory."""
+        return self.record(point, (), attempt, failure=Failure(cause=cause, message="81 GiB asked"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pybench.core.absolute import absolute_checks, absolute_claims
 from pybench.core.comparisons import comparison_claims, comparison_results
@@ -13,7 +14,8 @@ from pybench.core.jobs import job_results
 from pybench.core.loss_curve import loss_checks
 from pybench.core.measurements import Measurements
 from pybench.core.node.checks import node_checks
-from pybench.core.plan.expand import left_out_list
+from pybench.core.plan.expand import is_required, left_out_list, skipped
+from pybench.core.plan.required import parse_required
 from pybench.core.provenance import provenance, software_of
 from pybench.core.scaling import scaling_claims, scaling_results
 from pybench.core.schedule.attempts import pending
@@ -21,11 +23,13 @@ from pybench.core.summary import summarize
 from pybench.core.verdict import overall
 from pybench.model.manifest import Manifest
 from pybench.model.results import CheckResult, ComparisonResult, JudgedRow, NodeCheck, Results, ScalingResult
+from pybench.model.suite import Point, Skip
 
 
 def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     """Judge everything that was measured."""
-    suite, plan = manifest.suite, manifest.plan
+    measurements = _without_unfit(manifest, measurements)
+    suite, plan = manifest.suite, measurements.plan
     tables, machine = manifest.tables, manifest.machine
     points = summarize(measurements, manifest.options.time_limit_s)
     scaling, checks, comparisons, node = _judged(
@@ -83,6 +87,34 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         options=manifest.options.words(),
         part_of=manifest.part_of,
     )
+
+
+def _without_unfit(manifest: Manifest, measurements: Measurements) -> Measurements:
+    """Leave out the points that ran out of memory; those that are required lack it, and so are missing.
+
+    A point is an error instead where another process was on its GPUs.
+    """
+    plan, required = manifest.plan, parse_required(manifest.options.require)
+    must = {benchmark.name for benchmark in manifest.suite.benchmarks if benchmark.required}
+    unfit = {point.id: skip for point in plan.points if (skip := _unfit(point, measurements)) is not None}
+    missing = {point.id for point in plan.points if point.benchmark in must or is_required(point, required)}
+    plan = replace(
+        plan,
+        points=tuple(point for point in plan.points if point.id not in unfit),
+        skips=(*plan.skips, *(skip for name, skip in unfit.items() if name in missing)),
+        left_out=(*plan.left_out, *(skip for name, skip in unfit.items() if name not in missing)),
+    )
+    return replace(measurements, plan=plan)
+
+
+def _unfit(point: Point, measurements: Measurements) -> Skip | None:
+    records = measurements.attempts(point.id)
+    failures = [record.failure for record in records]
+    if not failures or any(failure is None or failure.cause != "out_of_memory" for failure in failures):
+        return None
+    if failures[0] is None or any(record.health is not None and record.health.others for record in records):
+        return None
+    return skipped(point, f"does not fit: {failures[0].message}", "points that do not fit the memory")
 
 
 def _judged(

@@ -57,7 +57,7 @@ def _point(point: PointResult, metrics: Collection[str]) -> PointFigures:
         temperature_c=max((t for gpu in point.gpu_states if (t := gpu.temperature_c) is not None), default=None),
         held_by=tuple(sorted({word for gpu in point.gpu_states for word in gpu.held_by or ()})),
         flags=point.flags,
-        is_missing=not medians and point.status in {"failed", "missing"},
+        is_missing=not medians and point.status in {"failed", "missing", "does_not_fit"},
     )
 
 

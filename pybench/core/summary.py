@@ -33,7 +33,7 @@ def summarize(measurements: Measurements, time_limit_s: float | None = None) -> 
     """
     plan = measurements.plan
     measured = tuple(_point_result(point, measurements, time_limit_s) for point in plan.points)
-    return measured + tuple(_skipped(skip) for skip in (*plan.skips, *plan.left_out))
+    return measured + tuple(_skipped(skip, measurements) for skip in (*plan.skips, *plan.left_out))
 
 
 def _point_result(point: Point, measurements: Measurements, time_limit_s: float | None) -> PointResult:
@@ -147,16 +147,18 @@ def _steady(rank: RankReport) -> bool:
     return rank.steady is not False or are_steady([step.duration_ns for step in rank.steps])
 
 
-def _skipped(skip: Skip) -> PointResult:
+def _skipped(skip: Skip, measurements: Measurements) -> PointResult:
+    """A point without a figure: never tried, or in attempts that ran out of memory."""
+    records = measurements.attempts(skip.id)
     return PointResult(
         id=skip.id,
         benchmark=skip.benchmark,
         axes=skip.axes,
-        status="skipped",
+        status="does_not_fit" if records else "skipped",
         reason=skip.reason,
         num_gpus=skip.num_gpus,
-        attempts=0,
-        failed_attempts=0,
+        attempts=len(records),
+        failed_attempts=len(records),
         metrics={},
         energy_by_gpu_j={},
     )

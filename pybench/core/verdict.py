@@ -136,7 +136,7 @@ def overall(
         if culprits:
             return verdict, _first_of(culprits)
     if not any(point.status == "ok" for point in points):
-        return _of_nothing(left_out, skips)
+        return _of_nothing(points, left_out, skips)
     if counts.passed:
         return "pass", counted_with(counts, machine, left_out)
     if counts.expected:
@@ -145,8 +145,10 @@ def overall(
     return "no_expectation", f"nothing is expected of these points; {rest}"
 
 
-def _of_nothing(left_out: Sequence[str], skips: Sequence[Skip]) -> tuple[Verdict, str]:
+def _of_nothing(points: Sequence[PointResult], left_out: Sequence[str], skips: Sequence[Skip]) -> tuple[Verdict, str]:
     """Of a run without a figure: what cannot be measured here stands before what was left out."""
+    if unfit := [f"{point.id}: {_first_sentence(point.reason)}" for point in points if point.status == "does_not_fit"]:
+        return "missing", f"nothing was measured: {_first_of(unfit)}"
     if unable := [f"{skip.id}: {skip.reason}" for skip in skips if skip.lacks is None]:
         return "missing", f"nothing was measured: {_first_of(unable)}"
     if left_out:

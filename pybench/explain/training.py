@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from pybench.core.adapters import adapter_parameters
 from pybench.core.flops import num_parameters
-from pybench.core.memory.weights import stored_bytes
+from pybench.core.memory import stored_bytes
 from pybench.explain.rates import NodeRates
 from pybench.explain.step_time import StepTime
 from pybench.model.decoder_flops import forward_flops_per_token, step_flops_per_token

@@ -17,7 +17,8 @@ RESULTS_FILE = "results.json"
 RESULTS_VERSION = 2
 
 
-PointStatus = Literal["ok", "failed", "skipped", "missing"]
+PointStatus = Literal["ok", "failed", "skipped", "missing", "does_not_fit"]
+"""``does_not_fit``: every attempt ran out of memory, and no other process was on the GPUs; the point is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 
-from pybench.core.memory.fit import is_tight, memory_need, most_samples, tight_memory_changes
+from pybench.core.memory import may_not_fit, memory_need
 from pybench.core.schedule.session import sessions
 from pybench.core.schedule.time_budget import unknown
 from pybench.model.container import ContainerRequest
@@ -44,8 +44,7 @@ def render(
     for line in (
         *_reasons(((skip.id, skip.reason) for skip in plan.skips), "skipped: "),
         *_reasons(((skip.id, skip.reason) for skip in plan.left_out), ""),
-        *_reasons(_tight(plan, gpu_memory_bytes), "may not fit: "),
-        *_reasons(_to_find(plan, gpu_memory_bytes), "batch_size_per_gpu = 'auto': "),
+        *_tight(plan, gpu_memory_bytes),
     ):
         hanging(out, line)
     for line in _totals(plan, attempt_s):
@@ -67,23 +66,13 @@ def _points(plan: Plan, gpu_memory_bytes: float | None) -> Table:
     return Table("", tuple(columns), tuple(zip(*columns.values(), strict=True))).without_empty_columns()
 
 
-def _tight(plan: Plan, gpu_memory_bytes: float | None) -> Iterator[tuple[str, str]]:
-    """Points that run, whose estimate is as near to the memory as it may err, with what to change."""
+def _tight(plan: Plan, gpu_memory_bytes: float | None) -> Iterator[str]:
+    """Points that run, and may run out of memory by the estimate."""
     if gpu_memory_bytes is None:
         return
-    for point in plan.points:
-        if is_tight(point, gpu_memory_bytes):
-            changes = " or ".join(tight_memory_changes(point, gpu_memory_bytes))
-            yield point.id, f"less is needed with {changes}" if changes else "take more GPUs or a smaller batch"
-
-
-def _to_find(plan: Plan, gpu_memory_bytes: float | None) -> Iterator[tuple[str, str]]:
-    """Points whose batch size is found as they run, with the most that the estimate leaves room for."""
-    if gpu_memory_bytes is None:
-        return
-    for point in plan.points:
-        if most := most_samples(point, gpu_memory_bytes):
-            yield point.id, f"at most {most}, by the estimate"
+    needs = ((point.id, memory_need(point)) for point in plan.points)
+    names = [name for name, need in needs if need is not None and may_not_fit(need, gpu_memory_bytes)]
+    yield from _reasons(((name, "a point that runs out of memory is left out") for name in names), "may not fit: ")
 
 
 def _reasons(found: Iterable[tuple[str, str]], state: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ def _results(build: Any) -> Results:
     one, two = build.generate(1), build.generate(2)
     skip = Skip(id="s", benchmark="decode", axes={}, num_gpus=8, reason="8 GPUs wanted, 4 are here")
     manifest = replace(MANIFEST, plan=Plan(points=(one, two), skips=(skip,)))
-    records = [*build.measured(one, [[1.0, 1.1, 1.3], [2.0, 2.0, 2.0]]), build.failed(two)]
+    records = [*build.measured(one, [[1.0, 1.1, 1.3], [2.0, 2.0, 2.0]]), build.failed(two, cause="engine")]
     return assemble(manifest, Measurements.of(manifest.plan, records))
 
 
@@ -31,7 +31,7 @@ def test_a_figure_is_the_median_step_of_each_attempt(build: Any) -> None:
     assert one.digest == build.generate(1).digest
     assert two.medians == skipped.medians == {}
     assert two.absence is not None
-    assert two.absence.startswith("out_of_memory")
+    assert two.absence.startswith("engine")
     assert skipped.absence == "8 GPUs wanted, 4 are here"
     assert (one.is_missing, two.is_missing, skipped.is_missing) == (False, True, False)
 

@@ -11,13 +11,13 @@ from rich.cells import cell_len
 
 from pybench.files.shipped import shipped_suites
 from pybench.model.results import Results
-from pybench.model.suite import AxisValue, Plan
+from pybench.model.suite import AxisValue
 from pybench.model.verdict import Decision, Verdict
 from pybench.report.run.provenance import sentence
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
 from pybench.report.text.labels import short_labels
-from tests.builders import MANIFEST, NODE_CHECK, training_point
+from tests.builders import NODE_CHECK
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
@@ -267,25 +267,6 @@ def test_every_point_and_its_reason_is_there(results: Results, width: int) -> No
     words = _words(text)
     for reason in ("needs 8 GPUs, found 4", "not measured", "out_of_memory: tried", "next: use a smaller batch"):
         assert reason in words
-
-
-@pytest.mark.parametrize(
-    ("planned", "next_step"),
-    [
-        (1, "set zero_stage = 3 or offload_optimizer = true or lora_rank = 8: the plan needs about 138 GiB of 140 GiB"),
-        (8, "use a smaller batch or model, or more GPUs, for these points"),
-    ],
-)
-def test_what_ran_out_of_memory_has_the_plans_changes_where_it_was_tight(
-    results: Results, planned: int, next_step: str
-) -> None:
-    """ZeRO's stage 2 holds 22 bytes of each of 6.7e9 weights on one GPU of 140 GiB, 4.5 on each of eight."""
-    (failed,) = [point for point in results.points if point.status == "failed"]
-    zero = training_point("llama-2-7b", strategy="deepspeed", data_parallel=planned, batch_size_per_gpu=4)
-    plan = Plan(points=(dataclasses.replace(zero, id=failed.id),), skips=())
-    manifest = dataclasses.replace(MANIFEST, plan=plan)
-    text = _words(render(RunView(results=results, manifest=manifest), width=80))
-    assert f"next: {next_step}" in text
 
 
 @pytest.mark.parametrize("value", [[], {}])

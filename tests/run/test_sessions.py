@@ -135,7 +135,7 @@ def test_a_failure_in_its_own_process_is_final(tmp_path: Path, monkeypatch: pyte
         ("2", 1, ("1",), "out_of_memory"),
         ("2", 2, (), "out_of_memory"),
     ]
-    assert [p.status for p in results.points] == ["ok", "failed", "ok"]
+    assert [p.status for p in results.points] == ["ok", "ok", "does_not_fit"]
 
 
 def test_a_process_that_ends_between_two_points_fails_the_second(

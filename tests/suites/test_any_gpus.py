@@ -35,17 +35,17 @@ LEAST = {
     ("tensor_training_scaling", "a100-40gb"): 2,
     ("tensor_training_scaling", "l40s"): 2,
     ("tensor_training_scaling", "rtx4090"): 4,
-    ("finetune_guide", "rtx4090"): 8,
+    ("finetune_guide", "rtx4090"): 4,
 }
 """GPUs that hold the smallest model which the suite can split, where one does not."""
 TOO_FEW = {("turn_taking", "rtx4090", 2)}
 """What both GPUs would do together needs four cards of that memory."""
 STRATEGIES = {
     "h100": (10, 11, 8, 11, 8, 11),
-    "h200": (10, 11, 8, 11, 8, 11),
-    "a100-40gb": (3, 8, 5, 8, 5, 8),
-    "l40s": (3, 8, 5, 8, 5, 8),
-    "rtx4090": (3, 7, 5, 8, 5, 8),  # two cards hold no 7B model by FSDP: planned at 26.4 of 24 GiB
+    "h200": (11, 11, 8, 11, 8, 11),
+    "a100-40gb": (5, 8, 5, 8, 5, 8),
+    "l40s": (5, 8, 5, 8, 5, 8),
+    "rtx4090": (5, 5, 5, 8, 5, 8),  # two cards hold no 7B model with its states
 }
 """Points of train_strategies on each number of GPUs."""
 
@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_named_with_its_benchmark() -> None:
     """Of a report's list of what was left out a size alone would not show whose it is."""
     suite = read(next(path for path in SUITES if path.stem == "train_strategies"), "h100")
     (text,) = left_out_list(planned(suite, "h100", 1))
-    assert text.startswith("zero: needs about 111 GiB a GPU, of 79.6 GiB: ")
+    assert text.startswith("zero: weights, gradients and optimizer states alone take 100 GiB a GPU, of 79.6 GiB")
 
 
 @pytest.mark.parametrize("num_gpus", COUNTS)

@@ -8,7 +8,7 @@ import pytest
 
 from pybench.core.comparisons import comparison_results
 from pybench.core.measurements import Measurements
-from pybench.core.memory.fit import memory_need
+from pybench.core.memory import may_not_fit, memory_need
 from pybench.core.plan.axis_words import with_words
 from pybench.core.plan.expand import expand
 from pybench.core.plan.ordered_work import ordered_phases
@@ -55,14 +55,14 @@ def test_every_point_that_fits_is_planned(profile: str, num_gpus: int) -> None:
 
 @pytest.mark.parametrize("profile", ["a100", "h100", "h200"])
 def test_arts_example_has_its_own_sizes(profile: str) -> None:
-    """Qwen3-32B on eight GPUs of 80 GB or more, two sequences on each, in one pass, which takes 40.2 GB."""
+    """Qwen3-32B on eight GPUs of 80 GB or more, two sequences on each, in one pass, which fit."""
     [example] = [point for point in plan_of("turn_taking", profile, 8).points if point.benchmark == "art_full"]
     need = memory_need(example)
     assert isinstance(example.settings, Turn)
     assert (example.settings.model, example.settings.batch_size) == ("qwen3-32b", 16)
     assert example.settings.training.num_passes == 1
     assert need is not None
-    assert need.num_bytes == pytest.approx(40.2e9, rel=0.01)
+    assert not may_not_fit(need, CARD_BYTES[profile])
 
 
 @pytest.mark.parametrize("profile", ["cpu", *PROFILES])

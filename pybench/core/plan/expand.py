@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from pybench.core.feasibility.point import infeasible, lacking
-from pybench.core.memory.fit import memory_reason
+from pybench.core.memory import memory_reason
 from pybench.core.plan.required import NOTHING_REQUIRED, Required
 from pybench.core.plan.rest_gpus import rest_gpus
 from pybench.model.decoder_shape import Architecture

@@ -57,7 +57,8 @@ def render(view: RunView) -> str:
 
 
 def _point(suite: ET.Element, point: PointResult) -> None:
-    mark = {"ok": None, "failed": "error", "missing": "failure", "skipped": "skipped"}[point.status]
+    marks = {"failed": "error", "missing": "failure", "skipped": "skipped", "does_not_fit": "skipped"}
+    mark = marks.get(point.status)
     _case(suite, point.id, "measure", mark, point.status, point.reason or "")
 
 

@@ -9,11 +9,8 @@ from itertools import pairwise
 from pybench.core.evidence import ONE_ATTEMPT
 from pybench.core.good_run import GOOD
 from pybench.core.lookup import NO_FIGURE, NO_TABLE
-from pybench.core.memory.fit import memory_need, tight_memory_changes
 from pybench.core.node.spread import SLOWEST
 from pybench.core.verdict import BY_IMPORTANCE
-from pybench.model.manifest import Manifest
-from pybench.model.memory_text import amount_text
 from pybench.model.plural import plural
 from pybench.model.results import ExpectationRow, PointResult, Results
 from pybench.model.suite import NOT_INSTALLED
@@ -22,8 +19,9 @@ from pybench.report.run.more_attempts import MoreAttempts
 from pybench.report.run.view import RunView
 from pybench.report.text.labels import short_labels
 
+_SMALLER = "use a smaller batch or model, or more GPUs, for these points"
 _OF_CAUSE = {
-    "out_of_memory": "use a smaller batch or model, or more GPUs, for these points",
+    "out_of_memory": f"{_SMALLER}, or end other processes on their GPUs",
     "host_memory": "free memory of the host, or take settings that need less of it",
     "missing_package": "install the package for the workers' Python (--python), or use --engine with its image",
     "unsupported": "remove the combination from the suite's axes",
@@ -113,10 +111,15 @@ def not_run(results: Results) -> tuple[Finding, ...]:
     skipped = [point for point in results.points if point.status == "skipped"]
     if results.left_out:
         skipped = [point for point in skipped if not (point.reason or "").startswith("left out")]
+    unfit = [point for point in results.points if point.status == "does_not_fit"]
     # Of packages that are absent the points below have the remedy.
     kinds = tuple(kind for kind in results.left_out if not (skipped and kind.endswith(NOT_INSTALLED)))
     left_out = [Finding("skipped", "left out of the plan", kinds)] if kinds else []
-    return (*left_out, *_merged(Finding("skipped", point.reason or "", (names[point.id],)) for point in skipped))
+    others = [
+        *(Finding("skipped", point.reason or "", (names[point.id],)) for point in skipped),
+        *(Finding("does_not_fit", point.reason or "", (names[point.id],), _SMALLER) for point in unfit),
+    ]
+    return (*left_out, *_merged(others))
 
 
 def judged_sentence(results: Results) -> str:
@@ -167,21 +170,10 @@ def _of_failure(point: PointResult, view: RunView) -> str:
     """What to do next, with the place of the log in the run's folder."""
     log = next((record.log for record in view.records if record.point_id == point.id and record.failure), None)
     cause = (point.reason or "").partition(":")[0]
-    step = _of_tight_memory(point, view.manifest) if cause == "out_of_memory" else None
-    step = step or _OF_CAUSE.get(cause)
+    step = _OF_CAUSE.get(cause)
     if step is None:
         return f"read the worker's log: {log}" if log else "read the worker's log"
     return f"{step}; log: {log}" if log else step
-
-
-def _of_tight_memory(point: PointResult, manifest: Manifest | None) -> str | None:
-    """What the plan's estimate knows to spare memory; ``None`` where it had expected the point to fit."""
-    if manifest is None or (memory_bytes := manifest.machine.gpu_memory_bytes) is None:
-        return None
-    for planned in manifest.plan.points:
-        if planned.id == point.id and (changes := tight_memory_changes(planned, memory_bytes)):
-            return f"set {' or '.join(changes)}: the plan needs {memory_need(planned)} of {amount_text(memory_bytes)}"
-    return None
 
 
 def _of_rows(results: Results, names: dict[str, str], more: MoreAttempts) -> Iterable[Finding]:

@@ -47,7 +47,7 @@ class Group:
 
 def groups(results: Results) -> tuple[Group, ...]:
     """A group for each benchmark with ratios; the others together. Points that were not run are left out."""
-    shown = [point for point in results.points if point.status != "skipped"]
+    shown = [point for point in results.points if point.status not in {"skipped", "does_not_fit"}]
     scaled = {row.benchmark for row in results.scaling}
     names = tuple(dict.fromkeys(point.benchmark for point in shown))
     alone = [(name,) for name in names if name in scaled]

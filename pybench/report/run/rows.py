@@ -168,7 +168,7 @@ def _scaling_row(row: ScalingResult, name: str) -> tuple[str, ...]:
 def comparisons(results: Results) -> Table:
     """Metrics of points beside those of other points: what is expected and what was found. Both are in the plan."""
     names = short_labels(results.points, with_benchmark=True)
-    skipped = {point.id for point in results.points if point.status == "skipped"}
+    skipped = {point.id for point in results.points if point.status in {"skipped", "does_not_fit"}}
     rows = tuple(
         (
             names.get(row.point_id, row.point_id),

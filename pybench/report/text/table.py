@@ -27,6 +27,7 @@ COLOURS = {
     "error": "red",
     "missing": "yellow",
     "skipped": "yellow",
+    "does_not_fit": "yellow",
     "inconclusive": "yellow",
 }
 _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)

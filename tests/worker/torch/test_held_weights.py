@@ -12,7 +12,7 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from pybench.core.memory.train import held_back_bytes, held_parameters
+from pybench.core.memory import held_back_bytes, held_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.stage_layers import stage_layers
 from pybench.model.workloads.stage_memory import rank_weights
