@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pybench.core.measurements import Measurements
 from pybench.core.numbers import UNKNOWN_SPREAD, Scale, is_unknown, plain
 from pybench.core.statistics.contrast import Contrast, contrast
+from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import TAIL, Interval, estimate, logs, medians, ratio, ratio_change
 from pybench.core.statistics.looks import level_per_look
-from pybench.core.statistics.student_t import quantile
 from pybench.model.plural import plural
 from pybench.model.suite import Point
 from pybench.model.verdict import Decision, Verdict
@@ -32,6 +32,9 @@ class Evidence:
     """A row's plain 95 % interval, and the contrast that decides; ``contrast`` is ``None`` with one attempt.
 
     ``logarithmic`` values are held against the logarithms of limits; ``num_points`` share their spread, 0 if none do.
+    ``as_measured`` is the contrast of values that were not pulled in, where any was: a fail needs both, since those
+    pulled in may be the good ones of a point whose other attempts were bad. ``notes`` say what attempts break of what
+    verdicts assume.
     """
 
     interval: Interval
@@ -40,6 +43,8 @@ class Evidence:
     fail_level: float
     num_points: int = 0
     logarithmic: bool = True
+    as_measured: Contrast | None = None
+    notes: tuple[str, ...] = ()
 
     def decide(self, minimum: float | None, maximum: float | None) -> Decision:
         """Hold it against one limit or both."""
@@ -50,8 +55,12 @@ class Evidence:
             )
         limits = [(self._scaled(limit), side) for limit, side in ((minimum, 1), (maximum, -1)) if limit is not None]
         passes = [found.p_above(limit) if side > 0 else found.p_below(limit) for limit, side in limits]
-        fails = [found.p_below(limit) if side > 0 else found.p_above(limit) for limit, side in limits]
-        p_pass, p_fail = max(passes), min(fails)
+        p_fails = [
+            min(each.p_below(limit) if side > 0 else each.p_above(limit) for limit, side in limits)
+            for each in (found, self.as_measured)
+            if each is not None
+        ]
+        p_pass, p_fail = max(passes), max(p_fails)
         decided = p_pass <= self.pass_level or p_fail <= self.fail_level
         nearest = min((limit for limit, _ in limits), key=lambda limit: abs(found.value - limit))
         return Decision(
@@ -117,12 +126,18 @@ def _evidence(
     spread = measurements.spread(metric)
     tops, bases = ([logs(measurements.samples(p)[metric]) for p in points] for points in (above, below))
     level = level_of([*above, *below])
+    is_shared = spread is not None and spread.num_points > 0
+    decides, as_measured = contrast(tops, bases, spread, sensors), None
+    if spread is not None and any(spread.pulled_in(values) != values for values in (*tops, *bases)):
+        as_measured = contrast(tops, bases, spread.as_measured, sensors)
     return Evidence(
         interval=interval,
-        contrast=contrast(tops, bases, spread, sensors),
-        pass_level=level if spread is None else level * MODERATED_PASS,
-        fail_level=level if spread is None else level * MODERATED_FAIL,
+        contrast=decides,
+        as_measured=as_measured,
+        pass_level=level * MODERATED_PASS if is_shared else level,
+        fail_level=level * MODERATED_FAIL if is_shared else level,
         num_points=spread.num_points if spread else 0,
+        notes=spread.notes if spread else (),
     )
 
 

@@ -12,6 +12,7 @@ from pybench.core.flops import model_class
 from pybench.core.lookup import SPARING
 from pybench.core.measurements import Measurements
 from pybench.core.scaling_row import expectations_of
+from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import (
     TAIL,
     NoRatioError,
@@ -22,7 +23,6 @@ from pybench.core.statistics.interval import (
     prediction_reach,
     ratio,
 )
-from pybench.core.statistics.student_t import quantile
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow

@@ -76,9 +76,11 @@ class Measurements:
                 yield point, found
 
     def spread(self, metric: str) -> Spread | None:
-        """What the points have in common of a metric's spread between attempts; ``None`` where too few have it."""
+        """What the points have in common of a metric's spread between attempts; ``None`` if none has two attempts."""
         if metric not in self._spreads:
-            self._spreads[metric] = common_spread([found for _, own in self.measured(metric) if (found := _logs(own))])
+            measured = [(point, found) for point, own in self.measured(metric) if (found := _logs(own))]
+            more_follow = all(len(found) < point.effort.max_attempts for point, found in measured)
+            self._spreads[metric] = common_spread([found for _, found in measured], more_follow=more_follow)
         return self._spreads[metric]
 
     def boards(self, point_id: str) -> frozenset[str]:

@@ -99,7 +99,8 @@ def _worded(
     verdict = verdict_of(decision)
     if verdict != "inconclusive":
         return verdict, found
-    return verdict, f"{found}; {look_text(evidence, limits, scale)}{more_attempts_text(decision)}"
+    notes = "".join(f"; {note}" for note in evidence.notes)
+    return verdict, f"{found}; {look_text(evidence, limits, scale)}{more_attempts_text(decision)}{notes}"
 
 
 # The worst verdict decides. A fail stands before an error: what did measure was too slow, whatever else broke.

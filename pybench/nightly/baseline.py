@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import fmean, median
 
+from pybench.core.statistics.distributions import upper_tail
 from pybench.core.statistics.spread import (
     LEAST_SD,
     MIN_POINTS,
@@ -27,7 +28,6 @@ from pybench.core.statistics.spread import (
     pulled_in,
     robust_sd,
 )
-from pybench.core.statistics.student_t import upper_tail
 from pybench.model.figures import Row
 
 MIN_NIGHTS = 8

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, median_low
 
+from pybench.core.statistics.distributions import upper_tail
 from pybench.core.statistics.spread import LEAST_SD, pooled_variance, robust_sd
-from pybench.core.statistics.student_t import upper_tail
 from pybench.model.figures import Row
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from pybench.core.statistics.student_t import upper_tail
+from pybench.core.statistics.distributions import upper_tail
 
 MIN_PART = 4
 """Nights on each side of a change: fewer are outliers."""

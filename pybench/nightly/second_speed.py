@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from pybench.core.statistics.binomial import at_least
+from pybench.core.statistics.distributions import at_least
 
 SECOND_SPEED = "single attempts of earlier nights were as far off, too"
 """Of a row that passes for it."""

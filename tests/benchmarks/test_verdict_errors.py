@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import Interval, estimate, ratio
-from pybench.core.statistics.student_t import quantile
 from tests.benchmarks.verdict_simulation import attempt_medians, decide, family
 
 NOISE = {"0.3/1": (0.003, 0.01), "1/0.5": (0.01, 0.005), "2/0.2": (0.02, 0.002)}

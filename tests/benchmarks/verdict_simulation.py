@@ -68,7 +68,8 @@ def look(
     values: Logs, rows: Sequence[tuple[int, int | None]], limits: Sequence[float], sensors: float = 0.0
 ) -> list[Decision]:
     """One look at all rows."""
-    spread = common_spread(values)
+    spread = common_spread(values, more_follow=all(len(own) < LAST for own in values))
+    is_shared = spread is not None and spread.num_points > 0
     decisions = []
     for (point, baseline), limit in zip(rows, limits, strict=True):
         level = level_per_look(FIRST, LAST, 1 if baseline is None else 2)
@@ -76,8 +77,9 @@ def look(
         evidence = Evidence(
             interval=(1.0, None, None),
             contrast=contrast([values[point]], below, spread, sensors),
-            pass_level=level if spread is None else level * MODERATED_PASS,
-            fail_level=level if spread is None else level * MODERATED_FAIL,
+            as_measured=contrast([values[point]], below, spread.as_measured, sensors) if spread else None,
+            pass_level=level * MODERATED_PASS if is_shared else level,
+            fail_level=level * MODERATED_FAIL if is_shared else level,
         )
         decisions.append(evidence.decide(math.exp(limit), None))
     return decisions

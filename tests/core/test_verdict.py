@@ -10,7 +10,7 @@ import pytest
 
 from pybench.core.evidence import Evidence
 from pybench.core.statistics.contrast import Contrast
-from pybench.core.statistics.student_t import quantile
+from pybench.core.statistics.distributions import quantile
 from pybench.core.verdict import judge_comparison, judge_ratio, judge_value, overall
 from pybench.model.expected import RatioRow
 from pybench.model.results import CheckResult, PointResult, ScalingResult

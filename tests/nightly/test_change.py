@@ -16,7 +16,7 @@ SMALLEST = {SPEED: 0.01, ENERGY: 0.01}
 
 def sides(change: float, sd: float) -> Sides:
     """Three attempts of each run, whose mean of logarithms differs by ``change``."""
-    steps = (-sd, 0.0, sd)
+    steps = (0.0, sd, -sd)
     return Sides(tuple(math.exp(change + s) for s in steps), (tuple(math.exp(s) for s in steps),))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -167,7 +166,7 @@ def _spread(others: Sequence[Variance]) -> Spread | None:
     if not others:
         return None
     variance, freedom = pooled(others)
-    return Spread(variance=variance, freedom=min(_MAX_FREEDOM, freedom), robust_sd=math.inf, num_points=len(others))
+    return Spread(variance=variance, freedom=min(_MAX_FREEDOM, freedom), num_points=len(others))
 
 
 def shown(judged: Mapping[_Key, Judged]) -> list[_Key]:

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from pybench.core.statistics.distributions import approximate_quantile, quantile, upper_tail
 from pybench.core.statistics.spread import Spread, mean_and_variance
-from pybench.core.statistics.student_t import approximate_quantile, quantile, upper_tail
 
 # Figures that were computed from equal attempts may differ from their limit in the last digits.
 _SAME = 1e-12
@@ -113,7 +113,9 @@ def contrast(
 ) -> Contrast | None:
     """The sum of the means of ``above`` less those of ``below``; ``None`` with one attempt in any.
 
-    With ``spread``, the variances are moderated by it, and values far off are pulled in.
+    With ``spread``, the variances are moderated and widened by it, and values far off are pulled in. A mean of pulled
+    values may be that of a majority which is bad by chance: whoever names a machine slower or faster by one asks
+    ``spread.as_measured``, too.
     """
     sides = (*above, *below)
     num_attempts = min(map(len, sides))
@@ -142,5 +144,5 @@ def _mean(values: Sequence[float], spread: Spread | None) -> tuple[float, float,
         mean, variance = mean_and_variance(values)
     else:
         mean, variance = mean_and_variance(spread.pulled_in(values))
-        variance, freedom = spread.moderated(variance, freedom)
+        variance, freedom = spread.widened(*spread.moderated(variance, freedom), len(values))
     return mean, variance / len(values), freedom

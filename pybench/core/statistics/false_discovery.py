@@ -6,8 +6,8 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
+from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import as_fraction
-from pybench.core.statistics.student_t import quantile
 
 FALSE_DISCOVERIES = 0.004
 """Expected share of false ones among what stands; where nothing is the matter, probability that anything does."""

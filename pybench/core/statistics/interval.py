@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import fmean, median, stdev
 
 from pybench.core.statistics.contrast import contrast
-from pybench.core.statistics.student_t import quantile, upper_tail
+from pybench.core.statistics.distributions import quantile, upper_tail
 from pybench.model.limits import LARGEST
 
 Samples = Sequence[Sequence[float]]

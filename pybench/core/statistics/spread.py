@@ -1,19 +1,21 @@
 """The spread between attempts that a run's points have in common: what one point's few attempts lack.
 
 Variances of points are shrunk towards a common one as in limma's moderated t (G. Smyth, Statistical Applications in
-Genetics and Molecular Biology 3(1), 2004, section 6.2). Attempts far off their point's median are pulled in, so that
-one bad attempt does not hide what the others show. A point that scatters more than the others, beyond chance, has no
-part in it: it is judged by its own spread.
+Genetics and Molecular Biology 3(1), 2004, section 6.2). Now and then an attempt is bad: values far off their point's
+median are pulled in, so that it does not hide what the others show. Where many are far off, attempts have two speeds
+(:func:`second_speed`): nothing is pulled in, and every point counts as scattering as all of them do together. A point
+that scatters more than the others, beyond chance, is judged by its own spread.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median, quantiles
 
-from pybench.core.statistics.student_t import variance_ratio_tail
+from pybench.core.statistics.distributions import digamma, inverse_trigamma, trigamma, variance_ratio_tail
+from pybench.core.statistics.memory import lag_correlation, variance_inflation
 
 MIN_POINTS = 8
 """With fewer points their common spread is known no better than a point's own."""
@@ -33,23 +35,59 @@ _NOISY = 0.01
 """Level at which a point is taken to scatter more than the others. A higher one would cost healthy points with a bad
 attempt their verdict (``tests/benchmarks/test_verdict_errors.py``)."""
 _FEWEST_ALIKE = 4
+_BAD_SHARE = 0.06
+"""Share of attempts far off up to which they are bad attempts, as of normal ones with 2 % bad; beyond it two speeds."""
 
 Variance = tuple[float, float]
 """A variance and its degrees of freedom."""
 
 
 @dataclass(frozen=True)
+class SecondSpeed:
+    """``num_far`` of ``num_attempts`` are about ``log_distance``, a logarithm, off the median of their point."""
+
+    num_far: int
+    num_attempts: int
+    log_distance: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.num_far} of {self.num_attempts} attempts are about {100 * self.log_distance:.2g} % off the others"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spread:
-    """``variance`` has ``freedom`` degrees of freedom; ``robust_sd`` is that of a rather noisy point; of logarithms."""
+    """Of logarithms: what ``num_points`` points share; 0 of fewer than ``MIN_POINTS``, which share no variance.
+
+    ``variance`` has ``freedom`` degrees of freedom. ``robust_sd`` is that of a rather noisy point, infinite where
+    nothing is pulled in. ``pooled`` is the variance of all attempts about their points' means. ``correlation`` is that
+    of successive attempts.
+    """
 
     variance: float
     freedom: float
-    robust_sd: float
-    num_points: int
+    robust_sd: float = math.inf
+    num_points: int = 0
+    pooled: Variance = (0.0, 0.0)
+    second_speed: SecondSpeed | None = None
+    correlation: float = 0.0
+
+    @property
+    def as_measured(self) -> Spread:
+        """The same for values that are not pulled in."""
+        return replace(self, robust_sd=math.inf)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which assumptions the attempts break, in words."""
+        speeds = (f"two speeds: {self.second_speed}",) if self.second_speed else ()
+        alike = f"successive attempts are alike (correlation up to {self.correlation:.2g})"
+        return (*speeds, alike) if self.correlation else speeds
 
     def pulled_in(self, values: Sequence[float]) -> list[float]:
         """The values of one point, none farther from their median than 3 robust standard deviations."""
-        return pulled_in(values, self.robust_sd)
+        return list(values) if self.robust_sd == math.inf else pulled_in(values, self.robust_sd)
 
     def moderated(self, variance: float, freedom: float) -> Variance:
         """A point's own variance by :func:`moderated_variance`; one that stands out stays as it is."""
@@ -57,24 +95,66 @@ class Spread:
             return variance, freedom
         return moderated_variance((variance, freedom), (self.variance, self.freedom))
 
+    def widened(self, variance: float, freedom: float, num_attempts: int) -> Variance:
+        """A point's variance with what two speeds and the correlation of so many attempts add to it."""
+        if self.second_speed and variance < self.pooled[0]:
+            variance, freedom = self.pooled
+        return variance * variance_inflation(num_attempts, self.correlation), freedom
 
-def common_spread(points: Sequence[Sequence[float]]) -> Spread | None:
-    """Spread of the points' values, each with two or more; ``None`` of fewer than ``MIN_POINTS``, or without any."""
+
+def common_spread(points: Sequence[Sequence[float]], *, more_follow: bool = False) -> Spread | None:
+    """Spread of the points' values, each in the order of measuring; ``None`` if none has two.
+
+    ``more_follow``: attempts may be added to these.
+    """
     several = [values for values in points if len(values) > 1]
+    if not several:
+        return None
+    alone = Spread(variance=0.0, freedom=0.0, correlation=lag_correlation(several, more_follow=more_follow))
     if len(several) < MIN_POINTS:
-        return None
-    sds = [robust_sd(values) for values in several]
-    robust = quantiles(sds, n=100, method="inclusive")[round(100 * _COMMON_QUANTILE) - 1]
-    first = Spread(variance=0.0, freedom=0.0, robust_sd=robust, num_points=len(several))
-    pulled = [first.pulled_in(values) for values in several]
-    freedoms = [len(values) - 1 for values in pulled]
-    variances = [variance_of(values) for values in pulled]
-    positive = [value for value in variances if value > 0]
+        return alone
+    speeds = second_speed(several)
+    robust = math.inf if speeds else _usual_sd(several)
+    pulled = several if speeds else [pulled_in(values, robust) for values in several]
+    own = [(variance_of(values), float(len(values) - 1)) for values in pulled]
+    positive = [variance for variance, _ in own if variance > 0]
     if not positive:
-        return None
+        return alone
     least = _LEAST_VARIANCE * median(positive)
-    variance, freedom = _prior_of_alike([max(value, least) for value in variances], freedoms)
-    return Spread(variance=variance, freedom=freedom, robust_sd=robust, num_points=len(several))
+    variance, freedom = _prior_of_alike([max(value, least) for value, _ in own], [freedom for _, freedom in own])
+    return replace(
+        alone,
+        variance=variance,
+        freedom=freedom,
+        robust_sd=robust,
+        num_points=len(several),
+        pooled=pooled(own),
+        second_speed=speeds,
+    )
+
+
+def second_speed(points: Sequence[Sequence[float]]) -> SecondSpeed | None:
+    """Whether attempts have two speeds: more of them are far off their point's median than bad attempts would be.
+
+    ``points`` are logarithms of one metric, each point with two attempts or more. ``None`` also of fewer than
+    ``MIN_POINTS``. Of twenty equal runs on an H100 four were 3.1 % off (docs/results/h200x4_2026-11-27.md).
+    """
+    if len(points) < MIN_POINTS:
+        return None
+    usual = _usual_sd(points)
+    far = [
+        abs(value - median(values))
+        for values in points
+        for value, pulled in zip(values, pulled_in(values, usual), strict=True)
+        if value != pulled
+    ]
+    num_attempts = sum(map(len, points))
+    return SecondSpeed(len(far), num_attempts, median(far)) if len(far) > _BAD_SHARE * num_attempts else None
+
+
+def _usual_sd(points: Sequence[Sequence[float]]) -> float:
+    """Robust standard deviation of a rather noisy point among ``points``."""
+    return quantiles(map(robust_sd, points), n=100, method="inclusive")[round(100 * _COMMON_QUANTILE) - 1]
 
 
 def _prior_of_alike(variances: Sequence[float], freedoms: Sequence[float]) -> Variance:
@@ -148,38 +228,3 @@ def prior(variances: Sequence[float], freedoms: Sequence[float]) -> Variance:
         return math.exp(mean), _MAX_FREEDOM
     freedom = min(_MAX_FREEDOM, 2 * inverse_trigamma(beyond_chance))
     return math.exp(mean + digamma(freedom / 2) - math.log(freedom / 2)), freedom
-
-
-def digamma(x: float) -> float:
-    """Derivative of log gamma: recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.18)."""
-    shifted = 0.0
-    while x < 10:  # noqa: PLR2004 - from here the series has 12 digits
-        shifted -= 1 / x
-        x += 1
-    square = 1 / (x * x)
-    series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square * (1 / 240 - square / 132))))
-    return shifted + math.log(x) - 0.5 / x - series
-
-
-def trigamma(x: float) -> float:
-    """Second derivative of log gamma, likewise (Abramowitz and Stegun 6.4.12)."""
-    shifted = 0.0
-    while x < 10:  # noqa: PLR2004 - from here the series has 12 digits
-        shifted += 1 / (x * x)
-        x += 1
-    square = 1 / (x * x)
-    series = square / x * (1 / 6 - square * (1 / 30 - square * (1 / 42 - square * (1 / 30 - square * 5 / 66))))
-    return shifted + 1 / x + square / 2 + series
-
-
-def inverse_trigamma(value: float) -> float:
-    """The positive x whose trigamma is ``value``; trigamma falls from infinity to 0."""
-    low, high = 1e-8, 1e8
-    if value >= trigamma(low):
-        return low
-    if value <= trigamma(high):
-        return high
-    while high / low > 1 + 1e-12:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if trigamma(middle) > value else (low, middle)
-    return math.sqrt(low * high)

@@ -23,7 +23,7 @@ from pybench.core.statistics.spread import (
     pulled_in,
     variance_of,
 )
-from pybench.core.statistics.student_t import upper_tail
+from pybench.core.statistics.distributions import upper_tail
 
 MIN_UNITS = 3
 """Of two units that differ, neither is the usual one."""

@@ -7,7 +7,14 @@ import math
 import pytest
 
 from pybench.core.statistics.contrast import contrast
-from pybench.core.statistics.spread import common_spread, moderated_variance, pooled, pooled_variance, pulled_in
+from pybench.core.statistics.spread import (
+    common_spread,
+    moderated_variance,
+    pooled,
+    pooled_variance,
+    pulled_in,
+    second_speed,
+)
 
 _QUIET = [[0.0, 0.001 * (1 + 0.1 * place), -0.002] for place in range(9)]
 _NOISY = [0.0, 0.03, -0.02]
@@ -55,3 +62,36 @@ def test_values_far_off_are_pulled_in(least_sd: float, reach: float) -> None:
     """Five about 0, whose median deviation is 1: at most 3 standard deviations of 1.25 * 1.4826, or of the least."""
     values = [-1.0, 0.0, 0.0, 1.0, 50.0]
     assert pulled_in(values, least_sd) == pytest.approx([-1.0, 0.0, 0.0, 1.0, reach])
+
+
+def test_a_bad_attempt_is_pulled_in_and_a_second_speed_is_not() -> None:
+    """One of 30 attempts 5 % slower is bad; six of 30, 3 % slower, are a second speed."""
+    points = [[0.001, -0.002, 0.0] for _ in range(10)]
+    bad, two = [[0.001, -0.05, 0.0], *points[1:]], [[0.0, -0.03, 0.001]] * 6 + points[6:]
+    spread = common_spread(bad)
+    assert spread is not None
+    assert (spread.second_speed, spread.notes) == (None, ())
+    assert spread.pulled_in(bad[0])[1] > -0.02
+    speeds, spread = second_speed(two), common_spread(two)
+    assert spread is not None
+    assert spread.second_speed == speeds
+    assert speeds is not None
+    assert (speeds.num_far, speeds.num_attempts, str(speeds)) == (
+        6,
+        30,
+        "6 of 30 attempts are about 3 % off the others",
+    )
+    assert spread.pulled_in(two[0]) == two[0]
+    quiet = spread.moderated(1e-8, 2)
+    assert spread.widened(*quiet, 3) == spread.pooled
+    assert spread.pooled[0] == pytest.approx(2e-4, rel=0.2)
+
+
+def test_few_points_share_no_variance_and_show_no_second_speed() -> None:
+    """Seven points: each is judged by its own spread, and nothing is pulled in."""
+    points = [[0.0, 0.001, -0.05]] * 7
+    spread = common_spread(points)
+    assert spread is not None
+    assert (spread.num_points, spread.moderated(4.0, 2), second_speed(points)) == (0, (4.0, 2), None)
+    assert spread.pulled_in(points[0]) == points[0]
+    assert common_spread([[1.0]]) is None

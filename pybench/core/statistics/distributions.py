@@ -1,6 +1,7 @@
-"""Student's t distribution for any positive number of degrees of freedom, by the regularised incomplete beta function.
+"""Distributions that verdicts need, with the standard library alone; tests hold them against scipy.
 
-The continued fraction is evaluated by Lentz's method (W. Press et al., Numerical Recipes, 3rd ed., sections 5.2, 6.4).
+Student's t and F come from the regularised incomplete beta function, whose continued fraction is evaluated by Lentz's
+method (W. Press et al., Numerical Recipes, 3rd ed., sections 5.2, 6.4).
 """
 
 from __future__ import annotations
@@ -64,6 +65,53 @@ def approximate_quantile(tail: float, freedom: float) -> float:
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     return z + first / freedom + second / freedom**2
+
+
+def at_least(num: int, trials: int, share: float) -> float:
+    """Probability of at least ``num`` successes in ``trials``, each with probability ``share`` above 0."""
+    if not num or share >= 1:
+        return 1.0
+    terms = (
+        math.lgamma(trials + 1) - math.lgamma(n + 1) - math.lgamma(trials - n + 1) + n * math.log(share)
+        + (trials - n) * math.log1p(-share)
+        for n in range(num, trials + 1)
+    )  # fmt: skip
+    return min(1.0, math.fsum(math.exp(term) for term in terms))
+
+
+def digamma(x: float) -> float:
+    """Derivative of log gamma: recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.18)."""
+    shifted = 0.0
+    while x < 10:  # noqa: PLR2004 - from here the series has 12 digits
+        shifted -= 1 / x
+        x += 1
+    square = 1 / (x * x)
+    series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square * (1 / 240 - square / 132))))
+    return shifted + math.log(x) - 0.5 / x - series
+
+
+def trigamma(x: float) -> float:
+    """Second derivative of log gamma, likewise (Abramowitz and Stegun 6.4.12)."""
+    shifted = 0.0
+    while x < 10:  # noqa: PLR2004 - from here the series has 12 digits
+        shifted += 1 / (x * x)
+        x += 1
+    square = 1 / (x * x)
+    series = square / x * (1 / 6 - square * (1 / 30 - square * (1 / 42 - square * (1 / 30 - square * 5 / 66))))
+    return shifted + 1 / x + square / 2 + series
+
+
+def inverse_trigamma(value: float) -> float:
+    """The positive x whose trigamma is ``value``; trigamma falls from infinity to 0."""
+    low, high = 1e-8, 1e8
+    if value >= trigamma(low):
+        return low
+    if value <= trigamma(high):
+        return high
+    while high / low > 1 + 1e-12:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if trigamma(middle) > value else (low, middle)
+    return math.sqrt(low * high)
 
 
 def _density(value: float, freedom: float) -> float:

@@ -6,7 +6,13 @@ import math
 
 import pytest
 
-from pybench.core.statistics.student_t import approximate_quantile, quantile, upper_tail, variance_ratio_tail
+from pybench.core.statistics.distributions import (
+    approximate_quantile,
+    at_least,
+    quantile,
+    upper_tail,
+    variance_ratio_tail,
+)
 
 # Upper quantiles for tails of 5, 2.5, 1 and 0.05 %: any statistics textbook.
 TABLE = {
@@ -66,3 +72,17 @@ def test_what_is_no_probability_is_refused() -> None:
     with pytest.raises(ValueError, match="must be above 0"):
         upper_tail(1.0, 0)
     assert (upper_tail(math.inf, 3), upper_tail(-math.inf, 3)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("num", "trials", "share", "expected"),
+    [(0, 3, 0.2, 1.0), (2, 3, 0.5, 0.5), (3, 3, 1 / 6, 1 / 216), (4, 6, 1 / 6, 406 / 6**6), (2, 3, 1.0, 1.0)],
+)
+def test_a_binomial_tail_by_hand(num: int, trials: int, share: float, expected: float) -> None:
+    """Of four or more of six: 15 * 25 + 6 * 5 + 1 of 6 to the sixth."""
+    assert at_least(num, trials, share) == pytest.approx(expected, rel=1e-12)
+
+
+def test_many_trials_do_not_overflow() -> None:
+    """Half of 10,000."""
+    assert at_least(5000, 10_000, 0.5) == pytest.approx(0.504, abs=0.001)
