@@ -17,10 +17,10 @@ from functools import cached_property
 from statistics import fmean, median
 
 from pybench.core.node.links import SLOWER_FRACTION
+from pybench.core.statistics.distributions import upper_tail
 from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, discoveries
 from pybench.core.statistics.interval import as_fraction
 from pybench.core.statistics.spread import pooled, pulled_in, variance_of
-from pybench.core.statistics.distributions import upper_tail
 from pybench.core.statistics.units import others_by_unit, spread_of
 from pybench.fleet.figures import bad_fraction
 from pybench.fleet.values import FleetLink, PairFigure, Symptom

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
+from pybench.core.statistics.distributions import upper_tail
 from pybench.core.statistics.false_discovery import detectable_fraction
 from pybench.core.statistics.spread import (
     LEAST_SD,
@@ -23,7 +24,6 @@ from pybench.core.statistics.spread import (
     pulled_in,
     variance_of,
 )
-from pybench.core.statistics.distributions import upper_tail
 
 MIN_UNITS = 3
 """Of two units that differ, neither is the usual one."""
