@@ -28,7 +28,7 @@ TABLE = """
 
 
 def test_every_row_has_points_on_its_gpus() -> None:
-    """As ``pybench plan`` shows them on that kind, else on H200s; and a folder of its own."""
+    """``pybench plan`` shows points of each row on its kind, else on H200s; rows have different folders."""
     assert len({row.folder for row in ROWS}) == len(ROWS) > 20
     for row in ROWS:
         words = row.words[1:-2] if "--aa" in row.words else row.words[1:]

@@ -1,4 +1,4 @@
-"""Every link of a document leads somewhere, and what it names and lists is as the program has it."""
+"""Links, paths, commands, options and tables of the documents agree with the program."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_paths_are_there(document: Path) -> None:
 
 
 def test_the_check_of_paths_can_fail() -> None:
-    """A placeholder and a wildcard are one; what is no path of ours is none."""
+    """A placeholder equals a wildcard; other paths are ignored."""
     text = "`pybench/worker/NAME.py`, `tests/benchmarks/test_sampler_*.py`, `pybench/gone/`, `lib/x.so`, `runs/1/`"
     assert paths(text) == {"pybench/worker/*.py", "tests/benchmarks/test_sampler_*.py", "pybench/gone"}
     assert not list(ROOT.glob("pybench/gone"))

@@ -44,7 +44,7 @@ OWED = {
 }
 """Imports that go up or sideways today; the set only shrinks."""
 EXTENSIONS = {"_energy": ("power",), "_nvml": ("machine", "power")}
-# Beside the floors: the worker runs in another process, perhaps in an image with nothing but Python and its backend.
+# The worker is outside the floors: it runs in another process, maybe in an image with only Python and its backend.
 WORKER, MODEL = "worker", "model"
 WORKER_ROOMS = {WORKER, MODEL}
 _TRAIN = "pybench.worker.backends.torch.train"

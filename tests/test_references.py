@@ -1,4 +1,4 @@
-"""What a docstring names of the program, as ``:func:`~pybench.module.name```, is there."""
+"""Names in docstrings, such as ``:func:`~pybench.module.name```, exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REFERENCE = re.compile(r":(?:attr|class|data|func|meth|mod):`~?(pybench\.[\w.]+
 
 
 def names(path: Path) -> set[str]:
-    """What a module defines, at any depth."""
+    """All names that a module defines, at any depth."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):

@@ -1,4 +1,4 @@
-"""What is noted of a process that stands still."""
+"""The record of a process that is stopped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_process_that_is_stopped() -> None:
 
 
 def test_what_is_left_of_a_span() -> None:
-    """Of 100 ns, without the 20 and the 5 that lie in it; of a process that ran, all."""
+    """75 of 100 ns with two stops of 20 and 5 ns; all 100 ns of a running process."""
     assert apart_from([(0, 30), (60, 65), (200, 300)], (10, 110)) == 75
     with standstills() as found:
         pass

@@ -48,7 +48,7 @@ def test_tests_that_wait_lie_between_the_other_modules() -> None:
 
 
 def test_a_tiers_time_limit_gives_way_to_a_tests_own(request: pytest.FixtureRequest) -> None:
-    """This one has none of its own."""
+    """This test has no mark."""
     marker = request.node.get_closest_marker("timeout")
     assert marker is not None
     assert marker.args == (TIME_LIMITS_S["process"],)
@@ -78,7 +78,7 @@ def test_every_folder_of_tests_has_a_tier() -> None:
     ],
 )
 def test_modules_that_a_choice_leaves_unread(expression: str, kept: set[str]) -> None:
-    """A choice that is no list of tiers reads all, and pytest deselects tests as ever."""
+    """Any other expression reads all files, and pytest deselects tests."""
     last = {tier: HERE / places[-1] for tier, places in TIERS.items()}
     modules = {tier: place if place.suffix else place / "test_x.py" for tier, place in last.items()}
     assert {tier for tier, path in modules.items() if not left_out(path, expression)} == kept

@@ -89,8 +89,8 @@ class MeasuredStep:
         """The calibration by this step.
 
         Time above the prediction is kernels that more GPUs share; in decode rounds it is launches and work of the host,
-        which they do not share. An engine that runs in waves prefills some sequences while others decode, so its step
-        has no phases; more replicas have fewer waves each, so they share all of it.
+        which they do not share. An engine that runs in waves prefills some sequences while others decode: its step has
+        one phase. More replicas have fewer waves each, so they share all of it.
         """
         shrinks = isinstance(self.settings, Train) or runs_in_waves(self.settings)
         if shrinks or self.prefill_s is None:

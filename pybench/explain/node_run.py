@@ -71,7 +71,7 @@ def _settings(path: Path, results: Results) -> dict[str, NodeSettings]:
     measured = [(number, point) for number, point in enumerate(results.points) if point.status == "ok"]
     if measured and not any(point.settings for _, point in measured):
         raise RunFolderError(
-            f"{path}: its points have no settings, from which predictions are made; write it again with: "
+            f"{path}: its points lack settings, which predictions need; write it again with:  "
             "pybench report RUN --format json -o FILE"
         )
     settings: dict[str, NodeSettings] = {}

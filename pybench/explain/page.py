@@ -1,4 +1,4 @@
-"""What each shortfall is made of, as stacked bars: longer parts to the right of the ideal, shorter ones to the left."""
+"""The parts of each shortfall, as stacked bars: added time to the right of the ideal, saved time to the left."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def attribution_chart(explanation: Explanation, names: Mapping[str, str]) -> Cha
     drawn.append(svg.line((x(0), svg.TOP), (x(0), svg.TOP + _LANE * len(shown)), "axis"))
     heads = ("point", "step", "ideal", *parts)
     rows = tuple(_row(names.get(point.point_id, point.point_id), point, parts) for point in shown)
-    title = "What each shortfall is made of"
+    title = "The parts of each shortfall"
     described = f"{len(shown)} points, parts of the step beyond the ideal; the table has every figure"
     return Chart(title, svg.figure(title, described, drawn, _WIDTH, height), parts, heads, rows)
 

@@ -138,8 +138,8 @@ class _Step:
     def _pipeline_fraction(self) -> float:
         """Time of the slowest rank and the bubble over the time of all work on one rank: s + (1 - s) / (v m).
 
-        The slowest rank has the share s of the work; the others' share of one of m microbatches passes before and after
-        it; with v interleaved stages a rank, of one stage. For p equal ranks it is (m + (p - 1) / v) / (m p). The last
+        The slowest rank has the share s of the work. The others' share of one of m microbatches passes before and after
+        it; of one stage for v interleaved stages a rank. For p equal ranks it is (m + (p - 1) / v) / (m p). The last
         rank computes the head.
         """
         layer, head = self._step_flops(self.decoder, 0)

@@ -59,7 +59,7 @@ def images(engine: str) -> set[str]:
 
 @pytest.fixture
 def folder(boxed: Boxed, archive: tuple[Path, str], registry: str, tmp_path: Path) -> Iterator[Path]:
-    """``containers/`` with a lock, and a recipe whose base is served by digest and whose package lies beside it."""
+    """``containers/`` with a lock, and a recipe with a base served by digest and a local package."""
     recipe = tmp_path / "containers" / "addition"
     (recipe / "wheels").mkdir(parents=True)
     pip = next(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl"))

@@ -1,4 +1,4 @@
-"""What a worker can't do, told by one that tries, from inside."""
+"""Forbidden actions, tried by a worker from inside a container."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
     assert found["no_new_privileges"] == "1"
     assert (found["uid"], found["gid"]) == ((65534, 65534) if os.getuid() == 0 else (os.getuid(), os.getgid()))
     assert found["become_root"] == "Operation not permitted"
-    # Beside /tmp: what engines mount in memory for one container alone. Podman adds /var/tmp to a read-only root.
+    # Other than /tmp: memory that engines mount for one container. Podman adds /var/tmp to a read-only root.
     ours = {"/tmp", "/pybench/compiled", "/pybench/exchange"}
     assert ours <= set(found["writable"]) <= ours | {"/var/tmp", "/dev/shm", "/dev/mqueue"}
     assert found["stage"] in {"Read-only file system", "Permission denied"}

@@ -25,7 +25,7 @@ from tests.processes import wait_for
 
 pytestmark = pytest.mark.timeout(1200)
 NUM_STARTS = 50
-# What an engine starts to watch over a container.
+# Processes by which an engine watches a container.
 MONITORS = {"docker": b"containerd-shim", "podman": b"conmon"}
 
 
@@ -89,7 +89,7 @@ def test_many_starts_leave_nothing(boxed: Boxed, tmp_path: Path) -> None:
 
 
 def test_a_worker_that_ignores_sigterm_is_killed(boxed: Boxed, tmp_path: Path) -> None:
-    """Stop, then kill: its exit code says by what."""
+    """Stop, then kill: the exit code shows the signal."""
     task = job(tmp_path)
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     worker = start(boxed, task, code)
@@ -177,7 +177,7 @@ ContainerWorker(launcher, task, argv, Path({str(log)!r})).wait(3600)
 
 
 def test_an_engine_that_goes_down_midway(boxed: Boxed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No failed attempt is recorded for it; what was measured stays, and the run goes on once it is back."""
+    """No failed attempt is recorded; measured points stay, and the run continues once it is back."""
     if boxed.name != "docker":
         pytest.skip(f"{boxed.name} has no daemon that could be down")
     finished = PlainProgress.attempt_finished

@@ -111,7 +111,7 @@ def test_a_retagged_image_changes_nothing(boxed: Boxed) -> None:
 
 
 def test_another_image_that_ran_is_found_out(boxed: Boxed, tmp_path: Path) -> None:
-    """What the engine says of the container is compared with what was asked for, whatever it was started by."""
+    """The engine's report of the container is compared with the request, for every launcher."""
     launcher = boxed.launcher()
     (image,) = launcher.container.images
     moved = replace(launcher, container=replace(launcher.container, images=(replace(image, id=TAG),)))
@@ -190,7 +190,7 @@ def test_a_hostile_suite_is_refused(boxed: Boxed, tmp_path: Path, container: str
 
 @pytest.fixture
 def other_image(boxed: Boxed) -> Iterator[str]:
-    """Id of an image with what the first has, under another digest."""
+    """Id of an image with equal content under another digest."""
     started = [boxed.name, "create", TAG, "true"]
     container = subprocess.run(started, capture_output=True, text=True, check=True).stdout.strip()
     commit = [boxed.name, "commit", "--change", "LABEL stack=other", container]

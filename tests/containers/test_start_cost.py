@@ -1,4 +1,4 @@
-"""What a container adds to a worker's start, and to a whole point's: each engine beside engine none."""
+"""Time that a container adds to the start of a worker and of a point: each engine against engine none."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_counts_that_do_not_divide_are_named(runs: Any, build: Build) -> None:
 
 
 def test_chunks_end_where_sequences_do_not_split(runs: Any, build: Build) -> None:
-    """1024 tokens give each of 1024 ranks one; of 100 tokens, 8 ranks have no equal shares."""
+    """1024 tokens divide by 1024 ranks, 100 tokens not by 8."""
     long = [(with_settings(_of_chunks(build, count), sequence_tokens=1024), 0.1 / count) for count in (1, 2)]
     explanation = runs.explain(long)
     (point,) = explanation.points

@@ -82,7 +82,7 @@ def _without_settings(values: dict[str, Any]) -> None:
 
 # The first point multiplies matrices, the sixth reduces 1 MiB.
 EDITS: dict[str, tuple[Edit, str]] = {
-    "no settings": (_without_settings, "its points have no settings, from which .* --format json -o FILE$"),
+    "no settings": (_without_settings, "its points lack settings, .* --format json -o FILE$"),
     "precision": (_settings(0, precision="int1"), r"points\.0\.settings\.precision: Input should be"),
     "unknown": (_settings(0, gpu="x"), r"points\.0\.settings\.gpu: Extra inputs"),
     "no backend": (lambda values: values["points"][0]["settings"].pop("backend"), r"settings\.backend: Field required"),

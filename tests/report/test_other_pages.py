@@ -57,7 +57,7 @@ def test_an_explanation_is_a_stacked_bar_with_its_table(results: Results) -> Non
     assert text.count('<rect class="bar ') == 4
     assert "communication +12.5 % of the ideal, 250 ms" in text
     shown = unescape(text)
-    for words in ("What each shortfall is made of", "-100 ms (-5.0 %)", "2.5 s", "2 s", "other software"):
+    for words in ("The parts of each shortfall", "-100 ms (-5.0 %)", "2.5 s", "2 s", "other software"):
         assert words in shown
 
 

@@ -191,7 +191,7 @@ def test_what_an_allocation_cannot_do_is_one_line(place: Place, tmp_path: Path) 
     ],
 )
 def test_names_of_nodes_are_put_together_as_slurm_does(slurm: Cluster, names: list[str]) -> None:
-    """By a real scontrol; and what pybench expands is what was put together."""
+    """A real scontrol and pybench expand a list to the same nodes."""
     text = slurm.command("scontrol", "show", "hostlistsorted", ",".join(names)).strip()
     assert node_ranges(names) == text
     assert sorted(expand_nodes(text)) == sorted(names)

@@ -1,4 +1,4 @@
-"""Shipped suites: a whole good run gives a table, by which each point of the next run is judged by its own row."""
+"""Tables from good runs of shipped suites: a row judges each point of the next run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Run:
         return assemble(replace(self.manifest, tables={"mine": table}), self.measured)
 
     def rows(self, folder: Path) -> tuple[ExpectedRow, ...]:
-        """Of its own table, written and read."""
+        """A table is written and read again."""
         write_table(table_of_run(self.manifest, self.measured, self.results(), "mine"), folder / "mine.toml")
         return read_table(folder / "mine.toml").rows
 
@@ -94,7 +94,7 @@ def test_each_point_is_judged_by_its_own_row(tmp_path: Path, path: Path, kind: s
 
 
 def test_weak_and_strong_scaling_have_rows_of_their_own(tmp_path: Path) -> None:
-    """Of ddp_scaling on two H200s, by the settings in which they differ. One without settings still holds for both."""
+    """The points of ddp_scaling on two H200s differ in these settings. One without settings still holds for both."""
     (path,) = (path for path in SUITES if path.stem == "ddp_scaling")
     run = _Run(path, "h200", 2)
     rows = [row for row in run.rows(tmp_path) if isinstance(row, RatioRow) and row.metric == "tokens_per_s"]

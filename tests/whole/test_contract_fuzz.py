@@ -1,4 +1,4 @@
-"""11,000 event files with bytes changed at random and 2,000 with hostile values, besides those of ``tests/run``."""
+"""11,000 event files with random bytes changed and 2,000 with hostile values, in addition to ``tests/run``."""
 
 from __future__ import annotations
 

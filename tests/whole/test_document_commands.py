@@ -36,7 +36,7 @@ def succeeds(command: str, folder: Path) -> None:
 
 
 def writes(command: str, folder: Path) -> None:
-    """What is redirected is there."""
+    """The redirected output exists."""
     assert run(command, folder).returncode == 0
     assert (folder / command.rpartition("> ")[2]).stat().st_size > 0
 
@@ -89,7 +89,7 @@ def rewrites_tables(command: str, folder: Path) -> None:
 
 
 def prints_its_plan(command: str, folder: Path) -> None:
-    """What it would run on a GPU; tests/test_campaign.py runs a row of it."""
+    """It prints the plan for a GPU; tests/test_campaign.py runs a row of it."""
     succeeds(f"{command.replace('docs/', f'{ROOT}/docs/')} --gpus 1 --dry-run", folder)
 
 

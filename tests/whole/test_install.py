@@ -61,7 +61,7 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_works_from_any_folder(site: Path, tmp_path: Path) -> None:
     """The installed script: every command that needs no run, then a run."""
-    # Without site (-S), no editable install's finder comes before the installed copy; what it needs lies behind it.
+    # Without site (-S), no editable install's finder precedes the installed copy and its packages.
     environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(site), *filter(None, sys.path))),

@@ -95,7 +95,7 @@ def last_line(result: Result) -> str:
 def test_what_could_run_passes(
     run: Callable[..., Result], num_gpus: int, backends: list[BackendName], judged: str, left_out: str
 ) -> None:
-    """Every backend that is not here is named once, and decides nothing; nor does what has no row (8 GPUs)."""
+    """Every absent backend is named once, and decides nothing; points without a row (8 GPUs) decide nothing either."""
     result = run(num_gpus, backends)
     expected = f"verdict: pass - {judged}: {left_out}"
     assert (last_line(result), result.exit_code) == (expected, 0)
