@@ -14,6 +14,9 @@ JOURNAL_FILE = "journal.jsonl"
 # 1: first form. 2: lines of the journal have a place and a checksum.
 RECORD_VERSION = 2
 
+FORKED, ALONE = "forked", "alone"
+"""How a worker was started."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuEnergy:
@@ -97,7 +100,8 @@ class Record:
     ``energy`` is ``None`` for the reason in ``energy_reason``, ``container`` where the worker ran in none, ``health``
     where no GPU took part or no driver answered. Paths are relative to the run's folder; ``log`` is the process's, and
     so the same for all that it measured. ``hosts`` are those of an attempt over several; times of ranks are on the
-    clock of the one that leads. ``forked`` is a process that began with its libraries imported.
+    clock of the one that leads. ``start`` is :data:`FORKED` for a process that began with its
+    libraries imported, else :data:`ALONE`, with the reason behind a colon where a fork was tried.
     """
 
     point_id: str
@@ -118,7 +122,7 @@ class Record:
     health: Health | None = None
     warm_after: tuple[str, ...] = ()
     hosts: tuple[HostPart, ...] = ()
-    forked: bool = False
+    start: str = ALONE
     version: int = RECORD_VERSION
 
     @property

@@ -102,7 +102,7 @@ def _attempt(
         health=all_health(gpus.health(foreign), () if over is None else over.reports()),
         warm_after=session.before(place),
         hosts=hosts,
-        forked=session_worker.is_forked,
+        start=session_worker.start,
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from pybench.core.schedule.attempts import Attempt
 from pybench.core.schedule.auto_batch import settings_of_next
 from pybench.model.devices import DeviceKind
-from pybench.model.record import Record
+from pybench.model.record import ALONE, Record
 from pybench.model.suite import Point
 from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file
 from pybench.run.engines.base import Job, Launcher, Worker
@@ -104,9 +104,9 @@ class SessionWorker:
         return self._worker if isinstance(self._worker, HostsWorker) else None
 
     @property
-    def is_forked(self) -> bool:
-        """Whether it began with its libraries imported."""
-        return isinstance(self._worker, ForkedWorker) and self._worker.is_forked
+    def start(self) -> str:
+        """How it was started."""
+        return self._worker.start if isinstance(self._worker, ForkedWorker) else ALONE
 
     def end(self) -> None:
         """End the process, remove its scratch files, take secrets out of the rest; a second time does nothing."""

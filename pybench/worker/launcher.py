@@ -30,6 +30,8 @@ _TERMINATE_S = 5.0
 """From SIGTERM to SIGKILL."""
 _POLL_S = 0.02
 _LOOPBACK = "127.0.0.1"
+_CUDA_DEVICE = Path("/dev/nvidia-uvm")
+"""Open where CUDA was initialized; NVML opens others."""
 
 
 @dataclass(frozen=True)
@@ -142,13 +144,13 @@ def end_as(work: Callable[[], int]) -> None:
 
 def fork_hazard() -> str | None:
     """Why a fork of this process would differ from a new one: threads, or a GPU that is open. ``None`` for neither."""
-    threads = sum(1 for _ in Path("/proc/self/task").iterdir())
-    if threads > 1:
-        return f"{threads} threads run"
+    threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    if len(threads) > 1:
+        return f"{len(threads)} threads run: {', '.join(sorted(set(threads)))}"
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # that of this listing
-            if str(target := descriptor.readlink()).startswith("/dev/nvidia"):
-                return f"{target} is open"
+            if descriptor.readlink() == _CUDA_DEVICE:
+                return f"{_CUDA_DEVICE} is open"
     return None
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from pybench.files.safe_folder import opened_file, opened_folder
 from pybench.machine.command import guarded_argv
 from pybench.model.container import ContainerRun
+from pybench.model.record import ALONE, FORKED
 from pybench.model.starter import ROOM_VARIABLE, STARTER_VARIABLE
 from pybench.run.engines.base import Argv, Job
 from pybench.run.engines.process import (
@@ -34,10 +35,13 @@ from pybench.run.engines.process import (
 
 _ROOM_BYTES = 2**14
 _MAX_LINE_BYTES = 2**12
+_MAX_REASON = 200
 COLD_VARIABLE = "PYBENCH_COLD_STARTS"
 """Set to 1, it has every worker import its libraries itself, to compare both starts."""
 _OF_A_JOB = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables that libraries read after their import, so that one starter serves jobs with different values."""
+_FOR_FORKS = {"OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""Imports start no threads of numpy's library, and torch answers whether there is a GPU without opening it."""
 _GONE = 1
 """Exit code of a worker whose starter ended under it."""
 
@@ -52,8 +56,7 @@ class Starter:
             mark = {ATTEMPT_VARIABLE: token, STARTER_VARIABLE: str(os.getpid()), ROOM_VARIABLE: "R" * _ROOM_BYTES}
             self._process = subprocess.Popen(
                 guarded_argv((*argv, "--starter", str(theirs.fileno())), f"{ATTEMPT_VARIABLE}={token}"),
-                # Threads of numpy's library would forbid every fork.
-                env={"OPENBLAS_NUM_THREADS": "1", **environment, **mark},
+                env={**_FOR_FORKS, **environment, **mark},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -115,11 +118,8 @@ class ForkedWorker:
         self._pidfd: int | None = None
         self._code: int | None = None
         self._cold: WorkerProcess | None = None
-
-    @property
-    def is_forked(self) -> bool:
-        """Whether it is a fork."""
-        return self._cold is None
+        self.start = FORKED
+        """As in its record."""
 
     def wait(self, timeout_s: float) -> int | None:
         """Exit code once the worker has ended (negative: the signal), ``None`` while it runs or is being started."""
@@ -149,6 +149,8 @@ class ForkedWorker:
             self._code = os.waitstatus_to_exitcode(status)
         elif words.keys() & {"refused", "ended"}:
             if self._pidfd is None:
+                reason = str(words.get("refused", "the starter ended"))[:_MAX_REASON]
+                self.start = f"{ALONE}: {reason.encode(errors='replace').decode()}"
                 return self._alone()
             self._code = _GONE
         return None

@@ -55,8 +55,6 @@ def join(order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
 
 
 _ENVIRONMENT = {
-    # The front end must be able to start processes after it looked at GPUs.
-    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     # One machine needs no network, and usage is not reported.
     "VLLM_HOST_IP": "127.0.0.1",
     **LOOPBACK,
@@ -109,7 +107,10 @@ class VllmGeneration:
 @contextmanager
 def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     """Start an engine with random weights for the order's shape; each point of turns starts its own."""
-    for name, value in _ENVIRONMENT.items():
+    # A forked engine begins with vLLM imported, which takes 20 s anew; vLLM spawns it where CUDA runs already.
+    # Of several GPUs the engine starts processes itself, after threads.
+    method = "fork" if order.settings.num_gpus == 1 and not isinstance(order.settings, Turn) else "spawn"
+    for name, value in {**_ENVIRONMENT, "VLLM_WORKER_MULTIPROC_METHOD": method}.items():
         os.environ.setdefault(name, value)
     if isinstance(order.settings, Turn):
         with needs_package("backend 'vllm'", "torch"):
