@@ -13,7 +13,7 @@ from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import AUTO, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.train_options import OPTION_TRAITS
+from pybench.model.workloads.train_rules import UNPREDICTED
 from pybench.model.workloads.train_strategies import STRATEGIES
 
 # The degree that needs least fabric first.
@@ -98,9 +98,8 @@ def _of_training(settings: Train) -> dict[str, bool]:
         f"context_parallel of {settings.strategy}": chunks,
         f"float32 weights of {settings.strategy}": strategy.sharing == "zero" and settings.dtype == "float32",
         **{
-            traits.work: traits.is_unpredicted(getattr(settings, name))
-            for name, traits in OPTION_TRAITS.items()
-            if traits.is_unpredicted is not None
+            work: (value := getattr(settings, name)) is not None and (values is None or value in values)
+            for name, (work, values) in UNPREDICTED.items()
         },
         f"grad_accum of {settings.strategy}": passes,
         "selective activation_checkpointing of weights = 'nf4'": settings.weights == "nf4" and is_selective,

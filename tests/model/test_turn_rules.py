@@ -101,13 +101,13 @@ def test_what_works_is_taken(given: dict[str, Any]) -> None:
         ({**SHARED, "weights": "nf4"}, "weights", "needs lora_rank"),
         ({**LORA, "double_quantization": True}, "double_quantization", "belongs to weights = 'nf4'"),
         *(
-            ({**given, "activation_checkpointing": "selective"}, "activation_checkpointing", "recomputes whole layers")
+            ({**given, "activation_checkpointing": "selective"}, "strategy", "recomputes whole layers")
             for given in ({**LORA, "strategy": "unsloth"}, {**FULL, "strategy": "torchtune"})
         ),
         (
             {**LORA, "strategy": "unsloth", "weights": "nf4", "double_quantization": False},
-            "double_quantization",
-            "strategy unsloth has four bits with scales that are quantised once more only",
+            "strategy",
+            "unsloth has four bits with scales that are quantised once more only",
         ),
         ({**LORA, "strategy": "unsloth", "activation_offload": True}, "activation_offload", "has none, only ddp"),
         (

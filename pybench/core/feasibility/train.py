@@ -10,7 +10,7 @@ from pybench.model.plural import listed, plural
 from pybench.model.workloads.deepspeed_config import deepspeed_conflicts
 from pybench.model.workloads.settings import AUTO, PARALLEL_AXES
 from pybench.model.workloads.train import Train, fill_rounds
-from pybench.model.workloads.train_options import OPTION_TRAITS
+from pybench.model.workloads.train_rules import GPU_ONLY
 from pybench.model.workloads.train_strategies import STRATEGIES
 
 # torchao's: 256 blocks of 64 weights share what their scales are quantised by.
@@ -36,9 +36,7 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
 
 
 def _on_cpu(settings: Train) -> Iterator[str]:
-    for option, traits in OPTION_TRAITS.items():
-        if traits.gpu_only and getattr(settings, option):
-            yield f"{option} needs GPUs"
+    yield from (f"{option} needs GPUs" for option in GPU_ONLY if getattr(settings, option))
     if settings.process_group == "nccl":
         yield "process_group = 'nccl' needs GPUs"
     if settings.finds_batch_size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -26,6 +26,39 @@ class Breach:
 
     message: str
     key: str | None = None
+
+
+@dataclass(frozen=True)
+class Need:
+    """A setting that needs another one: the values of ``option`` in ``when`` need ``other`` to be in ``wanted``.
+
+    ``when``: ``None`` stands for every given value. ``wanted``: ``None`` stands for every given value, and a ``None``
+    among several values for a setting that is not given. ``why`` is the message.
+    """
+
+    option: str
+    other: str
+    wanted: Container[object] | None = None
+    why: str = ""
+    when: Container[object] | None = None
+
+    def applies(self, given: GivenSettings) -> bool:
+        """Whether some point has a value that needs the other setting."""
+        return any(
+            value is not None and (self.when is None or value in self.when) for value in given.values(self.option)
+        )
+
+    def is_met(self, given: GivenSettings) -> bool:
+        """Whether the other setting is as wanted in all points."""
+        values = [value for value in given.values(self.other) if self.wanted is not None or value is not None]
+        return bool(values) if self.wanted is None else all(value in self.wanted for value in values or [None])
+
+
+def unmet_needs(given: GivenSettings, needs: Iterable[Need]) -> Iterator[Breach]:
+    """A breach for each need that the settings do not meet."""
+    for need in needs:
+        if need.applies(given) and not need.is_met(given):
+            yield Breach(need.why or f"needs {need.other}", need.option)
 
 
 Rule = Callable[[GivenSettings], Iterator[Breach]]

@@ -2,16 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator
 from typing import cast
 
-from pybench.model.workloads.rules import Breach, GivenSettings
+from pybench.model.workloads.rules import Breach, GivenSettings, Need, unmet_needs
 from pybench.model.workloads.settings import AUTO, NODES, REST
-from pybench.model.workloads.train_options import DEFAULT_OUTPUT_TOKENS, OPTION_TRAITS, Need
 from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES, StrategyName, owners
 
 _BATCHES = ("global_batch_size", "batch_size_per_gpu")
 _BATCH_OF_SCALING = {"strong": "global_batch_size", "weak": "batch_size_per_gpu"}
+DEFAULT_OUTPUT_TOKENS = 64
+"""Tokens of an answer that an evaluation decodes."""
+_SPLIT_STATES = "splits weights and states, which bitsandbytes' optimizers can't take: optimizer = 'adamw' or 'sgd'"
+_SCALES_TWICE = "has four bits with scales that are quantised once more only"
+_DECODED = "belongs to evaluation_method = 'generation'"
+_OTHER_OPTIMIZERS = ("adamw_8bit", "paged_adamw", "paged_adamw_8bit", "sgd")
+_ONE = (None, 1)
+_OFF = (None, False)
+_ON = (True,)
+
+NEEDS: tuple[Need, ...] = (
+    Need("lora_alpha", "lora_rank"),
+    Need("lora_targets", "lora_rank"),
+    Need("lora_dropout", "lora_rank"),
+    Need("weights", "lora_rank"),
+    Need("double_quantization", "weights", ("nf4",), "belongs to weights = 'nf4'"),
+    Need("schedule", "stages_per_rank", _ONE, "gpipe has one stage for each rank", ("gpipe",)),
+    Need("schedule", "stages_per_rank", _ONE, "1f1b has one stage for each rank", ("1f1b",)),
+    Need(
+        *("stages_per_rank", "schedule", ("gpipe", "1f1b", "interleaved_1f1b")),
+        *("more than one needs schedule = 'interleaved_1f1b'", range(2, 1024)),
+    ),
+    Need("async_tensor_parallel", "sequence_parallel", _ON, "needs sequence_parallel = true", _ON),
+    Need("async_tensor_parallel", "compile", _ON, "needs compile = true", _ON),
+    Need(
+        *("optimizer", "fused_adamw", (None,)),
+        *("fused_adamw belongs to optimizer = 'adamw': remove it", _OTHER_OPTIMIZERS),
+    ),
+    Need(
+        *("max_grad_norm", "cpu_offload", _OFF),
+        "can't join the norms of gradients in host memory over the GPUs' process group: remove cpu_offload",
+    ),
+    Need(
+        *("comm_hook", "dtype", ("float32",)),
+        *("'bf16' saves nothing where gradients have 16 bits: set dtype = 'float32'", ("bf16",)),
+    ),
+    Need("powersgd_rank", "comm_hook", ("powersgd",), "belongs to comm_hook = 'powersgd'"),
+    Need("mixed_precision", "dtype", ("float32",), "computes over float32 weights: set dtype = 'float32'"),
+    Need("offload_parameters", "zero_stage", (3,), "needs zero_stage = 3: only there weights are split", _ON),
+    Need("hybrid_shard", "nodes"),
+    Need("hybrid_shard", "context_parallel", _ONE, "splits weights inside a host alone: remove context_parallel", _ON),
+    Need("pin_memory", "loader_workers"),
+    Need("packing", "loader_workers"),
+    Need("sample_tokens", "loader_workers"),
+    Need("length_spread_fraction", "loader_workers"),
+    Need(
+        *("evaluation_every_steps", "tensor_parallel", _ONE),
+        "evaluates models whose layers are whole: remove tensor_parallel",
+    ),
+    Need("evaluation_every_steps", "context_parallel", _ONE, "evaluates whole samples: remove context_parallel"),
+    Need("evaluation_method", "evaluation_every_steps"),
+    Need(
+        *("evaluation_method", "loss_chunk_tokens", (None,)),
+        *("'generation' needs the logits that loss_chunk_tokens leaves out: remove one of the two", ("generation",)),
+    ),
+    Need(
+        *("evaluation_method", "compile", _OFF),
+        *("'generation' would compile the layers again for every length: remove compile", ("generation",)),
+    ),
+    Need("evaluation_batches", "evaluation_every_steps"),
+    Need("evaluation_accumulation_steps", "evaluation_every_steps"),
+    Need("evaluation_output_tokens", "evaluation_method", ("generation",), _DECODED),
+    Need("evaluation_beams", "evaluation_method", ("generation",), _DECODED),
+    *(
+        Need("strategy", "optimizer", (None, "adamw", "sgd"), f"{name} {_SPLIT_STATES}", (name,))
+        for name in ("fsdp", "tensor_parallel", "torchtune")
+    ),
+    *(
+        need
+        for name in ("torchtune", "unsloth")
+        for need in (
+            Need(
+                *("strategy", "activation_checkpointing", (None, "none", "full")),
+                *(f"{name} recomputes whole layers only", (name,)),
+            ),
+            Need("strategy", "double_quantization", (None, True), f"{name} {_SCALES_TWICE}", (name,)),
+        )
+    ),
+)
+"""Every setting of training that needs another one; a turn's trainer has those of the settings that a turn has."""
+
+GPU_ONLY = (
+    *("async_tensor_parallel", "activation_offload", "pin_memory"),
+    *("cpu_offload", "offload_optimizer", "offload_parameters"),
+)
+"""Options that load a GPU's memory, link or limit; on a CPU they would show nothing, or never end."""
+
+UNPREDICTED: dict[str, tuple[str, Container[object] | None]] = {
+    "async_tensor_parallel": ("async_tensor_parallel", _ON),
+    "optimizer": ("optimizer other than adamw", _OTHER_OPTIMIZERS),
+    "comm_hook": ("comm_hook", ("bf16", "powersgd")),
+    "process_group": ("process_group = 'gloo'", ("gloo",)),
+    "activation_offload": ("activation_offload", _ON),
+    "mixed_precision": ("mixed_precision", None),
+    "cpu_offload": ("update in host memory, whose rate no node check measures (cpu_offload)", _ON),
+    "offload_optimizer": ("update in host memory, whose rate no node check measures (offload_optimizer)", _ON),
+    "offload_parameters": ("offload_parameters", _ON),
+    # Its hooks fetch weights module by module: at the node's rates a step's work takes a third of it on four H200s.
+    "zero_stage": ("zero_stage = 3", (3,)),
+    "deepspeed_config": ("deepspeed_config", None),
+    "hybrid_shard": ("hybrid_shard", _ON),
+    "reshard_after_forward": ("reshard_after_forward = false", (False,)),
+}
+"""Work that a prediction of step times leaves out: its name, and the values of the option, ``None`` for all."""
 
 
 def train_rules(given: GivenSettings) -> Iterator[Breach]:
@@ -21,8 +124,12 @@ def train_rules(given: GivenSettings) -> Iterator[Breach]:
     yield from _sample_lengths(given)
     yield from _answers(given)
     yield from _options(given)
-    yield from _joint_options(given)
-    yield from _needs_of_strategies(given)
+    yield from unmet_needs(given, NEEDS)
+    if True in given.values("sequence_parallel") and set(given.values("tensor_parallel") or (1,)) == {1}:
+        yield Breach("has no effect without tensor_parallel above 1: set that, or remove it", "sequence_parallel")
+    for name in _strategies(given):
+        if STRATEGIES[name].own_optimizer and given.values("fused_adamw"):
+            yield Breach(f"strategy {name} brings its own optimizer; remove it", "fused_adamw")
 
 
 def train_scaling_rules(given: GivenSettings, scaling: str, along: str) -> Iterator[Breach]:
@@ -86,28 +193,3 @@ def _options(given: GivenSettings) -> Iterator[Breach]:
         if given.values(key) and strangers:
             only = ", ".join(owners(key))
             yield Breach(f"strategy {strangers[0]} has no {key}, only {only}: give those their own benchmark", key)
-
-
-def _joint_options(given: GivenSettings) -> Iterator[Breach]:
-    for key, traits in OPTION_TRAITS.items():
-        for need in traits.needs:
-            if _is_unmet(given, need, given.values(key)):
-                yield Breach(need.why, key)
-        if traits.at_least_given and given.values(key) and not given.values(traits.at_least_given):
-            yield Breach(f"needs {traits.at_least_given}", key)
-        if traits.degree and True in given.values(key) and set(given.values(traits.degree) or (1,)) == {1}:
-            yield Breach(f"has no effect without {traits.degree} above 1: set that, or remove it", key)
-
-
-def _needs_of_strategies(given: GivenSettings) -> Iterator[Breach]:
-    for name in _strategies(given):
-        traits = STRATEGIES[name]
-        for need in traits.needs:
-            if _is_unmet(given, need, [name]):
-                yield Breach(f"{name} {need.why}", "strategy")
-        if traits.own_optimizer and given.values("fused_adamw"):
-            yield Breach(f"strategy {name} brings its own optimizer; remove it", "fused_adamw")
-
-
-def _is_unmet(given: GivenSettings, need: Need, values: Iterable[object]) -> bool:
-    return any(map(need.applies, values)) and not set(given.values(need.other) or [None]) <= set(need.wanted)

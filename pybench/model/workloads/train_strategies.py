@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pybench.model.workloads.train_options import Need
-
 StrategyName = Literal[
     "ddp",
     "fsdp",
@@ -35,27 +33,14 @@ _DDP = (
     *("comm_hook", "powersgd_rank", "process_group"),
 )
 _STAGES = ("activation_checkpointing",)
-_SPLIT_STATES = Need(
-    other="optimizer",
-    wanted=(None, "adamw", "sgd"),
-    why="splits weights and states, which bitsandbytes' optimizers can't take: optimizer = 'adamw' or 'sgd'",
-)
-_WHOLE_LAYERS = Need(
-    other="activation_checkpointing", wanted=(None, "none", "full"), why="recomputes whole layers only"
-)
-
-
-_SCALES_TWICE = Need(
-    other="double_quantization", wanted=(None, True), why="has four bits with scales that are quantised once more only"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StrategyTraits:
     """Every rule of one strategy: the degrees it can raise above 1, and the options that mean something to it.
 
-    ``model_types`` are the families whose models it has, ``None`` where it takes any that its backend builds. ``needs``
-    are what it needs of other settings. ``own_optimizer``: it brings its own. ``untied_head``: it takes no model whose
+    ``model_types`` are the families whose models it has, ``None`` where it takes any that its backend builds.
+    ``own_optimizer``: it brings its own. ``untied_head``: it takes no model whose
     head is its embedding, even on one GPU; splitting a model over stages or tensor-parallel ranks never does.
     ``has_microbatches``: it cuts a rank's batch into parts that follow each other through the stages.
     ``sharing`` is how its data-parallel ranks share, as the model of step times knows it, ``None`` where that knows
@@ -68,7 +53,6 @@ class StrategyTraits:
     parallel_axes: tuple[str, ...]
     options: tuple[str, ...]
     model_types: tuple[str, ...] | None = None
-    needs: tuple[Need, ...] = ()
     own_optimizer: bool = False
     untied_head: bool = False
     has_microbatches: bool = False
@@ -99,7 +83,6 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
             "hybrid_shard",
             *(*_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, *_EVALUATION, "control_steps"),
         ),
-        needs=(_SPLIT_STATES,),
         sharing="fsdp",
         exchanges_once=True,
         fully_shards=True,
@@ -108,7 +91,6 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "tensor_parallel": StrategyTraits(
         parallel_axes=("tensor_parallel",),
         options=("sequence_parallel", "async_tensor_parallel", *_UPDATE, *_MODEL),
-        needs=(_SPLIT_STATES,),
         sharing="ddp",
         exchanges_once=True,
         splits_vocabulary=True,
@@ -150,7 +132,6 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
             *(*_LORA, *_PACKED, *_UPDATE, *_MODEL, "control_steps"),
         ),
         model_types=("llama", "qwen2"),
-        needs=(_WHOLE_LAYERS, _SPLIT_STATES, _SCALES_TWICE),
         untied_head=True,
         fully_shards=True,
     ),
@@ -159,7 +140,6 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         options=(*_DDP, *_LORA, *_PACKED, *_UPDATE, "activation_checkpointing", "control_steps"),
         # On GPUs it replaces the experts of gpt_oss, whose weights would need other names.
         model_types=("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3"),
-        needs=(_WHOLE_LAYERS, _SCALES_TWICE),
         has_buckets=True,
     ),
 }

@@ -7,7 +7,8 @@ from itertools import product
 from typing import Any
 
 from pybench.model.plural import listed
-from pybench.model.workloads.rules import Breach, GivenSettings
+from pybench.model.workloads.rules import Breach, GivenSettings, unmet_needs
+from pybench.model.workloads.train_rules import NEEDS
 from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
 
 LARGEST_RATE = 1.0
@@ -71,9 +72,7 @@ def _breaches(point: Mapping[str, Any]) -> Iterator[Breach]:
     yield from _topology(point)
     yield from _degrees(point)
     yield from _chunks(point)
-    yield from _adapters(point)
-    yield from _four_bits(point)
-    yield from _needs(point)
+    yield from _trainers_options(point)
     yield from _handover(point)
     yield from _policy_loss(point)
 
@@ -126,31 +125,19 @@ def _chunks(point: Mapping[str, Any]) -> Iterator[Breach]:
         yield Breach(why, "train_context_parallel")
 
 
-def _adapters(point: Mapping[str, Any]) -> Iterator[Breach]:
-    for name in ("lora_alpha", "lora_targets", "weights"):
-        if point[name] is not None and point["lora_rank"] is None:
-            yield Breach("needs lora_rank", name)
+def _trainers_options(point: Mapping[str, Any]) -> Iterator[Breach]:
+    """Needs of training's settings that a turn has, too, and what sleeping and the strategy refuse."""
+    given = GivenSettings(point, {})
+    yield from unmet_needs(given, (need for need in NEEDS if {need.option, need.other} <= point.keys()))
     if point["sleep_level"] == 2 and point["lora_rank"] is not None:  # noqa: PLR2004 - the level
         why = (
             "level 2 discards the base weights, LoRA hands over the adapter alone, and vLLM 0.20.2 loses adapters, too"
         )
         yield Breach(f"{why}; take level 0 or 1", "sleep_level")
-
-
-def _four_bits(point: Mapping[str, Any]) -> Iterator[Breach]:
-    if point["double_quantization"] is not None and point["weights"] != "nf4":
-        yield Breach("belongs to weights = 'nf4'", "double_quantization")
-
-
-def _needs(point: Mapping[str, Any]) -> Iterator[Breach]:
-    """What the trainer's strategy has, and needs of those of its settings that a turn has."""
     strategy = point["strategy"]
     if point["activation_offload"] and "activation_offload" not in STRATEGIES[strategy].options:
         able = [name for name in _STRATEGIES[point["topology"]] if "activation_offload" in STRATEGIES[name].options]
         yield Breach(f"strategy {strategy} has none, only {listed(able)}", "activation_offload")
-    for need in STRATEGIES[strategy].needs:
-        if need.other in point and point[need.other] not in need.wanted:
-            yield Breach(f"strategy {strategy} {need.why}", need.other)
 
 
 def _handover(point: Mapping[str, Any]) -> Iterator[Breach]:
