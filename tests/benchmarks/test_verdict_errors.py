@@ -7,7 +7,9 @@ goals (``tests/core/test_verdict_errors.py``).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,19 @@ import pytest
 
 from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import Interval, estimate, ratio
-from tests.benchmarks.verdict_simulation import attempt_medians, decide, family
+from tests.benchmarks.verdict_simulation import (
+    ATTEMPTS,
+    Draw,
+    attempt_medians,
+    decide,
+    family,
+    one_baseline,
+)
 
 NOISE = {"0.3/1": (0.003, 0.01), "1/0.5": (0.01, 0.005), "2/0.2": (0.02, 0.002)}
 TRIALS, SUITES = 4000, 400
+RUNS_OF_ROWS = {1: 1000, 6: 400, 12: 300, 30: 200}
+PAGE = Path(__file__).parents[2] / "docs" / "measuring.md"
 
 
 def _report(benchmark: Any, capsys: pytest.CaptureFixture[str], rows: list[tuple[str, str, float]]) -> None:
@@ -120,3 +131,58 @@ def test_thirty_rows(benchmark: Any, capsys: pytest.CaptureFixture[str]) -> None
         ]
 
     _report(benchmark, capsys, benchmark.pedantic(simulate, rounds=1))
+
+
+def test_error_table(benchmark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows at their limits, by what disturbs attempts: any false fail, and a row's false pass; rewrites the page."""
+
+    def rates(attempts: Draw, num_rows: int) -> str:
+        random = np.random.default_rng(num_rows)
+        outcomes = [one_baseline(random, attempts, num_rows) for _ in range(RUNS_OF_ROWS[num_rows])]
+        return (
+            f"{_percent([o.failed.any() for o in outcomes]):.1f}; {_percent([o.passed.mean() for o in outcomes]):.1f}"
+        )
+
+    def simulate() -> list[list[str]]:
+        return [
+            [name, *(rates(attempts, num_rows) for num_rows in RUNS_OF_ROWS)] for name, attempts in ATTEMPTS.items()
+        ]
+
+    heads = ["attempts", *(f"{num_rows} rows" if num_rows > 1 else "1 row" for num_rows in RUNS_OF_ROWS)]
+    _rewrite("verdict errors", heads, benchmark.pedantic(simulate, rounds=1), capsys)
+
+
+def test_power_table(benchmark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row that is too slow among rows with 5 % to spare: how often it fails; rewrites the page."""
+
+    def found(sd: float, num_rows: int, loss: float) -> str:
+        random = np.random.default_rng(num_rows)
+        margins = [math.log(1 - loss)] + [math.log(1.05)] * (num_rows - 1)
+        runs = [
+            one_baseline(random, lambda r, num: sd * r.standard_normal((num, 6)), num_rows, margins)
+            for _ in range(RUNS_OF_ROWS[num_rows] // 2)
+        ]
+        return f"{_percent([run.failed[0] for run in runs]):.0f}"
+
+    def simulate() -> list[list[str]]:
+        losses = (0.02, 0.03, 0.05)
+        return [
+            [f"{100 * sd:g} %", str(num), *(found(sd, num, loss) for loss in losses)]
+            for sd in (0.005, 0.01)
+            for num in RUNS_OF_ROWS
+        ]
+
+    heads = ["noise", "rows", "2 % too slow", "3 %", "5 %"]
+    _rewrite("verdict power", heads, benchmark.pedantic(simulate, rounds=1), capsys)
+
+
+def _rewrite(
+    name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [heads, ["---"] * len(heads), *rows]
+    table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    with capsys.disabled():
+        print(f"\n{table}")
+    marks = rf"(<!-- simulated: {name} -->\n).*?(<!-- end of simulated -->)"
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(re.sub(marks, rf"\1\n{table}\n\2", page, flags=re.DOTALL), encoding="utf-8")

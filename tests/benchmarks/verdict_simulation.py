@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from pybench.model.verdict import Decision
 FIRST, LAST = 3, 6
 
 Logs = list[list[float]]
+Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,69 @@ def look(
         )
         decisions.append(evidence.decide(math.exp(limit), None))
     return decisions
+
+
+def _noise(sd: float) -> Draw:
+    return lambda random, num: sd * random.standard_normal((num, LAST))
+
+
+def _two_speeds(share: float) -> Draw:
+    """Noise of 0.2 %, and a ``share`` of attempts slower by 3.1 %, as of equal runs on an H100."""
+    return lambda random, num: (
+        0.002 * random.standard_normal((num, LAST)) - 0.031 * (random.random((num, LAST)) < share)
+    )
+
+
+def _correlated(correlation: float) -> Draw:
+    """Noise of 1 %, an AR(1) process of a point's attempts."""
+
+    def draw(random: np.random.Generator, num: int) -> NDArray[np.float64]:
+        values = random.standard_normal((num, LAST))
+        for attempt in range(1, LAST):
+            fresh = math.sqrt(1 - correlation**2) * values[:, attempt]
+            values[:, attempt] = correlation * values[:, attempt - 1] + fresh
+        return 0.01 * values
+
+    return draw
+
+
+def _ramp(random: np.random.Generator, num: int) -> NDArray[np.float64]:
+    """Noise of 1 %, and clocks that fall by 2 % from the first attempt of a run to the last; odd rounds backwards."""
+    place = (np.arange(num) / num)[:, None]
+    rounds = np.arange(LAST)
+    return 0.01 * random.standard_normal((num, LAST)) - 0.02 / LAST * (rounds + abs(rounds % 2 - place))
+
+
+def _unequal(random: np.random.Generator, num: int) -> NDArray[np.float64]:
+    sds = np.exp(random.uniform(math.log(0.003), math.log(0.02), (num, 1)))
+    return sds * random.standard_normal((num, LAST))
+
+
+ATTEMPTS: dict[str, Draw] = {
+    "normal, 1 %": _noise(0.01),
+    "normal, points from 0.3 to 2 %": _unequal,
+    "heavy tails (t, 3 degrees)": lambda random, num: 0.01 * random.standard_t(3, (num, LAST)),
+    "2 % bad, slower by 5 % on average": lambda random, num: (
+        0.01 * random.standard_normal((num, LAST))
+        - (random.random((num, LAST)) < 0.02) * random.exponential(0.05, (num, LAST))
+    ),
+    "1 in 20 slower by 3.1 %": _two_speeds(0.05),
+    "1 in 5 slower by 3.1 %": _two_speeds(0.2),
+    "two equally frequent speeds": _two_speeds(0.5),
+    "clocks fall by 2 %": _ramp,
+    "correlation 0.3": _correlated(0.3),
+    "correlation 0.6": _correlated(0.6),
+}
+"""Logarithms of ``LAST`` attempts of so many points, by what disturbs them."""
+
+
+def one_baseline(
+    random: np.random.Generator, attempts: Draw, num_rows: int, margins: Sequence[float] | None = None
+) -> Outcome:
+    """``num_rows`` points over one baseline, whose truths lie ``margins`` above their limits (at them by default)."""
+    values = attempts(random, num_rows + 1)
+    values[1:] += np.reshape(margins or [0.0] * num_rows, (num_rows, 1))
+    return decide(values.tolist(), [(1 + row, 0) for row in range(num_rows)], [0.0] * num_rows)
 
 
 FAMILY = [(6 + index, index // 5) for index in range(30)]

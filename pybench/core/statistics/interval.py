@@ -25,6 +25,8 @@ CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
 _FALSE_FLAG = 0.02
 _MIN_FOR_OUTLIER = 4
+_LONGEST_REACH = math.log(100)
+"""Of logarithms: a higher upper end says nothing, and the plain interval's is lower (two attempts near zero)."""
 # Both of a finite exponential, and of one that stays finite beside the quotient of any four figures.
 _MOST_LOGARITHM = 150.0
 # Below it a quotient of two figures, or its square, may vanish.
@@ -70,7 +72,10 @@ def estimate(samples: Samples, systematic_sd: float = 0.0) -> Interval:
     if spread is None:
         return _moved(found, fmean(offsets)), None, None
     low, high = spread.interval(TAIL)
-    return _moved(found, spread.value), _moved(found, low), _moved(found, high)
+    value, least, most = (_moved(found, offset) for offset in (spread.value, low, high))
+    if _have_logarithms(found) and high - spread.value > _LONGEST_REACH and (plain := contrast([found])) is not None:
+        most = max(value, min(most, _bounded(plain.interval(TAIL)[1])))
+    return value, least, most
 
 
 def ratio(samples: Samples, baseline: Samples, systematic_sd: float = 0.0) -> Interval:
