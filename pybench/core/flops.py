@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from pybench.model.decoder_flops import forward_flops_per_token, head_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
 
@@ -28,6 +30,7 @@ def num_parameters(shape: DecoderShape) -> int:
     return shape.end_weights + shape.layer_weights * shape.layers
 
 
+@lru_cache(maxsize=4096)
 def generate_flops(shape: DecoderShape, prompt_tokens: float, output_tokens: float) -> float:
     """Floating-point operations to generate one sequence, the prefill included.
 

@@ -51,12 +51,15 @@ def pending(points: Sequence[Point], records: Sequence[Record]) -> tuple[Attempt
     slows down over the run then biases no point against another.
     """
     done = {(record.point_id, record.attempt) for record in records}
-    wanted = {point.id: point.effort.attempts + failed_warm(point, records) for point in points}
+    by_point: dict[str, list[Record]] = {point.id: [] for point in points}
+    for record in records:
+        by_point.setdefault(record.point_id, []).append(record)
+    wanted = {point.id: point.effort.attempts + failed_warm(point, by_point[point.id]) for point in points}
     owed: list[Attempt] = []
     for number in range(1, max(wanted.values(), default=0) + 1):
         order = points if number % 2 else tuple(reversed(points))
         owed += [(p, number) for p in order if number <= wanted[p.id] and (p.id, number) not in done]
-    return tuple((point, number) for point, number in owed if not given_up(point, records))
+    return tuple((point, number) for point, number in owed if not given_up(point, by_point[point.id]))
 
 
 def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Sequence[Record]) -> tuple[Attempt, ...]:
