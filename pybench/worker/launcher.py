@@ -30,6 +30,8 @@ _TERMINATE_S = 5.0
 """From SIGTERM to SIGKILL."""
 _POLL_S = 0.02
 _LOOPBACK = "127.0.0.1"
+_SURVIVE_FORKS = ("jemalloc_bg_thd",)
+"""Threads whose library starts them again in a fork: pyarrow's allocator, which transformers imports where it is."""
 _CUDA_DEVICE = Path("/dev/nvidia-uvm")
 """Open where CUDA was initialized; NVML opens others."""
 
@@ -144,9 +146,10 @@ def end_as(work: Callable[[], int]) -> None:
 
 def fork_hazard() -> str | None:
     """Why a fork of this process would differ from a new one: threads, or a GPU that is open. ``None`` for neither."""
-    threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    names = sorted((task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir())
+    threads = [name for name in names if name not in _SURVIVE_FORKS]
     if len(threads) > 1:
-        return f"{len(threads)} threads run: {', '.join(sorted(set(threads)))}"
+        return f"{len(threads)} threads run: {', '.join(dict.fromkeys(threads))}"
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # that of this listing
             if descriptor.readlink() == _CUDA_DEVICE:
