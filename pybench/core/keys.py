@@ -17,15 +17,17 @@ from pybench.model.tuning import tuning_alone
 SETTINGS, MODEL = "settings", "model"
 _NAMES = {"gpus": "gpu", "power_limits_w": "power_limit", "images": "image"}
 GROUPS = {
-    "software": "every package, the image, the environment, the engine and pybench",
+    "software": "every package, the image, the environment, the engine, pybench and its build",
     "packages": "every package that workers reported, and their Python",
     "environment": "the variables that tune workers",
 }
 """Words of ``--across`` that stand for several keys."""
-_OF_RUN = ("suite", "profile", "engine", "pybench")
+BUILD = "build"
+"""The source of the workers, by its digest: two builds of one version may measure differently."""
+_OF_RUN = ("suite", "profile", "engine", "pybench", BUILD)
 _FINGERPRINTS = frozenset(("machine", "software"))
 _NOT_PACKAGES = frozenset((*MACHINE_KEYS, *_OF_RUN, "image", "machine", "software"))
-_SOFTWARE = frozenset(("engine", "pybench", "image", "software"))
+_SOFTWARE = frozenset(("engine", "pybench", BUILD, "image", "software"))
 _BARE = "has a fingerprint, not its fields"
 _MOST_OF_GROUP = 3
 _GPU = re.compile(r"(.+) (GPU-\S{8})\S*")
@@ -40,6 +42,7 @@ def run_keys(results: Results) -> dict[str, str]:
         "profile": results.profile or "none",
         "engine": results.provenance.engine,
         "pybench": results.provenance.pybench_version,
+        **({BUILD: results.provenance.worker_sha256[:12]} if results.provenance.worker_sha256 else {}),
     }
     return {_NAMES.get(name, name): value for name, value in {**machine, **software, **of_run}.items()}
 
@@ -75,6 +78,8 @@ def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collec
         if name in _FINGERPRINTS
         else f"{name}: {_change_of(before.get(name), now.get(name))}"
         for name in dict.fromkeys((*before, *now))
+        # Results of earlier versions have no build; they are compared all the same.
+        if not (name == BUILD and (name not in before or name not in now))
         if _compared(name, before) != _compared(name, now) and not _is_across(name, across)
     )
 

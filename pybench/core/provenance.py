@@ -41,6 +41,7 @@ def provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
         topology=machine.topology,
         energy_scope=_energy_scope(records),
         finished_utc=_finished_utc(records),
+        worker_sha256=manifest.worker_sha256,
         hosts=tuple(host.name for host in manifest.machines),
         clock_bound_s=_clock_bound_s(records),
     )

@@ -15,10 +15,6 @@ from pybench.model.plan_options import PartOf
 from pybench.model.suite import AxisValue
 from pybench.model.verdict import Verdict
 
-# 1: first form. 2: keys without variables that name folders of caches and logs.
-FIGURES_VERSION = 2
-
-
 MACHINE_KEYS = ("gpu", "power_limit", "mig", "ecc", "fabric", "driver", "cpu", "kernel", "network")
 """Keys of a run that are of its machine."""
 NO_MEDIANS = "its file does not have the attempts' medians; rebuild it with: pybench report RUN --format json"
@@ -52,7 +48,7 @@ class PointFigures:
     ``absence`` is why nothing was measured, and is ``None`` where something was; ``is_missing`` is what was to be
     measured then, but failed or was not reached. ``digest`` is equal for points of
     equal work (``None``: not recorded); ``settings`` are for naming what differs, and empty where a run was
-    read from an index. ``sm_clock_hz`` is the mean over GPUs of their median clocks, ``temperature_c`` the highest,
+    read from a history. ``sm_clock_hz`` is the mean over GPUs of their median clocks, ``temperature_c`` the highest,
     ``held_by`` names what held any clock down.
     """
 
@@ -93,7 +89,6 @@ class RunFigures:
     points: tuple[PointFigures, ...]
     part_of: PartOf | None = None
     kept_by: str | None = None
-    version: int = FIGURES_VERSION
 
     @property
     def identity(self) -> tuple[str, ...]:

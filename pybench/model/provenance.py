@@ -40,7 +40,8 @@ class Provenance:
     the one that workers saw, ``forward_compatible`` whether any used a newer libcuda than it (``None``: unknown).
     ``environment`` holds the variables that reach workers and tune them, without secrets. ``gpus`` are the GPUs of the
     machine; ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``energy_scope`` is
-    ``None`` where no energy was measured; ``finished_utc`` is when the last attempt ended. Runs of versions that did
+    ``None`` where no energy was measured; ``finished_utc`` is when the last attempt ended;
+    ``worker_sha256`` covers the source of the workers, which is what a run measures with. Runs of versions that did
     not record these have ``None`` or nothing there. ``hosts`` are those of a run over several,
     whose clocks were joined to within ``clock_bound_s``, ``None`` where no point was over them.
     """
@@ -64,3 +65,4 @@ class Provenance:
     topology: tuple[tuple[str, ...], ...] = ()
     energy_scope: EnergyScope | None = None
     finished_utc: str | None = None
+    worker_sha256: str | None = None

@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pybench.core.keys import BUILD
 from pybench.core.statistics.interval import as_fraction
 from pybench.model.change import SmallestEffects
 from pybench.model.figures import NOT_ALONE, Row, RunFigures
@@ -44,7 +45,7 @@ def judge_night(
 ) -> GateResult:
     """Judge the last run of a series by those before it. Reruns may confirm or clear what it flags."""
     night = _Night.of(series.newest(MAX_NIGHTS + 1), accepted, effects or SmallestEffects())
-    rows = tuple(sorted((*night.judged(), *night.absent()), key=_importance))
+    rows = tuple(sorted((*map(night.with_builds, night.judged()), *night.absent()), key=_importance))
     host = tuple(night.host_shifts())
     unmeasured = tuple(night.unmeasured({row.row.point_id for row in rows}))
     return GateResult(
@@ -142,6 +143,16 @@ class _Night:
                 found = sides[0][row] if row in worse else min((s[row] for s in sides), key=_p)
                 decided = self._decided(row, found, row in worse)
                 yield replace(decided, reason=SECOND_SPEED) if row in drawn and decided.state == "pass" else decided
+
+    def with_builds(self, row: GateRow) -> GateRow:
+        """A changed row with the build of the workers before the change and tonight, where they differ."""
+        if row.level_change is None:
+            return row
+        before = [run for run in self.series.runs[:-1] if run.created_utc[:10] < row.level_change.since]
+        sides = [run.keys.get(BUILD) for run in (*before[-1:], self.series.last)]
+        if len(sides) < 2 or None in sides or sides[0] == sides[1]:  # noqa: PLR2004 - before and now
+            return row
+        return replace(row, reason="; ".join(filter(None, (row.reason, f"workers of build {sides[0]} -> {sides[1]}"))))
 
     def _is_drawn(self, row: Row, found: Look) -> bool:
         """Whether the nights that were looked at show a second speed of single attempts."""

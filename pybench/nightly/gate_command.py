@@ -54,7 +54,7 @@ def gate(
     """
     from pybench.cli.output import echo, terminal_options
     from pybench.core.figures import run_figures
-    from pybench.core.keys import check_across
+    from pybench.core.keys import BUILD, check_across
     from pybench.files.run.results_file import results_of
     from pybench.model.errors import MachineError, RunFolderError
     from pybench.nightly.acceptance import unused
@@ -71,7 +71,8 @@ def gate(
     if history.skipped and not history.runs:
         raise RunFolderError(no_run(history))
     check_across(across, {name for one in (run, *history.runs) for name in one.keys})
-    series = series_of(nights(history.runs), run, across)
+    # A new build of the workers begins no new history: the build of each side is named beside a changed row.
+    series = series_of(nights(history.runs), run, (*across, BUILD))
     if series.num_later and not series.has_earlier and run.identity not in history.entries:
         raise MachineError(
             f"{run_path}: its time, {run.created_utc}, is before that of all {series.num_later} runs of {run.suite} in "

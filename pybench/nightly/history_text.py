@@ -97,7 +97,7 @@ def left_out(history: History, series: Series) -> Iterator[str]:
 
 
 def skipped(history: History) -> Iterator[str]:
-    """Entries of a history's folder that are no run, with the reason, and what else is to be known of its reading."""
+    """Entries of a history's folder that are no run, with the reason."""
     names: dict[str, list[str]] = {}
     for name, reason in history.skipped:
         names.setdefault(reason, []).append(name)
@@ -105,8 +105,6 @@ def skipped(history: History) -> Iterator[str]:
         yield f"skipped: {abridged(own, _MOST_NAMES)}: {reason}"
     if more := sum(len(own) for own in [*names.values()][_MOST_SKIPPED:]):
         yield f"skipped: {more} more"
-    if history.note:
-        yield f"note: {history.note}"
 
 
 def no_run(history: History, suite: str | None = None) -> str:

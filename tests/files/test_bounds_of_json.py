@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from pybench.files.json_values import MAX_VALUES, decode_json
-from pybench.files.reader import Reader
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.journal_line import decode_line, encode_line
 from pybench.files.run.results_file import read_results
 from pybench.model.errors import RunFolderError
 from pybench.model.record import Record
 from pybench.model.wire import Span, Step, Work
-from pybench.nightly.index import Entry
 from tests.builders import HEADER, MANIFEST, RECORD, RESULTS
 from tests.nodes import Node
 
@@ -73,14 +71,6 @@ def test_one_fault_is_found_and_not_one_an_element(tmp_path: Path, kind: str, ch
         read(kind, tmp_path, changed)
     assert isinstance(caught.value.__cause__, ValidationError)
     assert caught.value.__cause__.error_count() < _FEW
-
-
-def test_an_index_of_anybody_is_left_out_at_its_first_fault() -> None:
-    """It lies in the folder of runs, which may be downloaded."""
-    body = b'{"name": "a", "sources": [%s1]}' % (b"1," * _MANY)
-    with pytest.raises(ValidationError) as caught:
-        Reader(TypeAdapter(Entry)).read_json(body)
-    assert caught.value.error_count() == 1
 
 
 @pytest.mark.parametrize("unit", [b"1,", b"[],", b"{},", b'"",'])

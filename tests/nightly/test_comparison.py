@@ -13,7 +13,7 @@ from pybench.model.change import SmallestEffects
 from pybench.model.errors import UsageError
 from pybench.model.figures import Row
 from pybench.nightly.comparison import compare
-from tests.builders import RESULTS
+from tests.builders import PROVENANCE, RESULTS
 from tests.runs_against_runs import point, run, scaled
 
 NARROW = (100.0, 100.1, 99.9)
@@ -185,6 +185,17 @@ def test_fingerprints_alone_agree_with_no_fields() -> None:
     older = dataclasses.replace(run(point(), run_id="then"), keys={"machine": "e42f", "software": "4204", "suite": "s"})
     (text,) = compare(run(point()), [older]).differences
     assert text.startswith("machine, software: the reference has a fingerprint, not its fields")
+
+
+def test_two_builds_of_the_workers_are_not_compared_unless_allowed() -> None:
+    """One version may measure differently. Results of earlier versions have no build, and are compared."""
+    now, then = run(point(), build="2b"), run(point(), run_id="then", build="1a")
+    assert compare(now, [then]).differences == ("build: 1a -> 2b",)
+    assert compare(now, [then], across=["build"]).changes
+    assert compare(now, [then], across=["software"]).changes
+    assert compare(now, [run(point(), run_id="then")]).changes
+    keys = run_keys(dataclasses.replace(RESULTS, provenance=dataclasses.replace(PROVENANCE, worker_sha256="ab" * 32)))
+    assert keys["build"] == "ab" * 6
 
 
 def test_a_group_allows_no_machine() -> None:

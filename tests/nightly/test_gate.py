@@ -575,3 +575,13 @@ def test_what_was_measured_beside_a_foreign_process_is_not_judged() -> None:
     result = judge_night(with_points(series, beside))
     assert (result.state, found(result, "undecided")) == ("undecided", {"p3"})
     assert {row.num_nights for row in result.rows if row.row.point_id == "p3"} == {29}
+
+
+def test_a_changed_row_names_the_build_of_each_side() -> None:
+    """Where the workers changed with it; a history of one build names none."""
+    series = nights(lambda point, night: 0.04 * (point == 3 and night >= 28))
+    runs = tuple(replace(run, keys={"build": "1a" if n < 28 else "2b"}) for n, run in enumerate(series.runs))
+    for changed, words in ((Series(runs), True), (series, False)):
+        reasons = {row.reason for row in judge_night(changed).rows if row.state == "regressed"}
+        assert all(("workers of build 1a -> 2b" in reason) == words for reason in reasons)
+        assert reasons

@@ -1,10 +1,9 @@
-"""A folder of runs, whatever lies in it, and its index."""
+"""A folder of runs, whatever else is in it."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,10 +12,7 @@ import pytest
 from pybench.files.run import results_file
 from pybench.model.errors import RunFolderError
 from pybench.model.results import Estimate, Results
-from pybench.nightly import history as history_module
-from pybench.nightly import index as history_index
 from pybench.nightly.history import History, read_history
-from pybench.nightly.index import INDEX_FILE, Entry
 from tests.builders import POINT_RESULT, PROVENANCE, RESULTS
 
 
@@ -39,20 +35,6 @@ def ids(found: History) -> list[str]:
     return [run.run_id for run in found.runs]
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of entries that were really read, not taken from the index."""
-    seen: list[str] = []
-    read = history_module._read
-
-    def watched(path: Path, entry: Entry) -> Entry:
-        seen.append(path.name)
-        return read(path, entry)
-
-    monkeypatch.setattr(history_module, "_read", watched)
-    return seen
-
-
 def test_runs_are_read_by_time_from_files_and_folders(tmp_path: Path) -> None:
     """Not by name. A folder may hold a results.json alone."""
     keep(tmp_path, "b", 1)
@@ -66,77 +48,18 @@ def test_runs_are_read_by_time_from_files_and_folders(tmp_path: Path) -> None:
     assert found.runs[0].points[0].medians == {"output_tokens_per_s": (100.0, 100.0)}
 
 
-def test_the_index_spares_reading_again(tmp_path: Path, reads: list[str]) -> None:
-    """Also after a checkout gave every file a new time; a file that changed is read."""
-    files = [keep(tmp_path, name, 1) for name in ("a", "b")]
+def test_every_reading_shows_what_the_files_hold(tmp_path: Path) -> None:
+    """Also where a file keeps its size and time, and whatever an index of an earlier build states."""
+    file = keep(tmp_path, "a", 1)
     first = read_history(tmp_path)
-    assert reads == ["a.json", "b.json"]
-    assert read_history(tmp_path) == first
-    for file in files:
-        os.utime(file, ns=(1, 1))
-    assert read_history(tmp_path) == first
-    assert reads == ["a.json", "b.json"]
-    keep(tmp_path, "b", 1, verdict="missing")
-    assert [run.verdict for run in read_history(tmp_path).runs] == ["no_expectation", "missing"]
-    assert reads == ["a.json", "b.json", "b.json"]
-
-
-def test_what_another_build_could_not_read_is_read_anew(
-    tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As after an update of pybench. The same build reads neither it nor a run again, another one no run."""
-    keep(tmp_path, "good", 1)
-    keep(tmp_path, "newer", 2, schema_version=3)
-    for _ in range(2):
-        found = read_history(tmp_path)
-        assert (ids(found), [name for name, _ in found.skipped]) == (["good"], ["newer.json"])
-    assert reads == ["good.json", "newer.json"]
-    monkeypatch.setattr(results_file, "RESULTS_VERSION", 3)
-    monkeypatch.setattr(history_index, "this_build", lambda: "another")
-    assert ids(read_history(tmp_path)) == ["good", "newer"]
-    assert reads == ["good.json", "newer.json", "newer.json"]
-
-
-def test_a_run_that_is_gone_leaves_the_index(tmp_path: Path) -> None:
-    """The index knows nothing that the folder does not."""
-    keep(tmp_path, "a", 1)
-    keep(tmp_path, "b", 2).unlink()
-    assert ids(read_history(tmp_path)) == ["a"]
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda _data: b"",
-        lambda data: b"garbage\n" + data,
-        lambda data: data.replace(b"100.0", b"999.0"),
-        lambda data: data[: len(data) // 2],
-        lambda data: data.replace(b'"version"', b'"wersion"'),
-        lambda _data: b'{"checksum": "0000000000000000", "entry": {}}\n',
-        lambda _data: b"\xff\xfe\x00",
-    ],
-)
-def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    """No figure is ever taken from a line whose checksum does not fit."""
-    keep(tmp_path, "a", 1)
-    first = read_history(tmp_path)
-    index = tmp_path / INDEX_FILE
-    index.write_bytes(damage(index.read_bytes()))
-    assert read_history(tmp_path) == first
-    assert read_history(tmp_path) == first
-
-
-def test_an_index_that_is_a_link_is_neither_read_nor_followed(tmp_path: Path) -> None:
-    """What it leads to stays as it is."""
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    keep(folder, "a", 1)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_text("mine")
-    (folder / INDEX_FILE).symlink_to(elsewhere)
-    assert ids(read_history(folder)) == ["a"]
-    assert elsewhere.read_text() == "mine"
-    assert not (folder / INDEX_FILE).is_symlink()
+    before = file.stat()
+    file.write_text(file.read_text().replace("100.0", "200.0"))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    (tmp_path / "index.jsonl").write_text("garbage")
+    (run,) = read_history(tmp_path).runs
+    assert run.points[0].medians == {"output_tokens_per_s": (200.0, 200.0)}
+    file.unlink()
+    assert (first.runs != (), read_history(tmp_path).runs) == (True, ())
 
 
 def test_two_machines_may_give_their_runs_one_id(tmp_path: Path) -> None:
@@ -198,30 +121,17 @@ def test_what_is_no_run_is_named_and_skipped(tmp_path: Path) -> None:
 
 
 def test_text_that_cannot_be_utf_8_is_named_and_skipped(tmp_path: Path) -> None:
-    """In a file, and as the name of one: the other runs are there, and the index is written."""
+    """In a file, and as the name of one: the other runs are there."""
     keep(tmp_path, "good", 1)
     keep(tmp_path, "bad", 2, software_fields={"torch": "\ud800"})
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")).write_bytes((tmp_path / "good.json").read_bytes())
     found = read_history(tmp_path)
-    assert (ids(found), found.note) == (["good"], None)
+    assert ids(found) == ["good"]
     reasons = dict(found.skipped)
     assert reasons.keys() == {"bad.json", r"\udcff.json"}
     assert "software_fields.torch: holds half a character" in reasons["bad.json"]
     assert reasons[r"\udcff.json"] == "its name is not UTF-8; give it another one"
     assert read_history(tmp_path) == found
-
-
-def test_a_folder_whose_name_cannot_be_utf_8(tmp_path: Path) -> None:
-    """It is read, without an index where a reason names it."""
-    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
-    folder.mkdir()
-    keep(folder, "good", 1)
-    assert read_history(folder).note is None
-    (folder / "bad.json").write_text("{}")
-    found = read_history(folder)
-    assert ids(found) == ["good"]
-    assert found.note is not None
-    assert "index.jsonl: cannot write the index: " in found.note
 
 
 def test_a_run_that_needs_too_much_memory_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,20 +143,6 @@ def test_a_run_that_needs_too_much_memory_is_skipped(tmp_path: Path, monkeypatch
     keep(tmp_path, "a", 1)
     monkeypatch.setattr(results_file, "results_of", exhausted)
     assert read_history(tmp_path).skipped == (("a.json", "cannot be judged: MemoryError: "),)
-
-
-def test_a_folder_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a note; root writes anywhere, so the refusal is made."""
-
-    def refuse(*_arguments: object) -> None:
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr(history_module, "write_file", refuse)
-    keep(tmp_path, "a", 1)
-    found = read_history(tmp_path)
-    assert ids(found) == ["a"]
-    assert found.note is not None
-    assert "cannot write the index: Read-only file system" in found.note
 
 
 def test_no_folder_is_an_error(tmp_path: Path) -> None:
