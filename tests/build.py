@@ -82,7 +82,7 @@ class Build:
         device_name: str = "d",
         told: dict[str, float] | None = None,
     ) -> RankReport:
-        """What one rank reports; ``told`` are more metrics of its own."""
+        """The report of one rank; ``told`` are more metrics of its own."""
         header = Header(
             rank=rank,
             world_size=1,

@@ -275,7 +275,7 @@ global_batch_size = 8
 
 
 def suite_problems(tmp_path: Path, text: str) -> str:
-    """What is wrong with a suite of this text; empty when nothing is."""
+    """The problems of a suite with this text."""
     path = tmp_path / "s.toml"
     path.write_text(text)
     try:

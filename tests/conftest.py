@@ -66,7 +66,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test with its tier and, unless it has a time limit of its own, that of the tier."""
+    """Mark a test with its tier, and with the tier's time limit if it has no other."""
     tier = tier_of(item.path)
     item.add_marker(tier)
     if tier in TIME_LIMITS_S and item.get_closest_marker("timeout") is None:

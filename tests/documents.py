@@ -57,7 +57,7 @@ def extras() -> set[str]:
 
 
 def is_a_target(command: str, _folder: Path | None = None) -> None:
-    """Make knows what it would do; ``make test`` can't run itself."""
+    """``make -n`` accepts the target; ``make test`` can't run itself."""
     done = subprocess.run([*shlex.split(command), "-n"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert ".venv/bin/" in done.stdout
@@ -66,4 +66,4 @@ def is_a_target(command: str, _folder: Path | None = None) -> None:
 SHOWN = {command for document in DOCUMENTS for command in commands(written(document))}
 NAMED = {command for document in DOCUMENTS for command in _INLINE.findall(written(document))}
 INCOMPLETE = {command for command in SHOWN if _PLACEHOLDER.search(command)}
-"""Commands that can't run as they are shown, since a word in them stands for another."""
+"""Commands with a placeholder, which can't run."""

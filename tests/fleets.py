@@ -1,4 +1,4 @@
-"""A seeded simulator of fleets with known truth: what a fleet's check must name, and what it must not.
+"""A seeded simulator of fleets with known faults, to test what a fleet's check names.
 
 A figure is exp(level + node + GPU + attempt): ``node_sd`` is the spread between nodes, common to all figures of a
 group, ``gpu_sd`` that between the GPUs of a node, ``attempt_sd`` that between attempts. A pair of nodes has the speed
@@ -81,11 +81,11 @@ class Fleet:
         return judge_fleet(self.runs(random, num_runs))
 
     def judged_by_pairs(self, random: np.random.Generator) -> FleetResult:
-        """By what its nodes reach together."""
+        """The verdict by the figures of its pairs."""
         return judge_fleet((), pairs=self.pairs(random))
 
     def runs(self, random: np.random.Generator, num_runs: int = 1) -> list[NodeRun]:
-        """So many runs of every node."""
+        """``num_runs`` runs of every node."""
         groups = sorted({group for group, _, _ in POINTS.values()})
         nodes = {group: offsets(self.kind, self.node_sd, self.num_nodes, random) for group in groups}
         return [

@@ -1,4 +1,4 @@
-"""A seeded simulator of nights with known truth: what a gate must find, and what it must not.
+"""A seeded simulator of nights with known changes, for tests of the gate.
 
 A value is exp(level + night + attempt): ``night_sd`` is the spread between nights that the attempts of a night share,
 ``attempt_sd`` that between attempts. On top of it nights may have one bad attempt at a point, a host that is off, a

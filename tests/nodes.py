@@ -56,7 +56,7 @@ class Node:
         self.records = [self._record(point, n) for n in range(1, num_attempts + 1) for point in self.plan.points]
 
     def uuid(self, rank: int) -> str:
-        """Of one of its GPUs."""
+        """The UUID of one of its GPUs."""
         return f"GPU-{self.host}{rank}"
 
     @property
@@ -68,7 +68,7 @@ class Node:
         return dataclasses.replace(MACHINE, gpus=gpus, gpu_names=names, gpu_count=len(gpus), topology=topology)
 
     def over_two_hosts(self, names: tuple[str, str]) -> None:
-        """As a run of one collective with a GPU of each of two hosts."""
+        """A run of one collective with a GPU of each of two hosts."""
         self.hosts = names
         settings = Collective(backend="torch", gpus=2, nodes=2)
         point = dataclasses.replace(self.plan.points[0], id="all_reduce", benchmark="all_reduce", settings=settings)
@@ -82,7 +82,7 @@ class Node:
         self.change_values(lambda *_: {"busbw_bytes_per_s": 46e9, "algbw_bytes_per_s": 46e9, "collective_s": 0.01})
 
     def rails_of_two_hosts(self, names: tuple[str, str], *busbw: tuple[float, float]) -> None:
-        """As a run of one all-reduce on each rail, of which both ends report their own figure."""
+        """A run of one all-reduce on each rail; both ends report a figure."""
         self.over_two_hosts(names)
         settings = Collective(backend="torch", gpus=2 * len(busbw), nodes=2, groups="rails")
         point = dataclasses.replace(self.plan.points[0], settings=settings)
@@ -124,7 +124,7 @@ class Node:
             self.records += [self._record(point, number) for point, number in wanted]
 
     def found(self) -> list[tuple[str, str, str]]:
-        """Name, subject and verdict of what does not pass."""
+        """Name, subject and verdict of each check without a pass."""
         return [(check.name, check.subject, check.verdict) for check in self.checks() if check.verdict != "pass"]
 
     def change_values(self, change: Callable[[str, int, dict[str, float]], Mapping[str, float]]) -> None:

@@ -1,4 +1,4 @@
-"""Processes that tests start: waiting for what they do, and killing what a failing test leaves running."""
+"""Processes that tests start: waiting for their actions, and killing them after a failing test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When this process stood still, as on a machine that is held up: a driver call of that time took as long."""
+"""Times in which this process was stopped by a busy machine; driver calls in them took longer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def standstills() -> Iterator[list[Span]]:
 
 
 def apart_from(stood_still: Sequence[Span], span: Span) -> int:
-    """Length of a span in ns without the time of it in which the process stood still."""
+    """Length of a span in ns, minus the time in which the process was stopped."""
     start_ns, end_ns = span
     overlaps = (min(end_ns, to_ns) - max(start_ns, from_ns) for from_ns, to_ns in stood_still)
     return end_ns - start_ns - sum(overlap for overlap in overlaps if overlap > 0)

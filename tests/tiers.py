@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-# Of the tier process by their folders, but each of their tests makes a run or several.
+# Modules in folders of the tier process whose tests make whole runs.
 _RUNS_BY_COMMAND = (
     *("ci", "compare", "disk_full", "encodings", "exit_codes", "gate", "provenance", "run_several"),
     *("run_folder_gone", "system_call_faults", "two_runs"),
@@ -58,7 +58,7 @@ _forbidden: list[str] = []
 
 @cache
 def tier_of(path: Path) -> str:
-    """Of a test module; a new folder beside the others has none."""
+    """The tier of a test module; a new folder must be added."""
     module = path.relative_to(HERE)
     folder = module.parent
     if folder.parts and Path(folder.parts[0]) not in _TIER_OF:
