@@ -1,0 +1,92 @@
+"""The package does not grow: a ceiling of lines and files for each folder, which commits only lower."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pybench
+from tests.test_floors import imports, modules
+
+PACKAGE = Path(pybench.__file__).parent
+CEILINGS = {
+    "": (20, 1),
+    "cli": (1800, 20),
+    "core": (8700, 104),
+    "evidence": (2100, 20),
+    "explain": (2900, 34),
+    "files": (3500, 42),
+    "fleet": (2050, 17),
+    "machine": (1650, 20),
+    "model": (5700, 71),
+    "nightly": (4100, 32),
+    "power": (5350, 54),
+    "report": (4600, 57),
+    "run": (8200, 98),
+    "worker": (11700, 164),
+}
+"""Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
+SUM = (60500, 725)
+SMALL_LINES = 60
+NUM_SMALL = 79
+"""Modules below ``SMALL_LINES`` lines with one importer or none: most could be part of it."""
+NUM_FOLDER_PAIRS = 18
+"""Pairs of folders that import each other."""
+
+
+def sizes() -> dict[str, tuple[int, int]]:
+    """Lines and modules of each folder of the package."""
+    counted: dict[str, list[int]] = defaultdict(list)
+    for path in modules(PACKAGE).values():
+        room = path.relative_to(PACKAGE).parts[0] if path.parent != PACKAGE else ""
+        counted[room].append(len(path.read_text(encoding="utf-8").splitlines()))
+    return {room: (sum(lines), len(lines)) for room, lines in counted.items()}
+
+
+@pytest.mark.parametrize("room", sorted(CEILINGS))
+def test_no_folder_grows(room: str) -> None:
+    """More lines or modules than its ceiling fail; a smaller folder gets a lower ceiling by hand."""
+    lines, files = sizes()[room]
+    assert (lines <= CEILINGS[room][0], files <= CEILINGS[room][1]) == (True, True), f"{lines} lines, {files} modules"
+
+
+def test_the_package_does_not_grow() -> None:
+    """Every folder has a ceiling, and together they are below the package's."""
+    found = sizes()
+    assert found.keys() == CEILINGS.keys()
+    assert sum(lines for lines, _ in found.values()) <= SUM[0]
+    assert sum(files for _, files in found.values()) <= SUM[1]
+
+
+def test_small_modules_have_two_importers() -> None:
+    """A small module that one other module uses is a part of that one."""
+    paths, used = modules(PACKAGE), imports(PACKAGE)
+    small = [
+        name
+        for name, path in paths.items()
+        if path.name != "__init__.py"
+        and len(path.read_text(encoding="utf-8").splitlines()) < SMALL_LINES
+        and sum(name in targets for targets in used.values()) < 2
+    ]
+    assert len(small) <= NUM_SMALL, "\n".join(small)
+
+
+def test_folders_do_not_import_each_other() -> None:
+    """An arrow between two folders has one direction."""
+    arrows = set(_arrows())
+    both = sorted((a, b) for a, b in arrows if a < b and (b, a) in arrows)
+    assert len(both) <= NUM_FOLDER_PAIRS, both
+
+
+def _arrows() -> Iterator[tuple[str, str]]:
+    paths = modules(PACKAGE)
+    folders = {name: name if path.name == "__init__.py" else name.rpartition(".")[0] for name, path in paths.items()}
+    for module, targets in imports(PACKAGE).items():
+        if module == "pybench.cli.main":  # the list of all commands
+            continue
+        for target in targets & paths.keys():
+            if folders[module] != folders[target] != "pybench" != folders[module]:
+                yield folders[module], folders[target]
