@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.workloads.lora_targets import projections
-from pybench.model.workloads.train import Train
+from pybench.model.workloads.train import Train, projections
 
 
 def adapter_parameters(shape: DecoderShape, settings: Train) -> int | None:

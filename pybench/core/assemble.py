@@ -14,8 +14,7 @@ from pybench.core.jobs import job_results
 from pybench.core.loss_curve import loss_checks
 from pybench.core.measurements import Measurements
 from pybench.core.node.checks import node_checks
-from pybench.core.plan.expand import is_required, left_out_list, skipped
-from pybench.core.plan.required import parse_required
+from pybench.core.plan.expand import is_required, left_out_list, parse_required, skipped
 from pybench.core.provenance import provenance, software_of
 from pybench.core.scaling import scaling_claims, scaling_results
 from pybench.core.schedule.attempts import pending

@@ -26,8 +26,7 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
     from pybench.cli.output import echo
     from pybench.evidence.archive import digest_of, write_bundle
     from pybench.evidence.signature import require_key, sign
-    from pybench.files.run.folder import RunFolder
-    from pybench.files.run.lock import copying
+    from pybench.files.run.folder import RunFolder, copying
     from pybench.model.errors import RunFolderError
 
     folder = RunFolder.open(run_folder)

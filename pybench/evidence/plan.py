@@ -9,14 +9,11 @@ from pathlib import Path
 from pybench.core.fingerprint import fingerprint, run_fields
 from pybench.core.gpu_models import machine_kind
 from pybench.core.plan.axis_words import with_words
-from pybench.core.plan.effort_override import with_effort
-from pybench.core.plan.expand import expand, skipped
+from pybench.core.plan.expand import expand, parse_required, skipped, with_effort
 from pybench.core.plan.point_filter import parse_filter
-from pybench.core.plan.required import parse_required
 from pybench.evidence.values import Discrepancy, DiscrepancyState
 from pybench.files.expected.file import load_tables
-from pybench.files.model_shapes import load_models
-from pybench.files.shipped import shipped_suites
+from pybench.files.shipped import load_models, shipped_suites
 from pybench.files.suite.file import read_suite
 from pybench.files.suite.overrides import names_file
 from pybench.model.errors import FileError, PybenchError

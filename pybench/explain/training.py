@@ -24,8 +24,7 @@ from pybench.explain.step_time import StepTime
 from pybench.model.decoder_flops import forward_flops_per_token, step_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.settings import AUTO, DTYPE_BYTES
-from pybench.model.workloads.stage_layers import even_layers, rank_layers, stage_layers
-from pybench.model.workloads.stage_memory import rank_weights
+from pybench.model.workloads.stage_layers import even_layers, rank_layers, rank_weights, stage_layers
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
 

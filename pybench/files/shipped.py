@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
+from importlib import resources
 from pathlib import Path
 
 import pybench
-from pybench.files.text_file import meant, names_beside, refuse
+from pybench.files.toml.file import meant, names_beside, refuse
+from pybench.model.decoder_shape import Architecture
 
 
 def shipped_suites() -> Path:
@@ -63,3 +66,16 @@ def _shipped_suite(named: Path) -> Path:
     what = "neither a file nor a shipped suite" if is_bare(named) else "no such file"
     hint = meant(named, (*names_beside(named), *suites))
     raise refuse(named, f"{what}{hint}; `pybench plan` alone lists the shipped suites")
+
+
+@cache
+def load_models() -> dict[str, Architecture]:
+    """Hugging Face config mappings by model name, ``model_type`` included, in the data file's order.
+
+    Read once a process.
+    """
+    text = resources.files("pybench").joinpath("data", "models.toml").read_text(encoding="utf-8")
+    return {
+        name: {key: value for key, value in table.items() if key != "source"}
+        for name, table in tomllib.loads(text).items()
+    }

@@ -19,8 +19,8 @@ from pybench.core.assemble import assemble
 from pybench.core.figures import run_figures
 from pybench.core.measurements import Measurements
 from pybench.core.node.ranks import PointRecords
-from pybench.files.run.errors import DEFECTS
 from pybench.files.run.folder import RunFolder
+from pybench.files.run.journal import DEFECTS
 from pybench.files.run.results_file import read_results
 from pybench.fleet.values import NodeRun, PairFigure
 from pybench.model.errors import PybenchError, RunFolderError

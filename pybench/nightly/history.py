@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pybench.files.run.errors import DEFECTS
+from pybench.files.run.journal import DEFECTS
 from pybench.files.utc_time import utc_time
 from pybench.model.errors import PybenchError, RunFolderError
 from pybench.model.figures import RunFigures

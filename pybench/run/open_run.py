@@ -11,8 +11,7 @@ from pathlib import Path
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
-from pybench.core.schedule.attempts import Attempt, pending, undecided
-from pybench.core.schedule.session import next_session
+from pybench.core.schedule.attempts import Attempt, next_session, pending, undecided
 from pybench.core.schedule.time_budget import in_time, unknown
 from pybench.files.run.folder import RunFolder
 from pybench.machine.clock import host_clock

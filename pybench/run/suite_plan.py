@@ -9,13 +9,18 @@ from pathlib import Path
 
 from pybench.core.fingerprint import fingerprint, run_fields
 from pybench.core.plan.axis_words import with_words
-from pybench.core.plan.effort_override import with_effort
-from pybench.core.plan.expand import expand, is_required, skipped
+from pybench.core.plan.expand import (
+    NOTHING_REQUIRED,
+    Required,
+    expand,
+    is_required,
+    parse_required,
+    skipped,
+    with_effort,
+)
 from pybench.core.plan.point_filter import parse_filter
-from pybench.core.plan.required import NOTHING_REQUIRED, Required, parse_required
 from pybench.core.schedule.time_budget import within
-from pybench.files.model_shapes import load_models
-from pybench.files.shipped import find_suite
+from pybench.files.shipped import find_suite, load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.backend import BACKENDS, install
 from pybench.model.container import ContainerRequest

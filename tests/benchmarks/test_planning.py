@@ -11,8 +11,8 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from pybench.core.plan.expand import expand
-from pybench.core.schedule.session import sessions
-from pybench.files.model_shapes import load_models
+from pybench.core.schedule.attempts import sessions
+from pybench.files.shipped import load_models
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import Benchmark, Plan, Suite

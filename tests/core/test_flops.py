@@ -14,7 +14,7 @@ from pybench.core.flops import (
     num_parameters,
     read_weights,
 )
-from pybench.files.model_shapes import load_models
+from pybench.files.shipped import load_models
 from pybench.model.decoder_flops import forward_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
 from tests.builders import DECODER

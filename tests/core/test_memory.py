@@ -8,7 +8,7 @@ import pytest
 
 from pybench.core.memory import may_not_fit, memory_need, memory_reason
 from pybench.core.plan.expand import expand
-from pybench.files.model_shapes import load_models
+from pybench.files.shipped import load_models
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import Benchmark, Plan, Point, Suite

@@ -15,8 +15,7 @@ from pybench.explain.measured_step import MeasuredStep
 from pybench.explain.node import node_rates
 from pybench.explain.node_run import measured_node
 from pybench.explain.rates import UnmeasuredError
-from pybench.files.model_shapes import load_models
-from pybench.files.shipped import shipped_suites
+from pybench.files.shipped import load_models, shipped_suites
 from pybench.model.effort import Effort
 from pybench.model.suite import Point
 from pybench.model.workloads.registry import SETTINGS_OF

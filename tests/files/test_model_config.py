@@ -11,7 +11,7 @@ import pytest
 
 from pybench.core.plan.expand import expand
 from pybench.files.model_config import config_name, read_model_config
-from pybench.files.model_shapes import load_models
+from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import Devices

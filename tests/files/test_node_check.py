@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from pybench.core.absolute import absolute_row
-from pybench.core.schedule.attempts import Attempt
-from pybench.core.schedule.session import sessions
+from pybench.core.schedule.attempts import Attempt, sessions
 from pybench.files.expected.file import load_tables
 from pybench.files.shipped import shipped_suites
 from pybench.files.suite.file import read_suite

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from pybench.files.model_shapes import load_models
+from pybench.files.shipped import load_models
 from pybench.model.decoder_flops import step_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.workloads.stage_layers import even_layers, rank_layers, stage_layers
-from pybench.model.workloads.stage_memory import rank_bytes, rank_weights
+from pybench.model.workloads.stage_layers import even_layers, rank_bytes, rank_layers, rank_weights, stage_layers
 from pybench.model.workloads.train import Train
 from tests.builders import DECODER
 

@@ -12,7 +12,7 @@ import pytest
 from pybench.core.plan.assumed_gpus import with_gpus
 from pybench.core.plan.axis_words import with_words
 from pybench.core.plan.expand import expand, left_out_list
-from pybench.files.model_shapes import load_models
+from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.suite import Plan, Suite
 from pybench.model.workloads.train import Train

@@ -14,7 +14,7 @@ import pytest
 from pybench.core.memory import MemoryNeed, memory_need, memory_reason
 from pybench.core.plan.axis_words import with_words
 from pybench.core.plan.expand import expand
-from pybench.files.model_shapes import load_models
+from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort

@@ -13,7 +13,7 @@ from pybench.core.absolute import absolute_row
 from pybench.core.plan.axis_words import with_words
 from pybench.core.plan.expand import expand
 from pybench.files.expected.file import load_tables
-from pybench.files.model_shapes import load_models
+from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices
 from pybench.model.suite import Comparison, Expectation, table_of

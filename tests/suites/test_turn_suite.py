@@ -12,7 +12,7 @@ from pybench.core.memory import may_not_fit, memory_need
 from pybench.core.plan.axis_words import with_words
 from pybench.core.plan.expand import expand
 from pybench.core.plan.ordered_work import ordered_phases
-from pybench.files.model_shapes import load_models
+from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices
 from pybench.model.record import Record

@@ -1,8 +1,1 @@
-"""Why a point can't run, whatever memory there is.
-
-| module | holds |
-|---|---|
-| `point` | every reason of a point |
-| `train`, `generate`, `turn` | those of each workload |
-| `number_types` | those of types that a GPU does not compute in |
-"""
+"""Why a point can't run, whatever memory there is: reasons of every point, of training and of generation."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pybench.core.feasibility.generate import generate_reasons, option_reasons, spread_reasons
-from pybench.core.feasibility.number_types import type_reasons
 from pybench.core.feasibility.train import train_reasons
-from pybench.core.feasibility.turn import turn_reasons
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind, Devices
@@ -18,9 +16,11 @@ from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
+from pybench.model.workloads.rules import GivenSettings
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
+from pybench.model.workloads.turn_rules import turn_rules
 
 _DEVICE_NOUNS: dict[DeviceKind, str] = {"cuda": "GPU", "cpu": "CPU core"}
 
@@ -145,3 +145,78 @@ def shape_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]
     limit = shape.max_positions
     if limit is not None and length > limit:
         yield f"{length} tokens in a sequence exceed the {limit} positions of {settings.model}"
+
+
+_SPLIT_WEIGHTS_OF = ("llama", "qwen2", "qwen3")
+
+
+def turn_reasons(settings: Turn, shape: DecoderShape, device: DeviceKind) -> Iterator[str]:
+    """Every reason why the point can't run; the file's rules again, since a degree may be a word there."""
+    broken = list(turn_rules(GivenSettings(settings.to_json(), {})))
+    yield from (f"{breach.key}: {breach.message}" if breach.key else breach.message for breach in broken)
+    yield from generate_reasons(settings.generation, device)
+    if shape.model_type not in _SPLIT_WEIGHTS_OF:
+        yield f"weights are handed over to {', '.join(_SPLIT_WEIGHTS_OF)} only, not {shape.model_type}"
+    if settings.tensor_parallel > 1 and shape.tied_embeddings:
+        ties = f"{settings.model} ties its head to its embedding, which the engine would split"
+        yield f"{ties}: take a model with a head of its own, or one GPU"
+    if not broken:
+        yield from train_reasons(settings.training, shape, device)
+
+
+_LEAST = {
+    "bfloat16": (8, 0),
+    "tfloat32": (8, 0),
+    "float8_e4m3fn": (8, 9),
+    # Of weights alone: vLLM's kernels unpack them on GPUs without FP8 units, none of which is older than this.
+    "fp8": (7, 5),
+}
+_SETTINGS = ("dtype", "mixed_precision", "precision", "burn_precision", "quantization")
+"""Settings whose value is a type to compute in. What ``element`` and ``comm_hook`` name is moved and added only."""
+_UNITS_ONLY = ("tfloat32", "float8_e4m3fn")
+"""Types that a CPU has no substitute for."""
+
+
+def has_type(name: str, there: Devices) -> bool:
+    """Whether what is there computes in the type; a GPU that does not report its capability is taken to."""
+    if there.kind == "cpu":
+        return name not in _UNITS_ONLY
+    return there.compute_capability is None or there.compute_capability >= _LEAST.get(name, (0, 0))
+
+
+def type_reasons(settings: Settings, shape: DecoderShape | None, there: Devices) -> Iterator[str]:
+    """Every setting that names a type which the devices, or the backend for this model, do not compute in."""
+    for setting in _SETTINGS:
+        value = getattr(settings, setting, None)
+        if value is None or has_type(value, there):
+            continue
+        found = "none" if there.compute_capability is None else _text(there.compute_capability)
+        least = f"GPUs of compute capability {_text(_LEAST[value])}, found {found}"
+        yield f"{setting} = {value!r} needs {least}: {_remedy(setting, settings, shape, there)}"
+    if isinstance(settings, Generate) and settings.dtype == "float16" and _overflows(settings, shape):
+        model_type = shape.model_type if shape is not None else None
+        yield f"backend {settings.backend} has no float16 for {model_type}: set dtype = 'bfloat16' or 'float32'"
+
+
+def _remedy(setting: str, settings: Settings, shape: DecoderShape | None, there: Devices) -> str:
+    if setting in {"mixed_precision", "quantization"}:
+        return f"remove {setting}"
+    if setting == "precision" and getattr(settings, setting) == "tfloat32":
+        return "set precision = 'float32'"
+    if setting == "dtype" and not _has_half(settings, shape):
+        return "set dtype = 'float32'"
+    narrow = "bfloat16" if has_type("bfloat16", there) else "float16"
+    return f"set {setting} = '{narrow}'"
+
+
+def _has_half(settings: Settings, shape: DecoderShape | None) -> bool:
+    """AdamW's epsilon of 1e-8 is 0 in float16, so training takes no float16; nor do models whose sums overflow."""
+    return isinstance(settings, Generate | Evaluate) and not _overflows(settings, shape)
+
+
+def _overflows(settings: Settings, shape: DecoderShape | None) -> bool:
+    return shape is not None and shape.model_type in BACKENDS[settings.backend].not_in_float16
+
+
+def _text(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"

@@ -3,19 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 
 from pybench.core.feasibility.point import infeasible, lacking
 from pybench.core.memory import memory_reason
-from pybench.core.plan.required import NOTHING_REQUIRED, Required
-from pybench.core.plan.rest_gpus import rest_gpus
+from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import Architecture
 from pybench.model.devices import Devices
+from pybench.model.effort import Effort
+from pybench.model.errors import UsageError
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Skip, Suite
 from pybench.model.workloads.generate import SAME_PLACEMENTS
-from pybench.model.workloads.registry import SETTINGS_OF, AnySettings
+from pybench.model.workloads.registry import SETTINGS_OF, AnySettings, count_axes
 from pybench.model.workloads.settings import REST, ModelSettings
+
+
+@dataclass(frozen=True)
+class Required:
+    """What is missing where the hosts can't run it, instead of left out.
+
+    Points of one host with up to ``num_gpus`` GPUs, points of several hosts up to ``num_nodes``, and of ``backends``.
+    """
+
+    num_gpus: int = 0
+    backends: frozenset[str] = frozenset()
+    num_nodes: int = 1
+
+
+NOTHING_REQUIRED = Required()
+
+
+def parse_required(text: str | None) -> Required:
+    """Read ``gpus=N``, ``nodes=N`` and ``backend=NAME``, separated by commas. Raises ``UsageError``."""
+    num_gpus, num_nodes, backends = 0, 1, set()
+    for part in (text or "").split(",") if text else ():
+        key, _, value = part.strip().partition("=")
+        if key == "gpus" and value.isdecimal() and int(value) > 0:
+            num_gpus = int(value)
+        elif key == "nodes" and value.isdecimal() and int(value) > 0:
+            num_nodes = int(value)
+        elif key == "backend" and value in BACKENDS:
+            backends.add(value)
+        else:
+            valid = f"gpus=N, nodes=N or backend=NAME, with a name of {', '.join(BACKENDS)}"
+            raise UsageError(f"--require: found {part.strip()!r}, valid: {valid}")
+    return Required(num_gpus, frozenset(backends), num_nodes)
 
 
 def expand(
@@ -133,3 +167,30 @@ def skipped(point: Point, reason: str, lacks: str | None = None) -> Skip:
         reason=reason,
         lacks=lacks,
     )
+
+
+def with_effort(suite: Suite, *, attempts: int | None = None, steps: int | None = None) -> Suite:
+    """Measure every point with exactly so many attempts, and so many steps in each; ``None`` leaves the suite's own."""
+
+    def changed(effort: Effort) -> Effort:
+        if attempts is not None:
+            effort = replace(effort, attempts=attempts, max_attempts=attempts)
+        return effort if steps is None else replace(effort, steps=steps)
+
+    return replace(suite, benchmarks=tuple(replace(b, effort=changed(b.effort)) for b in suite.benchmarks))
+
+
+def rest_gpus(
+    benchmark: Benchmark, axes: Mapping[str, AxisValue], num_devices: int, max_gpus: int | None
+) -> dict[str, int]:
+    """The number that the word stands for in the point of these ``axes``, by its setting; empty without the word.
+
+    ``num_devices`` are there on each host, of all of which ``max_gpus`` may be used. The number is rounded down, and
+    1 at least: other degrees above what is there make the point one that has too few GPUs.
+    """
+    values = {**benchmark.settings, **axes}
+    counts = {name: values.get(name, 1) for name in count_axes(benchmark.workload)}
+    others = prod(value for value in counts.values() if isinstance(value, int))
+    there = num_devices * int(values.get("nodes", 1))
+    usable = there if max_gpus is None else min(there, max_gpus)
+    return {name: max(1, usable // others) for name, value in counts.items() if value == REST}

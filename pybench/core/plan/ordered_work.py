@@ -6,9 +6,8 @@ from pybench.model.backend import BACKENDS
 from pybench.model.wire import Work
 from pybench.model.workloads.checkpoint import PHASES, Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
-from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.generate import Generate, drawn_lengths
 from pybench.model.workloads.registry import AnySettings
-from pybench.model.workloads.request_lengths import drawn_lengths
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import CHECK, Turn
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from pybench.model.backend import BACKENDS
 from pybench.model.record import Record
 from pybench.model.results import JudgedRow
 from pybench.model.suite import Point
 from pybench.model.wire import FailureCause
+from pybench.model.workloads.registry import AnySettings
+from pybench.model.workloads.train import Train
 
 # Another attempt would end the same way, or cost its whole time limit again.
 FINAL_CAUSES: frozenset[FailureCause] = frozenset(
@@ -84,3 +89,98 @@ def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Seque
 def _could_change(row: JudgedRow) -> bool:
     decision = row.decision
     return row.verdict == "inconclusive" and decision is not None and not decision.is_final
+
+
+def session_key(point: Point) -> str | None:
+    """Text that is the same for points that one process can measure; ``None`` for one that needs its own.
+
+    The key contains every setting that determines the process, what it caches, and its engine's arguments: an engine
+    gets the same arguments whether or not its process is shared.
+    """
+    settings = point.settings
+    traits = BACKENDS[settings.backend]
+    # Ranks of several hosts meet anew for each attempt: every host's own record of it begins and ends with its process.
+    if not point.effort.share_process or settings.num_nodes > 1:
+        return None
+    if settings.workload in traits.bare_workloads:
+        return json.dumps([settings.backend, settings.num_gpus, settings.environment])
+    if settings.workload not in traits.warm_settings:
+        return None
+    free = traits.warm_settings[settings.workload]
+    kept = {name: value for name, value in settings.to_json().items() if name not in free}
+    return json.dumps([kept, {name: getattr(settings, name) for name in traits.shaping}], sort_keys=True)
+
+
+def sessions(points: Sequence[Point]) -> Iterator[tuple[Attempt, ...]]:
+    """What each worker process of a run makes, one after another, where nothing fails."""
+    keys = {point.id: session_key(point) for point in points}
+    owed = pending(points, ())
+    start = 0
+    while start < len(owed):
+        end = _session_end(owed, start, lambda point: keys[point.id])
+        yield owed[start:end]
+        start = end
+
+
+def next_session(owed: Sequence[Attempt], records: Sequence[Record]) -> tuple[Attempt, ...]:
+    """The first of ``owed`` and those right behind it that its process can make, too.
+
+    Each at another point, so that two attempts at one point are two processes. A point that failed in a warm process
+    is measured in one of its own from then on.
+    """
+    failed = {record.point_id for record in records if record.warm_after and not record.ok}
+    end = _session_end(owed, 0, lambda point: None if point.id in failed else session_key(point))
+    return tuple(owed[:end])
+
+
+def _session_end(owed: Sequence[Attempt], start: int, key_of: Callable[[Point], str | None]) -> int:
+    """Index behind the attempts that one process makes from ``owed[start]`` on."""
+    first = owed[start][0]
+    key, seen, end = key_of(first), {first.id}, start + 1
+    while key is not None and end < len(owed):
+        point = owed[end][0]
+        if point.id in seen or key_of(point) != key:
+            break
+        seen.add(point.id)
+        end += 1
+    return end
+
+
+def next_side(first: Sequence[Attempt], second: Sequence[Attempt], places: Mapping[str, int]) -> int | None:
+    """0 for the first run, 1 for the second, ``None`` where neither owes an attempt.
+
+    ``places`` has each point's place in the suite. Both make the same attempts one after the other, the first run
+    before the second in odd rounds and behind it in even ones (A-B-B-A): a machine that warms up or slows down favours
+    neither.
+    """
+    if not first or not second:
+        return None if not (first or second) else 0 if first else 1
+    one, other = _key(first[0], places), _key(second[0], places)
+    if one == other:
+        return 0 if first[0][1] % 2 else 1
+    return 0 if one < other else 1
+
+
+def _key(attempt: Attempt, places: Mapping[str, int]) -> tuple[int, int]:
+    """Sorts attempts as each run makes them: by round, every second round backwards."""
+    point, number = attempt
+    return number, places[point.id] if number % 2 else -places[point.id]
+
+
+METRIC = "batch_size_per_gpu"
+
+
+def settings_of_next(point: Point, records: Iterable[Record]) -> AnySettings:
+    """The point's settings, with an ``auto`` batch size as its first good attempt found it; else as they are."""
+    settings = point.settings
+    if not isinstance(settings, Train) or not settings.finds_batch_size:
+        return settings
+    found = next((size for record in records if (size := _found(point, record)) is not None), None)
+    return settings if found is None else replace(settings, batch_size_per_gpu=found)
+
+
+def _found(point: Point, record: Record) -> int | None:
+    if record.point_id != point.id or not record.ok:
+        return None
+    sizes = [int(metric.value) for rank in record.ranks for metric in rank.metrics if metric.name == METRIC]
+    return min(sizes, default=None)

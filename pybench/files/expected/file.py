@@ -10,13 +10,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from pybench.files.expected.keys import required_keys, row_keys
 from pybench.files.expected.rules import WrittenTable, table_problems
 from pybench.files.expected.text import table_text
 from pybench.files.safe_folder import opened_folder, write_file
 from pybench.files.shipped import shipped_suites
-from pybench.files.text_file import MOST_NAMES, refuse
-from pybench.files.toml.file import read_toml
+from pybench.files.suite.schema import fields_of
+from pybench.files.toml.file import MOST_NAMES, read_toml, refuse
 from pybench.files.toml.lines import KeyPath, KeyProblem, nearest_line
 from pybench.files.toml.problem_text import did_you_mean, key_text, message_of
 from pybench.model.errors import FileError, Problem
@@ -151,3 +150,24 @@ def _row_text(row: ExpectedRow) -> str:
     where = "".join(f", {name} {value}" for name, value in row.where.items())
     nodes = f" on {row.nodes} nodes" if row.nodes > 1 else ""
     return f"{row.kind} {row.metric} of {row.workload}, machine {row.machine}, count {row.count}{nodes}{where}"
+
+
+_FORM = "form"
+"""Not written: it follows from the unit, which only figures have."""
+
+
+def row_keys() -> dict[str, Any]:
+    """Keys with their checked types."""
+    return {name: kind for name, kind in (fields_of(RatioRow) | fields_of(FigureRow)).items() if name != _FORM}
+
+
+def required_keys() -> set[str]:
+    """Keys that every row has."""
+    return set.intersection(*(_without_default(kind) for kind in (RatioRow, FigureRow)))
+
+
+def _without_default(kind: type[RatioRow | FigureRow]) -> set[str]:
+    unset = dataclasses.MISSING
+    return {
+        field.name for field in dataclasses.fields(kind) if field.default is unset and field.default_factory is unset
+    }

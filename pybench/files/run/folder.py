@@ -11,22 +11,81 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pybench.files.run.errors import run_folder_errors
-from pybench.files.run.journal import Journal
-from pybench.files.run.lock import writing
-from pybench.files.run.manifest_file import MAX_MANIFEST_BYTES, decode_manifest, encode_manifest
-from pybench.files.safe_folder import foreign_files, fresh_folder, opened_folder, read_file, remove_file, write_file
+from pydantic import TypeAdapter, ValidationError
+
+from pybench.files.json_values import decode_json, has_too_many
+from pybench.files.reader import Reader, check_version, first_fault
+from pybench.files.run.journal import AbsentError, Journal, run_folder_errors
+from pybench.files.run.manifest_rules import breaches
+from pybench.files.safe_folder import (
+    foreign_files,
+    fresh_folder,
+    opened_file,
+    opened_folder,
+    read_file,
+    remove_file,
+    write_file,
+)
 from pybench.model.errors import RunFolderError, is_machine_fault
-from pybench.model.manifest import MANIFEST_FILE, Manifest
+from pybench.model.manifest import MANIFEST_FILE, MANIFEST_VERSION, Manifest
 from pybench.model.record import JOURNAL_FILE
+
+MAX_MANIFEST_BYTES = 2**26
+"""Manifests of pybench's suites have some 50 kB, one of 4096 points some 16 MB."""
+_MANIFEST = TypeAdapter(Manifest)
+_READER = Reader(_MANIFEST)
+_HEAD = b'{\n "checksum": "%s",'
+
+
+def encode_manifest(manifest: Manifest, path: Path) -> bytes:
+    """Content of the file at ``path``. Raises ``RunFolderError`` for one that would not be read back.
+
+    Raises ``ValueError`` where a point would be read back as another one.
+    """
+    body = _MANIFEST.dump_json(manifest, indent=1)[1:] + b"\n"
+    data = _HEAD % _digest(body) + body
+    if len(data) > MAX_MANIFEST_BYTES or has_too_many(data):
+        raise RunFolderError(f"{path.parent}: its plan is larger than a manifest may be; run parts of the suite (-k)")
+    try:
+        values = decode_json(data)
+    except ValueError as error:
+        raise RunFolderError(f"{path}: would not be read back: {error}; change it in the suite or its table") from error
+    if _READER.read(values).plan.digests != manifest.plan.digests:
+        raise ValueError(f"{path.parent}: a point of the manifest would not be read back as it is")
+    return data
+
+
+def decode_manifest(data: bytes, path: Path) -> Manifest:
+    """The manifest in ``data``, read from ``path``. Raises ``RunFolderError`` when damaged or of another version."""
+    try:
+        values = decode_json(data)
+    except ValueError as error:
+        raise RunFolderError(f"{path}: {error}; the file was edited or damaged") from error
+    check_version(f"{path}", values, MANIFEST_VERSION)
+    head = len(_HEAD % _digest(b""))
+    if data[:head] != _HEAD % _digest(data[head:]):
+        raise RunFolderError(f"{path}: its checksum does not fit; the file was edited or damaged")
+    try:
+        manifest = _READER.read(values)
+    except ValidationError as error:
+        raise RunFolderError(f"{path}: {first_fault(error)}; the file was edited or damaged") from error
+    for key, fault in breaches(manifest):
+        raise RunFolderError(f"{path}: {key}: {fault}; the file was edited or damaged")
+    return manifest
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest()[:16].encode()
+
 
 _LONGEST_NAME = 150
 
@@ -166,3 +225,36 @@ def _no_run(path: Path) -> str:
     if next(path.glob("*.json"), None) is not None:
         return f"no run here (no {MANIFEST_FILE}); give one of its .json files, or a run's folder"
     return f"no run here (no {MANIFEST_FILE}); give a folder below runs/"
+
+
+_FILE = "lock"
+
+
+def writing(path: Path) -> AbstractContextManager[None]:
+    """Hold the run at ``path`` for one writer. Raises ``RunFolderError`` when another process has it."""
+    return _held(path, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)
+
+
+@contextmanager
+def copying(path: Path) -> Iterator[None]:
+    """Keep writers of the run at ``path`` out; takes no right to write there. Raises ``RunFolderError`` for a writer.
+
+    A folder without the file, as out of a bundle, has no writer.
+    """
+    with ExitStack() as held:
+        with suppress(AbsentError):
+            held.enter_context(_held(path, os.O_RDONLY, fcntl.LOCK_SH))
+        yield
+
+
+@contextmanager
+def _held(path: Path, flags: int, kind: int) -> Iterator[None]:
+    with ExitStack() as opened:
+        with run_folder_errors(path, "lock the run"):
+            folder = opened.enter_context(opened_folder(path))
+            file = opened.enter_context(opened_file(folder, _FILE, flags))
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunFolderError(f"{path}: another pybench is writing this run; wait for it to end") from None
+        yield

@@ -5,13 +5,37 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from pybench.files.run.errors import AbsentError, run_folder_errors
 from pybench.files.run.journal_line import MAX_LINE_BYTES, decode_line, encode_line, is_whole, sequence_of
 from pybench.files.safe_folder import opened_file, opened_folder, read_file, write_all
-from pybench.model.errors import RunFolderError
+from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.record import JOURNAL_FILE, Record
+
+DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading a folder raises that is no run of this pybench."""
+
+
+class AbsentError(RunFolderError):
+    """A file of the run's folder is not there."""
+
+
+@contextmanager
+def run_folder_errors(path: Path, doing: str, remedy: str = "") -> Iterator[None]:
+    """Make what the system refuses a ``RunFolderError`` with what could not be done, and what to do next.
+
+    A fault of the machine stays an ``OSError``.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise AbsentError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
+    except OSError as error:
+        if is_machine_fault(error):
+            raise OSError(error.errno, f"cannot {doing}: {error.strerror}", str(path)) from error
+        raise RunFolderError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
+
 
 # Those of pybench's suites have some 0.5 MB.
 _MAX_BYTES = 2**28

@@ -8,16 +8,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pybench.core.plan.memory_profile import profile_of
-from pybench.files.suite.expectations import form_problems
 from pybench.files.suite.overrides import with_settings
 from pybench.files.suite.own_files import read_own_files
-from pybench.files.suite.parse import written_suite
-from pybench.files.suite.profiles import WrittenSuite
+from pybench.files.suite.parse import form_problems, written_suite
+from pybench.files.suite.profiles import WrittenSuite, profile_of
 from pybench.files.suite.rules import suite_problems
 from pybench.files.suite.schema import MARKS, WORD, suite_model, suite_schema
-from pybench.files.text_file import refuse
-from pybench.files.toml.file import read_toml
+from pybench.files.toml.file import read_toml, refuse
 from pybench.files.toml.lines import KeyPath, KeyProblem, nearest_line
 from pybench.files.toml.problem_text import describe, did_you_mean, key_text, message_of
 from pybench.model.errors import FileError, Problem

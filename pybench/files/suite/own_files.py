@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pybench.files.deepspeed_config import read_deepspeed_config
+from pybench.files.json_values import decode_json
 from pybench.files.model_config import config_name, read_model_config
+from pybench.files.toml.file import read_text, refuse
 from pybench.files.toml.lines import KeyPath, KeyProblem
+from pybench.files.toml.problem_text import describe
 from pybench.model.decoder_shape import Architecture
-from pybench.model.errors import FileError
+from pybench.model.errors import FileError, Problem
 from pybench.model.plural import listed
 from pybench.model.workloads.settings import MODEL_CONFIG
 
@@ -98,3 +100,36 @@ def _files(path: KeyPath, table: dict[str, Any]) -> Iterator[tuple[KeyPath, str]
         yield (*path, key), table[key]
     for index, name in enumerate(table.get("axes", {}).get(MODEL_CONFIG, ())):
         yield (*path, "axes", MODEL_CONFIG, index), name
+
+
+_REFUSED = {
+    "scheduler": "the learning rate is constant here",
+    "autotuning": "it would start trainings of its own",
+    "elasticity": "it would change the batch",
+    "data_efficiency": "it would change the samples",
+    "curriculum_learning": "it would change the samples",
+    "compression_training": "it would change the model",
+    "flops_profiler": "it would be measured, too",
+    **dict.fromkeys(("tensorboard", "wandb", "comet", "csv_monitor"), "it would write files while steps are measured"),
+}
+
+
+def read_deepspeed_config(path: Path) -> dict[str, Any]:
+    """The file's table. Raises ``FileError`` with every key that can't be honoured.
+
+    Whether its values agree with a point's settings is for the plan to find.
+    """
+    try:
+        found = decode_json(read_text(path, "a DeepSpeed config", "{", ".json").encode())
+    except ValueError as error:
+        raise refuse(path, f"{error}") from error
+    if not isinstance(found, dict):
+        raise refuse(path, f"found {describe(found)}, expected a table of DeepSpeed's own keys")
+    problems = [
+        Problem(file=str(path), line=None, path=key, message=f"{why}: remove the key")
+        for key, why in _REFUSED.items()
+        if key in found
+    ]
+    if problems:
+        raise FileError(tuple(problems))
+    return found

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 from pydantic_core import PydanticCustomError
 
-from pybench.files.model_shapes import load_models
+from pybench.files.shipped import load_models
 from pybench.files.suite.container import container_model, without_default
 from pybench.model.effort import Effort
 from pybench.model.job import Job

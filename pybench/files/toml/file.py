@@ -2,13 +2,85 @@
 
 from __future__ import annotations
 
+import codecs
 import re
+import stat
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pybench.files.text_file import read_text, refuse
 from pybench.files.toml.lines import KeyPath, toml_lines
+from pybench.files.toml.problem_text import closest, suggestion
+from pybench.model.errors import FileError, Problem, is_machine_fault
+from pybench.model.plural import abridged
+
+MAX_FILE_BYTES = 2**20
+MOST_NAMES = 3
+"""Of files or suites, in a message."""
+
+
+def refuse(path: Path, message: str, line: int | None = None) -> FileError:
+    """Make the error of a file that can't be looked into at all."""
+    return FileError((Problem(file=str(path), line=line, path="", message=message),))
+
+
+def read_text(path: Path, noun: str, begins: str, ending: str = ".toml") -> str:
+    """Text of a regular file of at most ``MAX_FILE_BYTES``.
+
+    Raises ``FileError``, which calls the file ``noun`` and shows what it ``begins`` with where it is empty.
+    """
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise refuse(path, f"not a regular file; {noun} is a {ending} file")
+        if about.st_size > MAX_FILE_BYTES:
+            raise refuse(path, f"{about.st_size} bytes; {noun} has at most {MAX_FILE_BYTES}")
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        found = f"a symbolic link to {path.readlink()}, which leads to no file" if path.is_symlink() else "no such file"
+        raise refuse(path, f"{found}{nearby(path, ending)}") from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and is_machine_fault(error):
+            raise
+        raise refuse(path, f"can't be read: {error}") from error
+    if not data.strip():
+        raise refuse(path, f"empty; {noun} begins with {begins}")
+    return _decoded(path, data, noun)
+
+
+def _decoded(path: Path, data: bytes, noun: str) -> str:
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise refuse(path, f"text in UTF-16; save {noun} as UTF-8")
+    if b"\0" in data:
+        raise refuse(path, f"binary data; {noun} is text")
+    try:
+        # Some editors begin a file with a byte order mark.
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise refuse(path, "not UTF-8; save the file in that encoding", line) from error
+
+
+def nearby(path: Path, ending: str = ".toml") -> str:
+    """Name the closest files with that ending in the folder of ``path``; the first few where none is close."""
+    names = names_beside(path, ending)
+    beside = f"; in that folder: {abridged(names, MOST_NAMES)}" if names else ""
+    return meant(path, names) or beside
+
+
+def meant(path: Path, names: Iterable[str]) -> str:
+    """Name those ``names`` that differ from that of ``path`` in case or ending alone, and the closest others."""
+    names = tuple(names)
+    same = [name for name in names if Path(name).stem.casefold() == path.stem.casefold()]
+    return suggestion([*dict.fromkeys((*same, *closest(path.name, names, MOST_NAMES)))][:MOST_NAMES])
+
+
+def names_beside(path: Path, ending: str = ".toml") -> list[str]:
+    """Other files with that ending in the folder that ``path`` was looked for in, sorted."""
+    names = (other.name for other in path.parent.glob(f"*{ending}")) if path.parent.is_dir() else ()
+    return sorted(name for name in names if name != path.name)
+
 
 # Far above any file of ours. The parser keeps every prefix of a dotted key: one of 50,000 parts takes gigabytes.
 MAX_DOTS = 128

@@ -29,7 +29,7 @@ GPU_AXES = (*PARALLEL_AXES, "gpus")
 ALL_GPUS = "all"
 """As a value of an axis of GPUs: as many as the run may use (``pybench.core.plan.axis_words``)."""
 REST = "rest"
-"""As the value of a number of GPUs: what the other degrees of each point leave (``pybench.core.plan.rest_gpus``)."""
+"""As the value of a number of GPUs: what the other degrees of each point leave (``pybench.core.plan.expand``)."""
 INSTALLED = "installed"
 """As a value of the axis ``backend``: every backend that has the workload and is there."""
 AUTO = "auto"

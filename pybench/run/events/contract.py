@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import get_args
 
 from pybench.core.plan.ordered_work import ordered_phases, ordered_replica, ordered_work
-from pybench.core.schedule.auto_batch import METRIC as BATCH_SIZE
+from pybench.core.schedule.attempts import METRIC as BATCH_SIZE
 from pybench.model.host import SAME_CLOCK, HostClock
 from pybench.model.limits import LARGEST
 from pybench.model.run_end import fit

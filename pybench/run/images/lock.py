@@ -14,8 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from pybench.files.shipped import shipped_containers
 from pybench.files.suite.schema import NAME_PATTERN, fields_of
-from pybench.files.text_file import refuse
-from pybench.files.toml.file import read_toml
+from pybench.files.toml.file import read_toml, refuse
 from pybench.files.toml.lines import KeyPath, nearest_line
 from pybench.files.toml.problem_text import key_text, message_of
 from pybench.model.errors import FileError, Problem, is_machine_fault

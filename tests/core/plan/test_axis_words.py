@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from pybench.core.plan.axis_words import with_words
-from pybench.core.plan.expand import expand, left_out_list
-from pybench.core.plan.required import Required
-from pybench.files.model_shapes import load_models
+from pybench.core.plan.expand import Required, expand, left_out_list
+from pybench.files.shipped import load_models
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import AxisValue, Benchmark, Suite

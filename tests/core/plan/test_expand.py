@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from pybench.core.feasibility import point as feasibility
-from pybench.core.plan.expand import expand, left_out_list
+from pybench.core.plan.expand import Required, expand, left_out_list, parse_required
 from pybench.core.plan.ordered_work import ordered_replica
-from pybench.core.plan.required import Required, parse_required
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pybench.core.schedule.attempts import Attempt
-from pybench.core.schedule.interleave import next_side
+from pybench.core.schedule.attempts import Attempt, next_side
 from tests.build import Build
 
 build = Build()

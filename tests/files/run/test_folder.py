@@ -19,9 +19,8 @@ import pytest
 from click import UsageError
 
 from pybench.cli.duration import Duration
-from pybench.files.run import journal, journal_line, manifest_file
-from pybench.files.run.folder import RunFolder, attempt_name
-from pybench.files.run.lock import copying
+from pybench.files.run import folder, journal, journal_line
+from pybench.files.run.folder import RunFolder, attempt_name, copying
 from pybench.model.effort import Effort
 from pybench.model.errors import RunFolderError
 from pybench.model.expected import ExpectedTable, FigureRow
@@ -352,7 +351,7 @@ def test_a_plan_that_no_manifest_keeps_is_not_written(
     tmp_path: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is measured that could not be reported."""
-    monkeypatch.setattr(manifest_file, "MAX_MANIFEST_BYTES", 1000)
+    monkeypatch.setattr(folder, "MAX_MANIFEST_BYTES", 1000)
     with pytest.raises(RunFolderError, match=r"its plan is larger than a manifest may be; run parts of the suite"):
         run_folder(tmp_path).write_manifest(manifest)
 

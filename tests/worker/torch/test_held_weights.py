@@ -14,8 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from pybench.core.memory import held_back_bytes, held_parameters
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.workloads.stage_layers import stage_layers
-from pybench.model.workloads.stage_memory import rank_weights
+from pybench.model.workloads.stage_layers import rank_weights, stage_layers
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Learner, Task
 from pybench.worker.backends.torch.train.stage import stage_module

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pybench.model.wire import RequestTimes, Work
-from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.request_lengths import drawn_lengths
+from pybench.model.workloads.generate import Generate, drawn_lengths
 from pybench.worker.seeds import sample_seed
 
 

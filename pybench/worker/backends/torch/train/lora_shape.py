@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pybench.model.workloads.lora_targets import projections
-from pybench.model.workloads.train import Train
+from pybench.model.workloads.train import Train, projections
 
 
 @dataclass(frozen=True)

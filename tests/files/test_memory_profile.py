@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.core.plan.memory_profile import profile_of
+from pybench.files.suite.profiles import profile_of
 
 PROFILES = ("cpu", "a100", "a100-40gb", "h200", "40gb", "16gb")
 GIB = 2**30
