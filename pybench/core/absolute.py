@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pybench.core.absence import absence
 from pybench.core.claims import claim_result
-from pybench.core.evidence import value_evidence
 from pybench.core.lookup import context_of, figure_row, no_row
-from pybench.core.measurements import Measurements
+from pybench.core.measurements import Measurements, absence
 from pybench.core.validity import valid_figure
-from pybench.core.verdict import judge_value
+from pybench.core.verdict import judge_value, value_statistics
 from pybench.model.expected import ExpectedTable, FigureRow
 from pybench.model.machine import Machine
 from pybench.model.results import CheckResult, ClaimResult, PointResult
@@ -147,7 +145,7 @@ def _check(measurements: Measurements, judged: _Judged, minimum: float | None, m
     )
     if value is None or judged.point is None:
         return check
-    evidence = value_evidence(measurements, metric, judged.point)
+    evidence = value_statistics(measurements, metric, judged.point)
     by_value = judge_value(evidence, value.unit, minimum, maximum)
     judgement = (by_value[0], by_value[1], (), by_value[2])
     verdict, reason, _, decision = valid_figure(judgement, measurements, (judged.point,))

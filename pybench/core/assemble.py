@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from pybench.core.absolute import absolute_checks, absolute_claims
 from pybench.core.comparisons import comparison_claims, comparison_results
-from pybench.core.counts import count
-from pybench.core.family import corrected
+from pybench.core.counts import count, overall
 from pybench.core.fingerprint import fingerprint, run_fields
-from pybench.core.jobs import job_results
+from pybench.core.formulas.train import job_steps
 from pybench.core.loss_curve import loss_checks
 from pybench.core.measurements import Measurements
 from pybench.core.node.checks import node_checks
@@ -18,11 +18,26 @@ from pybench.core.plan.expand import is_required, left_out_list, parse_required,
 from pybench.core.provenance import provenance, software_of
 from pybench.core.scaling import scaling_claims, scaling_results
 from pybench.core.schedule.attempts import pending
+from pybench.core.statistics.false_discovery import sure
+from pybench.core.statistics.interval import NoRatioError
 from pybench.core.summary import summarize
-from pybench.core.verdict import overall
+from pybench.core.verdict import ratio_statistics, value_statistics
 from pybench.model.manifest import Manifest
-from pybench.model.results import CheckResult, ComparisonResult, JudgedRow, NodeCheck, Results, ScalingResult
+from pybench.model.results import (
+    CheckResult,
+    ComparisonResult,
+    Estimate,
+    JobResult,
+    JudgedRow,
+    NodeCheck,
+    Results,
+    ScalingResult,
+)
 from pybench.model.suite import Point, Skip
+from pybench.model.verdict import Decision
+from pybench.model.workloads.registry import METRICS
+from pybench.model.workloads.settings import GPU_AXES, NODES
+from pybench.model.workloads.train import Train
 
 
 def assemble(manifest: Manifest, measurements: Measurements) -> Results:
@@ -125,3 +140,89 @@ def _judged(
     """The rows, of which those stay fails that are when all are judged together."""
     rows: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)
     return corrected(scaling, rows), corrected(checks, rows), corrected(comparisons, rows), corrected(node, rows)
+
+
+_Row = TypeVar("_Row", bound=JudgedRow)
+
+
+def fails_that_stand(decisions: Sequence[Decision]) -> list[bool]:
+    """Which rows fail when all are judged together, each at its own level."""
+    stand = sure({place: decision.p_fail / decision.fail_level for place, decision in enumerate(decisions)})
+    return [place in stand for place in range(len(decisions))]
+
+
+def corrected(rows: Sequence[_Row], all_rows: Sequence[JudgedRow]) -> tuple[_Row, ...]:
+    """``rows`` with fails that do not stand among ``all_rows`` made inconclusive."""
+    decisions = [row.decision for row in all_rows if row.decision is not None]
+    stands = {id(decision): stand for decision, stand in zip(decisions, fails_that_stand(decisions), strict=True)}
+    return tuple(_corrected(row, stands, len(decisions)) for row in rows)
+
+
+def _corrected(row: _Row, stands: dict[int, bool], num_rows: int) -> _Row:
+    decision = row.decision
+    if decision is None or row.verdict != "fail" or stands[id(decision)]:
+        return row
+    reason = f"{row.reason}; a fail by itself, but not yet sure among {num_rows} judged rows"
+    open_again = replace(decision, attempts_to_decide=decision.num_attempts + 1)
+    return replace(row, verdict="inconclusive", reason=reason, decision=open_again)
+
+
+_TIME, _ENERGY = "job_h", "job_energy_j"
+
+
+def job_results(measurements: Measurements) -> tuple[JobResult, ...]:
+    """One row for each measured point that has a job; points that differ in their GPUs alone stand together."""
+    groups: dict[str, list[Point]] = {}
+    for point, _ in measurements.measured(_TIME):
+        elsewhere = sorted((name, value) for name, value in point.axes.items() if name not in {*GPU_AXES, NODES})
+        groups.setdefault(repr((point.benchmark, elsewhere)), []).append(point)
+    return tuple(row for group in groups.values() for row in _rows(measurements, group))
+
+
+def _rows(measurements: Measurements, group: Sequence[Point]) -> Iterator[JobResult]:
+    ordered = sorted(group, key=lambda point: point.num_gpus)
+    for point in ordered:
+        job = point.job
+        assert job is not None, "only points with a job have its length"
+        baseline = None if point is ordered[0] else ordered[0]
+        yield JobResult(
+            benchmark=point.benchmark,
+            point_id=point.id,
+            baseline_id=None if baseline is None else baseline.id,
+            num_gpus=point.num_gpus,
+            samples=job.samples,
+            epochs=job.epochs,
+            steps=_steps(measurements, point),
+            time_h=_estimate(measurements, _TIME, point),
+            energy_j=_estimate(measurements, _ENERGY, point) if _has(measurements, _ENERGY, point) else None,
+            time_saved_fraction=_saved(measurements, _TIME, point, baseline),
+            energy_saved_fraction=_saved(measurements, _ENERGY, point, baseline),
+        )
+
+
+def _steps(measurements: Measurements, point: Point) -> int:
+    assert point.job is not None
+    assert isinstance(point.settings, Train)
+    first = measurements.good(point.id)[0]
+    return job_steps(point.job, point.settings, first.ranks[0].steps[0].work.samples)
+
+
+def _has(measurements: Measurements, metric: str, point: Point) -> bool:
+    return metric in measurements.samples(point)
+
+
+def _estimate(measurements: Measurements, metric: str, point: Point) -> Estimate:
+    value, low, high = value_statistics(measurements, metric, point).interval
+    return Estimate(value=value, low=low, high=high, unit=METRICS[metric].unit)
+
+
+def _saved(measurements: Measurements, metric: str, point: Point, baseline: Point | None) -> Estimate | None:
+    """1 less the ratio to the baseline, of which the ends change places."""
+    if baseline is None or not all(_has(measurements, metric, each) for each in (point, baseline)):
+        return None
+    try:
+        value, low, high = ratio_statistics(measurements, metric, point, baseline).interval
+    except NoRatioError:
+        return None
+    ends = (None, None) if low is None or high is None else (1 - high, 1 - low)
+    return Estimate(value=1 - value, low=ends[0], high=ends[1], unit="")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pybench.core.absence import absence
 from pybench.core.claims import claim_state
-from pybench.core.evidence import Evidence, change_evidence, ratio_evidence
-from pybench.core.measurements import Measurements
+from pybench.core.measurements import Measurements, absence
 from pybench.core.statistics.interval import Interval, NoRatioError
 from pybench.core.validity import starvation, valid_ratio
-from pybench.core.verdict import Judgement, judge_comparison
+from pybench.core.verdict import Judgement, RowStatistics, change_statistics, judge_comparison, ratio_statistics
 from pybench.model.results import ClaimResult, ComparisonResult, Estimate
 from pybench.model.suite import AxisValue, Comparison, Point, Skip, Suite
 from pybench.model.verdict import Verdict
@@ -187,11 +185,11 @@ def _judged(
     return evidence.interval, valid_ratio((verdict, reason, (), decision), measurements, points)
 
 
-def _evidence(measurements: Measurements, metric: str, pair: _Pair, first: _Pair | None) -> Evidence:
+def _evidence(measurements: Measurements, metric: str, pair: _Pair, first: _Pair | None) -> RowStatistics:
     """Of a pair's ratio; with the ``first`` pair, of how it changed from there. Raises ``NoRatioError``."""
     if first is None:
-        return ratio_evidence(measurements, metric, *_planned(pair))
-    return change_evidence(measurements, metric, _planned(pair), _planned(first))
+        return ratio_statistics(measurements, metric, *_planned(pair))
+    return change_statistics(measurements, metric, _planned(pair), _planned(first))
 
 
 def _planned(pair: _Pair) -> tuple[Point, Point]:

@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from pybench.core.counts import overall
 from pybench.core.loss_curve import METRIC as LOSS_DEVIATION
 from pybench.core.statistics.interval import Interval
-from pybench.core.verdict import overall
 from pybench.model.limits import LARGEST
 from pybench.model.results import (
     CheckResult,

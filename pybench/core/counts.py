@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from itertools import groupby
 
-from pybench.core.scaling_row import expectations_of
+from pybench.core.node.spread import SLOWEST
+from pybench.core.scaling import expectations_of
 from pybench.model.plural import plural
-from pybench.model.results import CheckResult, ExpectationRow, NodeCheck, ScalingResult
-from pybench.model.suite import Plan, Suite
-from pybench.model.verdict import Counts
+from pybench.model.results import CheckResult, ExpectationRow, JudgedRow, NodeCheck, PointResult, ScalingResult
+from pybench.model.suite import Plan, Skip, Suite
+from pybench.model.verdict import Counts, Verdict
 
 _MOST_NAMED = 3
 
@@ -84,3 +85,74 @@ def _lacks_metric(row: ExpectationRow) -> bool:
 def _is_only_shown(suite: Suite, row: ScalingResult) -> bool:
     tables = {expectation.table for expectation in expectations_of(suite, row)}
     return tables == {None}
+
+
+# The worst verdict decides. A fail stands before an error: what did measure was too slow, whatever else broke.
+BY_IMPORTANCE: tuple[Verdict, ...] = ("fail", "error", "missing", "inconclusive")
+
+
+def overall(
+    points: Sequence[PointResult],
+    rows: Sequence[JudgedRow],
+    guards: Sequence[CheckResult] = (),
+    *,
+    counts: Counts,
+    machine: str = "this machine",
+    left_out: Sequence[str] = (),
+    skips: Sequence[Skip] = (),
+    num_owed: int = 0,
+) -> tuple[Verdict, str]:
+    """Verdict of a run, and what decided it.
+
+    ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out; ``skips`` that lack something were
+    required. ``num_owed`` attempts are to be made yet, those of points that were not measured among them. ``guards``
+    are checks that no suite contains: one that fails decides, one that passes shows nothing by itself.
+    """
+    named: list[tuple[Verdict, str]] = [
+        *((row.verdict, f"{_subject(row)}: {row.reason}") for row in (*rows, *guards)),
+        *(("error", f"{p.id}: {_first_sentence(p.reason)}") for p in points if p.status == "failed"),
+        *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing" and not num_owed),
+        *(("missing", f"{skip.id}: {skip.reason}") for skip in skips if skip.lacks is not None),
+    ]
+    if num_owed:
+        named.append(("missing", f"{plural(num_owed, 'attempt')} to be made"))
+    for verdict in BY_IMPORTANCE:
+        culprits = [reason for found, reason in named if found == verdict]
+        if culprits:
+            return verdict, _first_of(culprits)
+    if not any(point.status == "ok" for point in points):
+        return _of_nothing(points, left_out, skips)
+    if counts.passed:
+        return "pass", counted_with(counts, machine, left_out)
+    if counts.expected:
+        return "no_expectation", f"nothing was judged: {counted_with(counts, machine, left_out)}"
+    rest = f"left out: {left_out_text(left_out)}" if left_out else "all were measured"
+    return "no_expectation", f"nothing is expected of these points; {rest}"
+
+
+def _of_nothing(points: Sequence[PointResult], left_out: Sequence[str], skips: Sequence[Skip]) -> tuple[Verdict, str]:
+    """Of a run without a figure: what cannot be measured here stands before what was left out."""
+    if unfit := [f"{point.id}: {_first_sentence(point.reason)}" for point in points if point.status == "does_not_fit"]:
+        return "missing", f"nothing was measured: {_first_of(unfit)}"
+    if unable := [f"{skip.id}: {skip.reason}" for skip in skips if skip.lacks is None]:
+        return "missing", f"nothing was measured: {_first_of(unable)}"
+    if left_out:
+        return "no_expectation", f"nothing was judged: left out: {left_out_text(left_out)}"
+    return "missing", "nothing was measured"
+
+
+def _first_of(reasons: Sequence[str]) -> str:
+    """And how many there are besides: ``a needs 80 GiB (and 2 more)``."""
+    return reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
+
+
+def _subject(row: JudgedRow) -> str:
+    if not isinstance(row, NodeCheck):
+        return f"{row.point_id}: {row.metric}"
+    # An undecided GPU need not be the slowest.
+    return f"{row.point_id}: {row.subject}" if row.name == SLOWEST else f"{row.name}: {row.subject}"
+
+
+def _first_sentence(reason: str | None) -> str:
+    """A library's message goes on for lines, which the point's own result has."""
+    return (reason or "failed").partition(". ")[0]

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from pybench.model.decoder_flops import forward_flops_per_token, head_flops_per_token
+from pybench.model.decoder_flops import (
+    backward_flops_per_token,
+    forward_flops_per_token,
+    head_flops_per_token,
+    step_flops_per_token,
+)
 from pybench.model.decoder_shape import DecoderShape
+from pybench.model.workloads.train import Train
 
 # Upper limits in parameters. A class gathers models whose compute and communication stand in about the same ratio.
 _CLASSES: tuple[tuple[float, str], ...] = (
@@ -85,3 +91,31 @@ def model_class(shape: DecoderShape) -> str:
     """Size class that expected tables are keyed by: ``tiny``, ``1b``, ``8b`` … ``200b``, above that ``giant``."""
     count = num_parameters(shape)
     return next((name for limit, name in _CLASSES if count < limit), MODEL_CLASSES[-1])
+
+
+def model_flops_per_token(shape: DecoderShape, settings: Train) -> float:
+    """Operations of one token that the model needs, by PaLM (arXiv:2204.02311, appendix B): 6 N + 12 L H Q T.
+
+    Of LoRA less, as :func:`~pybench.model.decoder_flops.backward_flops_per_token` has it.
+    """
+    tokens = settings.sequence_tokens
+    backward = backward_flops_per_token(shape, tokens, adapters=settings.lora_rank is not None)
+    return forward_flops_per_token(shape, tokens) + backward
+
+
+def hardware_flops_per_token(shape: DecoderShape, settings: Train) -> float:
+    """As :func:`model_flops_per_token`, and what is computed again.
+
+    Full checkpointing runs every layer's forward twice, a loss in chunks the head's. Selective checkpointing keeps
+    matrix products and attention, all that is counted here.
+    """
+    # As many tokens as PaLM counts: each attends to the whole sequence.
+    layer, head = step_flops_per_token(
+        shape,
+        settings.sequence_tokens,
+        settings.sequence_tokens,
+        recompute=settings.activation_checkpointing == "full",
+        loss_in_chunks=settings.loss_chunk_tokens is not None,
+        adapters=settings.lora_rank is not None,
+    )
+    return layer * shape.layers + head

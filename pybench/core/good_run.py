@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pybench.core.evidence import sensor_sd
 from pybench.core.flops import model_class
 from pybench.core.lookup import SPARING
 from pybench.core.measurements import Measurements
-from pybench.core.scaling_row import expectations_of
+from pybench.core.scaling import expectations_of
 from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import (
     TAIL,
@@ -23,6 +22,7 @@ from pybench.core.statistics.interval import (
     prediction_reach,
     ratio,
 )
+from pybench.core.verdict import sensor_sd
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow

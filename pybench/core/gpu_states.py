@@ -7,7 +7,6 @@ from functools import reduce
 from operator import or_
 from statistics import median
 
-from pybench.core.clock_events import event_words
 from pybench.model.gpu_state import GpuState
 from pybench.model.health import GpuConditions
 from pybench.model.record import Record
@@ -32,3 +31,24 @@ def _state(conditions: Sequence[GpuConditions]) -> GpuState:
         temperature_c=max(temperatures_c, default=None),
         held_by=event_words(reduce(or_, reasons)) if reasons else None,
     )
+
+
+POWER_LIMIT = "power limit"
+_WORDS = {
+    0x04: POWER_LIMIT,
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+_THROTTLE_REASONS = sum(bit for bit, word in _WORDS.items() if word != POWER_LIMIT)
+
+
+def event_words(reasons: int) -> tuple[str, ...]:
+    """Names of those bits of NVML's mask that slow a GPU at work; idleness and clocks set by hand are none."""
+    return tuple(word for bit, word in _WORDS.items() if reasons & bit)
+
+
+def is_throttled(reasons: int) -> bool:
+    """Whether a thermal or power-brake slowdown was active; a board at its power limit is no fault."""
+    return bool(reasons & _THROTTLE_REASONS)

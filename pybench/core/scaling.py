@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pybench.core.absence import absence
 from pybench.core.claims import claim_result
-from pybench.core.evidence import ratio_evidence
 from pybench.core.lookup import NO_TABLE, context_of, no_row, ratio_row
-from pybench.core.measurements import Measurements
+from pybench.core.measurements import Measurements, absence
 from pybench.core.plan.expand import point_id
-from pybench.core.scaling_row import baseline_count, is_row_of
 from pybench.core.statistics.interval import Interval, NoRatioError
 from pybench.core.validity import starvation, valid_ratio
-from pybench.core.verdict import Judgement, judge_ratio
+from pybench.core.verdict import Judgement, judge_ratio, ratio_statistics
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.machine import Machine
@@ -185,7 +182,7 @@ def _judged(
 ) -> tuple[Interval | None, Judgement]:
     """The ratio with its interval, and its verdict; no interval where a value of zero or below has no ratio."""
     try:
-        evidence = ratio_evidence(measurements, metric, point, baseline)
+        evidence = ratio_statistics(measurements, metric, point, baseline)
     except NoRatioError as error:
         verdict: Verdict = "no_expectation" if isinstance(expected, str) else "inconclusive"
         return None, (verdict, str(error), ("no_ratio",), None)
@@ -256,3 +253,26 @@ def _shape(plan: Plan, model: object) -> DecoderShape | None:
     """Shape of a model that some planned point runs."""
     settings = ((point.settings, point.shape) for point in plan.points)
     return next((shape for own, shape in settings if isinstance(own, ModelSettings) and own.model == model), None)
+
+
+def expectations_of(suite: Suite, row: ScalingResult) -> Iterator[Scaling]:
+    """Those that the row is of; several where they differ in their tables alone."""
+    for benchmark in suite.benchmarks:
+        for expectation in benchmark.expectations:
+            if isinstance(expectation, Scaling) and is_row_of(row, benchmark, expectation):
+                yield expectation
+
+
+def is_row_of(row: ScalingResult, benchmark: Benchmark, expectation: Scaling) -> bool:
+    """Whether the row is of this expectation; one metric may have several along an axis, each with its baseline."""
+    named = (benchmark.name, expectation.metric, expectation.along)
+    if (row.benchmark, row.metric, row.along) != named:
+        return False
+    return row.baseline_count == baseline_count(benchmark, expectation)
+
+
+def baseline_count(benchmark: Benchmark, expectation: Scaling) -> int:
+    """The axis's value whose points are the baselines: the suite decides it, not what ``-k`` kept."""
+    if expectation.baseline is not None:
+        return expectation.baseline
+    return min(value for value in benchmark.axes[expectation.along] if isinstance(value, int))

@@ -1,26 +1,234 @@
-"""A row's evidence in words, and what decides a run."""
+"""How a row is decided: its statistics, the level of a look, the words of its verdict.
+
+A row is a figure, or a ratio of figures, against a limit. Attempts are added until it is decided, and looking again
+after each gives chance several tries. Each look therefore gets a smaller level, so that all looks together err in 2.5 %
+a side. The number of looks that are as good as independent grows with the logarithm of last over first. The factors
+were found by simulation of 3 to 6 attempts (``tests/benchmarks/test_verdict_errors.py``): a row of one point has fewer
+degrees of freedom than a ratio, so its looks agree less.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pybench.core.counts import counted_with, left_out_text
-from pybench.core.evidence import ONE_ATTEMPT, Evidence, look_text, more_attempts_text, verdict_of
-from pybench.core.node.spread import SLOWEST
+from pybench.core.measurements import Measurements
 from pybench.core.numbers import ONE, UNKNOWN_SPREAD, Scale, is_unknown, plain, scale_of
+from pybench.core.statistics.contrast import Contrast, contrast
+from pybench.core.statistics.distributions import quantile
+from pybench.core.statistics.interval import TAIL, Interval, estimate, logs, medians, ratio, ratio_change
 from pybench.model.plural import plural
-from pybench.model.results import CheckResult, Estimate, JudgedRow, NodeCheck, PointResult
-from pybench.model.suite import Order, Skip
-from pybench.model.verdict import Counts, Decision, Expected, Verdict
+from pybench.model.results import Estimate
+from pybench.model.suite import Order, Point
+from pybench.model.verdict import Decision, Expected, Verdict
+from pybench.model.workloads.registry import METRICS
+
+ERROR = 0.025
+"""Probability of a false pass, and of a false fail, of a row exactly at its limit, over all looks."""
+
+_FACTOR_OF_ONE_POINT, _FACTOR_OF_SEVERAL = 3.0, 1.6
+
+
+def level_per_look(first: int, last: int, num_points: int) -> float:
+    """One-sided level of each look at a row of so many points, from ``first`` attempts to at most ``last``."""
+    factor = _FACTOR_OF_ONE_POINT if num_points == 1 else _FACTOR_OF_SEVERAL
+    return ERROR / (1 + factor * math.log(max(last, first) / max(first, 1)))
+
+
+# Boards' power sensors have gains of their own, of which an H200's is known to 5 %: taken as a normal's 2.5 sd.
+BOARD_GAIN_SD = 0.02
+# A common prior fits points whose spreads differ only roughly. These shares of a look's level hold the errors at 2.5 %
+# a row, and any false fail of 30 rows at 5 %, with spreads from 0.3 to 2 % (tests/benchmarks/test_verdict_errors.py).
+MODERATED_PASS, MODERATED_FAIL = 0.8, 0.64
+_LOG_OF_NOTHING = -1000.0
 
 # N GPUs can beat N times one GPU by a little (more cache, less paging); well beyond that, the baseline was held back.
 SUPERLINEAR_MARGIN = 0.10
+ONE_ATTEMPT = "one attempt shows no spread between runs; two are needed"
+
 
 Judgement = tuple[Verdict, str, tuple[str, ...], Decision | None]
 """Verdict, reason in words, flags, and how it was decided."""
 
 
-def judge_ratio(evidence: Evidence, expected: Expected | str, linear: float, *, more: bool) -> Judgement:
+@dataclass(frozen=True, kw_only=True)
+class RowStatistics:
+    """A row's plain 95 % interval, and the contrast that decides; ``contrast`` is ``None`` with one attempt.
+
+    ``logarithmic`` values are held against the logarithms of limits; ``num_points`` share their spread, 0 if none do.
+    ``as_measured`` is the contrast of values that were not pulled in, where any was: a fail needs both, since those
+    pulled in may be the good ones of a point whose other attempts were bad. ``notes`` say what attempts break of what
+    verdicts assume.
+    """
+
+    interval: Interval
+    contrast: Contrast | None
+    pass_level: float
+    fail_level: float
+    num_points: int = 0
+    logarithmic: bool = True
+    as_measured: Contrast | None = None
+    notes: tuple[str, ...] = ()
+
+    def decide(self, minimum: float | None, maximum: float | None) -> Decision:
+        """Hold it against one limit or both."""
+        found = self.contrast
+        if found is None:
+            return Decision(
+                num_attempts=1, p_pass=1.0, p_fail=1.0, pass_level=self.pass_level, fail_level=self.fail_level
+            )
+        limits = [(self._scaled(limit), side) for limit, side in ((minimum, 1), (maximum, -1)) if limit is not None]
+        passes = [found.p_above(limit) if side > 0 else found.p_below(limit) for limit, side in limits]
+        p_fails = [
+            min(each.p_below(limit) if side > 0 else each.p_above(limit) for limit, side in limits)
+            for each in (found, self.as_measured)
+            if each is not None
+        ]
+        p_pass, p_fail = max(passes), max(p_fails)
+        decided = p_pass <= self.pass_level or p_fail <= self.fail_level
+        nearest = min((limit for limit, _ in limits), key=lambda limit: abs(found.value - limit))
+        return Decision(
+            num_attempts=found.num_attempts,
+            p_pass=p_pass,
+            p_fail=p_fail,
+            pass_level=self.pass_level,
+            fail_level=self.fail_level,
+            num_points=self.num_points,
+            attempts_to_decide=None if decided else found.attempts_to_decide(nearest, self.fail_level),
+            is_final=found.is_final(nearest, self.fail_level),
+        )
+
+    def look_interval(self) -> tuple[float, float] | None:
+        """The interval that decides, at the level of this look; ``None`` with one attempt."""
+        if self.contrast is None:
+            return None
+        low, high = self.contrast.interval(min(self.pass_level, self.fail_level))
+        return (math.exp(low), math.exp(high)) if self.logarithmic else (low, high)
+
+    def _scaled(self, limit: float) -> float:
+        if not self.logarithmic:
+            return limit
+        return math.log(limit) if limit > 0 else _LOG_OF_NOTHING
+
+
+def ratio_statistics(measurements: Measurements, metric: str, point: Point, baseline: Point) -> RowStatistics:
+    """Of the metric of ``point`` over that of ``baseline``. Raises ``NoRatioError``."""
+    sensors = sensor_sd(measurements, metric, [point], [baseline])
+    own, base = (measurements.samples(each)[metric] for each in (point, baseline))
+    return _evidence(measurements, metric, [point], [baseline], ratio(own, base, sensors), sensors)
+
+
+def change_statistics(
+    measurements: Measurements, metric: str, now: tuple[Point, Point], then: tuple[Point, Point]
+) -> RowStatistics:
+    """Of the ratio of ``now``'s two over that of ``then``'s two. Raises ``NoRatioError``."""
+    above, below = [now[0], then[1]], [now[1], then[0]]
+    sensors = sensor_sd(measurements, metric, above, below)
+    top, base, last, first = (measurements.samples(each)[metric] for each in (now[0], now[1], then[0], then[1]))
+    return _evidence(measurements, metric, above, below, ratio_change((top, base), (last, first), sensors), sensors)
+
+
+def value_statistics(measurements: Measurements, metric: str, point: Point) -> RowStatistics:
+    """Of the metric itself, in its own unit: of joules or watts with what the boards' sensors leave open."""
+    samples = measurements.samples(point)[metric]
+    if min(medians(samples)) > 0:
+        sensors = sensor_sd(measurements, metric, [point])
+        return _evidence(measurements, metric, [point], [], estimate(samples, sensors), sensors)
+    level = level_of([point])
+    plain = contrast([medians(samples)])
+    return RowStatistics(
+        interval=estimate(samples), contrast=plain, pass_level=level, fail_level=level, logarithmic=False
+    )
+
+
+def _evidence(
+    measurements: Measurements,
+    metric: str,
+    above: Sequence[Point],
+    below: Sequence[Point],
+    interval: Interval,
+    sensors: float,
+) -> RowStatistics:
+    spread = measurements.spread(metric)
+    tops, bases = ([logs(measurements.samples(p)[metric]) for p in points] for points in (above, below))
+    level = level_of([*above, *below])
+    is_shared = spread is not None and spread.num_points > 0
+    decides, as_measured = contrast(tops, bases, spread, sensors), None
+    if spread is not None and any(spread.pulled_in(values) != values for values in (*tops, *bases)):
+        as_measured = contrast(tops, bases, spread.as_measured, sensors)
+    return RowStatistics(
+        interval=interval,
+        contrast=decides,
+        as_measured=as_measured,
+        pass_level=level * MODERATED_PASS if is_shared else level,
+        fail_level=level * MODERATED_FAIL if is_shared else level,
+        num_points=spread.num_points if spread else 0,
+        notes=spread.notes if spread else (),
+    )
+
+
+def level_of(points: Sequence[Point]) -> float:
+    """One-sided level of a look at points that get as many attempts as these."""
+    efforts = [point.effort for point in points]
+    return level_per_look(min(e.attempts for e in efforts), max(e.max_attempts for e in efforts), len(points))
+
+
+def sensor_sd(measurements: Measurements, metric: str, above: Sequence[Point], below: Sequence[Point] = ()) -> float:
+    """Relative sd that power sensors give joules or watts, or a ratio of them; 0 of any other metric.
+
+    No number of attempts takes it out. A board's gain is the same in all of them, and so is a load's place in the
+    rhythm of the sensor's sampling: half the width of a window's bound is taken as a normal's 1.96 sd.
+    """
+    if not METRICS[metric].is_of_energy:
+        return 0.0
+    sampling = (measurements.energy_bound(point.id, metric) / quantile(TAIL, math.inf) for point in (*above, *below))
+    return math.hypot(_gain_sd(measurements, above, below), *sampling)
+
+
+def _gain_sd(measurements: Measurements, above: Sequence[Point], below: Sequence[Point]) -> float:
+    """A point's sensor gain is the mean of its boards' gains, so the boards that both sides of a ratio have cancel.
+
+    All do where both have the same. A limit in joules was set on other boards: there nothing cancels.
+    """
+    weights: dict[str, float] = {}
+    for sign, points in ((1.0, above), (-1.0, below)):
+        for point in points:
+            boards = measurements.boards(point.id)
+            for board in boards:
+                weights[board] = weights.get(board, 0.0) + sign / len(boards)
+    return BOARD_GAIN_SD * math.sqrt(sum(weight**2 for weight in weights.values()))
+
+
+def verdict_of(decision: Decision) -> Verdict:
+    """By its own level; fails of a whole run are corrected afterwards."""
+    if decision.p_pass <= decision.pass_level:
+        return "pass"
+    return "fail" if decision.p_fail <= decision.fail_level else "inconclusive"
+
+
+def look_text(evidence: RowStatistics, limits: Sequence[float], scale: Scale) -> str:
+    """The deciding interval in words where the plain one contains none of ``limits``; else empty."""
+    value, low, high = evidence.interval
+    shown = low is not None and high is not None and any(low <= limit <= high for limit in limits)
+    deciding = None if shown else evidence.look_interval()
+    if deciding is None:
+        return ""
+    ends = f"[{', '.join(plain(end / scale.factor) for end in deciding)}]"
+    return f"at this look's level {UNKNOWN_SPREAD if is_unknown(value, *deciding) else ends}, "
+
+
+def more_attempts_text(decision: Decision) -> str:
+    """How many attempts an inconclusive row stands on, and would need."""
+    attempts = plural(decision.num_attempts, "attempt")
+    if decision.is_final:
+        return f"undecided after {attempts}, and more would not decide it (power sensors)"
+    if decision.attempts_to_decide is None:
+        return f"undecided after {attempts}, too near the limit for any number to be named"
+    return f"undecided after {attempts}; about {decision.attempts_to_decide} would decide it"
+
+
+def judge_ratio(evidence: RowStatistics, expected: Expected | str, linear: float, *, more: bool) -> Judgement:
     """Judge a ratio. ``expected`` is a sentence where nothing is: why.
 
     ``linear`` is the GPU-count ratio, ``more`` whether more of the metric is better.
@@ -48,7 +256,7 @@ def judge_ratio(evidence: Evidence, expected: Expected | str, linear: float, *, 
 
 
 def judge_value(
-    evidence: Evidence, unit: str, minimum: float | None, maximum: float | None
+    evidence: RowStatistics, unit: str, minimum: float | None, maximum: float | None
 ) -> tuple[Verdict, str, Decision]:
     """Judge a metric itself against absolute limits, of which at least one is given."""
     decision = evidence.decide(minimum, maximum)
@@ -64,7 +272,7 @@ def judge_value(
 
 
 def judge_comparison(
-    evidence: Evidence, order: Order, factor: float = 1.0, along: str | None = None
+    evidence: RowStatistics, order: Order, factor: float = 1.0, along: str | None = None
 ) -> tuple[Verdict, str, Decision]:
     """Judge a metric over another point's: it must lie on one side of ``factor``, or touch it.
 
@@ -94,81 +302,10 @@ def _interval(value: float, low: float, high: float, scale: Scale = ONE) -> str:
 
 
 def _worded(
-    evidence: Evidence, decision: Decision, found: str, limits: Sequence[float], scale: Scale = ONE
+    evidence: RowStatistics, decision: Decision, found: str, limits: Sequence[float], scale: Scale = ONE
 ) -> tuple[Verdict, str]:
     verdict = verdict_of(decision)
     if verdict != "inconclusive":
         return verdict, found
     notes = "".join(f"; {note}" for note in evidence.notes)
     return verdict, f"{found}; {look_text(evidence, limits, scale)}{more_attempts_text(decision)}{notes}"
-
-
-# The worst verdict decides. A fail stands before an error: what did measure was too slow, whatever else broke.
-BY_IMPORTANCE: tuple[Verdict, ...] = ("fail", "error", "missing", "inconclusive")
-
-
-def overall(
-    points: Sequence[PointResult],
-    rows: Sequence[JudgedRow],
-    guards: Sequence[CheckResult] = (),
-    *,
-    counts: Counts,
-    machine: str = "this machine",
-    left_out: Sequence[str] = (),
-    skips: Sequence[Skip] = (),
-    num_owed: int = 0,
-) -> tuple[Verdict, str]:
-    """Verdict of a run, and what decided it.
-
-    ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out; ``skips`` that lack something were
-    required. ``num_owed`` attempts are to be made yet, those of points that were not measured among them. ``guards``
-    are checks that no suite contains: one that fails decides, one that passes shows nothing by itself.
-    """
-    named: list[tuple[Verdict, str]] = [
-        *((row.verdict, f"{_subject(row)}: {row.reason}") for row in (*rows, *guards)),
-        *(("error", f"{p.id}: {_first_sentence(p.reason)}") for p in points if p.status == "failed"),
-        *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing" and not num_owed),
-        *(("missing", f"{skip.id}: {skip.reason}") for skip in skips if skip.lacks is not None),
-    ]
-    if num_owed:
-        named.append(("missing", f"{plural(num_owed, 'attempt')} to be made"))
-    for verdict in BY_IMPORTANCE:
-        culprits = [reason for found, reason in named if found == verdict]
-        if culprits:
-            return verdict, _first_of(culprits)
-    if not any(point.status == "ok" for point in points):
-        return _of_nothing(points, left_out, skips)
-    if counts.passed:
-        return "pass", counted_with(counts, machine, left_out)
-    if counts.expected:
-        return "no_expectation", f"nothing was judged: {counted_with(counts, machine, left_out)}"
-    rest = f"left out: {left_out_text(left_out)}" if left_out else "all were measured"
-    return "no_expectation", f"nothing is expected of these points; {rest}"
-
-
-def _of_nothing(points: Sequence[PointResult], left_out: Sequence[str], skips: Sequence[Skip]) -> tuple[Verdict, str]:
-    """Of a run without a figure: what cannot be measured here stands before what was left out."""
-    if unfit := [f"{point.id}: {_first_sentence(point.reason)}" for point in points if point.status == "does_not_fit"]:
-        return "missing", f"nothing was measured: {_first_of(unfit)}"
-    if unable := [f"{skip.id}: {skip.reason}" for skip in skips if skip.lacks is None]:
-        return "missing", f"nothing was measured: {_first_of(unable)}"
-    if left_out:
-        return "no_expectation", f"nothing was judged: left out: {left_out_text(left_out)}"
-    return "missing", "nothing was measured"
-
-
-def _first_of(reasons: Sequence[str]) -> str:
-    """And how many there are besides: ``a needs 80 GiB (and 2 more)``."""
-    return reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
-
-
-def _subject(row: JudgedRow) -> str:
-    if not isinstance(row, NodeCheck):
-        return f"{row.point_id}: {row.metric}"
-    # An undecided GPU need not be the slowest.
-    return f"{row.point_id}: {row.subject}" if row.name == SLOWEST else f"{row.name}: {row.subject}"
-
-
-def _first_sentence(reason: str | None) -> str:
-    """A library's message goes on for lines, which the point's own result has."""
-    return (reason or "failed").partition(". ")[0]

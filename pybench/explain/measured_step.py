@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pybench.core.clock_events import POWER_LIMIT
 from pybench.core.formulas.joint_step import JointStep, joint_steps
-from pybench.core.gpu_states import gpu_states
+from pybench.core.gpu_states import POWER_LIMIT, gpu_states
 from pybench.core.measurements import Measurements
 from pybench.core.numbers import percent
 from pybench.core.phases import phase_cuts_ns

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from pybench.core.assemble import assemble
-from pybench.core.evidence import ONE_ATTEMPT
 from pybench.core.measurements import Measurements
 from pybench.core.numbers import quantity_with_interval, spread
+from pybench.core.verdict import ONE_ATTEMPT
 from pybench.explain.node import NODE_METRICS, MeasuredNode
 from pybench.files.reader import first_fault
 from pybench.files.run.earlier_runs import earlier_runs

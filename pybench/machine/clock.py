@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pybench.model.clock import monotonic_offset_ns
+from pybench.model.wire import monotonic_offset_ns
 
 
 def host_clock() -> tuple[str, int]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from pybench.machine.nvml import NoDriverError, NvmlError, answer, constant, query, session, text
 from pybench.machine.time_limit import returned_within
+from pybench.model.devices import visible
 from pybench.model.errors import MachineError
 from pybench.model.machine import GpuInfo, GpuInventory
-from pybench.model.visible_gpus import visible
 
 # A healthy driver lists eight GPUs in a second or two, also where it has to wake them.
 LIMIT_S = 10.0

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from pybench.model.container import ContainerRequest
 from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.effort import Effort
-from pybench.model.job import Job
 from pybench.model.limits import Range
 from pybench.model.workloads.registry import AnySettings
 from pybench.model.workloads.rules import GivenSettings
@@ -215,3 +214,11 @@ class Plan:
     def digests(self) -> dict[str, str]:
         """Each point's digest by its id: a record with another one measured something else."""
         return {point.id: point.digest for point in self.points}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a user trains: every sample so many times."""
+
+    samples: Annotated[int, Range(1, 1_000_000_000_000), "samples of an epoch"]
+    epochs: Annotated[int, Range(1, 10_000), "passes over all samples"] = 1

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 
 from pybench.model.backend import BACKENDS
-from pybench.model.loopback import LOOPBACK
 
 # How CUDA and collectives are tuned, and each backend.
 TUNING_PREFIXES = (
@@ -15,6 +14,8 @@ TUNING_PREFIXES = (
 )
 # Set by pybench: an inherited value would point a rank at the wrong GPU.
 NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
+LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+"""Environment of collectives within one machine: its loopback, which containers have without any other network."""
 # Set for every worker, over whatever else there is.
 _OURS = NEVER_INHERITED | {"CUDA_DEVICE_ORDER", "HF_HUB_OFFLINE", *LOOPBACK}
 # A credential does not tune: a suite must request it by name. Endings, so that VLLM_MAX_TOKENS stays a number.

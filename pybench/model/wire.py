@@ -238,3 +238,36 @@ _NAMES = {kind: name for name, kind in EVENT_KINDS.items()}
 def encode_event(event: Event) -> str:
     """One line of an event stream, without its newline."""
     return json.dumps({_NAMES[type(event)]: asdict(event)})
+
+
+STARTER_VARIABLE = "PYBENCH_STARTER"
+"""Set for a worker to the id of the process that started it, where both see the same ids."""
+ROOM_VARIABLE = "PYBENCH_ROOM"
+"""Set for a process that forks workers: bytes that their environments are shown in."""
+
+
+_FINISHING_NS = 1_000_000_000
+"""What is left to report after the last step."""
+
+
+def fit(num_steps: int, step_ns: int, now_ns: int, end_ns: int | None) -> bool:
+    """Whether so many steps of ``step_ns`` from ``now_ns`` on end early enough; always without an end.
+
+    Times are of CLOCK_MONOTONIC on the run's leading host.
+    """
+    return end_ns is None or now_ns + num_steps * step_ns + _FINISHING_NS <= end_ns
+
+
+_NS_PER_S = 1_000_000_000
+
+
+def monotonic_offset_ns(timens_offsets: str) -> int:
+    """Offset of CLOCK_MONOTONIC in ns, from the text of ``/proc/self/timens_offsets``; 0 where it names none.
+
+    Source: time_namespaces(7); kernels name the clock "monotonic" or by its number, 1.
+    """
+    for line in timens_offsets.splitlines():
+        clock, seconds, nanoseconds = line.split()
+        if clock in {"monotonic", "1"}:
+            return int(seconds) * _NS_PER_S + int(nanoseconds)
+    return 0

@@ -14,7 +14,7 @@ import numpy as np
 
 from pybench.core.numbers import short_percent
 from pybench.model.errors import MachineError
-from pybench.model.starter import STARTER_VARIABLE
+from pybench.model.wire import STARTER_VARIABLE
 from pybench.power.energy.sensor_fit import SensorFit, fit_sensor
 from pybench.power.energy.series import polled_power_mw, samples_of
 from pybench.power.recorder import PowerRecorder

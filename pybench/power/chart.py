@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pybench.core.clock_events import event_words
+from pybench.core.gpu_states import event_words
 from pybench.model.gpu_state import gpu_label
 from pybench.power.energy.series import IMPOSSIBLE_W, polled_power_mw
 from pybench.power.energy.times import series_times_ns

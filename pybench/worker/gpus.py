@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from pybench.model.visible_gpus import visible
+from pybench.model.devices import visible
 from pybench.worker.backend import UnsupportedError
 
 _LIBRARY = "libnvidia-ml.so.1"

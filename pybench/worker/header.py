@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from pybench.model.clock import monotonic_offset_ns
-from pybench.model.wire import Header
+from pybench.model.wire import Header, monotonic_offset_ns
 
 _PROC = Path("/proc")
 

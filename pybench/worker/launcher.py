@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pybench.model.loopback import LOOPBACK
-from pybench.model.starter import STARTER_VARIABLE
+from pybench.model.tuning import LOOPBACK
+from pybench.model.wire import STARTER_VARIABLE
 from pybench.worker.events import EventStream
 from pybench.worker.failure import missing_package
 from pybench.worker.main import blind_header, import_backend, run_rank

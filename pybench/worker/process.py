@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from pybench.model.starter import STARTER_VARIABLE
+from pybench.model.wire import STARTER_VARIABLE
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pybench.model.starter import ROOM_VARIABLE, STARTER_VARIABLE
+from pybench.model.wire import ROOM_VARIABLE, STARTER_VARIABLE
 from pybench.worker import guardian
 from pybench.worker.imports import spared_by_collector
 from pybench.worker.launcher import end_as, fork_hazard

@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from pybench.model.run_end import fit
 from pybench.model.steadiness import STEADY_STEPS, are_steady
-from pybench.model.wire import Event, Phase, Result, Step, WorkOrder
+from pybench.model.wire import Event, Phase, Result, Step, WorkOrder, fit
 from pybench.worker.backend import Workload
 from pybench.worker.dither import Dither
 from pybench.worker.ranks import Ranks

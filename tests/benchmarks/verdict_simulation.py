@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pybench.core.evidence import MODERATED_FAIL, MODERATED_PASS, Evidence
-from pybench.core.family import fails_that_stand
+from pybench.core.assemble import fails_that_stand
 from pybench.core.statistics.contrast import contrast
-from pybench.core.statistics.looks import level_per_look
 from pybench.core.statistics.spread import common_spread
+from pybench.core.verdict import MODERATED_FAIL, MODERATED_PASS, RowStatistics, level_per_look
 from pybench.model.verdict import Decision
 
 FIRST, LAST = 3, 6
@@ -75,7 +74,7 @@ def look(
     for (point, baseline), limit in zip(rows, limits, strict=True):
         level = level_per_look(FIRST, LAST, 1 if baseline is None else 2)
         below = [] if baseline is None else [values[baseline]]
-        evidence = Evidence(
+        evidence = RowStatistics(
             interval=(1.0, None, None),
             contrast=contrast([values[point]], below, spread, sensors),
             as_measured=contrast([values[point]], below, spread.as_measured, sensors) if spread else None,

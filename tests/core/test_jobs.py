@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.core.job_steps import job_steps
-from pybench.core.jobs import job_results
+from pybench.core.assemble import job_results
+from pybench.core.formulas.train import job_steps
 from pybench.core.measurements import Measurements
-from pybench.model.job import Job
 from pybench.model.record import Record
-from pybench.model.suite import Plan, Point
+from pybench.model.suite import Job, Plan, Point
 from pybench.model.wire import Work
 from pybench.model.workloads.train import Train
 from tests.build import Build

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from pybench.core.counts import overall
 from pybench.core.loss_curve import NUM_STEPS, loss_checks
 from pybench.core.measurements import Measurements
-from pybench.core.verdict import overall
 from pybench.model.suite import Plan
 from pybench.model.verdict import Counts
 from pybench.model.wire import Failure, Work

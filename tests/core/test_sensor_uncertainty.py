@@ -9,10 +9,10 @@ import pytest
 
 from pybench.core.absolute import absolute_checks
 from pybench.core.assemble import assemble
-from pybench.core.evidence import BOARD_GAIN_SD, sensor_sd
 from pybench.core.good_run import table_of_run
 from pybench.core.measurements import Measurements
 from pybench.core.summary import summarize
+from pybench.core.verdict import BOARD_GAIN_SD, sensor_sd
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedTable
 from pybench.model.record import Energy, PhaseEnergy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from pybench.core.train_flops import hardware_flops_per_token, model_flops_per_token
+from pybench.core.flops import hardware_flops_per_token, model_flops_per_token
 from pybench.files.shipped import load_models
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train import Train

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from pybench.core.flops import num_parameters
+from pybench.core.flops import model_flops_per_token, num_parameters
 from pybench.core.measurements import Measurements, metric_samples
 from pybench.core.summary import summarize
-from pybench.core.train_flops import model_flops_per_token
 from pybench.model.suite import Plan
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate

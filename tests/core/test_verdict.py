@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pybench.core.evidence import Evidence
+from pybench.core.counts import overall
 from pybench.core.statistics.contrast import Contrast
 from pybench.core.statistics.distributions import quantile
-from pybench.core.verdict import judge_comparison, judge_ratio, judge_value, overall
+from pybench.core.verdict import RowStatistics, judge_comparison, judge_ratio, judge_value
 from pybench.model.expected import RatioRow
 from pybench.model.results import CheckResult, PointResult, ScalingResult
 from pybench.model.suite import Order, Skip
@@ -30,16 +30,16 @@ def _row(**figure: Any) -> RatioRow:
     return RatioRow(**{**values, "kind": "measured", **figure})
 
 
-def _evidence(low: float | None, high: float | None, value: float | None = None) -> Evidence:
+def _evidence(low: float | None, high: float | None, value: float | None = None) -> RowStatistics:
     """Of three attempts a side, whose 95 % interval decides at 2.5 % a side."""
     if low is None or high is None:
-        return Evidence(interval=(value or 1.0, None, None), contrast=None, pass_level=0.025, fail_level=0.025)
+        return RowStatistics(interval=(value or 1.0, None, None), contrast=None, pass_level=0.025, fail_level=0.025)
     sd = math.log(high / low) / 2 / quantile(0.025, 4)
     centre = math.log(high * low) / 2
     contrast = Contrast(value=centre, variance=sd**2, freedom=4, num_attempts=3)
     level = 0.025 * (1 + 1e-6)
     interval = (value or math.exp(centre), low, high)
-    return Evidence(interval=interval, contrast=contrast, pass_level=level, fail_level=level)
+    return RowStatistics(interval=interval, contrast=contrast, pass_level=level, fail_level=level)
 
 
 def test_a_reason_has_the_tables_word_for_an_interval_that_shows_nothing() -> None:

@@ -9,8 +9,7 @@ import pytest
 from pybench.files.shipped import shipped_suites
 from pybench.files.suite.file import read_suite
 from pybench.model.errors import FileError, UsageError
-from pybench.model.job import Job
-from pybench.model.suite import Suite
+from pybench.model.suite import Job, Suite
 
 TEXT = """
 schema = 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybench.core.evidence import ONE_ATTEMPT
+from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.results import ClaimResult, Estimate, Results
 from pybench.report.run.claims import CLAIM_HEADS, claim_rows
 from pybench.report.run.terminal import render

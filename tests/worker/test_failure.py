@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.model.clock import monotonic_offset_ns
-from pybench.model.wire import encode_event
+from pybench.model.wire import encode_event, monotonic_offset_ns
 from pybench.run.events.line import decode_event
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.failure import failure_of

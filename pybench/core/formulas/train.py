@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from pybench.core.flops import num_parameters
+from pybench.core.flops import hardware_flops_per_token, model_flops_per_token, num_parameters
 from pybench.core.formulas.balance import energy_imbalance, stage_use
 from pybench.core.formulas.joint_step import JointStep
 from pybench.core.gpu_models import gpu_peak
-from pybench.core.job_steps import job_steps
-from pybench.core.train_flops import hardware_flops_per_token, model_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.job import Job
 from pybench.model.percentiles import percentiles
 from pybench.model.record import Energy
-from pybench.model.suite import Point
+from pybench.model.suite import Job, Point
 from pybench.model.workloads.train import Train
 
 _PERCENTILES = (50, 90, 99)
@@ -112,3 +110,16 @@ def _utilisation(point: Point, tokens_per_s_per_gpu: float, device_name: str) ->
 def _settings(point: Point) -> Train:
     assert isinstance(point.settings, Train)
     return point.settings
+
+
+def job_steps(job: Job, settings: Train, samples_of_step: int) -> int:
+    """Steps of all epochs: an epoch's sequences over those of a step, the last step of an epoch counted whole.
+
+    Packed, samples of their mean length fill every sequence; else each takes one of its own, padded to
+    ``sequence_tokens``. ``samples_of_step`` is the effective batch as it was measured, in sequences: an ``auto`` batch
+    size is not known before.
+    """
+    sequences = job.samples
+    if settings.packing:
+        sequences = math.ceil(job.samples * settings.mean_sample_tokens / settings.sequence_tokens)
+    return job.epochs * math.ceil(sequences / samples_of_step)

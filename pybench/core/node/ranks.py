@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
-from pybench.core.evidence import Evidence, level_of, more_attempts_text, verdict_of
 from pybench.core.numbers import UNKNOWN_SPREAD, is_unknown, signed_percent
 from pybench.core.statistics.contrast import contrast
 from pybench.core.statistics.interval import Samples, estimate, logs
 from pybench.core.statistics.spread import Spread, Variance, pooled, variance_of
+from pybench.core.verdict import RowStatistics, level_of, more_attempts_text, verdict_of
 from pybench.model.machine import Machine
 from pybench.model.record import Record
 from pybench.model.results import NodeCheck
@@ -146,7 +146,7 @@ def _judged(
 ) -> Judged:
     value, low, high = estimate(shares)
     level = level_of([point])
-    evidence = Evidence(
+    evidence = RowStatistics(
         interval=(value, low, high),
         contrast=contrast([logs(shares)], spread=spread),
         pass_level=level,

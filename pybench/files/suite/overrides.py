@@ -19,7 +19,7 @@ from pybench.files.suite.rules import suite_problems
 from pybench.files.suite.schema import suite_model
 from pybench.files.toml.problem_text import did_you_mean, key_text, message_of, valid_text
 from pybench.model.errors import UsageError
-from pybench.model.job import Job
+from pybench.model.suite import Job
 from pybench.model.workloads.settings import MODEL_CONFIG
 
 _FORM = "KEY=VALUE with a KEY such as batch_size, benchmark.decode.attempts or axes.tensor_parallel"

@@ -15,9 +15,8 @@ from pydantic_core import PydanticCustomError
 from pybench.files.shipped import load_models
 from pybench.files.suite.container import container_model, without_default
 from pybench.model.effort import Effort
-from pybench.model.job import Job
 from pybench.model.limits import Range
-from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
+from pybench.model.suite import Comparison, Job, Limits, Scaling, TableFigure
 from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
 from pybench.model.workloads.placement import limits_problem, table_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names

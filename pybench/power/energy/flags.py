@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pybench.core.clock_events import is_throttled
+from pybench.core.gpu_states import is_throttled
 from pybench.power.slow_state import around
 from pybench.power.trace import GpuTrace, OffsetColumns
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pybench.core.evidence import ONE_ATTEMPT
 from pybench.core.numbers import interval, limits, percent, quantity_with_interval
+from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.results import ClaimResult, Estimate, Results, order_words
 from pybench.model.workloads.registry import METRICS
 

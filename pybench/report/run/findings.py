@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pybench.core.evidence import ONE_ATTEMPT
+from pybench.core.counts import BY_IMPORTANCE
 from pybench.core.good_run import GOOD
 from pybench.core.lookup import NO_FIGURE, NO_TABLE
 from pybench.core.node.spread import SLOWEST
-from pybench.core.verdict import BY_IMPORTANCE
+from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.plural import plural
 from pybench.model.results import ExpectationRow, PointResult, Results
 from pybench.model.suite import NOT_INSTALLED

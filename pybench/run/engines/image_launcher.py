@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from pybench.model.container import ContainerSetup, ImageIdentity, Mount
-from pybench.model.loopback import LOOPBACK
+from pybench.model.tuning import LOOPBACK
 from pybench.run.engines.base import Argv, Job
 from pybench.run.engines.environment import tuning
 

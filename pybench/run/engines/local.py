@@ -14,8 +14,7 @@ from pybench.model.container import ContainerRun, EngineFacts
 from pybench.model.errors import UsageError
 from pybench.model.machine import Finding
 from pybench.model.software import OLDEST_PYTHON, RECORDED_PACKAGES, Software
-from pybench.model.starter import STARTER_VARIABLE
-from pybench.model.wire import Failure
+from pybench.model.wire import STARTER_VARIABLE, Failure
 from pybench.run.engines.base import Argv, ImageStore, Job, Launcher, Notify
 from pybench.run.engines.environment import fixed, on_this_machine
 from pybench.run.engines.process import WorkerProcess, end_marked

@@ -21,7 +21,7 @@ from pybench.files.safe_folder import opened_file, opened_folder
 from pybench.machine.command import guarded_argv
 from pybench.model.container import ContainerRun
 from pybench.model.record import ALONE, FORKED
-from pybench.model.starter import ROOM_VARIABLE, STARTER_VARIABLE
+from pybench.model.wire import ROOM_VARIABLE, STARTER_VARIABLE
 from pybench.run.engines.base import Argv, Job
 from pybench.run.engines.process import (
     ATTEMPT_VARIABLE,

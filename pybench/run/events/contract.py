@@ -15,7 +15,6 @@ from pybench.core.plan.ordered_work import ordered_phases, ordered_replica, orde
 from pybench.core.schedule.attempts import METRIC as BATCH_SIZE
 from pybench.model.host import SAME_CLOCK, HostClock
 from pybench.model.limits import LARGEST
-from pybench.model.run_end import fit
 from pybench.model.wire import (
     PROTOCOL_VERSION,
     Event,
@@ -28,6 +27,7 @@ from pybench.model.wire import (
     Result,
     Step,
     WorkOrder,
+    fit,
 )
 from pybench.model.workloads.registry import TRAITS_OF
 from pybench.model.workloads.train import Train

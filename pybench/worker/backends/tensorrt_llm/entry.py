@@ -10,7 +10,7 @@ from functools import partial
 import tensorrt_llm
 from tensorrt_llm.llmapi import TorchLlmArgs
 
-from pybench.model.loopback import LOOPBACK
+from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.engine_arguments import decided_arguments
 from pybench.model.workloads.generate import Generate

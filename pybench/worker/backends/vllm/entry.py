@@ -14,7 +14,7 @@ import vllm
 from vllm.engine.arg_utils import EngineArgs
 
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.loopback import LOOPBACK
+from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import Metric, WorkOrder
 from pybench.model.workloads.engine_arguments import decided_arguments
 from pybench.model.workloads.generate import Generate
