@@ -24,6 +24,7 @@ BY_CHANGE: dict[ChangeVerdict, int] = {
     "improved": 0,
     "regressed": 1,
     "not measured": 1,
+    "differs": 5,
     "undecided": 4,
     "incomparable": 4,
 }

@@ -7,9 +7,10 @@ from typing import Literal
 
 from pybench.model.figures import Row
 
-ChangeVerdict = Literal["unchanged", "improved", "regressed", "undecided", "not measured", "incomparable"]
-"""The interval of the change: within the smallest effect; beyond it on either side; across its limit. Or no interval:
-a row that a reference has is absent; something that must be equal differs."""
+ChangeVerdict = Literal["unchanged", "improved", "regressed", "differs", "undecided", "not measured", "incomparable"]
+"""The interval of the change is within the smallest effect, beyond it on either side, or across its limit. *Differs*:
+beyond it on the worse side, with one reference and no spread between runs. These two runs differ, as equal runs may.
+Not measured, incomparable: there is no interval, since the row is absent, or what must be equal differs."""
 
 SMALLEST_EFFECT = 0.01
 """A change below 1 % is none that anybody acts on."""
@@ -58,6 +59,7 @@ class RunComparison:
 
     ``differences`` are the keys that keep the runs apart, ``wanted`` those that differ and may. ``left_out`` names
     references that are not comparable, each with its reason, where others are. ``added`` are rows that are new.
+    ``num_between`` are the runs whose spread is part of the intervals, with one reference; 0 where none is known.
     """
 
     run_id: str
@@ -69,4 +71,5 @@ class RunComparison:
     differences: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    num_between: int = 0
     effects: SmallestEffects = field(default_factory=SmallestEffects)

@@ -1,10 +1,11 @@
 """One row of a run against the same row of its references: the change, its interval, a verdict.
 
-Logarithms are compared. With one reference the interval is Welch's over the attempts of both runs: it has no spread
-between nights in it. With several, each run is one value, and the interval is that of a prediction of one more run,
-widened where this run has fewer attempts than they have. Variances are shrunk towards those of the same metric's other
-rows (:mod:`pybench.core.statistics.spread`). What regressed, or improved, is corrected over all rows: of equal runs
-few have any such row.
+Logarithms are compared. With one reference the interval is Welch's over the attempts of both runs, and the spread
+between runs of this machine is added where other runs show it. Without it a change for the worse is *differs*: attempts
+of one run do not show how far two equal runs are apart. With several references each run is one value, and the interval
+is that of a prediction of one more run, widened where this run has fewer attempts than they have. Variances are shrunk
+towards those of the same metric's other rows (:mod:`pybench.core.statistics.spread`). What is worse, or better, is
+corrected over all rows (Holm).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from statistics import fmean
 from pybench.core.statistics.contrast import Contrast, contrast
 from pybench.core.statistics.false_discovery import sure
 from pybench.core.statistics.interval import TAIL, NoRatioError, as_fraction, location, logs
-from pybench.core.statistics.spread import Spread, common_spread, pooled_variance, variance_of
+from pybench.core.statistics.spread import Spread, Variance, common_spread, pooled_variance, variance_of
+from pybench.core.statistics.units import MIN_UNITS, moderated, spread_of
 from pybench.model.change import Change, ChangeVerdict
 from pybench.model.figures import Row
 from pybench.model.workloads.registry import METRICS
@@ -36,18 +38,51 @@ class Sides:
     before: tuple[tuple[float, ...], ...]
 
 
-def changes_of(rows: Mapping[Row, Sides], smallest: Mapping[str, float]) -> dict[Row, Change]:
-    """The change of every row. ``smallest`` is the smallest effect by metric, a fraction."""
+def between_runs(runs: Sequence[Mapping[Row, tuple[float, ...]]]) -> dict[Row, Variance]:
+    """Variance of each row between runs of one machine, from their attempts; of rows that three or more runs have.
+
+    Rows of one metric share what they show of it (:func:`~pybench.core.statistics.units.moderated`).
+    """
+    values: dict[Row, list[float]] = {}
+    for run in runs:
+        for row, medians in run.items():
+            if min(medians) > 0:
+                values.setdefault(row, []).append(fmean(map(math.log, medians)))
+    by_metric: dict[str, dict[Row, Variance]] = {}
+    for row, own in values.items():
+        if len(own) >= MIN_UNITS:
+            by_metric.setdefault(row.metric, {})[row] = spread_of(own)
+    return {row: found for spreads in by_metric.values() for row, found in moderated(spreads).items()}
+
+
+def changes_of(
+    rows: Mapping[Row, Sides], smallest: Mapping[str, float], between: Mapping[Row, Variance] | None = None
+) -> dict[Row, Change]:
+    """The change of every row.
+
+    ``smallest`` is the smallest effect by metric, a fraction; ``between`` the variance between runs, which counts for
+    rows with one reference.
+    """
+    between = between or {}
     spreads = {metric: _spread([sides for row, sides in rows.items() if row.metric == metric]) for metric in smallest}
-    found = {row: _change(row, sides, spreads[row.metric], smallest[row.metric]) for row, sides in rows.items()}
+    found = {
+        row: _change(row, sides, spreads[row.metric], smallest[row.metric], between.get(row))
+        for row, sides in rows.items()
+    }
     errors = {row: _errors(row, contrast, smallest[row.metric]) for row, (_, contrast) in found.items() if contrast}
     sure_of = {
         "regressed": sure({row: worse / FAMILY_ERROR for row, (worse, _) in errors.items()}),
         "improved": sure({row: better / FAMILY_ERROR for row, (_, better) in errors.items()}),
     }
-    return {
+    decided = {
         row: change if row in sure_of.get(change.verdict, found) else _open(change, len(errors))
         for row, (change, _) in found.items()
+    }
+    return {
+        row: replace(change, verdict="differs")
+        if change.verdict == "regressed" and len(rows[row].before) == 1 and row not in between
+        else change
+        for row, change in decided.items()
     }
 
 
@@ -68,7 +103,9 @@ def _open(change: Change, num_rows: int) -> Change:
     )
 
 
-def _change(row: Row, sides: Sides, spread: Spread | None, smallest: float) -> tuple[Change, Contrast | None]:
+def _change(
+    row: Row, sides: Sides, spread: Spread | None, smallest: float, between: Variance | None
+) -> tuple[Change, Contrast | None]:
     values = Change(
         row=row,
         unit=METRICS[row.metric].unit,
@@ -78,6 +115,8 @@ def _change(row: Row, sides: Sides, spread: Spread | None, smallest: float) -> t
     )
     try:
         found = _contrast(sides, spread)
+        if found is not None and between is not None and len(sides.before) == 1:
+            found = _with_runs(found, between)
     except NoRatioError as error:
         same = {*sides.now} == {value for run in sides.before for value in run} and len({*sides.now}) == 1
         return replace(values, verdict="unchanged") if same else replace(values, reason=str(error)), None
@@ -97,6 +136,14 @@ def verdict_of(low: float, high: float, smallest: float, *, higher_is_better: bo
     if worse > limit:
         return "improved"
     return "unchanged" if worse > -limit and better < limit else "undecided"
+
+
+def _with_runs(contrast: Contrast, between: Variance) -> Contrast:
+    """With the spread between two runs; the degrees of freedom are Satterthwaite's."""
+    variance, freedom = 2 * between[0], between[1]
+    total = contrast.variance + variance
+    square = variance**2 / freedom + (contrast.variance**2 / contrast.freedom if contrast.variance else 0.0)
+    return replace(contrast, variance=total, freedom=total**2 / square)
 
 
 def _contrast(sides: Sides, spread: Spread | None) -> Contrast | None:

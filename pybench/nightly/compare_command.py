@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybench.cli.comparison_options import across_option, effects_of, smallest_option
-from pybench.cli.path_types import PATH
+from pybench.cli.path_types import FOLDER, PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 @click.argument("reference_paths", metavar="REFERENCE...", type=PATH, nargs=-1, required=True)
 @across_option
 @smallest_option
+@click.option(
+    "--history", "folder", type=FOLDER, metavar="DIR",
+    help="Runs of this machine, such as those of --aa: with one REFERENCE they show the spread between runs.",
+)  # fmt: skip
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="A further metric to compare. Repeatable.")
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print the rows that are unchanged, too.")
 @click.pass_context
@@ -33,6 +37,7 @@ def compare(
     reference_paths: tuple[Path, ...],
     across: tuple[str, ...],
     smallest: tuple[str, ...],
+    folder: Path | None,
     metrics: tuple[str, ...],
     detail: bool,
 ) -> None:
@@ -46,11 +51,13 @@ def compare(
     from pybench.model.errors import UsageError
     from pybench.model.workloads.registry import METRICS
     from pybench.nightly.comparison import compare as compare_runs
+    from pybench.nightly.history import read_history
 
     if unknown := [name for name in metrics if name not in METRICS]:
         raise UsageError(f"--metric {unknown[0]}: no such metric; docs/workloads.md lists them")
     run, *references = (run_figures(results_of(path), metrics) for path in (run_path, *reference_paths))
-    found = compare_runs(run, references, across=across, effects=effects_of(smallest))
+    others = read_history(folder).runs if folder else ()
+    found = compare_runs(run, references, across=across, effects=effects_of(smallest), others=others)
     print_comparison(found, run, references, detail=detail)
     ctx.exit(BY_CHANGE[found.verdict])
 

@@ -8,14 +8,17 @@ from dataclasses import replace
 
 from pybench.core.keys import check_across, differing, point_difference
 from pybench.core.plan.point_filter import parse_filter
+from pybench.core.statistics.spread import Variance
+from pybench.core.statistics.units import MIN_UNITS
 from pybench.model.change import Change, ChangeVerdict, RunComparison, SmallestEffects
 from pybench.model.errors import UsageError
 from pybench.model.figures import NOT_ALONE, PointFigures, Row, RunFigures
 from pybench.model.workloads.registry import METRICS
-from pybench.nightly.change import Sides, changes_of
+from pybench.nightly.change import Sides, between_runs, changes_of
 
 BY_IMPORTANCE: tuple[ChangeVerdict, ...] = (
     "regressed",
+    "differs",
     "not measured",
     "incomparable",
     "undecided",
@@ -31,9 +34,12 @@ def compare(
     *,
     across: Collection[str] = (),
     effects: SmallestEffects | None = None,
+    others: Sequence[RunFigures] = (),
 ) -> RunComparison:
     """Compare ``run`` with one reference or more.
 
+    ``others`` are runs of the same machine: with one reference those that agree with it in every key show the spread
+    between runs.
     Raises ``UsageError`` where ``across`` names no key, and where a run is given twice.
     """
     effects = effects or SmallestEffects()
@@ -51,7 +57,8 @@ def compare(
     )
     if not usable:
         return replace(shown, differences=tuple(dict.fromkeys(text for _, texts in apart for text in texts)))
-    changes = tuple(sorted(_changes(run, usable, across, effects), key=_importance))
+    alike = _alike(run, usable[0], others) if len(usable) == 1 else []
+    changes = tuple(sorted(_changes(run, usable, across, effects, between_runs(alike)), key=_importance))
     known = {row for one in usable for row in rows_of(one)}
     return replace(
         shown,
@@ -61,7 +68,20 @@ def compare(
         added=tuple(row for row in rows_of(run) if row not in known),
         wanted=tuple(dict.fromkeys(text for one in usable for text in differing(one, run))),
         left_out=tuple(f"{one.run_id}: {'; '.join(texts)}" for one, texts in apart if texts),
+        num_between=len(alike) if len(alike) >= MIN_UNITS else 0,
     )
+
+
+def _alike(run: RunFigures, reference: RunFigures, others: Sequence[RunFigures]) -> list[dict[Row, tuple[float, ...]]]:
+    """Attempts' medians of the other runs that agree with the reference in every key and point."""
+    points = {point.id: point for point in reference.points}
+    rows = []
+    for other in others:
+        if other.identity in {run.identity, reference.identity} or differing(reference, other):
+            continue
+        own = [p for p in other.points if p.id in points and p.is_alone and not point_difference(points[p.id], p)]
+        rows.append({Row(p.id, metric): medians for p in own for metric, medians in p.medians.items()})
+    return [row for row in rows if row]
 
 
 def _check_apart(run: RunFigures, references: Sequence[RunFigures]) -> None:
@@ -108,7 +128,11 @@ def _is_filtered(point_id: str, run: RunFigures) -> bool:
 
 
 def _changes(
-    run: RunFigures, references: Sequence[RunFigures], across: Collection[str], effects: SmallestEffects
+    run: RunFigures,
+    references: Sequence[RunFigures],
+    across: Collection[str],
+    effects: SmallestEffects,
+    between: Mapping[Row, Variance],
 ) -> Iterator[Change]:
     now = {point.id: point for point in run.points}
     before = [{point.id: point for point in one.points} for one in references]
@@ -126,7 +150,7 @@ def _changes(
         else:
             yield found
     smallest = {metric: effects.of(metric) for metric in {row.metric for row in comparable}}
-    for row, change in changes_of(comparable, smallest).items():
+    for row, change in changes_of(comparable, smallest, between).items():
         points = [own[row.point_id] for own in before if row.point_id in own]
         if all(point.is_alone for point in (*points, now[row.point_id])):
             yield _with_clock(change, points, now[row.point_id])

@@ -32,8 +32,13 @@ _HEADS = ("point", "metric", "before", "now", "change", "difference")
 _NAMED = 3
 _BRIEF = 60
 _UNDECIDED = "the interval reaches across the smallest effect; more attempts or references narrow it"
+_NEXT_OF_TWO = (
+    "repeat the reference (pybench run SUITE --aa 5), then compare with --history of their folder, or with several "
+    "references: how far equal runs differ on this machine decides"
+)
 _COLOUR: dict[ChangeVerdict, str] = {
     "regressed": COLOURS["fail"],
+    "differs": COLOURS["inconclusive"],
     "not measured": COLOURS["missing"],
     "undecided": COLOURS["inconclusive"],
     "incomparable": COLOURS["inconclusive"],
@@ -97,6 +102,10 @@ def _head(out: Console, comparison: RunComparison) -> None:
         hanging(out, f"across: {text}")
     for text in comparison.left_out:
         hanging(out, f"left out: {text}")
+    if comparison.num_between:
+        hanging(out, f"with the spread between {comparison.num_between} other runs of this machine and software")
+    elif comparison.verdict == "differs":
+        hanging(out, f"next: {_NEXT_OF_TWO}")
 
 
 def _rows(out: Console, verdict: ChangeVerdict, rows: Sequence[Change], names: Mapping[str, str], width: int) -> None:

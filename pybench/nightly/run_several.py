@@ -58,6 +58,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     from pybench.core.figures import run_figures
     from pybench.nightly.compare_command import print_comparison
     from pybench.nightly.comparison import compare
+    from pybench.nightly.history import read_history
     from pybench.nightly.side_by_side import SideBySide
 
     jobs = _both(several, stacks)
@@ -71,13 +72,13 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     for job, own in zip(jobs, results, strict=True):
         write_reports(job, own, shown=False)
     before, now = map(run_figures, results)
-    found = compare(now, [before], across=("software",))
+    found = compare(now, [before], across=("software",), others=read_history(several.root).runs)
     # A row that is unchanged is an answer, too.
     print_comparison(found, now, [before], detail=True)
     for name, stack, job in zip("AB", stacks, jobs, strict=True):
         echo(f"{name}: {stack}: {job.folder.path}")
     a, b = (shlex.quote(str(job.folder.path)) for job in jobs)
-    echo(f"again: pybench compare {b} {a} --across software -v")
+    echo(f"again: pybench compare {b} {a} --across software --history {shlex.quote(str(several.root))} -v")
     if all(own.verdict == "error" for own in results):
         echo(f"both ended in an error; the cause, and what to do: pybench report {a}")
         return BY_VERDICT["error"]

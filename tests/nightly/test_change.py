@@ -28,14 +28,14 @@ def test_a_change_that_one_of_many_rows_shows_by_chance_is_undecided(metric: str
     """
     worse, much_worse, better = (sides(sign * change, 0.01) for change in (-0.03444, -0.2, 0.03444))
     alone = changes_of({Row("a", metric): worse}, SMALLEST)
-    assert [change.verdict for change in alone.values()] == ["regressed"]
+    assert [change.verdict for change in alone.values()] == ["differs"]
     equal = {Row("equal", metric): sides(0.0, 0.01)}
     among = changes_of({**equal, Row("a", metric): worse, Row("b", metric): better}, SMALLEST)
     for name, verdict in (("a", "regressed"), ("b", "improved")):
         change = among[Row(name, metric)]
         assert (change.verdict, change.reason) == ("undecided", f"{verdict} by itself, but not yet sure among 3 rows")
     beside = changes_of({**equal, Row("a", metric): worse, Row("b", metric): much_worse}, SMALLEST)
-    assert [beside[Row(name, metric)].verdict for name in "ab"] == ["regressed", "regressed"]
+    assert [beside[Row(name, metric)].verdict for name in "ab"] == ["differs", "differs"]
 
 
 def runs_of(num_attempts: int, *means: float) -> tuple[tuple[float, ...], ...]:
@@ -95,5 +95,5 @@ def test_equal_runs_of_many_rows_rarely_have_a_regressed_one() -> None:
     for _ in range(150):
         spreads = np.exp(random.uniform(math.log(0.003), math.log(0.02), 40))
         rows = {Row(f"{place}", SPEED): Sides(attempts(sd), (attempts(sd),)) for place, sd in enumerate(spreads)}
-        regressed += any(change.verdict == "regressed" for change in changes_of(rows, SMALLEST).values())
+        regressed += any(change.verdict == "differs" for change in changes_of(rows, SMALLEST).values())
     assert regressed <= 9

@@ -33,10 +33,13 @@ def test_rows_stand_by_importance_with_the_verdict_first() -> None:
         point("decode[tensor_parallel=4]", axes={"tensor_parallel": 4}, medians={}, absence="8 GPUs wanted, 4 here"),
     )
     assert shown(now, then) == (
-        "s: regressed\n"
+        "s: differs\n"
         "run now against then\n"
+        "next: repeat the reference (pybench run SUITE --aa 5), then compare with\n"
+        "  --history of their folder, or with several references: how far equal runs\n"
+        "  differ on this machine decides\n"
         "\n"
-        "regressed: 2 rows\n"
+        "differs: 2 rows\n"
         "point  metric          before           now        change     difference\n"
         "────────────────────────────────────────────────────────────────────────\n"
         "TP 1   speed        100 tok/s      90 tok/s  -10.0 % ±0.2      -10 tok/s\n"
@@ -45,7 +48,7 @@ def test_rows_stand_by_importance_with_the_verdict_first() -> None:
         "not measured: 1 row that a reference has\n"
         "  TP 4 (speed): 8 GPUs wanted, 4 here\n"
         "\n"
-        "verdict: regressed - of 4 rows: 2 regressed, 1 not measured, 1 unchanged; smallest effect 1 %\n"
+        "verdict: differs - of 4 rows: 2 differs, 1 not measured, 1 unchanged; smallest effect 1 %\n"
     )
 
 

@@ -30,7 +30,7 @@ def test_a_comparison_has_every_row() -> None:
     """With the interval, what is better, and the reason of what is absent; the verdict first."""
     text = comparison_page()
     shown = unescape(text)
-    assert "of 4 rows: 2 regressed, 1 not measured, 1 improved; smallest effect 1 %" in shown
+    assert "of 4 rows: 2 differs, 1 not measured, 1 improved; smallest effect 1 %" in shown
     for words in ("-10.0 %", "[-10.2 %, -9.8 %]", "less is better", "8 GPUs wanted, 4 here", "+8.8 mJ/token"):
         assert words in shown
     assert text.count('class="mark ') == 3
