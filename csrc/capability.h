@@ -1,4 +1,4 @@
-// Which readings work on a GPU, and what follows for its state.
+// Working readings of a GPU, and its state.
 #pragma once
 
 #include <array>
@@ -26,21 +26,21 @@ enum Capability : unsigned {
 
 enum class State : uint32_t { ok, lost, no_permission, not_supported, error, stalled };
 
-// The driver lacks what was requested for: no failure, and no use to ask again.
+// The driver lacks the reading: not a failure, and never retried.
 bool means_missing(nvmlReturn_t code);
 bool means_no_such_gpu(nvmlReturn_t code);
 std::string name_of(State state);
 std::vector<std::string> capability_names(uint32_t mask);
 
-// What every reading last answered. Refused readings are not requested for again.
+// Last answer of each reading. Refused readings are not retried.
 class Capabilities {
   public:
     // refused: readings known not to exist, as a bit mask
     explicit Capabilities(uint32_t refused = 0);
 
     void note(Capability capability, nvmlReturn_t code);
-    void watch(nvmlReturn_t code);   // of any call: does it say that the GPU is lost?
-    void refuse(nvmlReturn_t code);  // every reading, for good
+    void watch(nvmlReturn_t code);   // notes a lost GPU by any call's code
+    void refuse(nvmlReturn_t code);  // all readings, permanently
     bool refused() const { return refused_; }
     bool lost() const { return lost_; }
     bool wanted(Capability capability) const;
@@ -53,7 +53,7 @@ class Capabilities {
     bool lost_ = false, refused_ = false;
 };
 
-// Readings that a GPU lacks under a driver, kept for the process's life, so that a new session does not probe for them.
+// Readings that a GPU lacks under a driver, kept for the process: a new session does not probe for them.
 uint32_t remembered_missing(const std::string& uuid, const std::string& driver);
 void remember_missing(const std::string& uuid, const std::string& driver, uint32_t mask);
 

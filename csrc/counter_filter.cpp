@@ -9,9 +9,9 @@ namespace {
 
 // Counter and series agreed to 0.15 % over 3 s, to 0.11 % over 20 s.
 constexpr double kGainSpread = 1e-3;
-// Hypotheses by which the series is not off as a whole are preferred, by so much in the logarithm of their weight.
+// Prior: logarithm of the weight lost by a hypothesis whose series is off as a whole.
 constexpr double kMostGainCost = 12.0;
-// Weight of the expected scale against the data's, in values.
+// Weight of the prior scale, as a number of values.
 constexpr double kScaleFreedom = 3.0;
 // A value this many standard deviations off is misplaced.
 constexpr double kOutlierSigmas2 = 3.0 * 3.0;
@@ -75,7 +75,7 @@ FilterOutcome CounterFilter::outcome(double beyond_j, double beyond_j2) const {
     return {log_weight, energy_j, variance_j2, misfit_ / freedom};
 }
 
-// Where the sums differ by far more than the gain's spread and their own doubt, the series is off by that.
+// A difference of the sums beyond the gain's spread and their variance is an error of the series.
 void CounterFilter::begin_gain(double counted_j, double values_j2, const Along& along) {
     const double doubt_j2 = along.counted_j2 + values_j2 + squared(step_spread_ * along.in_step_j);
     const double spent_j = std::max(along.spent_j, 1e-9);
@@ -99,21 +99,21 @@ void CounterFilter::begin(double value_j, double value_j2) {
     covariance_[kCounted][kCounted] = value_j2;
 }
 
-// Behind a curve, what the series has outside of the windows along it is part of the second quantity.
+// After a curve the series' energy outside the windows becomes part of the second quantity.
 void CounterFilter::leave() {
     add(kOutside, kGain, last_.spent_j - last_.taken_j);
     mean_[kOutside] += last_.spent_j - last_.taken_j;
     add(kOutside, kInStep, last_.in_step_j);
 }
 
-// Adds to one quantity another, which it does not change, so many times.
+// Adds a multiple of one quantity to another.
 void CounterFilter::add(size_t quantity, size_t other, double times) {
     mean_[quantity] += times * mean_[other];
     for (size_t each = 0; each < kNum; ++each) covariance_[quantity][each] += times * covariance_[other][each];
     for (size_t each = 0; each < kNum; ++each) covariance_[each][quantity] += times * covariance_[each][other];
 }
 
-// From one value to the next: what is doubtful outside of the windows is so of both quantities alike.
+// From one value to the next. Variance outside the windows belongs to both quantities.
 void CounterFilter::doubt(double counted_j2, double outside_j2) {
     covariance_[kCounted][kCounted] += counted_j2;
     covariance_[kOutside][kOutside] += outside_j2;
@@ -121,11 +121,11 @@ void CounterFilter::doubt(double counted_j2, double outside_j2) {
     covariance_[kOutside][kCounted] += outside_j2;
 }
 
-// Takes in a value that comes after so many joules of the series, and of what may go wrong in step.
+// Updates with one value.
 void CounterFilter::correct(double value_j, double value_j2, Expected expected) {
     const double off_j = value_j - expected.spent_j - of_value(mean_, expected);
     std::array<double, kNum> with_value_j2;
-    // Rows and columns are alike.
+    // The covariance is symmetric.
     for (size_t each = 0; each < kNum; ++each) with_value_j2[each] = of_value(covariance_[each], expected);
     const double expected_j2 = of_value(with_value_j2, expected) + value_j2, off_j2 = squared(off_j);
     weigh(expected_j2);
@@ -139,8 +139,7 @@ void CounterFilter::correct(double value_j, double value_j2, Expected expected) 
     }
 }
 
-// The logarithm of a product takes a fraction of its factors' logarithms' time; it is taken before the product
-// overflows.
+// One logarithm of a product is faster than many; it is taken before the product overflows.
 void CounterFilter::weigh(double expected_j2) {
     expected_j2_ *= expected_j2;
     if (expected_j2_ > kLeastProduct && expected_j2_ < 1 / kLeastProduct) return;

@@ -7,7 +7,7 @@
 
 namespace pybench {
 
-// Numbers by value, phase and hypothesis, where they lie; a stride of 0 where all are the same.
+// View of numbers by value, phase and hypothesis; stride 0 for an axis with one number.
 struct Cube {
     const double* data;
     std::array<ptrdiff_t, 3> stride;  // in bytes
@@ -15,7 +15,7 @@ struct Cube {
     double at(size_t value, size_t phase, size_t hypothesis) const;
 };
 
-// The counter's values along one curve, and what lies from each value to the next, which is one less.
+// The counter's values along one curve, and the steps between them.
 struct CounterPart {
     size_t num_values;
     Cube value_j, value_j2;
@@ -28,24 +28,22 @@ struct FilterOutcome {
 
 class CounterFilter {
   public:
-    // Before any value. The series' gain has a further spread; a load in step with the counter has step_spread.
+    // gain_spread: additional standard deviation of the series' gain. step_spread: that of a load in step.
     CounterFilter(double belief, double further_spread, double step_spread);
 
-    // Takes in the values along one curve; what lies before its first one is unknown, and within the windows.
+    // Follows the values along one curve. The energy before its first value is unknown and within the windows.
     void follow(const CounterPart& part, size_t phase, size_t hypothesis);
-    // The joules within the windows, with those before the first value and after the last.
+    // Joules within the windows; beyond_j is the part before the first value and after the last.
     FilterOutcome outcome(double beyond_j, double beyond_j2) const;
 
   private:
-    // What the counter should hold, the same less what the windows hold, the series' gain, and how far the counter's
-    // own sampling goes wrong at jumps of a load in step with it.
+    // The counter's sum, the sum outside the windows, the series' gain, and the sampling error of a load in step.
     enum { kCounted, kOutside, kGain, kInStep, kNum };
-    // What is expected of a value less the series' joules, by each quantity's part in it; the first's is 1, the
-    // second's 0.
+    // Expected value less the series' joules: factors of the quantities. The first's is 1, the second's 0.
     struct Expected {
         double spent_j, in_step_j;
     };
-    // All that lies along the curve that was followed last.
+    // Sums along the curve that was followed last.
     struct Along {
         double spent_j = 0.0, taken_j = 0.0, counted_j2 = 0.0, in_step_j = 0.0;
     };
@@ -60,7 +58,7 @@ class CounterFilter {
     double of_value(const std::array<double, kNum>& quantities, Expected expected) const;
 
     double step_spread_, log_weight_, misfit_;
-    double expected_j2_ = 1.0;  // the product of all values', less what log_weight_ has of it
+    double expected_j2_ = 1.0;  // product over the values not yet in log_weight_
     std::array<double, kNum> mean_{};
     std::array<std::array<double, kNum>, kNum> covariance_{};
     size_t num_values_ = 0;

@@ -8,11 +8,11 @@ namespace {
 
 constexpr int64_t kPolledPeriod = 100 * kMillisecond;  // as often as the fields change
 constexpr int64_t kSlowPeriod = kSecond;
-// A counter that is to be read this seldom is read where it steps.
+// With a longer period the counter is read around its steps.
 constexpr int64_t kSparse = kSecond;
-// A GPU whose steps can be predicted for so long is searched so seldom that it delays no other.
+// With steps predictable for this long, searches are too rare to delay other GPUs.
 constexpr int64_t kSettledSpan = kSecond;
-// How long the driver's next sample may take to come: the series then lies on both sides of the publication too.
+// Wait for the driver's next sample, so that the series covers both sides of the publication.
 constexpr int64_t kNextSample = 45 * kMillisecond;
 
 constexpr uint32_t bit(Capability capability) { return 1U << capability; }
@@ -20,7 +20,7 @@ constexpr uint32_t kPolledMask = bit(kInstant) | bit(kAverage) | bit(kMemory);
 constexpr uint32_t kSlowMask =
     bit(kTemperature) | bit(kSmClock) | bit(kMemoryClock) | bit(kUtilization) | bit(kClockEventReasons);
 
-// On the clock's own grid, so that one wake-up serves every GPU.
+// On multiples of the period, so that one wake-up serves all GPUs.
 Cadence on_grid(int64_t period_ns, int64_t now) { return {period_ns, (now / period_ns + 1) * period_ns}; }
 
 }  // namespace
@@ -54,8 +54,8 @@ void Gpu::open(const std::string& uuid) {
     block_.index = info.index;
 }
 
-// Every driver call goes through here, so that another thread sees which one hangs. One that comes back from a hang
-// after everybody left makes no further calls: another session may be reading the GPU by then.
+// Every driver call goes through here, so that another thread sees a hang. A call that returns after the session's end
+// is the last: another session may read the GPU by then.
 template <typename Read>
 nvmlReturn_t Gpu::call(Read read) {
     if (abandoned) return NVML_ERROR_TIMEOUT;
@@ -76,7 +76,7 @@ void Gpu::push(const Row& row) {
 }
 
 void Gpu::note(Capability capability, nvmlReturn_t code) {
-    if (abandoned) return;  // the code is none of the driver's
+    if (abandoned) return;  // not a code of the driver
     capabilities_.note(capability, code);
     if (capabilities_.lost()) publish();
 }
@@ -265,11 +265,11 @@ void Gpu::begin_search() {
 void Gpu::begin_serving(uint64_t demand) {
     wanted_ = demand;
     settled_ns_.reset();
-    read_slow();  // how the GPU stands there, where a window may be shorter than the cadence
+    read_slow();  // a window may be shorter than the period
     begin_search();
 }
 
-// Once the step was seen, also that of a search that was due meanwhile, waits for the series' next sample.
+// After the step, waits for the series' next sample.
 void Gpu::settle() {
     if (!has_counter()) search_.give_up();
     if (search_.on()) return settled_ns_.reset();
@@ -291,7 +291,7 @@ int64_t Gpu::next_ns() const {
     int64_t next = served_ != wanted_ && settled_ns_ ? *settled_ns_ : INT64_MAX;
     if (wants(kPolledMask)) next = std::min(next, polled_.next_ns);
     if (has_counter() && search_.on()) next = std::min(next, search_.next_ns());
-    // What is due and was not begun waits for its turn.
+    // Due readings wait for their turn.
     if (has_counter() && !search_.on() && counter_due_ns() > now_ns()) next = std::min(next, counter_due_ns());
     if (wants(bit(kSeries))) next = std::min(next, series_.next_ns);
     if (wants(kSlowMask)) next = std::min(next, slow_.next_ns);

@@ -1,4 +1,4 @@
-// One GPU being read: which readings are due, what they cost it in errors, and where their records go.
+// Reads one GPU: which readings are due, their errors, and their records.
 #pragma once
 
 #include <atomic>
@@ -21,15 +21,14 @@
 
 namespace pybench {
 
-// A reading costs 2.3 to 3.5 ms of CPU time on H200: at the ends that matter it is worth that, between them it only
-// keeps the grid known and shows a reset.
+// A reading costs 2.3 to 3.5 ms of CPU time on H200. Between windows it only keeps the grid known and shows resets.
 constexpr int64_t kCounterPeriod = 60 * kSecond;
-// Beside a series of samples 20 ms apart the polled fields show the newest power, and no more.
+// With a series of 20 ms the polled fields only show the newest power.
 constexpr int64_t kPolledBesideSeries = kSecond;
 // A driver call that takes longer is recorded as a stall.
 constexpr int64_t kStall = kSecond;
 
-// How often a GPU is read where nothing else makes it so.
+// Periods of the readings without a demand.
 struct Pace {
     int64_t counter_ns = kCounterPeriod;
     int64_t polled_ns = kPolledBesideSeries;  // where the driver's series shows the power
@@ -37,28 +36,27 @@ struct Pace {
 
 class Gpu {
   public:
-    // Throws NvmlError where there is no such GPU. One that can't be opened has the state that gives the reason.
+    // Throws NvmlError for an unknown GPU. A GPU that can't be opened has a state with the reason.
     Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number, Pace pace,
         SearchSlots& search_slots, WallClock& wall_clock);
 
-    // Called by one thread at a time, which holds access. Finds out what works, by reading everything once.
+    // Reads everything once to find out what works. The caller holds access.
     void begin();
-    // Reads what is due. A demand is a number: when it has grown, the counter's next step is searched, then the rest
-    // is read.
+    // Makes the due readings. A larger demand number starts a search for the counter's next step, then all readings.
     void visit(uint64_t demand);
     void read_counter();
-    int64_t next_ns() const;  // when something is due again
+    int64_t next_ns() const;  // time of the next due reading
     bool begun() const { return begun_; }
     bool has_counter() const { return capabilities_.wanted(kCounter); }
 
     // For any thread.
-    uint64_t served() const { return served_; }                     // the newest demand that was met
-    bool predictable() const { return predictable_; }               // steps of its counter can be expected for a while
-    int64_t call_start_ns() const { return block_.call_start_ns; }  // of the driver call under way, 0 for none
+    uint64_t served() const { return served_; }                     // newest demand met
+    bool predictable() const { return predictable_; }               // steps are predictable for a while
+    int64_t call_start_ns() const { return block_.call_start_ns; }  // start of the current driver call, 0 for none
 
     std::mutex access;                   // held while the GPU is read, a hung call included
-    std::atomic<size_t> poller{0};       // which poller's it is
-    std::atomic<bool> abandoned{false};  // nobody collects any more
+    std::atomic<size_t> poller{0};       // its poller
+    std::atomic<bool> abandoned{false};  // no collector
 
   private:
     void open(const std::string& uuid);
@@ -100,11 +98,11 @@ class Gpu {
     const int64_t polled_beside_series_ns_;
     Cadence counter_, series_, polled_, slow_;
     SampleSeries samples_;
-    unsigned num_samples_ = 0;  // that the driver keeps, 0 while unknown
+    unsigned num_samples_ = 0;  // capacity of the driver's buffer, 0 while unknown
     StepSearch search_;
     SearchBudget unrequested_;
     uint64_t wanted_ = 0;
-    std::optional<int64_t> settled_ns_;  // when what is wanted may be read to its end, once its step was seen
+    std::optional<int64_t> settled_ns_;  // time of the rest of a demand's readings, after its step
     std::atomic<uint64_t> served_{0};
     std::atomic<bool> predictable_{false};
 };

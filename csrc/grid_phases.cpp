@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// A bracket in which only one publication can lie limits the phase.
+// A bracket with room for one publication limits the phase.
 std::optional<SpanS> within_bracket(SpanS bracket, double period_s, double half_s, double slack_s) {
     const double first = std::ceil((bracket.low_s - half_s - slack_s) / period_s);
     const double last = std::floor((bracket.high_s + half_s + slack_s) / period_s);
@@ -19,7 +19,7 @@ std::optional<SpanS> within_bracket(SpanS bracket, double period_s, double half_
     return SpanS{bracket.low_s - first * period_s, bracket.high_s - first * period_s};
 }
 
-// The first publication that may fall into a quiet span must come before it or after it.
+// The publication nearest to a quiet span is before or after it.
 std::optional<SpanS> beside_quiet(SpanS quiet, double period_s, double half_s, double slack_s) {
     const double next_s = std::ceil((quiet.low_s - half_s) / period_s) * period_s;
     const bool before = next_s - half_s <= quiet.low_s + slack_s, after = next_s + half_s >= quiet.high_s - slack_s;
@@ -36,7 +36,7 @@ std::optional<SpanS> phases_s(const StepSpans& steps, double period_s, double ha
         phases = {std::max(phases.low_s, allowed->low_s), std::min(phases.high_s, allowed->high_s)};
         return true;
     };
-    // What is far from 0 rules out most.
+    // Brackets far from 0 exclude most periods.
     for (auto bracket = steps.brackets.rbegin(); bracket != steps.brackets.rend(); ++bracket)
         if (!narrow(within_bracket(*bracket, period_s, half_s, slack_s))) return std::nullopt;
     narrow(SpanS{-half_s, half_s});

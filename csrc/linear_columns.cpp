@@ -6,7 +6,7 @@ namespace pybench {
 
 namespace {
 
-// The last of the times that is not after this one; that is not the last of all. Begins beside the one found last.
+// Index of the piece at a time within the columns. Pieces next to the last result are tried first.
 size_t piece_of(const double* time_s, size_t size, double at_s, size_t last) {
     if (at_s >= time_s[last] && at_s < time_s[last + 1]) return last;
     if (last > 0 && at_s >= time_s[last - 1] && at_s < time_s[last]) return last - 1;
@@ -37,7 +37,7 @@ void LinearColumns::at(const double* at_s, size_t num, double* values) const {
 
 void within_windows(const std::vector<double>& ends_s, const double* ends, const double* at_s, const double* sums,
                     size_t num, double* within) {
-    // What all windows up to each end hold.
+    // The part within windows up to each end.
     std::vector<double> whole(ends_s.size(), 0.0);
     for (size_t end = 1; end < whole.size(); ++end)
         whole[end] = end % 2 == 1 ? whole[end - 1] + (ends[end] - ends[end - 1]) : whole[end - 1];

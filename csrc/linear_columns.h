@@ -1,4 +1,4 @@
-// Columns of numbers over time, linear between times, and what of them lies within windows.
+// Linear interpolation of columns over time, and the part of a running sum within windows.
 #pragma once
 
 #include <cstddef>
@@ -6,18 +6,17 @@
 
 namespace pybench {
 
-// Several columns over the same times, which never fall. Before the first time and after the last each stays as it is.
+// Columns over the same ascending times, constant beyond the ends.
 struct LinearColumns {
     const double* time_s;
     size_t size;
     std::vector<const double*> columns;
 
-    // Every column at each of so many times: one row a column. Times near their predecessors are found soonest.
+    // Writes one row for each column. Times near their predecessors are fastest.
     void at(const double* at_s, size_t num, double* values) const;
 };
 
-// What of a sum over time lies within windows up to each time, by the sum there and at the windows' ends, which are in
-// order.
+// The part of a running sum within windows up to each time. ends: the sum at the windows' ends; sums: at the times.
 void within_windows(const std::vector<double>& ends_s, const double* ends, const double* at_s, const double* sums,
                     size_t num, double* within);
 

@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <utility>
 
-// The older name of a call is requested for where the driver lacks the newer.
+// Older names of calls for drivers without the newer.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace pybench {
@@ -56,7 +56,7 @@ void require(void* library, Function*& slot, std::initializer_list<const char*> 
     }
 }
 
-// A call without which there is no GPU to read: a passing failure is tried again at once.
+// A call needed to open a GPU: retried at once after a transient failure.
 template <typename Call>
 nvmlReturn_t persist(Call call) {
     constexpr int kTries = 4;
@@ -105,7 +105,7 @@ struct Nvml::Symbols {
     std::string text(nvmlReturn_t code) const { return error_string != nullptr ? error_string(code) : "failed"; }
 };
 
-// Newer names first. What a session can't do without is required; anything else missing is a missing capability.
+// Newer names first. Only functions that every session needs are required.
 Nvml::Symbols::Symbols(void* library) {
     require(library, init, {"nvmlInit_v2", "nvmlInit"});
     require(library, get_count, {"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});
@@ -170,7 +170,7 @@ std::vector<GpuInfo> Nvml::gpus() const {
                   std::to_string(index));
             found.push_back(describe(gpu));
         } catch (const NvmlError&) {
-            if (index + 1 == count && found.empty()) throw;  // none answers: the last one gives the reason
+            if (index + 1 == count && found.empty()) throw;  // none answers: report the last error
         }
     }
     return found;

@@ -34,7 +34,7 @@ struct PowerSample {
     int64_t power_mw;
 };
 
-// One field of one scope: requested for by the first two, answered by the others.
+// One field of one scope: two members are the request, the others the answer.
 struct PowerField {
     unsigned field_id;
     unsigned scope;
@@ -42,7 +42,7 @@ struct PowerField {
     int64_t power_mw = 0;
 };
 
-// One initialised NVML session; ends with its last owner. A symbol that this driver lacks answers FUNCTION_NOT_FOUND.
+// An initialised NVML session, ended with its last owner. A missing function answers FUNCTION_NOT_FOUND.
 class Nvml {
   public:
     // Opens $PYBENCH_NVML_LIBRARY, else libnvidia-ml.so.1. Throws NvmlError.
@@ -51,7 +51,7 @@ class Nvml {
     Nvml(const Nvml&) = delete;
     Nvml& operator=(const Nvml&) = delete;
 
-    // Those that answer, as a lost one does not. Throws NvmlError where none does.
+    // The GPUs that answer; lost ones don't. Throws NvmlError if none answers.
     std::vector<GpuInfo> gpus() const;
     nvmlDevice_t gpu_by_uuid(const std::string& uuid) const;  // throws NvmlError
     GpuInfo describe(nvmlDevice_t gpu) const;                 // throws NvmlError

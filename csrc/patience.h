@@ -1,4 +1,4 @@
-// How long another thread's driver call is waited for, without the time in which nothing could come of it.
+// Waiting time for another thread's driver call, without standstills of the machine.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,10 @@
 
 namespace pybench {
 
-// A thread that wakes later than this shows that the machine or the container stood still, and other threads with it.
+// A later wake-up means that the machine or the container stood still.
 constexpr int64_t kMostLate = 20 * kMillisecond;
 
-// Counts pauses, without what they last too long. There is no limit by the clock beside it, which would end a wait as
-// soon as the machine goes on: it ends after some number of pauses.
+// Counts pauses of nominal length. A limit by the clock would expire during a standstill.
 class Patience {
   public:
     void pause(int64_t length_ns) {
@@ -23,7 +22,7 @@ class Patience {
 
     int64_t waited_ns() const { return waited_ns_; }
 
-    // How much of it for something that is under way since then; of what began after a standstill, less.
+    // Waiting time since start_ns, without standstills.
     int64_t waited_ns(int64_t since_ns) const { return waited_ns_ - std::max<int64_t>(since_ns - begin_ns_, 0); }
 
   private:

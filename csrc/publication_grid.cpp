@@ -10,8 +10,8 @@ namespace {
 // Publications on an H200 come 99.7 to 100.3 ms apart.
 constexpr int64_t kJitter = kMillisecond / 2;
 constexpr int64_t kShortestPeriod = 5 * kMillisecond;
-// Doubt about when a step comes, in periods: beyond the first it should be brought down, beyond the second the steps
-// next to it can be mistaken for it.
+// Uncertainty of a step's time in periods: above the first it needs another reading, above the second adjacent steps
+// are confused.
 constexpr double kRefineAbovePeriods = 0.65;
 constexpr double kAmbiguousAbovePeriods = 0.8;
 
@@ -35,7 +35,7 @@ void PublicationGrid::add_step(Span step) {
         step_ = step;
         return;
     }
-    if (step.width_ns() >= period_->low_ns) return;  // there may be two in it
+    if (step.width_ns() >= period_->low_ns) return;  // room for two steps
     const double periods =
         static_cast<double>(middle_ns(step) - middle_ns(*step_)) / static_cast<double>(middle_ns(*period_));
     const int64_t number = std::llround(periods);
@@ -51,7 +51,7 @@ void PublicationGrid::add_step(Span step) {
     period_ = {std::max(period_->low_ns, (seen.low_ns - first_.high_ns) / since_first_),
                std::min(period_->high_ns, (seen.high_ns - first_.low_ns) / since_first_ + 1)};
     step_ = seen;
-    // What the newest step and the period imply for the first.
+    // Narrow the first step by the newest and the period.
     first_ = {std::max(first_.low_ns, seen.low_ns - since_first_ * period_->high_ns),
               std::min(first_.high_ns, seen.high_ns - since_first_ * period_->low_ns)};
 }

@@ -1,4 +1,4 @@
-// When the energy counter publishes, as far as its steps show: a board publishes on a grid of its own.
+// The grid on which a board publishes its energy counter, by the steps seen.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace pybench {
 
-// From the earliest to the latest moment at which something can have happened.
+// Earliest and latest time of an event.
 struct Span {
     int64_t low_ns, high_ns;
 
@@ -17,23 +17,23 @@ struct Span {
 
 class PublicationGrid {
   public:
-    // A step came within this span. The first two must follow on each other: they give the period.
+    // Adds a step within this span. The first two must be consecutive: they give the period.
     void add_step(Span step);
     void reset();
     bool known() const { return period_.has_value(); }
 
-    // The first step that can't come before after_ns; none where its neighbours could be mistaken for it.
+    // Span of the first step after after_ns; nullopt if adjacent steps could be confused with it.
     std::optional<Span> next(int64_t after_ns) const;
-    // The last step that can be expected well, at the earliest; INT64_MAX while nothing is known.
+    // Earliest time of the last step that is well predicted; INT64_MAX without a grid.
     int64_t predictable_until_ns() const;
 
   private:
     Span predicted(int64_t number) const;
 
     Span first_{};
-    int64_t since_first_ = 0;     // how many steps the newest came after it
+    int64_t since_first_ = 0;     // steps from the first to the newest
     std::optional<Span> step_;    // the newest
-    std::optional<Span> period_;  // the shortest and the longest that it can be
+    std::optional<Span> period_;  // shortest and longest possible
 };
 
 }  // namespace pybench

@@ -1,4 +1,4 @@
-// What is recorded, as rows of fixed size, and the 64 bytes in which a row travels.
+// Rows of fixed size, and the 64-byte record that carries a row.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct CounterRow {
     uint64_t energy_mj;
 };
 
-// One sample of the driver's own, with its stamp on CLOCK_REALTIME as that was set when recording began.
+// One sample of the driver's series, stamped by CLOCK_REALTIME as set at the start of recording.
 struct SeriesRow {
     static constexpr Plane plane = Plane::series;
     int64_t realtime_ns, power_mw;
@@ -40,14 +40,14 @@ struct StallRow {
     int64_t start_ns, end_ns;
 };
 
-// CLOCK_REALTIME minus CLOCK_MONOTONIC, without what somebody set it by since recording began.
+// CLOCK_REALTIME minus CLOCK_MONOTONIC, without later settings of the clock.
 struct OffsetRow {
     static constexpr Plane plane = Plane::offset;
     int64_t t_ns, realtime_offset_ns, set_by_ns;
 };
 
 struct Record {
-    uint64_t sequence;  // of its GPU, from 0 without holes
+    uint64_t sequence;  // by GPU, from 0 without holes
     uint32_t gpu;
     Plane plane;
     int64_t values[6];

@@ -22,16 +22,16 @@ class Recorder {
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
 
-    // Opens NVML and every GPU, then begins, within the start limit. Throws NvmlError, std::system_error where no
-    // thread can be started, or std::logic_error when running.
+    // Opens NVML and every GPU, then starts, within the start limit. Throws NvmlError, std::system_error without a
+    // thread, std::logic_error when running.
     void start();
-    // Ends and hands over what was recorded, within a second also when a driver call hangs: its GPU is then "stalled".
-    // Time in which the machine stands still counts towards no limit.
+    // Ends within a second and returns the recording; a GPU in a hanging call is "stalled". Standstills of the machine
+    // do not count.
     // Throws std::logic_error when not running, or in another process than started it.
     Recording stop();
-    // What was recorded between two times, with the counter's next step if it is searched. Throws as stop().
+    // Copies the readings between two times, with search after the counter's next step. Throws as stop().
     Recording snapshot(int64_t since_ns = 0, bool search = true, int64_t until_ns = INT64_MAX);
-    // Asks for the next step of every counter, as an end of a window, without waiting. Throws as stop().
+    // Requests the next step of every counter for an end of a window, without waiting. Throws as stop().
     void anchor();
     // Newest power of each GPU in mW, kMissing where unknown.
     std::vector<int64_t> latest_power_mw();

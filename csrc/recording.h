@@ -1,4 +1,4 @@
-// What one sampler recorded: columns of rows, and how every GPU fared.
+// The recording of one sampler: columns of rows, and every GPU's state.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,9 @@ struct Recording {
     explicit Recording(size_t num_gpus = 0) : gpus(num_gpus) {}
 
     void add(const Record& record);
-    // A copy with what was read between two times; every reading of the counter up to then, which shows resets, and
-    // every stall.
+    // A copy of the readings between two times, with all earlier counter readings, which show resets, and all stalls.
     Recording between(int64_t since_ns, int64_t until_ns) const;
-    // Takes over what head and blocks hold beside the rings. A call under way that hangs, by when it began, is a stall
-    // up to end_ns.
+    // Takes the head and the blocks. A hanging call is a stall from its start to end_ns.
     void conclude(const RecordingHead& head, const GpuBlock* blocks, int64_t end_ns,
                   const std::function<bool(int64_t call_start_ns)>& hangs);
 

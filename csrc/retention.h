@@ -1,4 +1,4 @@
-// What a recording of days keeps: everything new, of older readings those near a mark, and in the end not those either.
+// Retention of a long recording: all new readings, older ones near a mark, and finally none of the oldest.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace pybench {
 
-// Of one GPU; some ten hours of all readings of an H200.
+// For one GPU; ten hours of readings of an H200.
 constexpr size_t kMostBytes = size_t{32} << 20;
 
 class Retention {
@@ -18,7 +18,7 @@ class Retention {
 
     // An end of a window: readings near it are kept the longest.
     void mark(int64_t t_ns) { marks_ns_.push_back(t_ns); }
-    // Removes readings of every GPU that holds more than its share.
+    // Removes readings of GPUs above their share.
     void apply(Recording* recording);
 
   private:

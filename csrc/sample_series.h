@@ -1,4 +1,4 @@
-// What the driver's samples of the power show of themselves: how far apart they are, and which are new.
+// The driver's power samples: their spacing, and which are new.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@ namespace pybench {
 
 class SampleSeries {
   public:
-    // The first that are drained; too few show nothing.
+    // Takes the first drained samples; too few are ignored.
     void measure(const std::vector<PowerSample>& samples);
-    // The newest stamp that was drained, by the wall clock as it was set then or is now, the earlier of both.
+    // Newest drained stamp, by the earlier of the wall clock then and now.
     uint64_t last_seen_us(const OffsetRow& now) const;
-    // Those that were not drained before. A wall clock that is set moves later stamps: theirs are moved back.
+    // The new samples. Stamps after a setting of the wall clock are moved back.
     std::vector<PowerSample> unseen(const std::vector<PowerSample>& samples, const OffsetRow& now);
 
-    // How often they should be drained, together with polls, where the driver keeps so many.
+    // Period of draining for this capacity of the driver's buffer.
     std::optional<int64_t> drain_period_ns(unsigned num_kept, int64_t polled_period_ns) const;
-    // They are no further apart than polls would be, and the newest is of now.
+    // Whether samples are at least as frequent as polls, and current.
     bool shows_power(int64_t polled_period_ns, const OffsetRow& now) const;
 
   private:
     std::optional<int64_t> spacing_ns_;
     int64_t newest_us_ = 0;  // by the clock as it was first set
-    int64_t set_by_us_ = 0;  // when the newest was stamped: a driver may follow late, or not
+    int64_t set_by_us_ = 0;  // at the newest stamp: a driver may follow a setting late, or never
     bool was_set_ = false;
 };
 

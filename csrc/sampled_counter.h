@@ -1,18 +1,18 @@
-// What an energy counter holds that adds up samples of the power.
+// The sum of an energy counter that samples the power.
 #pragma once
 
 #include <cstddef>
 
 namespace pybench {
 
-// Joules since some moment, and the power behind a low-pass of tau_s, at each time; two or more.
+// Running energy, and power behind a low-pass of tau_s, at two or more times.
 struct SeenCurve {
     const double *time_s, *energy_j, *seen_w;
     size_t size;
     double tau_s;
 };
 
-// Joules that a counter has added up at each time which takes the power every period_s, one of them at phase_s.
+// Sum at each time of a counter that samples the power at phase_s + k * period_s.
 void counted_j(const SeenCurve& curve, double phase_s, double period_s, const double* at_s, size_t size,
                double* counted);
 

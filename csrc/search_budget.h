@@ -1,4 +1,4 @@
-// How often a GPU may search for its counter's step without a caller: some times at once, seldom in the long run.
+// Limits searches for a counter's step without a caller: a burst at first, rare in the long run.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@ namespace pybench {
 
 class SearchBudget {
   public:
-    // The clock may be younger than what is to spare: a machine that booted a minute ago has all of it, too.
-    int64_t next_ns() const { return next_ns_; }  // from when on the next search is allowed
+    // Works just after boot, with a clock younger than the budget.
+    int64_t next_ns() const { return next_ns_; }  // time of the next allowed search
 
     void spend(int64_t now) { next_ns_ = std::max(next_ns_, now - kSpare * kPeriod) + kPeriod; }
 

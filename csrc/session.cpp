@@ -13,15 +13,15 @@ namespace pybench {
 namespace {
 
 constexpr std::chrono::milliseconds kCollectPeriod(100);  // until the pollers are merged
-constexpr std::chrono::milliseconds kWatchPeriod(250);    // a GPU behind one that hangs has 0.6 s to spare
-constexpr std::chrono::seconds kAlonePeriod(1);           // a lone GPU holds up no other
-// A call that takes longer than this hangs: it is not waited for, nor are other GPUs read after it.
+constexpr std::chrono::milliseconds kWatchPeriod(250);    // the other GPUs of a hanging poller have 0.6 s
+constexpr std::chrono::seconds kAlonePeriod(1);           // a lone GPU delays no other
+// A longer call hangs: nobody waits for it, and its poller's other GPUs get a new one.
 constexpr int64_t kHangLimit = 300 * kMillisecond;
 constexpr int64_t kStopLimit = 800 * kMillisecond;
 constexpr int64_t kEndLimit = 100 * kMillisecond;
 constexpr int64_t kSnapshotLimit = 500 * kMillisecond;
 constexpr int64_t kMeasureLimit = 2 * kSecond;
-// Until the pollers are merged each looks for GPUs that became its own.
+// Until the pollers are merged, each checks for new GPUs at this period.
 constexpr int64_t kMergingSleep = 100 * kMillisecond;
 constexpr int64_t kLongestSleep = 2 * kSecond;
 constexpr int64_t kPause = 2 * kMillisecond;
@@ -56,8 +56,8 @@ void Session::open_gpus(const Settings& settings) {
     }
 }
 
-// Every GPU begins with a poller of its own, so that none waits for another's first calls. All are given away before
-// any poller looks for its own.
+// Every GPU starts with its own poller, so that none waits for another's first calls. All are assigned before any
+// poller looks.
 void Session::start() {
     blocks_.head().start_ns = now_ns();
     recording_.offsets.push_back(wall_clock_.read());
@@ -65,7 +65,7 @@ void Session::start() {
     try {
         while (pollers_.size() < gpus_.size()) add_poller();
         collector_ = std::thread([this] { collect_and_watch(); });
-    } catch (const std::system_error&) {  // no more threads: those that were started end, and the caller learns why
+    } catch (const std::system_error&) {  // no more threads: end the started ones and report
         raise_demand();
         stopping_ = true;
         contention_.give_up();
@@ -95,7 +95,7 @@ size_t Session::for_own_gpus(size_t poller, Visit visit) {
     for (const std::unique_ptr<Gpu>& gpu : gpus_) {
         if (gpu->poller != poller) continue;
         const std::lock_guard<std::mutex> hold(gpu->access);
-        if (gpu->poller != poller) continue;  // given away while its last poller was still in it
+        if (gpu->poller != poller) continue;  // reassigned during its last poller's call
         ++num_own;
         visit(*gpu);
     }
@@ -126,7 +126,7 @@ void Session::poll(size_t poller) {
     }
 }
 
-// Or until something is requested for that was not when demand was, or the end that was not.
+// Returns early on a newer demand or at the end.
 void Session::sleep_until(int64_t deadline_ns, uint64_t demand, bool last) {
     std::unique_lock<std::mutex> lock(demand_mutex_);
     const std::chrono::steady_clock::time_point deadline{std::chrono::nanoseconds(deadline_ns)};
@@ -137,7 +137,7 @@ void Session::sleep_until(int64_t deadline_ns, uint64_t demand, bool last) {
 
 void Session::collect_and_watch() {
     std::unique_lock<std::mutex> lock(mutex_);
-    int64_t latest_ns = INT64_MAX;  // of a look that no standstill delayed
+    int64_t latest_ns = INT64_MAX;  // of a check without a standstill
     while (!collected_) {
         collect();
         merge_pollers();
@@ -164,7 +164,7 @@ void Session::collect() {
     retention_.apply(&recording_);
 }
 
-// Where calls run side by side, not before each GPU's grid was found by a thread of its own.
+// If calls run in parallel, only after every GPU's grid is known.
 bool Session::may_merge_pollers() {
     if (gpus_.size() < 2 || now_ns() >= blocks_.head().start_ns + kMeasureLimit) return true;
     if (!contention_.done()) return false;
@@ -173,7 +173,7 @@ bool Session::may_merge_pollers() {
     return contention_.num_concurrent() == 1 || std::all_of(gpus_.begin(), gpus_.end(), predictable);
 }
 
-// Once, when it is known whether several pollers gain anything.
+// Once, when it is known whether several pollers help.
 void Session::merge_pollers() {
     // Not after stop(): the first poller may have ended already.
     if (stopping_ || pollers_merged_ || !may_merge_pollers()) return;
@@ -185,7 +185,7 @@ void Session::merge_pollers() {
     pollers_merged_ = true;  // last: who sees it has all its GPUs
 }
 
-// The other GPUs of a poller that hangs in a call are given to a new one.
+// Gives the other GPUs of a hanging poller to a new one.
 void Session::reassign_from_hung(int64_t now) {
     for (const std::unique_ptr<Gpu>& hung : gpus_) {
         if (!takes_longer(hung->call_start_ns(), kHangLimit, now)) continue;
@@ -217,7 +217,7 @@ uint64_t Session::raise_demand() {
 }
 
 void Session::notify_pollers() {
-    demand_mutex_.lock();  // so that no poller is between its look and its sleep
+    demand_mutex_.lock();  // no poller is between its check and its sleep
     demand_mutex_.unlock();
     demand_changed_.notify_all();
 }
@@ -230,7 +230,7 @@ void Session::anchor() {
     raise_demand();
 }
 
-// A GPU that hangs is not waited for, once that is certain; those behind it are, as they will be parted from it.
+// Does not wait for a GPU that certainly hangs. Waits for the others of its poller, which get a new one.
 void Session::wait_for(uint64_t demand, int64_t limit_ns, Patience* patience) const {
     const auto open = [&](const std::unique_ptr<Gpu>& gpu) {
         const int64_t call_start_ns = gpu->call_start_ns();
@@ -248,7 +248,7 @@ void Session::conclude(Recording* recording, int64_t hang_ns, const Patience& pa
 
 Recording Session::stop() {
     const uint64_t demand = raise_demand();
-    stopping_ = true;  // after the demand: who sees this one meets that one first
+    stopping_ = true;  // after the demand, so that pollers meet the demand first
     notify_pollers();
     contention_.give_up();
     Patience patience;
@@ -267,7 +267,7 @@ Recording Session::stop() {
     return std::move(recording_);
 }
 
-// Those that hang in a call, or wait for one that does, are left to end by themselves.
+// Pollers in a hanging call end by themselves.
 void Session::end_pollers(Patience* patience) {
     for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->abandoned = true;
     const int64_t limit_ns = patience->waited_ns() + kEndLimit;

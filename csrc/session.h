@@ -26,20 +26,20 @@ struct Settings {
     std::vector<std::string> uuids;
     Pace pace;
     int64_t start_limit_ns = 10 * kSecond;
-    size_t most_bytes = kMostBytes;  // of what is recorded of one GPU
+    size_t most_bytes = kMostBytes;  // recorded for one GPU
 };
 
-// Shared with its pollers: one that hangs in the driver keeps all it will touch when it comes back.
+// Shared with its pollers: a hanging one keeps its data alive.
 class Session : public std::enable_shared_from_this<Session> {
   public:
     explicit Session(const Settings& settings);  // opens NVML; throws NvmlError, std::system_error
 
     void start();
     Recording stop();  // within a second
-    // What was read between two times, within half a second. Throws std::logic_error once stopped. With search, the
-    // counter's next step is waited for.
+    // Readings between two times, within half a second. With search, waits for the counter's next step. Throws
+    // std::logic_error once stopped.
     Recording snapshot(int64_t since_ns, bool search, int64_t until_ns);
-    void anchor();  // asks for a step of every counter, and does not wait
+    void anchor();  // requests a step of every counter without waiting
     std::vector<int64_t> latest_power_mw();
 
   private:
@@ -74,7 +74,7 @@ class Session : public std::enable_shared_from_this<Session> {
     WallClock wall_clock_;
     std::vector<std::unique_ptr<Gpu>> gpus_;
     Contention contention_;
-    std::atomic<bool> pollers_merged_{false};  // or it is known that they stay
+    std::atomic<bool> pollers_merged_{false};  // or they stay separate
     std::atomic<uint64_t> demand_{0};
     std::atomic<bool> stopping_{false};
     std::mutex demand_mutex_;
@@ -82,7 +82,7 @@ class Session : public std::enable_shared_from_this<Session> {
     std::vector<Poller> pollers_;             // grows in the collector's thread
     std::thread collector_;
     std::condition_variable wake_;  // the collector, to end
-    std::mutex mutex_;              // guards what follows and the takers' side of the rings
+    std::mutex mutex_;              // guards the following members and the rings' consumer side
     bool collected_ = false;
     bool handed_over_ = false;
     Recording recording_;

@@ -7,27 +7,10 @@ import numpy.typing as npt
 _Numbers: TypeAlias = npt.NDArray[np.float64]
 _Spans: TypeAlias = tuple[_Numbers, _Numbers]
 
-class Fits:
-    def __init__(
-        self, time_s: _Numbers, power_w: _Numbers, frequency_hz: _Numbers, num_harmonics: Sequence[int]
-    ) -> None: ...
-    def left_w(self) -> _Numbers: ...
-    def tuned(
-        self, which: Sequence[int], *, num_steps: int, farthest_hz: float
-    ) -> list[tuple[float, npt.NDArray[np.complex128], float]]: ...
-
-def binned(time_s: _Numbers, power_w: _Numbers, *, bin_s: float, size: int) -> tuple[_Numbers, float]: ...
-def peaks(
-    waves: npt.NDArray[np.complex128], *, most: float, first: int, most_peaks: int
-) -> tuple[_Numbers, _Numbers]: ...
 def middle_deviation(power_w: _Numbers) -> float: ...
-def wave_sum(time_s: _Numbers, frequency_hz: float, amplitude: Sequence[complex]) -> _Numbers: ...
 def undone(
     time_s: _Numbers, power_w: _Numbers, noise_w: _Numbers, *, tau_s: float, period_s: float, gap_s: float
 ) -> tuple[_Numbers, float]: ...
-def hidden_wave(
-    time_s: _Numbers, power_w: _Numbers, *, tau_s: float, period_s: float
-) -> tuple[float, float, float, int]: ...
 def counted(
     time_s: _Numbers,
     energy_j: _Numbers,
@@ -41,7 +24,7 @@ def counted(
 def filtered(
     parts: Sequence[Sequence[_Numbers]],
     belief: _Numbers,
-    further_spread: float,
+    gain_spread: float,
     step_spread: float,
     beyond_j: _Numbers,
     beyond_j2: _Numbers,

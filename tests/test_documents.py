@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
 from pybench.model.results import Results
-from pybench.power.energy import flags
+from pybench.power import flags
 from tests.docs_script import script
 from tests.documents import (
     DOCS,

@@ -8,18 +8,13 @@ from typing import Literal
 REMEDY = "reinstall with a C++17 compiler at hand: pip install ."
 NAMES = {
     "_energy": (
-        "Fits",
-        "binned",
         "counted",
         "filtered",
         "fitting_periods",
-        "hidden_wave",
         "interpolated",
         "middle_deviation",
-        "peaks",
         "published",
         "undone",
-        "wave_sum",
         "within",
     ),
     "_nvml": ("NvmlError", "Recorder", "gpus"),

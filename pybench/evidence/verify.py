@@ -38,7 +38,7 @@ from pybench.model.results import RESULTS_FILE, Results
 from pybench.model.verdict import Verdict
 from pybench.power.joined_energy import joined_conditions, joined_energy
 from pybench.power.measured_window import window_ns
-from pybench.power.sensor_models import shipped_model
+from pybench.power.sensor import shipped_model
 from pybench.power.trace import PowerTrace
 from pybench.power.trace_file import read_trace
 from pybench.report.run.results_json import render as results_text

@@ -15,15 +15,14 @@ import numpy as np
 from pybench.core.numbers import short_percent
 from pybench.model.errors import MachineError
 from pybench.model.wire import STARTER_VARIABLE
-from pybench.power.energy.sensor_fit import SensorFit, fit_sensor
-from pybench.power.energy.series import polled_power_mw, samples_of
 from pybench.power.recorder import PowerRecorder
-from pybench.power.sensor import SensorModel
-from pybench.power.sensor_models import shipped_model
+from pybench.power.samples import polled_power_mw, samples_of
+from pybench.power.sensor import SensorModel, shipped_model
+from pybench.power.sensor_fit import SensorFit, fit_sensor
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace
 
-# Seconds on, off, and of each part: periods swept across those of every sensor known, 20 to 1000 ms, and none of them
-# in step with 20 or 100 ms.
+# Seconds on, seconds off, and length of each part. The periods cover those of known sensors (20 to 1000 ms) and are out
+# of step with 20 and 100 ms.
 SCHEDULE = (
     (0.5, 0.5, 8.0),
     (0.1017, 0.1017, 8.0),
@@ -49,7 +48,7 @@ RunLoad = Callable[[str, Schedule], list[Span]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was found of one GPU; ``reason`` is why there is no model, or why it is not stored."""
+    """The result for one GPU; ``reason`` says why there is no model, or why it is not stored."""
 
     uuid: str
     index: int | None
@@ -113,7 +112,7 @@ def _parts(spans: Sequence[Span], schedule: Schedule) -> list[list[Span]]:
 
 
 def _readings(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> tuple[np.ndarray, np.ndarray]:
-    """The driver's series; where there is none, the polled power at the moments at which it changed."""
+    """The driver's series, else the polled power at its changes."""
     samples = samples_of(gpu, trace.offsets, origin_ns)
     if len(samples.time_s):
         return samples.time_s, samples.power_w

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from pybench.core.gpu_states import event_words
 from pybench.model.gpu_state import gpu_label
-from pybench.power.energy.series import IMPOSSIBLE_W, polled_power_mw
-from pybench.power.energy.times import series_times_ns
+from pybench.power.samples import IMPOSSIBLE_W, polled_power_mw, series_times_ns
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace
 
 Integers = npt.NDArray[np.int64]

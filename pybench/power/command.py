@@ -63,13 +63,13 @@ def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
 def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path | None) -> None:
     """Fit each GPU's power sensor to a known load.
 
-    It takes some 65 s a GPU and needs torch with CUDA. What is found is stored in the user's cache for this GPU under
-    this driver, and later runs use it.
+    It takes some 65 s a GPU and needs torch with CUDA. The model is stored in the user's cache for this GPU and
+    driver, and later runs use it.
     """
     from dataclasses import asdict, replace
 
     from pybench.power.calibrate import calibrate as calibrate_gpu
-    from pybench.power.calibration_file import calibration_path, write_calibration
+    from pybench.power.sensor import calibration_path, write_calibration
     from pybench.power.text import calibration_text
 
     uuids = _uuids(indices)

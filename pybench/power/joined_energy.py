@@ -1,4 +1,4 @@
-"""Joules of an attempt over several hosts, each by its own trace on its own clock."""
+"""Joules of an attempt over several hosts, each with its own trace and clock."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 from pybench.model.errors import UsageError
 from pybench.model.record import Energy
-from pybench.power.energy import LoadPeriods, attempt_energy
+from pybench.power.estimate import attempt_energy
+from pybench.power.in_step import LoadPeriods
 from pybench.power.rapl import PackageCounters
 from pybench.power.recorder import PowerRecorder
 from pybench.power.sampler import settle
@@ -30,7 +31,7 @@ _KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
 
 @dataclass(frozen=True)
 class CommandPower:
-    """What a command used. ``exit_code`` is its own, 128 + N when signal N ended it.
+    """Energy of a command. ``exit_code`` is the command's, 128 + N if signal N ended it.
 
     ``package_j`` is joules of each CPU package, empty for ``package_reason``.
     """
@@ -98,7 +99,7 @@ class _Forwarding:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            # nohup has SIGHUP ignored, a shell SIGINT for what it starts behind &: the command ignores them, too.
+            # Signals ignored by nohup (SIGHUP) or by a shell's & (SIGINT) stay ignored.
             taken = [number for number in (*_OUTSIDE, *_KEYBOARD) if signal.getsignal(number) is not signal.SIG_IGN]
             self._former = {number: signal.signal(number, self._take) for number in taken}
         return self

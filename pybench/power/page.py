@@ -12,7 +12,7 @@ from pybench.core.numbers import plain, short_percent
 from pybench.model.gpu_state import gpu_label
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.power.chart import command_payload, power_samples
-from pybench.power.energy.times import Column
+from pybench.power.samples import Column
 from pybench.power.text import GAIN_FRACTION
 from pybench.power.trace import GpuTrace, PowerTrace
 from pybench.report.page.document import document

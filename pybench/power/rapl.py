@@ -41,7 +41,7 @@ class PackageCounters:
         """The counters of this machine, or the reason why there are none."""
         folders = sorted(path for path in root.glob("intel-rapl:*") if path.name.count(":") == 1)
         try:
-            # Beside the packages a platform may have a zone of all that it draws, them included: "psys".
+            # The zone "psys" of some platforms includes the packages.
             names = {folder: (folder / "name").read_text(encoding="ascii").strip() for folder in folders}
             packages = {folder: name for folder, name in names.items() if name.startswith("package")}
             if not packages:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from pybench.core.extension import REMEDY, extension_fault
 from pybench.machine.nvml import NoDriverError, open_library
 from pybench.model.errors import MachineError
-from pybench.power.sensor_models import sensor_model
+from pybench.power.sensor import sensor_model
 from pybench.power.trace import MISSING, PLANES, GpuTrace, OffsetColumns, PowerTrace
 
 # Importing pybench must work where the extension was never built; the reason is reported when a recorder is started.
@@ -23,12 +23,12 @@ COUNTER_PERIOD_S = 60.0
 MIN_COUNTER_PERIOD_S = 0.001
 
 POLLED_PERIOD_S = 1.0
-"""Of the power fields beside a series that shows the power; they then give the newest power only."""
+"""Period of the power fields with a series; they then only give the newest power."""
 MIN_POLLED_PERIOD_S = 0.1
 
 START_LIMIT_S = 10.0
 MOST_BYTES = 32 * 2**20
-"""Of what is recorded of one GPU: some ten hours of all readings of an H200."""
+"""Size of one GPU's recording: ten hours of all readings of an H200."""
 # Beyond any time on CLOCK_MONOTONIC.
 END_OF_TIME_NS = 2**63 - 1
 
@@ -51,12 +51,16 @@ def sampler_unavailable_reason() -> str | None:
 class PowerRecorder:
     """Records the GPUs named by UUID, from :meth:`start` to :meth:`stop`; usable from several threads.
 
-    The energy counter is read at start, stop, :meth:`snapshot` and :meth:`anchor`
-    where it steps, and also every ``counter_period_s``. The power fields are read every 0.1 s, but every
-    ``polled_period_s`` where the driver keeps samples less than 0.1 s apart. ``start`` gives up on a driver that does
-    not answer after ``start_limit_s``. What is recorded of one GPU takes at most about ``most_bytes``: beyond that, of
-    the older half of the readings only those near an anchor are kept, and in the end not those either. Raises
-    ``ValueError`` for a period of the counter under 1 ms, or of the fields under 0.1 s.
+    The energy counter is read around its steps at start, stop, :meth:`snapshot` and :meth:`anchor`.
+
+    Args:
+        uuids: the GPUs.
+        counter_period_s: period of further readings of the counter, at least 1 ms; else ``ValueError``.
+        polled_period_s: period of the power fields with a series of samples less than 0.1 s apart, at least 0.1 s; else
+            ``ValueError``. Without a series it is 0.1 s.
+        start_limit_s: ``start`` gives up on a driver that does not answer in this time.
+        most_bytes: size of one GPU's recording. Beyond it, the older half keeps only readings near an anchor, and
+            finally none.
     """
 
     def __init__(
@@ -98,7 +102,7 @@ class PowerRecorder:
         self._native = native
 
     def stop(self) -> PowerTrace:
-        """End within a second, of which none in which the machine stands still, and hand over the trace uncopied.
+        """End within a second (standstills of the machine do not count) and return the trace without a copy.
 
         A GPU whose driver call hangs is ``stalled`` and keeps what was recorded before. Raises ``MachineError`` when
         not started, or in a process forked from the one that started it.
@@ -143,13 +147,13 @@ class PowerRecorder:
 
 
 def _trace(values: dict[str, Any]) -> PowerTrace:
-    """A trace from what the extension hands over: a dictionary of columns for the offsets and each plane of a GPU."""
+    """A trace from the extension's dictionaries of columns: the offsets, and the planes of each GPU."""
     gpus = tuple(_gpu(gpu, values["driver"]) for gpu in values["gpus"])
     return PowerTrace(**{**values, "offsets": OffsetColumns(**values["offsets"]), "gpus": gpus})
 
 
 def _gpu(values: dict[str, Any], driver: str) -> GpuTrace:
-    """One GPU of a trace, with what is known of its sensor by its board, driver and calibration."""
+    """One GPU of a trace, with its sensor model."""
     planes = {plane: kind(**values[plane]) for plane, kind in PLANES.items()}
     sensor = sensor_model(values["name"], driver, values["uuid"])
     return GpuTrace(**{**values, "capabilities": tuple(values["capabilities"]), "sensor": sensor, **planes})

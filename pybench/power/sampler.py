@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pybench.machine.gpus import gpus_to_measure
 from pybench.model.errors import UsageError
 from pybench.model.record import Energy
-from pybench.power.energy import LoadPeriods, attempt_energy
+from pybench.power.estimate import attempt_energy
+from pybench.power.in_step import LoadPeriods
 from pybench.power.recorder import PowerRecorder
 from pybench.power.trace import PowerTrace
 
@@ -119,7 +120,7 @@ class PowerSampler(PowerRecorder):
         return now_ns
 
     def _covering(self, window: Window) -> PowerTrace:
-        """What lies near a window; its end is waited for only where it is recent."""
+        """The data near a window; waits for the readings after its end only if that is recent."""
         settle(window.end_ns)
         recent = time.monotonic_ns() - window.end_ns < RECENT_NS
         return self.snapshot(max(0, window.start_ns - NEAR_NS), search=recent, until_ns=window.end_ns + NEAR_NS)

@@ -1,4 +1,4 @@
-"""What the power sensors of each GPU can do: how often they change, what a call costs, which scopes work."""
+"""Probe the power sensors of each GPU: update periods, call costs, working scopes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 
 from pybench.machine.nvml import NvmlError, answer, begin, constant
 from pybench.machine.time_limit import returned_within
-from pybench.power.energy.anchors import evenest, on_grid
-from pybench.power.energy.grid import candidate_grids
-from pybench.power.energy.readings import Readings
-from pybench.power.energy.series import samples_of
+from pybench.power.counter import Readings
+from pybench.power.grid import candidate_grids, evenest
 from pybench.power.recorder import MIN_POLLED_PERIOD_S, PowerRecorder
+from pybench.power.samples import samples_of
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace
 
 # Long enough for thirty publications of 100 ms; read far more often than any known board publishes.
@@ -86,7 +85,7 @@ def _first_poll_s(gpu: GpuTrace, origin_ns: int) -> float:
 
 def _counter_period_s(gpu: GpuTrace, origin_ns: int) -> float | None:
     readings = Readings.of(gpu.counter, origin_ns)
-    placed = [(anchors, grid) for grid in candidate_grids(readings) if (anchors := on_grid(readings, grid))]
+    placed = [(anchors, grid) for grid in candidate_grids(readings) if (anchors := grid.place(readings))]
     if not placed:
         return None
     return evenest(placed)[1].period_s

@@ -12,8 +12,8 @@ from pybench.core.numbers import percent, plain, short_percent
 from pybench.model.gpu_state import gpu_label
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.power.calibrate import Calibration
-from pybench.power.energy.times import series_times_ns
 from pybench.power.rapl import SCOPE
+from pybench.power.samples import series_times_ns
 from pybench.power.sensor_probe import CallCost, SensorProbe
 from pybench.power.trace import GpuTrace, PowerTrace
 from pybench.report.run.flags import legend

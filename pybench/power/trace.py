@@ -37,7 +37,7 @@ class SeriesColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class PolledColumns:
-    """Power fields, read each second beside a series of samples less than 0.1 s apart, else every 0.1 s.
+    """Power fields, read each second with a series of samples less than 0.1 s apart, else every 0.1 s.
 
     ``average_mw`` and ``memory_mw`` trail by their own span, 1 s on H200.
     """

@@ -1,7 +1,7 @@
 """A power trace as a file: one compressed ``.npz`` of a JSON description and one array for each column.
 
-A trace in a run's folder may be somebody else's work, so what is read is checked: its size before it is unpacked, then
-every type, length, range and order.
+A trace in a run's folder may come from somebody else, so its size is checked before it is unpacked, then every type,
+length, range and order.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def read_trace(folder: Path, name: str) -> PowerTrace:
 
 
 def _decoded(arrays: dict[str, Array], path: Path) -> PowerTrace:
-    """Raises ``RunFolderError`` for another version, it or ``ValueError`` for what does not fit."""
+    """Raises ``RunFolderError`` for another version, ``RunFolderError`` or ``ValueError`` for bad content."""
     trace = _described(_text(arrays.pop(_DESCRIPTION, None)), path)
     gpus = tuple(
         replace(gpu, **{plane: _plane(f"{i}.{plane}", kind, arrays) for plane, kind in PLANES.items()})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pybench.power.energy import attempt_energy
+from pybench.power.estimate import attempt_energy
 from pybench.power.trace import (
     CounterColumns,
     GpuTrace,

@@ -36,7 +36,7 @@ print(json.dumps(found))
     ("state", "fault"),
     [
         ("absent", "extension pybench._energy not built: "),
-        ("older", "extension pybench._energy is an older build without Fits, binned, counted, "),
+        ("older", "extension pybench._energy is an older build without counted, filtered, "),
     ],
 )
 def test_without_the_loops_of_an_estimate(tmp_path: Path, state: str, fault: str) -> None:
@@ -58,6 +58,6 @@ def test_without_the_loops_of_an_estimate(tmp_path: Path, state: str, fault: str
 
 def test_every_loop_is_looked_for() -> None:
     """What the modules of the energy estimate call, and no more."""
-    folder = Path(pybench.__file__).parent / "power" / "energy"
+    folder = Path(pybench.__file__).parent / "power"
     called = {name for path in folder.glob("*.py") for name in re.findall(r"\b_energy\.(\w+)", path.read_text())}
     assert called == set(NAMES["_energy"])

@@ -5,12 +5,9 @@
 
 #include "counter_filter.h"
 #include "grid_phases.h"
-#include "hidden_wave.h"
 #include "linear_columns.h"
 #include "low_pass.h"
 #include "sampled_counter.h"
-#include "spectrum.h"
-#include "waves.h"
 
 using namespace pybench;
 
@@ -24,20 +21,6 @@ std::vector<double> column(size_t size, double low, double high) {
     std::vector<double> values(size);
     for (double& value : values) value = uniform(low, high);
     return values;
-}
-
-bool waves_are_fitted(size_t size) {
-    const std::vector<double> time_s = column(size, -2, 2), power_w = column(size, 100, 700);
-    const HalvedSamples samples(time_s.data(), power_w.data(), size);
-    for (size_t num_harmonics = 1; num_harmonics <= 5; ++num_harmonics) {
-        const Waves waves(samples, uniform(2, 100), num_harmonics);
-        double wave_w = 0.0;
-        sum_waves(&time_s[0], 1, 1e6, {{waves.cosine_w(0), -waves.sine_w(0)}}, &wave_w);
-        const double values[] = {waves.left_w(), waves.left_of_others_w(), waves.tuned(3, 0.1).frequency_hz(), wave_w};
-        for (const double value : values)
-            if (!std::isfinite(value)) return false;
-    }
-    return true;
 }
 
 bool values_are_filtered(size_t num_values) {
@@ -69,7 +52,7 @@ bool cells_are_undone(size_t size) {
     const std::vector<double> power_w = column(size, 100, 700), noise_w = column(size, 0.1, 1);
     const Undone found = undone({time_s.data(), power_w.data(), noise_w.data(), size, 0.0109, 0.02, 0.3});
     for (const Piece& piece : found.pieces)
-        if (!std::isfinite(piece.energy_j + piece.sigma_j + piece.seen_w + piece.unresolved_j)) return false;
+        if (!std::isfinite(piece.energy_j + piece.sigma_j + piece.seen_w + piece.unsteady_j)) return false;
     return found.pieces.size() >= size - 1;
 }
 
@@ -108,42 +91,21 @@ bool columns_are_interpolated(size_t size) {
     return true;
 }
 
-bool peaks_are_found(size_t size) {
-    std::vector<std::complex<double>> waves;
-    for (const double part : column(size, 1, 2)) waves.emplace_back(part, -part);
-    const std::vector<Peak> peaks = Spectrum{waves.data(), size, 1.0}.peaks(1, 8);
-    return peaks.size() <= 8 && (size < 40 || peaks.size() > 1);
-}
-
-bool waves_are_sought(size_t size) {
-    std::vector<double> time_s(size);
-    for (size_t at = 0; at < size; ++at) time_s[at] = 0.02 * static_cast<double>(at) + (at % 25 == 7 ? 0.009 : 0.0);
-    const std::vector<double> power_w = column(size, 300, 600);
-    const HiddenWave found = hidden_wave({time_s.data(), power_w.data(), size, 0.0109, 0.02});
-    return std::isfinite(found.evidence + found.amplitude_w) && (size >= 100) == (found.evidence > 0);
-}
-
 }  // namespace
 
 int main() {
-    for (const size_t size : {3, 12, 60, 201})
-        if (!waves_are_fitted(size)) return 1;
     for (const size_t num_values : {1, 2, 48})
-        if (!values_are_filtered(num_values)) return 2;
+        if (!values_are_filtered(num_values)) return 1;
     for (const size_t num_spans : {0, 1, 40})
-        if (!periods_are_tried(num_spans)) return 3;
+        if (!periods_are_tried(num_spans)) return 2;
     for (const size_t size : {2, 3, 400})
-        if (!cells_are_undone(size)) return 4;
+        if (!cells_are_undone(size)) return 3;
     for (const size_t size : {0, 1, 50})
-        if (!samples_are_added_up(size)) return 5;
+        if (!samples_are_added_up(size)) return 4;
     for (const size_t num_values : {0, 1, 40})
-        if (!values_are_placed(num_values)) return 6;
+        if (!values_are_placed(num_values)) return 5;
     for (const size_t size : {4, 50})
-        if (!columns_are_interpolated(size)) return 7;
-    for (const size_t size : {0, 1, 2, 60})
-        if (!peaks_are_found(size)) return 8;
-    for (const size_t size : {0, 3, 50, 100, 250})
-        if (!waves_are_sought(size)) return 9;
+        if (!columns_are_interpolated(size)) return 6;
     std::printf("every loop ended\n");
     return 0;
 }

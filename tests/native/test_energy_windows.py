@@ -7,8 +7,8 @@ from tests.power.test_energy_physics import (
     test_errors_and_bounds,
     test_phases_of_steps_between_two_anchors,
 )
-from tests.power.test_energy_repeats import test_bounds_of_trainings_are_narrow_and_hold
-from tests.power.test_energy_ripple import (
+from tests.power.test_in_step import test_bounds_of_trainings_are_narrow_and_hold
+from tests.power.test_ripple import (
     test_bounds_hold_where_the_period_does_not,
     test_bounds_hold_with_other_samples,
 )

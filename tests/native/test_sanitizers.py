@@ -31,8 +31,8 @@ def test_ring(native: Callable[..., Path], sanitizer: str, tmp_path: Path) -> No
 def test_loops_of_an_estimate(native: Callable[..., Path], tmp_path: Path) -> None:
     """They run in the caller's thread alone."""
     options = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
-    names = ("counter_filter", "grid_phases", "hidden_wave", "linear_columns", "low_pass", "sampled_counter")
-    sources = (f"csrc/{name}.cpp" for name in (*names, "spectrum", "waves"))
+    names = ("counter_filter", "grid_phases", "linear_columns", "low_pass", "sampled_counter")
+    sources = (f"csrc/{name}.cpp" for name in names)
     program = native(tmp_path / "loops", "tests/native/energy_loops.cpp", *sources, *options, "-Wno-unknown-pragmas")
     done = subprocess.run([program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "every loop ended\n", "")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from pybench.power.sensor_models import shipped_model
+from pybench.power.sensor import shipped_model
 from pybench.power.trace import (
     MISSING,
     CounterColumns,

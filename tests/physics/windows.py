@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pybench.power.energy import attempt_energy
-from pybench.power.energy.attempt import gpu_energies
+from pybench.power.estimate import attempt_energy, gpu_energies
 from pybench.power.trace import PowerTrace
 from tests.physics.board import Board, ns, truth_j
 from tests.physics.load import Load, batches, bursty, constant, fluctuating, generation, square, training, unsteady

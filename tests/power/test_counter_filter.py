@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.power.energy.counter_filter import STEP_SPREAD, Steps, filtered
+from pybench.power.counter_filter import STEP_SPREAD, Steps, filtered
 
 # What the filter takes to be known of a GPU: csrc/counter_filter.cpp.
 GAIN_SPREAD, MOST_GAIN_COST, FREEDOM, OUTLIER = 1e-3, 12.0, 3.0, 9.0

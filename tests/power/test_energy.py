@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 
 from pybench.model.record import Energy, GpuEnergy
-from pybench.power.energy import LoadPeriods, attempt_energy, without_pauses
-from pybench.power.sensor_models import shipped_model
+from pybench.power.estimate import attempt_energy
+from pybench.power.in_step import LoadPeriods
+from pybench.power.measured_window import without_pauses
+from pybench.power.sensor import shipped_model
 from pybench.power.trace import (
     CounterColumns,
     DeviceState,
@@ -149,12 +151,20 @@ def test_a_value_that_comes_a_publication_early() -> None:
     assert off_j(near, 400.0) <= half_width_j(near)
 
 
-def test_counter_rules_and_series_shapes() -> None:
-    # The board draws 400 W and its series, a tenth low, says 360 W: flagged, and the counter's word stands.
-    found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 360)))
-    assert found.energy_j == pytest.approx(400.0, rel=1e-3)
-    assert found.max_power_w == 360.0
-    assert found.flags == ("counter_vs_power",)
+@pytest.mark.parametrize("counter_w", [640.0, 440.0, 240.0])
+@pytest.mark.parametrize("length_ms", [1000, 70_000])
+def test_a_counter_that_contradicts_the_power(counter_w: float, length_ms: int) -> None:
+    """The power is 400 W. The bound holds both, and the mean power stays below the peak, also in long windows."""
+    reads_ms = [*range(-1205, 1406, 10), *range(length_ms - 1205, length_ms + 1406, 10)]
+    readings = counter(constant(counter_w), sorted(set(reads_ms)))
+    joules = energy(gpu(readings, series(lambda _: 400, last_ms=length_ms + 1500)), 0, length_ms)
+    assert joules.flags == ("counter_vs_power",)
+    assert joules.energy_low_j is not None
+    assert joules.energy_high_j is not None
+    assert joules.energy_low_j <= min(counter_w, 400.0) * length_ms / 1e3
+    assert joules.energy_high_j >= max(counter_w, 400.0) * length_ms / 1e3
+    assert joules.mean_power_w == pytest.approx(min(counter_w, 400.0), rel=0.01)
+    assert joules.max_power_w == 400.0
 
 
 @pytest.mark.parametrize("end_ms", [960, 990, 1000, 1010, 1040])

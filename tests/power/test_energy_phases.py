@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pybench.model.wire import RequestTimes, Span, Step, Work
-from pybench.power.energy import LoadPeriods, phase_energies, span_energies
-from pybench.power.sensor_models import shipped_model
+from pybench.power.in_step import LoadPeriods
+from pybench.power.measured_window import phase_energies, span_energies
+from pybench.power.sensor import shipped_model
 from pybench.power.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns
 
 _MS = 1_000_000

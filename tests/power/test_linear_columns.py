@@ -59,31 +59,6 @@ def test_a_reading_that_is_not_there() -> None:
         _energy.published(np.zeros(1), np.zeros(1), [1], 0.0, 0.1)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_peaks(seed: int) -> None:
-    """The highest first, each at the vertex of the parabola through it and its neighbours."""
-    rng = np.random.default_rng(seed)
-    waves = rng.normal(size=300) + 1j * rng.normal(size=300)
-    explained = np.abs(waves) ** 2 / 5
-    middle = explained[10:-1]
-    tops = np.flatnonzero((middle >= explained[9:-2]) & (middle > explained[11:])) + 10
-    tops = tops[np.argsort(explained[tops])[::-1][:8]]
-    before, at, after = explained[tops - 1], explained[tops], explained[tops + 1]
-    steps, found = _energy.peaks(waves, most=5.0, first=10, most_peaks=8)
-    assert steps == pytest.approx(tops + np.clip((before - after) / (2 * (before - 2 * at + after)), -0.5, 0.5))
-    assert found == pytest.approx(at)
-
-
-def test_binned() -> None:
-    """Two samples of one bin add up; what is beyond the bins is refused."""
-    time_s, power_w = np.array([5.0, 5.0004, 5.004]), np.array([100.0, 200.0, 600.0])
-    bins, squares_w2 = _energy.binned(time_s, power_w, bin_s=2e-3, size=4)
-    assert bins.tolist() == [-300, 0, 300, 0]
-    assert squares_w2 == pytest.approx(200**2 + 100**2 + 300**2)
-    with pytest.raises(ValueError, match="in no bin"):
-        _energy.binned(time_s, power_w, bin_s=1e-3, size=4)
-
-
 @pytest.mark.parametrize("size", [3, 4, 60, 61])
 def test_middle_deviation(size: int) -> None:
     """The median of what samples differ from their neighbours' mean by."""

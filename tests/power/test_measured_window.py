@@ -10,7 +10,7 @@ from pybench.model.suite import Point
 from pybench.model.wire import Step, Work
 from pybench.model.workloads.burn import Burn
 from pybench.power.measured_window import window_energy
-from pybench.power.sensor_models import shipped_model
+from pybench.power.sensor import shipped_model
 from pybench.power.trace import GpuTrace, OffsetColumns, PowerTrace, SeriesColumns
 
 MS = 1_000_000

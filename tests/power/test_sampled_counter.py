@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pybench import _energy
-from pybench.power.energy.sampled_counter import phases_s
+from pybench.power.bridge import phases_s
 
 PERIOD_S = 0.02
 

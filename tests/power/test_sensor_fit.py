@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.power.energy.sensor_fit import fit_sensor
-from pybench.power.energy.series import samples_of
+from pybench.power.samples import samples_of
+from pybench.power.sensor_fit import fit_sensor
 from tests.physics.board import A100, H200, Board, ns
 from tests.physics.load import Column, Load, square
 

@@ -15,8 +15,7 @@ from pybench.cli.main import main
 from pybench.model.errors import MachineError
 from pybench.power import calibrate as calibrate_module
 from pybench.power.calibrate import Calibration, Schedule, calibrate, run_square_load
-from pybench.power.calibration_file import write_calibration
-from pybench.power.sensor_models import sensor_model, shipped_model
+from pybench.power.sensor import sensor_model, shipped_model, write_calibration
 from pybench.power.text import calibration_text
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")

@@ -13,7 +13,7 @@ import pytest
 
 from pybench.model.errors import MachineError
 from pybench.power import recorder as recorder_module
-from pybench.power.energy import attempt_energy
+from pybench.power.estimate import attempt_energy
 from pybench.power.recorder import POLLED_PERIOD_S, PowerRecorder, sampler_unavailable_reason
 from pybench.power.trace import GpuTrace, PowerTrace
 from tests.processes import wait_for

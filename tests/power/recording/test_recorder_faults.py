@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pybench.model.errors import MachineError
-from pybench.power.energy import attempt_energy
+from pybench.power.estimate import attempt_energy
 from pybench.power.recorder import PowerRecorder, sampler_unavailable_reason
 from pybench.power.trace import GpuTrace, PowerTrace
 from tests.standstill import apart_from, standstills

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pybench.power.calibration_file import calibration_path, read_calibration, write_calibration
-from pybench.power.sensor import UNKNOWN_SENSOR, SensorModel
-from pybench.power.sensor_models import sensor_model, shipped_model
+from pybench.power.sensor import (
+    UNKNOWN_SENSOR,
+    SensorModel,
+    calibration_path,
+    read_calibration,
+    sensor_model,
+    shipped_model,
+    write_calibration,
+)
 
 OWN = SensorModel(name="calibrated", source="here", calibrated=True, period_s=0.1, window_s=0.025)
 

@@ -11,7 +11,7 @@ import os
 import time
 from itertools import pairwise
 
-from pybench.power.energy.attempt import attempt_energy
+from pybench.power.estimate import attempt_energy
 from pybench.power.recorder import PowerRecorder
 
 UUID = "GPU-00000000-fake-4000-8000-000000000000"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.power.energy import attempt_energy
-from pybench.power.energy.aliasing import LoadPeriods, alias_fraction, locked_fraction
+from pybench.power.estimate import attempt_energy
+from pybench.power.in_step import LoadPeriods, alias_fraction, locked_fraction
 from pybench.worker.dither import Dither
 from tests.power.test_energy import BOOT_NS, MS, READS_MS, constant, counter, energy, gpu, half_width_j, series, trace
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.power.energy import ripple
-from pybench.power.energy.low_pass import POWER_STEP_W
-from pybench.power.energy.ripple import Ripple, find_ripple
+from pybench.power.curve import POWER_STEP_W
+from pybench.power.ripple import Ripple, find_ripple, tuned, wave_sum
 from tests.physics import windows
 from tests.physics.board import BOARDS, Board
 from tests.physics.load import Load, constant, square
@@ -50,23 +49,6 @@ def test_the_shape_between_samples_is_found(frequency_hz: float, missing: float)
 def test_no_ripple_where_the_load_has_none(name: str) -> None:
     for seed in range(10):
         assert found(LOADS[name](np.random.default_rng(seed), -5, 6), seed) is None
-
-
-@pytest.mark.parametrize("name", ["decode_30hz", "decode_47hz", "decode_drifting", "decode_jittered", "square_50_50"])
-def test_a_frequency_that_is_not_tuned_is_neither_the_ripple_nor_a_rival(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With every peak of the spectrum tuned, the outcome is the same."""
-    loads = [LOADS[name](np.random.default_rng(seed), -5, 6) for seed in range(4)]
-    likely = [found(load, seed) for seed, load in enumerate(loads)]
-    monkeypatch.setattr(ripple, "UNTUNED_TIMES", np.inf)
-    monkeypatch.setattr(ripple, "UNTUNED_RIVAL_TIMES", np.inf)
-    for seed, load in enumerate(loads):
-        every, some = found(load, seed), likely[seed]
-        assert (every is None) == (some is None)
-        if every is not None and some is not None:
-            assert some.frequency_hz == pytest.approx(every.frequency_hz, abs=1e-9)
-            assert len(some.rivals) == len(every.rivals)
 
 
 def test_a_step_in_evenly_spaced_samples_is_no_ripple() -> None:
@@ -214,3 +196,43 @@ def test_bounds_hold_with_other_samples(num_windows: int, board: Board) -> None:
 
 def test_a_steady_load_has_no_swing() -> None:
     assert found(constant(400, -5)) is None
+
+
+@pytest.mark.parametrize(("frequency_hz", "num"), [(30.02, 5), (61.7, 4), (97.3, 2)])
+def test_a_frequency_is_tuned_to_that_of_the_samples(frequency_hz: float, num: int) -> None:
+    time_s = np.linspace(-2.0, 2.04, 200)
+    turns = 2 * np.pi * frequency_hz * time_s
+    power_w = 400 + 3 * time_s + 80 * np.cos(turns) + 20 * np.sin(2 * turns)
+    fit = tuned(time_s, power_w, frequency_hz - 0.02)
+    assert fit.frequency_hz == pytest.approx(frequency_hz, abs=1e-6)
+    assert fit.seen_w == pytest.approx([80, -20j, 0, 0, 0][:num], abs=1e-3)
+    assert fit.left_w < 1e-3
+
+
+def test_the_residual_is_of_held_out_samples() -> None:
+    """Pairs of samples in turn, each half predicted from the other."""
+    rng = np.random.default_rng(3)
+    time_s, power_w = np.cumsum(rng.uniform(0.019, 0.022, 90)) - 0.9, rng.normal(400, 50, 90)
+    fit = tuned(time_s, power_w, 30.0)
+    columns, first = _columns(time_s, fit.frequency_hz, 5), np.arange(90) // 2 % 2 == 0
+    off_w = np.empty(90)
+    for half in (first, ~first):
+        weight, *_ = np.linalg.lstsq(columns[half], power_w[half])
+        off_w[~half] = power_w[~half] - columns[~half] @ weight
+    assert fit.left_w == pytest.approx(np.sqrt(np.mean(off_w**2)), rel=1e-5)
+
+
+def _columns(time_s: np.ndarray, frequency_hz: float, num: int) -> np.ndarray:
+    phase = 2 * np.pi * frequency_hz * np.outer(time_s, np.arange(1, num + 1))
+    return np.column_stack((np.cos(phase), np.sin(phase), np.ones(len(time_s)), time_s))
+
+
+def test_the_sum_of_harmonics() -> None:
+    """At times of any shape, also days away, at a half and a quarter turn."""
+    time_s = np.array([[0.0, 1 / 120, 1 / 60], [-0.3, 17.77, 86_400.001]])
+    amplitude_w = np.array([3 - 4j, 1j, 0.5])
+    expected_w = sum(
+        np.real(each * np.exp(2j * np.pi * order * (30 * time_s % 1)))
+        for order, each in enumerate(amplitude_w, start=1)
+    )
+    assert wave_sum(time_s, 30.0, amplitude_w) == pytest.approx(expected_w, abs=1e-9)

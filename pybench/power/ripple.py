@@ -1,0 +1,304 @@
+"""A fast periodic load behind slow samples, by folding them.
+
+Samples 20 ms apart can't show the shape of a load that repeats within 60 ms. But samples of many periods, each at
+another phase, show it together (equivalent-time sampling). A fundamental and its harmonics are fitted by least squares
+(Lomb, Astrophys. Space Sci. 39, 1976) and tuned by Gauss-Newton steps; the sensor's low-pass is divided out of each. A
+fit is used only if it predicts held-out samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from pybench.power.samples import Column, median
+
+Complex = npt.NDArray[np.complex128]
+
+# Samples needed for a fold.
+MIN_SAMPLES = 60
+# A ripple extends this far in s beyond the folded samples.
+EXTENSION_S = 0.05
+# Frequencies looked at, in Hz. The sensor's low-pass leaves little of faster loads.
+SLOWEST_HZ, FASTEST_HZ = 2.0, 104.0
+# Slowest ripple in Hz: the samples themselves resolve slower loads.
+RIPPLE_HZ = 17.0
+# Harmonics up to this frequency are fitted, at most five. With three, p95 bounds of decode rounds grew threefold.
+HIGHEST_HARMONIC_HZ = 260.0
+MOST_HARMONICS = 5
+# Steps of the spectrum per frequency resolution (1 / span), width of its time bins in s, and peaks that are tuned.
+STEPS_PER_RESOLUTION = 5
+BIN_S = 2e-3
+NUM_PEAKS = 8
+# Gauss-Newton steps of a frequency, and the ridge of the least squares as a fraction of each diagonal entry.
+NUM_STEPS = 3
+RIDGE = 1e-6
+# Variance that one wave must explain, as a fraction, before anything is fitted.
+EXPLAINED_FRACTION = 0.4
+# A fit is used if its residual on held-out samples is below a fifth of their standard deviation; or below 1.5 times
+# the noise and three quarters of the deviation.
+RESIDUAL_FRACTION = 0.2
+NOISE_TIMES = 1.5
+NOISY_FRACTION = 0.75
+# The load begins or ends within the samples if the residual of one of the five outer ones is 3.5 times the usual.
+NUM_OUTER = 5
+OUTER_TIMES = 3.5
+# Another frequency may be the true one up to twice the best residual; in noise, up to 0.75 noises more (in squares).
+RIVAL_TIMES = 2.0
+RIVAL_NOISES = 0.75
+# Step in which two ripples are compared, as a fraction of their length.
+RIVAL_STEP = 0.0037
+# Harmonics whose aliases are considered.
+HIGHEST_ALIAS = 12
+# Least precision of a weight, per sample.
+LEAST_PRECISION = 1e-6
+# Harmonics that drift by less than this many turns past the samples are in step with them.
+IN_STEP_TURNS = 1.2
+# Part of a first harmonic in step that early and late samples leave unknown.
+SEEN_FRACTION = 0.5
+# Least standard deviation of the samples for a ripple, in standard deviations of their noise.
+RIPPLE_NOISES = 1.5
+
+
+@dataclass(frozen=True)
+class Ripple:
+    """Power that swings around 0 W from ``start_s`` to ``end_s``.
+
+    Attributes:
+        seen_w: complex amplitude of each harmonic in the samples, behind the low-pass.
+        left_w: residual on held-out samples, a standard deviation.
+        tau_s: time constant of the low-pass, known to within ``tau_sigma_s``.
+        rivals: ripples of other frequencies that fit about as well: 30 and 70 Hz look alike in evenly spaced samples.
+        mean_sigma_w: standard deviation of the mean power: samples can't separate it from a harmonic in step.
+    """
+
+    start_s: float
+    end_s: float
+    num_samples: int
+    frequency_hz: float
+    seen_w: Complex
+    left_w: float
+    tau_s: float = 0.0
+    tau_sigma_s: float = 0.0
+    rivals: tuple[Ripple, ...] = ()
+    mean_sigma_w: float = 0.0
+
+    def behind(self, tau_s: float, tau_sigma_s: float) -> Ripple:
+        """The same ripple with the low-pass through which it is seen."""
+        rivals = tuple(rival.behind(tau_s, tau_sigma_s) for rival in self.rivals)
+        return replace(self, tau_s=tau_s, tau_sigma_s=tau_sigma_s, rivals=rivals)
+
+    def settled(self, time_s: Column, power_w: Column, sample_period_s: float) -> Ripple:
+        """The ripple with its higher harmonics shrunk towards those of a load that switches, and ``mean_sigma_w``.
+
+        Ridge regression (Hoerl and Kennard, Technometrics 12, 1970) together with a linear mean and a frequency error.
+        """
+        inside = (time_s >= self.start_s) & (time_s <= self.end_s)
+        order, num = np.arange(1, HIGHEST_ALIAS + 1), len(self.seen_w)
+        once = np.exp(2j * np.pi * self.frequency_hz * time_s[inside])
+        turn = np.cumprod(np.repeat(once[:, None], HIGHEST_ALIAS, axis=1), axis=1)
+        fitted, higher = turn[:, :num], turn[:, num:]
+        since = (time_s[inside] - self.start_s) / (self.end_s - self.start_s) - 0.5
+        faster = since * (1j * order[:num] * self.seen_w * fitted).real.sum(axis=1)
+        rows = np.column_stack((fitted.real, -fitted.imag, faster, since, np.ones_like(since)))
+        _, expected_w, in_step = self._aliases(sample_period_s)
+        known = np.where(order > 1, (self.left_w / np.maximum(expected_w, 1e-9)) ** 2, 0.0)[:num]
+        precision = np.concatenate((known, known, np.zeros(3))) + LEAST_PRECISION * len(since)
+        inverse = np.linalg.inv(rows.T @ rows + np.diag(precision))
+        real_w, imaginary_w = np.split((inverse @ (rows.T @ power_w[inside]))[:-3], 2)
+        noise_w = self.left_w * np.sqrt(max(float(inverse[-1, -1]) - 1 / len(since), 0.0))
+        # Harmonics beyond the fitted ones move the mean.
+        moved_w = np.abs(inverse[-1] @ rows.T @ higher) * expected_w[num:] / np.sqrt(2)
+        first_w = SEEN_FRACTION * expected_w[0] / np.sqrt(2) if in_step[0] else 0.0
+        mean_sigma_w = float(np.linalg.norm([noise_w, first_w, *moved_w]))
+        return replace(self, seen_w=real_w + 1j * imaginary_w, mean_sigma_w=mean_sigma_w)
+
+    def power_seen_w(self, time_s: Column) -> Column:
+        """Its contribution to samples at these times."""
+        inside = (time_s >= self.start_s) & (time_s <= self.end_s)
+        return np.where(inside, wave_sum(time_s, self.frequency_hz, self.seen_w), 0.0)
+
+    def energy_j(self, time_s: Column) -> Column:
+        """Joules since its start, constant beyond its ends."""
+        inside_s = np.minimum(np.maximum(time_s, self.start_s), self.end_s)
+        return np.asarray(wave_sum(inside_s, self.frequency_hz, self._amplitude_j) - self._at_start_j)
+
+    @cached_property
+    def _amplitude_j(self) -> Complex:
+        return np.asarray(self.seen_w * self._gain / (1j * self._omega))
+
+    @cached_property
+    def _at_start_j(self) -> float:
+        return float(wave_sum(np.array([self.start_s]), self.frequency_hz, self._amplitude_j)[0])
+
+    @cached_property
+    def sigma_j(self) -> float:
+        """Standard deviation of the joules at any time, by noise, the low-pass and rivals."""
+        noise_w = np.abs(self._gain) * self.left_w / np.sqrt(self.num_samples)
+        low_pass_w = np.abs(self.seen_w) * self._omega * self.tau_sigma_s
+        time_s = self.start_s + (self.end_s - self.start_s) * np.arange(0, 1, RIVAL_STEP)
+        apart_j = [np.std(self.energy_j(time_s) - rival.energy_j(time_s)) for rival in self.rivals]
+        fit_j = np.linalg.norm(np.hypot(noise_w, low_pass_w / np.sqrt(2)) / self._omega)
+        return float(np.hypot(fit_j, max(apart_j, default=0.0)))
+
+    def in_step_w(self, sample_period_s: float) -> float:
+        """Standard deviation of the mean power of a counter with this sampling period, by harmonics in step with it."""
+        _, seen_w, in_step = self._aliases(sample_period_s)
+        return float(np.linalg.norm(seen_w[in_step]) / np.sqrt(2))
+
+    def drifting_j2(self, sample_period_s: float) -> float:
+        """Variance of the values of a counter with this sampling period, by harmonics that drift past its samples.
+
+        The counter sees such a harmonic as a wave of the difference frequency.
+        """
+        apart_hz, seen_w, in_step = self._aliases(sample_period_s)
+        return float(np.sum((seen_w[~in_step] / (2 * np.pi * apart_hz[~in_step])) ** 2) / 2)
+
+    def _aliases(self, sample_period_s: float) -> tuple[Column, Column, npt.NDArray[np.bool_]]:
+        """Each harmonic's distance from a multiple of the sampling, its amplitude in samples, and if it is in step.
+
+        Harmonic k of a load that switches has about 1/k of the first one's amplitude.
+        """
+        order = np.arange(1, HIGHEST_ALIAS + 1)
+        apart_hz = np.abs((order * self.frequency_hz * sample_period_s + 0.5) % 1 - 0.5) / sample_period_s
+        load_w = np.abs(self.seen_w[0] * self._gain[0])
+        seen_w = load_w / order / np.hypot(1, 2 * np.pi * self.frequency_hz * order * self.tau_s)
+        return apart_hz, seen_w, apart_hz * (self.end_s - self.start_s) < IN_STEP_TURNS
+
+    @cached_property
+    def _omega(self) -> Column:
+        return np.asarray(2 * np.pi * self.frequency_hz * np.arange(1, len(self.seen_w) + 1))
+
+    @cached_property
+    def _gain(self) -> Complex:
+        """The load's amplitude over the samples', by harmonic."""
+        return np.asarray(1 + 1j * self._omega * self.tau_s)
+
+
+def wave_sum(time_s: Column, frequency_hz: float, amplitude: Complex) -> Column:
+    """The sum of all harmonics at each time: real parts of ``amplitude * exp(i·phase)``."""
+    turn = np.exp(2j * np.pi * np.remainder(frequency_hz * time_s, 1.0))
+    total = np.zeros_like(turn)
+    for harmonic in amplitude[::-1]:
+        total = (total + harmonic) * turn
+    return np.asarray(total.real)
+
+
+def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | None:
+    """The ripple in samples with this standard deviation of noise; ``None`` if there is none."""
+    swing_w = float(power_w.std()) if len(time_s) else 0.0
+    if len(time_s) < MIN_SAMPLES or swing_w < RIPPLE_NOISES * noise_w:
+        return None
+    middle_s = float(time_s.mean())
+    since_s = time_s - middle_s
+    fits = [tuned(since_s, power_w, hz) for hz in _peaks_hz(since_s, power_w).tolist()]
+    if not fits:
+        return None
+    best_hz = min(fits, key=lambda fit: fit.left_w).frequency_hz
+    # Evenly spaced samples show a slow load at the alias; the late ones decide.
+    sampled_hz = 1 / median(np.diff(time_s))
+    alias_hz = max(abs(best_hz - round(best_hz / sampled_hz) * sampled_hz), 1 / float(time_s[-1] - time_s[0]))
+    if best_hz >= RIPPLE_HZ > alias_hz:
+        fits.append(tuned(since_s, power_w, alias_hz))
+    fits.sort(key=lambda fit: fit.left_w)
+    if fits[0].frequency_hz < RIPPLE_HZ:
+        return None
+    left_w = fits[0].left_w
+    is_noise = left_w <= NOISE_TIMES * noise_w and left_w <= NOISY_FRACTION * swing_w
+    if left_w > RESIDUAL_FRACTION * swing_w and not is_noise:
+        return None
+    most_w = RIVAL_TIMES * left_w
+    if left_w <= NOISE_TIMES * noise_w:
+        most_w = min(most_w, float(np.hypot(left_w, RIVAL_NOISES * noise_w)))
+    ripple, *rivals = (_ripple(fit, time_s, middle_s) for fit in fits if fit.left_w <= most_w)
+    off_w = power_w - ripple.power_seen_w(time_s)
+    off_w = np.abs(off_w - median(off_w))
+    usual_w = max(NOISE_TIMES * noise_w, RESIDUAL_FRACTION * swing_w)
+    if max(off_w[:NUM_OUTER].max(), off_w[-NUM_OUTER:].max()) > OUTER_TIMES * usual_w:
+        return None  # the load begins or ends within the samples
+    return replace(ripple, rivals=tuple(rivals))
+
+
+def _peaks_hz(time_s: Column, power_w: Column) -> Column:
+    """Frequencies of the highest peaks of the spectrum, highest first; none if no wave explains much."""
+    num = int(STEPS_PER_RESOLUTION * float(time_s[-1] - time_s[0]) / BIN_S) + 1
+    length = 1 << (num - 1).bit_length()
+    swing_w = power_w - power_w.mean()
+    place = np.rint((time_s - time_s[0]) / BIN_S).astype(np.intp)
+    bins_w = np.bincount(place, weights=swing_w, minlength=length)
+    step_hz = 1 / (length * BIN_S)
+    height = np.abs(np.fft.rfft(bins_w)[: int(FASTEST_HZ / step_hz) + 1]) ** 2
+    height /= max(len(time_s) * float(swing_w @ swing_w) / 2, 1e-12)
+    tops = np.flatnonzero((height[1:-1] >= height[:-2]) & (height[1:-1] > height[2:])) + 1
+    tops = tops[tops >= math.ceil(SLOWEST_HZ / step_hz)]
+    tops = tops[np.argsort(-height[tops], kind="stable")[:NUM_PEAKS]]
+    if not len(tops) or height[tops[0]] < EXPLAINED_FRACTION:
+        return np.array([])
+    before, top, after = height[tops - 1], height[tops], height[tops + 1]
+    vertex = (before - after) / np.minimum(2 * (before - 2 * top + after), -1e-12)
+    return np.asarray((tops + np.clip(vertex, -0.5, 0.5)) * step_hz)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Amplitudes ``seen_w`` of the harmonics, and the residual ``left_w`` on held-out samples."""
+
+    frequency_hz: float
+    seen_w: Complex
+    left_w: float
+
+
+def tuned(time_s: Column, power_w: Column, frequency_hz: float) -> Fit:
+    """The fit at the frequency nearby at which all harmonics together fit best.
+
+    The residual is of two halves, pairs of samples in turn, each predicted from the other.
+    """
+    num = int(min(max(HIGHEST_HARMONIC_HZ // frequency_hz, 1), MOST_HARMONICS))
+    farthest_hz = 1 / (STEPS_PER_RESOLUTION * float(time_s[-1] - time_s[0]))
+    turns = 2 * np.pi * np.arange(1, num + 1)
+    for _ in range(NUM_STEPS):
+        columns = _columns(time_s, frequency_hz, num)
+        weight_w = _least_squares(columns, power_w)
+        turned_w = np.concatenate((turns * weight_w[num : 2 * num], -turns * weight_w[:num]))
+        slope = time_s * (columns[:, : 2 * num] @ turned_w)
+        step_hz = float(_least_squares(np.column_stack((columns, slope)), power_w)[-1])
+        frequency_hz += min(max(step_hz, -farthest_hz), farthest_hz)
+    columns = _columns(time_s, frequency_hz, num)
+    weight_w = _least_squares(columns, power_w)
+    first = np.arange(len(time_s)) // 2 % 2 == 0
+    off_w = np.empty(len(time_s))
+    for half in (first, ~first):
+        off_w[~half] = power_w[~half] - columns[~half] @ _least_squares(columns[half], power_w[half])
+    return Fit(frequency_hz, weight_w[:num] - 1j * weight_w[num : 2 * num], float(np.sqrt(np.mean(off_w**2))))
+
+
+def _columns(time_s: Column, frequency_hz: float, num: int) -> Column:
+    """Cosines and sines of each harmonic, a constant and a drift."""
+    phase = 2 * np.pi * frequency_hz * np.outer(time_s, np.arange(1, num + 1))
+    drift = time_s / np.abs(time_s).max()
+    return np.column_stack((np.cos(phase), np.sin(phase), np.ones_like(time_s), drift))
+
+
+def _least_squares(columns: Column, values: Column) -> Column:
+    """Weights of the columns by normal equations with a small ridge."""
+    products = columns.T @ columns
+    diagonal = np.einsum("ii->i", products)
+    diagonal += RIDGE / len(values) * diagonal + (diagonal <= 0)
+    return np.asarray(np.linalg.solve(products, columns.T @ values))
+
+
+def _ripple(fit: Fit, time_s: Column, middle_s: float) -> Ripple:
+    """The ripple of a fit to samples at ``time_s - middle_s``."""
+    phase = 2 * np.pi * fit.frequency_hz * np.arange(1, len(fit.seen_w) + 1) * middle_s
+    return Ripple(
+        start_s=float(time_s[0]) - EXTENSION_S,
+        end_s=float(time_s[-1]) + EXTENSION_S,
+        num_samples=len(time_s),
+        frequency_hz=fit.frequency_hz,
+        seen_w=fit.seen_w * np.exp(-1j * phase),
+        left_w=fit.left_w,
+    )
