@@ -32,8 +32,8 @@ class Rerun:
 
 
 def flagged(result: GateResult) -> tuple[GateRow, ...]:
-    """Rows that a rerun can confirm or clear: those that a look at the newest nights flagged."""
-    return tuple(row for row in result.rows if row.state == "regressed" and row.confirmation is None and row.is_look)
+    """Rows that a rerun can confirm or clear."""
+    return tuple(row for row in result.rows if row.state == "regressed" and row.confirmation is None)
 
 
 def reference_of(series: Series, rows: Sequence[GateRow]) -> RunFigures | None:

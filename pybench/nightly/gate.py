@@ -229,7 +229,7 @@ class _Night:
         if is_flagged:
             points = self.series.points(row.point_id)
             clock = clock_change(points, found.nights, self.learnt[row].level)
-            dated = replace(figures, level_change=self._dated(row, found), is_look=True)
+            dated = replace(figures, level_change=self._dated(row, found))
             if noun_of(row.metric) == "speed" and in_cycles(found.deviation, clock, self.smallest(row.metric)):
                 return replace(dated, state="clock", reason=clock_words(points, self.learnt[row].level))
             return replace(
@@ -237,7 +237,16 @@ class _Night:
             )
         if drift is not None and drift.is_lower:
             change = self._level_change(drift, METRICS[row.metric].sign)
-            return replace(figures, state="regressed", reason="no single night shows it", level_change=change)
+            sign = METRICS[row.metric].sign
+            # A rerun is compared with the level before the change: it clears what is back there.
+            return replace(
+                figures,
+                state="regressed",
+                reason="no single night shows it",
+                level_change=change,
+                before=1 + as_fraction(sign * drift.before),
+                fraction=change.fraction,
+            )
         tonight = (self.rows[row].values[-1] or 0.0) - self.learnt[row].centre
         if self.shift(row) and abs(tonight) >= self.smallest(row.metric):
             fraction = as_fraction(METRICS[row.metric].sign * tonight)

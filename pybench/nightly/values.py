@@ -82,7 +82,7 @@ class GateRow:
     ``before`` is the centre of the nights it is judged by and ``now`` the night's value, in ``unit``. ``fraction`` is
     the change of the last ``num_recent`` nights together. ``spread_fraction`` is the standard deviation between nights,
     ``detectable_fraction`` the change for the worse that one night finds with 95 % power. ``p`` is the probability of a
-    change this far from nights that did not change. ``is_look``: the newest nights show it, so that a rerun can, too.
+    change this far from nights that did not change.
     ``reason`` is what else is known.
     """
 
@@ -99,7 +99,6 @@ class GateRow:
     detectable_fraction: float | None = None
     p: float | None = None
     level_change: LevelChange | None = None
-    is_look: bool = False
     confirmation: Confirmation | None = None
 
 

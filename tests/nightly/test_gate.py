@@ -352,6 +352,12 @@ def test_a_slow_drift_is_dated_with_an_interval() -> None:
         assert abs((date.fromisoformat(change.since) - date(2026, 1, 21)).days) <= 4
         assert abs(change.fraction) == pytest.approx(0.012, abs=0.004)
     assert found(result, "regressed") == {"p3"}
+    # A rerun at the old level clears them, one at the new level confirms them.
+    for slower, state in ((0.0, "pass"), (0.012, "regressed")):
+        again, _ = replace(QUIET, slower=lambda p, _n: slower * (p == 3)).series_with_reruns(  # noqa: B023
+            np.random.default_rng(5), 50
+        )
+        assert confirm(result, Rerun(again.runs[-1])).state == state
 
 
 @pytest.mark.parametrize("earlier", [0.0, -0.04])
