@@ -22,6 +22,7 @@ from pybench.core.statistics.interval import (
     prediction_reach,
     ratio,
 )
+from pybench.core.statistics.spread import Spread
 from pybench.core.verdict import sensor_sd
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
@@ -49,7 +50,8 @@ def table_of_run(
     """A row for every figure that the suite holds against a table (only that one, if given).
 
     The tolerance is how far, with 95 % confidence, another run of as many attempts may lie off by the spread between
-    these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %. Of joules
+    these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %; wider
+    where attempts have two speeds or correlate. Of joules
     and watts it includes that other boards' sensors have other gains. Rows that would be one name the settings in which
     their points differ. Raises ``UsageError`` when the run is no good example, where by that spread a figure that is to
     be large may halve or one that is to be small may double, since such a row would hold nothing, where a figure is
@@ -156,7 +158,12 @@ def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, 
         where=where if isinstance(point.settings, NodeSettings) else {k: where[k] for k in SPARING if where.get(k)},
         value=location(samples),
         tolerance=_tolerance(
-            manifest, point, expectation.metric, sensor_sd(measurements, expectation.metric, [point]), samples
+            manifest,
+            point,
+            expectation.metric,
+            sensor_sd(measurements, expectation.metric, [point]),
+            measurements.spread(expectation.metric),
+            samples,
         ),
     )
 
@@ -172,15 +179,23 @@ def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResul
         baseline_count=baseline.num_gpus if row.along == NODES else row.baseline_count,
         value=ratio(samples, base)[0],
         tolerance=_tolerance(
-            manifest, point, row.metric, sensor_sd(measurements, row.metric, [point], [baseline]), samples, base
+            manifest,
+            point,
+            row.metric,
+            sensor_sd(measurements, row.metric, [point], [baseline]),
+            measurements.spread(row.metric),
+            samples,
+            base,
         ),
     )
 
 
-def _tolerance(manifest: Manifest, point: Point, metric: str, sensors: float, *sides: Samples) -> float:
+def _tolerance(
+    manifest: Manifest, point: Point, metric: str, sensors: float, spread: Spread | None, *sides: Samples
+) -> float:
     """Relative, on the worse side; two machines whose sensors have this sd differ by sqrt(2) times as much."""
     try:
-        reaches = [prediction_reach(logs(samples)) for samples in sides]
+        reaches = [prediction_reach(logs(samples), spread) for samples in sides]
     except NoRatioError as error:
         raise UsageError(f"{manifest.run_id}: {point.id}: {metric} can't have a row: {error}") from error
     reach = math.hypot(quantile(TAIL, math.inf) * math.sqrt(2) * sensors, *reaches)

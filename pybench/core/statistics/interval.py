@@ -13,6 +13,7 @@ from statistics import fmean, median, stdev
 
 from pybench.core.statistics.contrast import contrast
 from pybench.core.statistics.distributions import quantile, upper_tail
+from pybench.core.statistics.spread import Spread
 from pybench.model.limits import LARGEST
 
 Samples = Sequence[Sequence[float]]
@@ -112,14 +113,18 @@ def _is_outlier(values: Sequence[float], place: int) -> bool:
     return upper_tail(distance / error, len(others) - 1) < _FALSE_FLAG / 2 / len(values)
 
 
-def prediction_reach(values: Sequence[float]) -> float:
-    """How far, with 95 % confidence, one more such mean of as many values may lie off theirs: t s sqrt(2/n).
+def prediction_reach(values: Sequence[float], spread: Spread | None = None) -> float:
+    """How far, with 95 % confidence, one more such mean of as many values may be off theirs: t s sqrt(2/n).
 
-    The next run's location is a mean of n attempts, too, not a single one.
+    The next run's location is a mean of n attempts, too, not a single one. ``spread`` widens it by what all points of
+    the metric show: two speeds, correlated attempts.
     """
     if len(values) < 2:  # noqa: PLR2004 - one value has no spread
         return 0.0
-    return quantile(TAIL, len(values) - 1) * stdev(values) * math.sqrt(2 / len(values))
+    variance, freedom = stdev(values) ** 2, float(len(values) - 1)
+    if spread is not None:
+        variance, freedom = spread.widened(variance, freedom, len(values))
+    return quantile(TAIL, freedom) * math.sqrt(2 * variance / len(values))
 
 
 def _quotient(above: Sequence[Samples], below: Sequence[Samples], systematic_sd: float) -> Interval:
