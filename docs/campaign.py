@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import click
 
-from pybench.cli.duration import Duration
+from pybench.cli.params import Duration
 from pybench.machine.environment import snapshot
 from pybench.model.plan_options import duration_text
 from pybench.report.run.view import RunView

@@ -32,16 +32,7 @@ FLOORS = {
 }
 FACES = ("command", "page", "report", "text")
 """First words of a product's modules that serve its command: they use the command line's floor and reports."""
-OWED = {
-    ("pybench.cli.report", "pybench.explain.command"),
-    ("pybench.cli.report", "pybench.nightly.compare_command"),
-    ("pybench.cli.report", "pybench.nightly.comparison"),
-    ("pybench.cli.report", "pybench.nightly.comparison_page"),
-    ("pybench.cli.run", "pybench.nightly.run_several"),
-    ("pybench.report.page.render", "pybench.explain.page"),
-    ("pybench.report.page.render", "pybench.explain.text"),
-    ("pybench.report.run.view", "pybench.explain.values"),
-}
+OWED: set[tuple[str, str]] = set()
 """Imports that go up or sideways today; the set only shrinks."""
 EXTENSIONS = {"_energy": ("power",), "_nvml": ("machine", "power")}
 # The worker is outside the floors: it runs in another process, maybe in an image with only Python and its backend.

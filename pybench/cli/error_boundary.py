@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import errno
-import tempfile
-import traceback
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import click
 
-from pybench.cli.guarded_output import guarded_output, output_error
-from pybench.machine.signals import signals_interrupt
+from pybench.cli.exit_codes import INTERNAL, INTERRUPTED, MACHINE, exit_code_of
+from pybench.model.errors import PybenchError
 
 
 class ErrorBoundary(click.Group):
     """A command that ends with its own exit code, one line for an error, and never a traceback."""
 
+    def is_judging(self, name: str | None) -> bool:  # noqa: ARG002 - a group of judging commands overrides it
+        """Whether the exit code of a command is a verdict."""
+        return False
+
     def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - click's own signature
         """Run the command line. Standard output or error that is closed or full stops nothing."""
-        with guarded_output():
+        with _guarded_output():
             return super().main(*args, **options)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -34,8 +39,7 @@ class ErrorBoundary(click.Group):
             return self._invoke(ctx)
 
     def _invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
-        from pybench.cli.exit_codes import INTERNAL, INTERRUPTED, MACHINE, exit_code_of
-        from pybench.model.errors import PybenchError
+        from pybench.machine.signals import signals_interrupt
 
         try:
             # From the start on: finding an engine or making an image file takes long before a run begins.
@@ -56,7 +60,7 @@ class ErrorBoundary(click.Group):
 
 
 _LONGEST_LINE = 4000
-_JUDGING = frozenset({"run", "power", "compare", "gate", "fleet"})
+"""Characters of a line of an error, which may quote a file's own text."""
 
 
 @contextmanager
@@ -71,13 +75,14 @@ def _checked_output(ctx: click.Context) -> Iterator[None]:
 
 
 def _check_output(ctx: click.Context, code: int) -> None:
-    from pybench.cli.exit_codes import MACHINE
+    group = ctx.command
+    is_verdict = isinstance(group, ErrorBoundary) and group.is_judging(ctx.invoked_subcommand)
 
-    error = output_error()
+    error = _output_error()
     if error is None or error.errno == errno.EPIPE:
         return
     click.echo(f"pybench: standard output: {error.strerror}", err=True)
-    if code == 0 and ctx.invoked_subcommand not in _JUDGING:
+    if code == 0 and not is_verdict:
         ctx.exit(MACHINE)
 
 
@@ -92,6 +97,9 @@ def _end(ctx: click.Context, message: str, code: int) -> None:
 
 def _details(error: BaseException) -> str:
     """Write the traceback to a file of this user's and give its path; where that fails, the place of the error."""
+    import tempfile
+    import traceback
+
     try:
         with tempfile.NamedTemporaryFile("w", prefix="pybench-error-", suffix=".txt", delete=False) as file:
             file.write("".join(traceback.format_exception(error)))
@@ -99,3 +107,80 @@ def _details(error: BaseException) -> str:
     except OSError:
         *_, (frame, line) = traceback.walk_tb(error.__traceback__)
         return f"{frame.f_code.co_filename}:{line}"
+
+
+_LAST_STANDARD = 2
+
+
+class _GuardedStream:
+    """A text stream that keeps its first ``error`` and writes nothing more after it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.error: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write ``text``, or drop it."""
+        if self.error is None:
+            try:
+                return self._stream.write(text)
+            except OSError as error:
+                self._drop(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what was written, or drop it."""
+        if self.error is None:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._drop(error)
+
+    def _drop(self, error: OSError) -> None:
+        self.error = error
+        # Python flushes its own stream when it ends, and would fail again.
+        for name in ("stdout", "stderr"):
+            if getattr(sys, f"__{name}__") is self._stream:
+                setattr(sys, f"__{name}__", None)
+
+
+def _open_absent_streams() -> None:
+    """Put /dev/null where this process began without a standard stream, as after ``>&-``.
+
+    A file opened later would take its number, and what a worker prints would go into that file.
+    """
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for the whole process
+
+
+def _output_error() -> OSError | None:
+    """Why not all that was printed reached standard output, where it is guarded."""
+    sys.stdout.flush()
+    return sys.stdout.error if isinstance(sys.stdout, _GuardedStream) else None
+
+
+@contextmanager
+def _guarded_output() -> Iterator[None]:
+    """Guard both streams."""
+    _open_absent_streams()
+    before = sys.stdout, sys.stderr
+    out, err = _GuardedStream(sys.stdout), _GuardedStream(sys.stderr)
+    sys.stdout, sys.stderr = out, err
+    try:
+        yield
+    finally:
+        out.flush()
+        err.flush()
+        # A stream that failed stays guarded: Python flushes it when it ends.
+        sys.stdout = before[0] if out.error is None else out
+        sys.stderr = before[1] if err.error is None else err

@@ -1,10 +1,13 @@
-"""Exit codes of the core; the gate's and the fleet's are beside their states."""
+"""Exit codes of the core. A product has those of its own states."""
 
 from __future__ import annotations
 
-from pybench.model.change import ChangeVerdict
+from typing import TYPE_CHECKING
+
 from pybench.model.errors import FileError, MachineError, PybenchError, RunFolderError, UsageError
-from pybench.model.verdict import Verdict
+
+if TYPE_CHECKING:
+    from pybench.model.verdict import Verdict
 
 USAGE = 2
 MACHINE = 3
@@ -18,15 +21,6 @@ BY_VERDICT: dict[Verdict, int] = {
     "error": MACHINE,
     "inconclusive": 4,
     "no_expectation": 4,
-}
-BY_CHANGE: dict[ChangeVerdict, int] = {
-    "unchanged": 0,
-    "improved": 0,
-    "regressed": 1,
-    "not measured": 1,
-    "differs": 5,
-    "undecided": 4,
-    "incomparable": 4,
 }
 BY_ERROR: tuple[tuple[type[PybenchError], int], ...] = (
     (FileError, USAGE),

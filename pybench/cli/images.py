@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.path_types import PATH
+from pybench.cli.params import PATH
 from pybench.run.engines.registry import CONTAINER_ENGINES
 
 if TYPE_CHECKING:

@@ -1,80 +1,118 @@
-"""The ``pybench`` command: each subcommand is a few lines that call the floors below.
-
-Heavy rooms are imported inside the commands, so that ``pybench --help`` costs little more than click.
-"""
+"""The ``pybench`` command: a table of its subcommands, each imported when it runs."""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from pybench.cli.ci import ci
 from pybench.cli.error_boundary import ErrorBoundary
-from pybench.cli.expect import expect
-from pybench.cli.images import images
-from pybench.cli.report import report
-from pybench.cli.run import plan, run
-from pybench.evidence.command import bundle, verify
-from pybench.explain.command import explain
-from pybench.fleet.command import fleet
-from pybench.nightly.compare_command import compare
-from pybench.nightly.gate_command import gate
-from pybench.nightly.history_command import history
-from pybench.power.command import power
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 
-@click.group(cls=ErrorBoundary, context_settings={"help_option_names": ["-h", "--help"]})
+class Entry(NamedTuple):
+    """A subcommand: where it is, its line of help, and whether its exit code is a verdict."""
+
+    name: str
+    place: str
+    help: str
+    judges: bool = False
+
+
+_NIGHTLY = "pybench.nightly"
+COMMANDS = (
+    Entry("run", "pybench.cli.run:run", "Run SUITE, judge it, and exit with its verdict.", judges=True),
+    Entry("plan", "pybench.cli.plan:plan", "Print the points SUITE expands to here, or on GPUs to choose."),
+    Entry("doctor", "pybench.cli.plan:doctor", "Report what this machine has and lacks, each with its remedy."),
+    Entry("report", "pybench.cli.report:report", "Rebuild a report of RUN."),
+    Entry("images", "pybench.cli.images:images", "Show, confirm, change and fetch the locked container images."),
+    Entry("ci", "pybench.cli.generate:ci", "Print a nightly workflow for a machine of your own."),
+    Entry("expect", "pybench.cli.generate:expect", "Write an expected table from a good run of this machine."),
+    Entry("schema", "pybench.cli.generate:schema", "Print the JSON Schema of suite files, for editors."),
+    Entry("power", "pybench.power.command:power", "Measure power and energy of GPUs.", judges=True),
+    Entry("compare", f"{_NIGHTLY}.compare_command:compare", "Compare RUN with earlier runs, row by row.", judges=True),
+    Entry("gate", f"{_NIGHTLY}.gate_command:gate", "Judge RUN by the nights in DIR.", judges=True),
+    Entry("history", f"{_NIGHTLY}.history_command:history", "Show how each row of a suite went over the runs in DIR."),
+    Entry("explain", "pybench.explain.command:explain", "Split each shortfall of RUN's speedups into its causes."),
+    Entry("fleet", "pybench.fleet.command:fleet", "Find the slow node or link of a fleet.", judges=True),
+    Entry("bundle", "pybench.evidence.command:bundle", "Write RUN's evidence to one file."),
+    Entry("verify", "pybench.evidence.command:verify", "Work out a bundle or run again and list what does not hold."),
+)  # fmt: skip
+
+EXTENSIONS = {
+    "comparison": f"{_NIGHTLY}.compare_command:comparison_report",
+    "several": f"{_NIGHTLY}.run_several:Several",
+    "ab": f"{_NIGHTLY}.run_several:run_ab",
+    "aa": f"{_NIGHTLY}.run_several:run_again",
+    "explanation": "pybench.explain.page:explained_section",
+}
+"""What products add to commands of the core, which call it through their context's ``obj``."""
+
+
+_BY_NAME = {entry.name: entry for entry in COMMANDS}
+
+
+class Commands(ErrorBoundary):
+    """The group of :data:`COMMANDS`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Names in the order of the table."""
+        return [*_BY_NAME]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        """Import the command."""
+        entry = _BY_NAME.get(cmd_name)
+        command: click.Command | None = imported(entry.place) if entry else None
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        """Write the table's lines of help, and import nothing."""
+        width = formatter.width - 6 - max(map(len, _BY_NAME))
+        with formatter.section("Commands"):
+            formatter.write_dl([(entry.name, _shortened(entry.help, width)) for entry in COMMANDS])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names of commands, and import none of them."""
+        from click.shell_completion import CompletionItem
+
+        names = [CompletionItem(entry.name, help=entry.help) for entry in COMMANDS if entry.name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def is_judging(self, name: str | None) -> bool:
+        """Whether the exit code of a command is a verdict."""
+        return name in _BY_NAME and _BY_NAME[name].judges
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def imported(place: str) -> Any:  # noqa: ANN401 - commands and functions of products
+    """What ``place``, ``module:name``, names. Raises ``UsageError`` where its product was removed."""
+    module, _, name = place.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        from pybench.model.errors import UsageError
+
+        raise UsageError(f"this pybench was installed without {error.name}") from error
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pybench")
-def main() -> None:
-    """Prove that N GPUs give the speedup they should, at the energy they should."""
-    # A long run's records hold no cycles: looking for some over and over is a fifth of what its report costs.
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-
-
-main.add_command(run)
-main.add_command(plan)
-main.add_command(power)
-main.add_command(report)
-
-
-@main.command()
-@click.option("--results", is_flag=True, help="The schema of results.json instead of suite files.")
-def schema(results: bool) -> None:
-    """Print the JSON Schema of suite files, for editors."""
-    import json
-
-    from pybench.files.suite.file import suite_schema
-    from pybench.report.run.results_json import results_schema
-
-    click.echo(json.dumps(results_schema() if results else suite_schema(), indent=2))
-
-
-@main.command()
 @click.pass_context
-def doctor(ctx: click.Context) -> None:
-    """Report what this machine has and lacks, each with its remedy."""
-    from pybench.cli.exit_codes import MACHINE
-    from pybench.cli.output import echo, terminal_options
-    from pybench.machine.doctor import examine
-    from pybench.machine.environment import snapshot
-    from pybench.report.doctor import render
-    from pybench.run.engines.doctor import examine_containers
-
-    findings = (*examine(), *examine_containers(snapshot()))
-    echo(render(findings, width=terminal_options()["width"]), nl=False)
-    ctx.exit(MACHINE if any(finding.state == "missing" for finding in findings) else 0)
-
-
-main.add_command(compare)
-main.add_command(history)
-main.add_command(gate)
-main.add_command(fleet)
-main.add_command(ci)
-main.add_command(images)
-main.add_command(expect)
-main.add_command(explain)
-main.add_command(bundle)
-main.add_command(verify)
+def main(ctx: click.Context) -> None:
+    """Prove that N GPUs give the speedup they should, at the energy they should."""
+    # Records hold no cycles; looking for them takes a fifth of the time of a long run's report.
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    extension: Callable[[str], Any] = lambda name: imported(EXTENSIONS[name])  # noqa: E731
+    ctx.obj = extension

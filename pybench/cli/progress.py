@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from pybench.cli.output import encodable
+from pybench.cli.io import encodable
 from pybench.core.numbers import plain, quantity
 from pybench.model.plural import plural
 from pybench.model.progress import Progress

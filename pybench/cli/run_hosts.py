@@ -1,19 +1,25 @@
-"""``pybench run --rendezvous``: one host leads the run, the others take its orders."""
+"""``pybench run`` over several hosts: by a rendezvous, in a Slurm allocation, and by ``--sbatch``."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import click
 
 if TYPE_CHECKING:
     from pybench.run.engines.base import Launcher
     from pybench.run.engines.requirements import EngineOptions
     from pybench.run.hosts.gathering import Gathering
     from pybench.run.slurm.allocation import Task
+
+_SBATCH = "--sbatch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,3 +127,66 @@ def _local(engine: EngineOptions, notify: Callable[[str], None]) -> Launcher:
 
     needs = LaunchRequirements(backends=(), device="cpu", request=ContainerRequest())
     return choose_launcher(engine, needs, notify)
+
+
+def over_allocation(root: Path, num_nodes: int | None) -> int | None:
+    """Run this command once on each node of the allocation, and give the verdict's exit code; ``None`` without one.
+
+    Raises ``UsageError`` or ``MachineError``, and ``KeyboardInterrupt`` with nothing left running.
+    """
+    from pybench.run.slurm.allocation import Allocation
+    from pybench.run.slurm.step import run_step
+
+    allocation = Allocation.of(os.environ)
+    if allocation is None:
+        return None
+    return run_step(
+        allocation.srun(_command(sys.argv), num_nodes), root, os.environ, lambda line: click.echo(line, err=True)
+    )
+
+
+def submit_batch(root: Path, options: Sequence[str]) -> None:
+    """Submit a script that runs this command, without its ``--sbatch``. Raises ``MachineError``."""
+    from datetime import UTC, datetime
+
+    from pybench.run.slurm.batch import batch_script, submit
+
+    words = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
+    command = [word for word in _command(words) if word != _SBATCH]
+    root.mkdir(parents=True, exist_ok=True)
+    script = root / f"sbatch-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.sh"
+    script.write_text(batch_script(command, Path.cwd()), encoding="utf-8")
+    output = root.resolve() / "slurm-%j.out"
+    job = submit(script, (f"--output={output}", *options))
+    click.echo(f"job {job} is submitted: {script}")
+    click.echo(f"its output: {str(output).replace('%j', job)}")
+
+
+def _command(words: Sequence[str]) -> tuple[str, ...]:
+    return (str(Path(words[0]).absolute()), *words[1:])
+
+
+@contextmanager
+def verdict_left() -> Iterator[None]:
+    """Where this is a task that :func:`over_allocation` started: leave the exit code in a file."""
+    from pybench.cli.exit_codes import INTERNAL, INTERRUPTED, exit_code_of
+    from pybench.model.errors import PybenchError
+    from pybench.run.slurm.allocation import STEP_VARIABLE
+    from pybench.run.slurm.verdict_file import write_verdict
+
+    code = INTERNAL
+    try:
+        yield
+    except click.exceptions.Exit as end:
+        code = end.exit_code
+        raise
+    except PybenchError as error:
+        code = exit_code_of(error)
+        raise
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+        raise
+    finally:
+        if (folder := os.environ.get(STEP_VARIABLE)) is not None:
+            with suppress(OSError):  # no shared folder: the command that started the step reports that
+                write_verdict(Path(folder), int(os.environ.get("SLURM_NODEID", "0")), os.uname().nodename, code)

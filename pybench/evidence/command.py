@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pybench.cli.path_types import FILE, FOLDER, PATH
+from pybench.cli.params import FILE, FOLDER, PATH
 
 _EXIT_CODES = {(True, True): 0, (True, False): 4, (False, True): 1, (False, False): 1}
 """By whether everything holds, and whether everything was there and could be checked."""
@@ -23,7 +23,7 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
     """
     import shlex
 
-    from pybench.cli.output import echo
+    from pybench.cli.io import echo
     from pybench.evidence.archive import digest_of, write_bundle
     from pybench.evidence.signature import require_key, sign
     from pybench.files.run.folder import RunFolder, copying
@@ -63,8 +63,7 @@ def verify(
     """
     from dataclasses import asdict
 
-    from pybench.cli.output import echo, terminal_options
-    from pybench.cli.output_file import write_json
+    from pybench.cli.io import echo, terminal_options, write_json
     from pybench.evidence.text import render
     from pybench.evidence.verify import verify_bundle, verify_folder
     from pybench.model.errors import UsageError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.path_types import FOLDER, PATH
+from pybench.cli.params import FOLDER, PATH
 
 if TYPE_CHECKING:
     from pybench.explain.values import Explanation
@@ -25,7 +25,7 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
 
     Compares each speedup, and each baseline's step, with the prediction from the node's own rates.
     """
-    from pybench.cli.output import echo, terminal_options
+    from pybench.cli.io import echo, terminal_options
     from pybench.explain.text import render
     from pybench.files.run.folder import RunFolder
     from pybench.report.text.labels import short_labels

@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from markupsafe import Markup
 
 from pybench.core.numbers import quantity
+from pybench.explain.command import explanation_of
+from pybench.explain.text import floor_tables, notes
 from pybench.explain.values import ExplainedPoint, Explanation
+from pybench.files.run.folder import RunFolder
+from pybench.model.errors import UsageError
 from pybench.model.results import Estimate
 from pybench.report.page import svg
-from pybench.report.page.charts import Chart
+from pybench.report.page.charts import Chart, Section
+from pybench.report.run.view import RunView
+from pybench.report.text.labels import short_labels
 from pybench.report.text.printable import printable
 
 _LEFT, _RIGHT, _WIDTH, _LANE = 230, 744, 760, 34
 _PERCENT = 100.0
 _MARGIN = 1.05
+
+
+def explained_section(view: RunView, node_path: Path) -> Section:
+    """``pybench report --node``: the explanation of a run's folder by a node's run. Raises ``UsageError``."""
+    if view.path is None or view.manifest is None:
+        raise UsageError("--node needs the run's folder, as its attempts are not in results.json")
+    explanation = explanation_of(RunFolder.open(view.path), view.manifest, node_path)
+    return section_of(explanation, short_labels(view.results.points, with_benchmark=True))
+
+
+def section_of(explanation: Explanation, names: Mapping[str, str]) -> Section:
+    """Notes, the baselines' table, and a bar for each shortfall."""
+    return Section(
+        title="Explanation",
+        notes=tuple(notes(explanation)),
+        tables=floor_tables(explanation, names),
+        chart=attribution_chart(explanation, names),
+        hint="A bar is what a step takes beyond the baseline's step over the ratio of GPUs, by the causes that the "
+        "node's own figures predict; parts to the left of the ideal save time.",
+    )
 
 
 def attribution_chart(explanation: Explanation, names: Mapping[str, str]) -> Chart | None:

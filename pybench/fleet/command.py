@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from pybench.cli.comparison_options import across_option, effects_of, smallest_option
-from pybench.cli.path_types import FILE, NAMED_PATH, PATH
+from pybench.cli.params import FILE, NAMED_PATH, PATH, across_option, effects_of, smallest_option
 
 
 @click.group()
@@ -42,8 +41,7 @@ def check(
     """
     from dataclasses import asdict
 
-    from pybench.cli.output import echo, terminal_options
-    from pybench.cli.output_file import write_json
+    from pybench.cli.io import echo, terminal_options, write_json
     from pybench.core.keys import check_across
     from pybench.fleet import text as report
     from pybench.fleet.decision import judge_fleet
@@ -93,7 +91,7 @@ def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, 
 
     All pairs of a round are measured at the same time.
     """
-    from pybench.cli.output import echo
+    from pybench.cli.io import echo
     from pybench.fleet.pair_file import read_pairs
     from pybench.fleet.pairs import DECISION_ROUNDS, pair_rounds
     from pybench.fleet.runs import read_fleet

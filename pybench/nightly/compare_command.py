@@ -7,14 +7,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.comparison_options import across_option, effects_of, smallest_option
-from pybench.cli.path_types import FOLDER, PATH
+from pybench.cli.params import FOLDER, PATH, across_option, effects_of, smallest_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pybench.model.change import RunComparison
+    from pybench.model.change import ChangeVerdict, RunComparison
     from pybench.model.figures import RunFigures
+
+
+EXIT_CODES: dict[ChangeVerdict, int] = {
+    "unchanged": 0,
+    "improved": 0,
+    "regressed": 1,
+    "not measured": 1,
+    "differs": 5,
+    "undecided": 4,
+    "incomparable": 4,
+}
 
 
 @click.command()
@@ -45,7 +55,6 @@ def compare(
 
     Each is a run's folder or its results.json.
     """
-    from pybench.cli.exit_codes import BY_CHANGE
     from pybench.core.figures import run_figures
     from pybench.files.run.results_file import results_of
     from pybench.model.errors import UsageError
@@ -59,12 +68,29 @@ def compare(
     others = read_history(folder).runs if folder else ()
     found = compare_runs(run, references, across=across, effects=effects_of(smallest), others=others)
     print_comparison(found, run, references, detail=detail)
-    ctx.exit(BY_CHANGE[found.verdict])
+    ctx.exit(EXIT_CODES[found.verdict])
+
+
+def comparison_report(run_path: Path, reference_paths: Sequence[Path], name: str, *, detail: bool) -> str:
+    """``pybench report`` of a run against references, in the format ``name``: a page, or text for the terminal."""
+    from pybench.cli.io import terminal_options
+    from pybench.core.figures import run_figures
+    from pybench.files.run.results_file import results_of
+    from pybench.nightly.comparison import compare as compare_runs
+    from pybench.nightly.comparison_page import render as render_page
+    from pybench.nightly.comparison_text import render
+
+    run, *references = (run_figures(results_of(path)) for path in (run_path, *reference_paths))
+    comparison = compare_runs(run, references)
+    if name == "html":
+        return render_page(comparison, run, references)
+    points = [point for one in (*references, run) for point in one.points]
+    return render(comparison, points, detail=detail, **terminal_options())
 
 
 def print_comparison(found: RunComparison, run: RunFigures, references: Sequence[RunFigures], *, detail: bool) -> None:
     """Print a comparison at the terminal's width."""
-    from pybench.cli.output import echo, terminal_options
+    from pybench.cli.io import echo, terminal_options
     from pybench.nightly.comparison_text import render
 
     points = [point for one in (*references, run) for point in one.points]

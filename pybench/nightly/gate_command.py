@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.comparison_options import across_option, effects_of, smallest_option
-from pybench.cli.path_types import FILE, FOLDER, PATH
+from pybench.cli.params import FILE, FOLDER, PATH, across_option, effects_of, smallest_option
 from pybench.model.plural import plural
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def gate(
 
     What is slower, or costlier in joules, is named, and measured again where it can be.
     """
-    from pybench.cli.output import echo, terminal_options
+    from pybench.cli.io import echo, terminal_options
     from pybench.core.figures import run_figures
     from pybench.core.keys import BUILD, check_across
     from pybench.files.run.results_file import results_of

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.comparison_options import across_option, effects_of, smallest_option
-from pybench.cli.path_types import FILE, FOLDER
+from pybench.cli.params import FILE, FOLDER, across_option, effects_of, smallest_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +51,7 @@ def history(
 
     The machine is that of the newest run.
     """
-    from pybench.cli.output import echo, terminal_options
+    from pybench.cli.io import echo, terminal_options
     from pybench.core.keys import check_across
     from pybench.model.errors import RunFolderError
     from pybench.nightly.gate_command import accepted_changes
@@ -82,7 +81,7 @@ def history(
     elif not as_csv:
         echo(render(found, series, **terminal_options()), nl=False)
     if html_file is not None:
-        from pybench.cli.output_file import write_bytes, write_shown
+        from pybench.cli.io import write_bytes, write_shown
         from pybench.nightly.history_page import render as render_page
 
         write = write_bytes if as_csv else write_shown  # CSV is read by a program
@@ -105,7 +104,7 @@ def _check_options(
 
 def print_self_test(series: Series, accepted: Sequence[Accepted] = (), effects: SmallestEffects | None = None) -> None:
     """Print what the gate finds by these runs, and how often it would be wrong."""
-    from pybench.cli.output import echo, terminal_options
+    from pybench.cli.io import echo, terminal_options
     from pybench.nightly.self_test import last_accepted, self_test
     from pybench.nightly.self_test_text import render
 

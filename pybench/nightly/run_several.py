@@ -52,11 +52,11 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     """Measure two stacks in turn, print how B compares with A, and give the exit code of that."""
     import shlex
 
-    from pybench.cli.exit_codes import BY_CHANGE, BY_VERDICT, INTERRUPTED
-    from pybench.cli.finish import name_faults, name_resuming, write_reports
-    from pybench.cli.output import echo
+    from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
+    from pybench.cli.io import echo
+    from pybench.cli.report import name_faults, name_resuming, write_reports
     from pybench.core.figures import run_figures
-    from pybench.nightly.compare_command import print_comparison
+    from pybench.nightly.compare_command import EXIT_CODES, print_comparison
     from pybench.nightly.comparison import compare
     from pybench.nightly.history import read_history
     from pybench.nightly.side_by_side import SideBySide
@@ -82,7 +82,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     if all(own.verdict == "error" for own in results):
         echo(f"both ended in an error; the cause, and what to do: pybench report {a}")
         return BY_VERDICT["error"]
-    return BY_CHANGE[found.verdict]
+    return EXIT_CODES[found.verdict]
 
 
 def _both(several: Several, stacks: tuple[str, str]) -> tuple[Run, Run]:
@@ -147,8 +147,8 @@ def run_again(several: Several, times: int) -> int:
     one if it ends in time when it takes as long as the longest before it.
     """
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
-    from pybench.cli.finish import name_faults, name_resuming, write_reports
-    from pybench.cli.output import echo
+    from pybench.cli.io import echo
+    from pybench.cli.report import name_faults, name_resuming, write_reports
     from pybench.run.time_budget import TimeBudget
 
     budget = TimeBudget(several.options.time_limit_s)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.output_file import kept_writable, write_bytes, write_json, write_text
-from pybench.cli.path_types import FILE
+from pybench.cli.io import kept_writable, write_bytes, write_json, write_text
+from pybench.cli.params import FILE
 from pybench.model.errors import MachineError, PybenchError, UsageError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def record(
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and report its energy; exit with its exit code."""
-    from pybench.cli.output import terminal_options
+    from pybench.cli.io import terminal_options
     from pybench.power.measured_command import record_command
     from pybench.power.text import energy_json, energy_table
 

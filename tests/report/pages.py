@@ -6,6 +6,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+from pybench.explain.page import section_of
 from pybench.explain.values import ExplainedPoint, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.record import Energy, GpuEnergy
@@ -18,7 +19,9 @@ from pybench.nightly.series import series_of
 from pybench.nightly.values import Accepted
 from pybench.power import page as command
 from pybench.power.trace import PowerTrace
+from pybench.report.page.render import render
 from pybench.report.run.view import RunView
+from pybench.report.text.labels import short_labels
 from tests.runs_against_runs import nights, point, run, scaled
 
 STEADY = (100.0, 100.1, 99.9)
@@ -100,7 +103,7 @@ def command_page(trace: PowerTrace, start_ns: int, end_ns: int, argv: tuple[str,
     return command.render(argv, 3, energy, trace, {}, "no RAPL here")
 
 
-def explained_view(results: Results, note: str = "other software") -> RunView:
+def explained_page(results: Results, note: str = "other software") -> str:
     """The hand-made results, two of whose points are explained: one takes 2.5 s of an ideal 2 s."""
     parts = {"compute": 0.3, "memory": -0.1, "communication": 0.25, "rest": 0.05}
     explained = ExplainedPoint(
@@ -125,4 +128,5 @@ def explained_view(results: Results, note: str = "other software") -> RunView:
     explanation = Explanation(
         run_id="r", node_run_id="n", points=(explained, unknown), extrapolations=(), fits=(), notes=(note,)
     )
-    return RunView(results=results, explanation=explanation)
+    names = short_labels(results.points, with_benchmark=True)
+    return render(RunView(results=results), [section_of(explanation, names)])

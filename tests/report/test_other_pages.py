@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pybench.explain.page import section_of
 from pybench.explain.values import ExplainedBaseline, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.results import Results
@@ -22,7 +23,7 @@ from pybench.report.page.render import render
 from pybench.report.run.view import RunView
 from tests.report.conftest import HOSTILE
 from tests.report.page_run import SECOND, power_trace
-from tests.report.pages import PageReader, command_page, comparison_page, explained_view, history_page
+from tests.report.pages import PageReader, command_page, comparison_page, explained_page, history_page
 from tests.runs_against_runs import nights, run
 
 
@@ -53,7 +54,7 @@ def test_a_run_without_rows() -> None:
 
 def test_an_explanation_is_a_stacked_bar_with_its_table(results: Results) -> None:
     """Parts of the ideal step of 2 s; what takes time off lies to the left; no bar without an attribution."""
-    text = render(explained_view(results))
+    text = explained_page(results)
     assert text.count('<rect class="bar ') == 4
     assert "communication +12.5 % of the ideal, 250 ms" in text
     shown = unescape(text)
@@ -70,7 +71,7 @@ def test_an_explained_baseline_is_a_row_of_its_parts(results: Results) -> None:
     )
     nothing: Any = {"points": (), "extrapolations": (), "fits": (), "notes": ()}
     explanation = Explanation(run_id="r", node_run_id="n", baselines=baselines, **nothing)
-    shown = unescape(render(RunView(results=results, explanation=explanation)))
+    shown = unescape(render(RunView(results=results), [section_of(explanation, {})]))
     assert ">b</th><td>2 s</td><td>1 s</td><td>500 ms</td><td>500 ms</td><td>75.0 %</td>" in shown
     assert "b: decode is CPU bound" in shown
     assert "l: not predicted: the model knows no LoRA" in shown
@@ -162,13 +163,13 @@ def test_hostile_text_stays_text(make: str, results: Results) -> None:
     pages = {
         "comparison": lambda: comparison_page(HOSTILE),
         "command": lambda: command_page(power_trace(1, 100), 2 * SECOND, 11 * SECOND, (HOSTILE,)),
-        "explained": lambda: render(explained_view(results, HOSTILE)),
+        "explained": lambda: explained_page(results, HOSTILE),
         "history": lambda: history_page(5, HOSTILE),
     }
     harmless = {
         "comparison": lambda: comparison_page("x"),
         "command": lambda: command_page(power_trace(1, 100), 2 * SECOND, 11 * SECOND, ("x",)),
-        "explained": lambda: render(explained_view(results, "x")),
+        "explained": lambda: explained_page(results, "x"),
         "history": lambda: history_page(5, "x"),
     }
     text = pages[make]()

@@ -14,6 +14,7 @@ from pybench.model.workloads.registry import METRICS
 from pybench.report.page import svg
 from pybench.report.page.svg import Axes
 from pybench.report.run.headline import energy, headline
+from pybench.report.run.rows import Table
 from pybench.report.run.view import RunView
 from pybench.report.text.labels import axis_text, short_labels, verdict_words
 
@@ -30,6 +31,17 @@ class Chart:
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of a run's page that a command adds: a title, notes, tables, and a chart with a line about it."""
+
+    title: str
+    notes: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    chart: Chart | None = None
+    hint: str = ""
 
 
 def scaling_charts(results: Results) -> tuple[Chart, ...]:

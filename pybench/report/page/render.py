@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from pybench.explain.page import attribution_chart
-from pybench.explain.text import floor_tables, notes
 from pybench.model.gpu_state import gpu_label
 from pybench.model.provenance import Provenance
 from pybench.model.results import Results
-from pybench.report.page.charts import energy_chart, scaling_charts, step_chart
+from pybench.report.page.charts import Section, energy_chart, scaling_charts, step_chart
 from pybench.report.page.document import document
 from pybench.report.page.node import gpu_cards, link_matrix
-from pybench.report.page.phases import phase_chart
 from pybench.report.page.points import point_table, verdicts
 from pybench.report.page.power import power_payload
 from pybench.report.run.findings import each_step_once, findings, judged_sentence, not_judged, not_run
@@ -26,10 +24,10 @@ from pybench.report.text.labels import short_labels
 _UNKNOWN: tuple[object, ...] = (None, "", (), {})
 
 
-def render(view: RunView) -> str:
-    """One HTML file with everything that is known of a run."""
+def render(view: RunView, sections: Sequence[Section] = ()) -> str:
+    """One HTML file with everything that is known of a run, and ``sections`` of other commands."""
     power = power_payload(view)
-    return document("run.html.j2", power=power, view=view, results=view.results, **_content(view))
+    return document("run.html.j2", power=power, view=view, results=view.results, sections=sections, **_content(view))
 
 
 def _content(view: RunView) -> dict[str, Any]:
@@ -51,10 +49,6 @@ def _content(view: RunView) -> dict[str, Any]:
         "jobs": jobs(results),
         "energy": energy_chart(results),
         "steps": step_chart(view),
-        "phases": phase_chart(view, names),
-        "explained": attribution_chart(view.explanation, names) if view.explanation else None,
-        "explained_notes": tuple(notes(view.explanation)) if view.explanation else (),
-        "floor_tables": floor_tables(view.explanation, names) if view.explanation else (),
         "attempt_energy": _attempt_energy(view, names),
         "power_reason": view.manifest.power_reason if view.manifest else None,
         "cards": gpu_cards(results),

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
-from pybench.explain.values import Explanation
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.manifest_rules import require_planned
 from pybench.files.run.results_file import read_results
@@ -31,7 +30,6 @@ class RunView:
     manifest: Manifest | None = None
     records: tuple[Record, ...] = ()
     path: Path | None = None
-    explanation: Explanation | None = None
 
     @classmethod
     def of_folder(cls, folder: RunFolder, results: Results | None = None) -> RunView:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from pybench.model.container import EngineFacts
-from pybench.run.engines.base import Engine
+if TYPE_CHECKING:
+    from pybench.model.container import EngineFacts
+    from pybench.run.engines.base import Engine
 
 LOCAL = "none"
 """Workers run in a Python of this machine, in no container."""

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from click import UsageError
 
-from pybench.cli.duration import Duration
+from pybench.cli.params import Duration
 from pybench.files.run import folder, journal, journal_line
 from pybench.files.run.folder import RunFolder, attempt_name, copying
 from pybench.model.effort import Effort

@@ -24,7 +24,7 @@ from pybench.model.results import Results
 from pybench.report.page.render import render
 from pybench.report.run.view import RunView
 from tests.report.page_run import SECOND, power_trace, traced_run
-from tests.report.pages import command_page, comparison_page, explained_view, history_page
+from tests.report.pages import command_page, comparison_page, explained_page, history_page
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(
@@ -201,20 +201,20 @@ def test_the_printed_page_has_every_table(open_page: Open, traced: RunView) -> N
 
 
 @pytest.fixture(params=["comparison", "incomparable", "history", "command", "explained"])
-def other_page(request: pytest.FixtureRequest, results: Results) -> RunView | str:
+def other_page(request: pytest.FixtureRequest, results: Results) -> str:
     """A page that is not of one run alone."""
-    pages: dict[str, Callable[[], RunView | str]] = {
+    pages: dict[str, Callable[[], str]] = {
         "comparison": comparison_page,
         "incomparable": lambda: comparison_page(driver='"581"'),
         "history": history_page,
         "command": lambda: command_page(power_trace(4, 600), 2 * SECOND, 11 * SECOND),
-        "explained": lambda: explained_view(results),
+        "explained": lambda: explained_page(results),
     }
     return pages[request.param]()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_other_pages(open_page: Open, other_page: RunView | str, scheme: str) -> None:
+def test_axe_finds_nothing_serious_in_other_pages(open_page: Open, other_page: str, scheme: str) -> None:
     """And none is wider than a phone."""
     page = open_page(other_page, bypass_csp=True, color_scheme=scheme, viewport={"width": 390, "height": 800})
     found = Axe().run(page).response["violations"]

@@ -1,15 +1,52 @@
-"""A file that a command writes: beside its place first, then renamed, so that nobody reads half of it."""
+"""What commands print and write: text in the terminal's characters, and files that are whole or not there."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import get_terminal_size
+from typing import TypedDict
 
-from pybench.cli.output import echo
+import click
+
 from pybench.model.errors import UsageError
+
+_BLOCKS = dict(zip("▁▂▃▄▅▆▇█", "_.,-~=*#", strict=True))
+_ASCII = str.maketrans(
+    {**_BLOCKS, "±": "+-", "≥": ">=", "≤": "<=", "→": "->", "µ": "u", "°": "", "─": "-", "…": "...", "·": "."}
+)
+
+
+class TerminalOptions(TypedDict):
+    """What a text report is drawn for."""
+
+    width: int
+    color: bool
+
+
+def terminal_options() -> TerminalOptions:
+    """The terminal's width, 80 columns where there is none; colour for a terminal that did not refuse it."""
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return {"width": get_terminal_size((80, 24)).columns, "color": color}
+
+
+def echo(text: str, *, nl: bool = True) -> None:
+    """Print ``text``; an encoding that lacks a character gets its usual substitute, or a question mark."""
+    click.echo(encodable(text, sys.stdout.encoding), nl=nl)
+
+
+def encodable(text: str, encoding: str | None) -> str:
+    """``text`` in characters that ``encoding`` has."""
+    wanted = encoding or "ascii"
+    try:
+        text.encode(wanted)
+    except UnicodeEncodeError:
+        return text.translate(_ASCII).encode(wanted, "replace").decode(wanted)
+    return text
 
 
 @contextmanager

@@ -1,0 +1,82 @@
+"""Commands that print a file to start from: ``pybench ci``, ``expect`` and ``schema``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pybench.cli.params import FILE, FOLDER, Duration
+from pybench.model.plural import plural
+
+
+@click.command()
+@click.argument("system", type=click.Choice(("github", "gitlab", "jenkins")))
+@click.option("--suite", metavar="SUITE", required=True, help="File in the repository, or name of a shipped suite.")
+@click.option("--runner", metavar="LABEL", default="gpu", show_default=True, help="Label of the machines with GPUs.")
+@click.option("--gpus", type=click.IntRange(0, 1024), default=1, show_default=True, help="GPUs that must be there.")
+@click.option("--schedule", metavar="CRON", default="17 2 * * *", show_default=True, help="When it runs, in UTC.")
+@click.option("--time-limit", "time_limit_s", type=Duration(), metavar="TIME", default="2h", show_default=True,
+              help="Time for all attempts of the run.")  # fmt: skip
+@click.option("--branch", metavar="NAME", default="pybench-history", show_default=True, help="Keeps each night.")
+def ci(system: str, suite: str, runner: str, gpus: int, schedule: str, time_limit_s: float, branch: str) -> None:
+    """Print a nightly workflow for a machine of your own.
+
+    It runs SUITE and judges it against earlier nights.
+    """
+    from pybench.files.shipped import find_suite, is_bare
+    from pybench.report.ci.workflow import Workflow, render
+
+    workflow = Workflow(
+        suite=suite, runner=runner, gpus=gpus, schedule=schedule, time_limit_s=time_limit_s, branch=branch
+    )
+    text = render(system, workflow)
+    named = Path(suite)
+    if is_bare(named):
+        find_suite(named)
+    elif not named.exists():
+        click.echo(f"pybench: {suite}: not here; the workflow looks for it in the repository", err=True)
+    click.echo(text, nl=False)
+
+
+@click.command()
+@click.option(
+    "--from", "run_folder", metavar="RUN", type=FOLDER, required=True,
+    help="Folder of the run to take figures from.",
+)  # fmt: skip
+@click.option("--table", metavar="NAME", help="Only what the suite judges by this table; default: by any.")
+@click.option(
+    "-o", "--output", metavar="FILE", type=FILE,
+    help="File to write, NAME.toml, instead of printing.",
+)  # fmt: skip
+def expect(run_folder: Path, table: str | None, output: Path | None) -> None:
+    """Write an expected table from a good run of this machine."""
+    from pybench.core.assemble import assemble
+    from pybench.core.good_run import table_of_run
+    from pybench.core.measurements import Measurements
+    from pybench.files.expected.file import write_table
+    from pybench.files.expected.text import table_text
+    from pybench.files.run.folder import RunFolder
+
+    folder = RunFolder.open(run_folder)
+    manifest = folder.read_manifest()
+    measurements = Measurements.of(manifest.plan, folder.journal.records())
+    name = output.stem if output else table or manifest.suite.name
+    made = table_of_run(manifest, measurements, assemble(manifest, measurements), name, table)
+    if output is None:
+        click.echo(table_text(made), nl=False)
+    else:
+        write_table(made, output)
+        click.echo(f"{output}: {plural(len(made.rows), 'row')}")
+
+
+@click.command()
+@click.option("--results", is_flag=True, help="The schema of results.json instead of suite files.")
+def schema(results: bool) -> None:
+    """Print the JSON Schema of suite files, for editors."""
+    import json
+
+    from pybench.files.suite.file import suite_schema
+    from pybench.report.run.results_json import results_schema
+
+    click.echo(json.dumps(results_schema() if results else suite_schema(), indent=2))

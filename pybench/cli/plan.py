@@ -1,0 +1,124 @@
+"""Commands before a run: ``pybench plan`` and ``pybench doctor``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from pybench.cli.params import FOLDER, PATH, Duration
+from pybench.model.plural import plural
+
+if TYPE_CHECKING:
+    from pybench.model.machine import Machine
+
+_SET = "Replace a setting: batch_size=1, benchmark.decode.attempts=5. Repeatable."
+_KEEP = "Keep the points whose id matches, as in pytest -k."
+_TIME_LIMIT = "Time for all attempts, such as 20m; what does not fit is left out and named."
+
+
+def _once(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The expression. Of several, click would take the last and drop the others without a word."""
+    if len(given) > 1:
+        both = " or ".join(f"({text})" for text in given)
+        raise click.BadParameter(f"given {len(given)} times; give one, such as -k {shlex.quote(both)}")
+    return given[0] if given else None
+
+
+def plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
+    """Add the options that ``plan`` and ``run`` share."""
+    for option in (
+        click.option("--runs", "root", type=FOLDER, default=Path("runs"), show_default=True, help="Folder of runs."),
+        click.option("--time-limit", "time_limit_s", type=Duration(), metavar="TIME", help=_TIME_LIMIT),
+        click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help=_SET),
+        click.option("--steps", type=click.IntRange(1, 10_000), help="Measured steps of each attempt."),
+        click.option("--attempts", type=click.IntRange(1, 100), help="Attempts at each point, and no more."),
+        click.option("--require", metavar="WHAT", help="What must be here, such as gpus=8,backend=vllm; else no pass."),
+        click.option("--max-gpus", type=click.IntRange(1), help="Leave out points that need more GPUs than this."),
+        click.option("-k", "keep", metavar="EXPR", multiple=True, callback=_once, help=_KEEP),
+        click.option("--profile", metavar="NAME", help="Profile to apply; default: the machine's own, if there."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("suite", type=PATH, required=False)
+@click.option("--gpu", "kind", metavar="KIND", help="Plan for GPUs that are not here: h200, a100-40gb, 48gb.")
+@click.option(
+    "--gpus", "count", type=click.IntRange(1, 1024), metavar="N", help="Plan for so many GPUs; default with --gpu: 1."
+)
+@click.option("--nodes", "num_hosts", type=click.IntRange(1, 1024), metavar="N", help="Plan for N such hosts.")
+@plan_options
+@click.pass_context
+def plan(
+    ctx: click.Context,
+    /,
+    *,
+    suite: Path | None,
+    kind: str | None,
+    count: int | None,
+    num_hosts: int | None,
+    root: Path,
+    **chosen: Any,  # noqa: ANN401 - the plan's options
+) -> None:
+    """Print the points SUITE expands to here, or on GPUs to choose.
+
+    Without SUITE, print the shipped suites.
+    """
+    from shutil import get_terminal_size
+
+    from pybench.core.plan.assumed_gpus import with_gpus
+    from pybench.files.expected.file import load_tables
+    from pybench.files.shipped import described_suites
+    from pybench.machine.environment import snapshot
+    from pybench.model.errors import UsageError
+    from pybench.model.plan_options import PlanOptions
+    from pybench.report.plan import render
+    from pybench.report.suites import render_suites
+    from pybench.run.suite_plan import earlier_times_s, plan_suite
+
+    width = get_terminal_size().columns
+    if suite is None:
+        if any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ctx.params):
+            raise UsageError("plan with options takes a SUITE; `pybench plan` alone lists the shipped suites")
+        click.echo(render_suites(described_suites(), width=width), nl=False)
+        return
+    options = PlanOptions(**chosen)
+    here = snapshot()
+    machine = with_gpus(here, kind, count)
+    is_assumed = machine is not here or num_hosts is not None
+    if is_assumed and options.time_limit_s is not None:
+        raise UsageError("--time-limit goes by what runs took here: give it without --gpu, --gpus and --nodes")
+    for text in machine.unused_gpus:
+        click.echo(f"pybench: {text}", err=True)
+    found, points = plan_suite(suite, machine, options, root, assumed_hosts=(num_hosts or 1) if is_assumed else None)
+    load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
+    takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)
+    assumed = _assumed(machine, kind, num_hosts) if is_assumed else None
+    click.echo(render(found, points, takes, machine.gpu_memory_bytes, assumed=assumed, width=width), nl=False)
+
+
+def _assumed(machine: Machine, kind: str | None, num_hosts: int | None) -> str:
+    """Such as ``2 nodes of 8 x h200``."""
+    of_one = f"{machine.gpu_count} x {kind or machine.kind}" if machine.gpus else f"{machine.cpu_cores} CPU cores"
+    return of_one if num_hosts is None else f"{plural(num_hosts, 'node')} of {of_one}"
+
+
+@click.command()
+@click.pass_context
+def doctor(ctx: click.Context) -> None:
+    """Report what this machine has and lacks, each with its remedy."""
+    from pybench.cli.exit_codes import MACHINE
+    from pybench.cli.io import echo, terminal_options
+    from pybench.machine.doctor import examine
+    from pybench.machine.environment import snapshot
+    from pybench.report.doctor import render
+    from pybench.run.engines.doctor import examine_containers
+
+    findings = (*examine(), *examine_containers(snapshot()))
+    echo(render(findings, width=terminal_options()["width"]), nl=False)
+    ctx.exit(MACHINE if any(finding.state == "missing" for finding in findings) else 0)
