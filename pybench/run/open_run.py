@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
-from pybench.core.schedule.attempts import Attempt, next_session, pending, undecided
+from pybench.core.schedule.attempts import Attempt, by_decision, next_session, pending, undecided
 from pybench.core.schedule.time_budget import in_time, unknown
 from pybench.files.run.folder import RunFolder
 from pybench.machine.clock import host_clock
@@ -23,6 +23,7 @@ from pybench.model.manifest import Manifest
 from pybench.model.plural import plural
 from pybench.model.progress import Progress
 from pybench.model.record import Record
+from pybench.model.results import Results
 from pybench.model.suite import Point
 from pybench.model.tuning import variables_of
 from pybench.report.formats import REPORT_FILES
@@ -66,8 +67,9 @@ class OpenRun:
         return pending(self.manifest.plan.points, self.records)
 
     def owed(self) -> tuple[Attempt, ...]:
-        """Those of them for which there is time."""
-        return self._in_time(self.pending())
+        """Those of them for which there is time, the most decisive first where it is limited."""
+        owed = self.pending()
+        return self._in_time(by_decision(owed, self._results().rows)) if self.budget.is_limited else owed
 
     def measure_owed(self) -> None:
         """Make every attempt that is owed."""
@@ -118,8 +120,10 @@ class OpenRun:
         return in_time(attempts, self._attempts_s(), self.budget.left_s)
 
     def _undecided(self) -> tuple[Attempt, ...]:
-        results = assemble(self.manifest, Measurements.of(self.manifest.plan, self.records))
-        return undecided(self.manifest.plan.points, results.rows, self.records)
+        return undecided(self.manifest.plan.points, self._results().rows, self.records)
+
+    def _results(self) -> Results:
+        return assemble(self.manifest, Measurements.of(self.manifest.plan, self.records))
 
     def _measure(self, attempts: tuple[Attempt, ...], num_owed: int) -> None:
         """Make the attempts in one process, up to the first that fails or has no time, and keep their records."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pybench.run.engines.base import Job
 from pybench.run.engines.local import Local
+from pybench.run.engines.process import WorkerProcess
 
 _WORKER = Path(__file__).with_name("fake_worker.py")
 
@@ -18,6 +19,9 @@ class FakeLauncher(Local):
     def argv(self, job: Job) -> tuple[str, ...]:
         python, *_options = super().argv(job)
         return (python, str(_WORKER), str(job.exchange), *job.rank_options)
+
+    def start(self, job: Job, log: Path) -> WorkerProcess:
+        return self.start_alone(job, log)
 
     def environment(self, job: Job) -> dict[str, str]:
         return {**super().environment(job), **self.behaviour(job), "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -67,6 +67,31 @@ def pending(points: Sequence[Point], records: Sequence[Record]) -> tuple[Attempt
     return tuple((point, number) for point, number in owed if not given_up(point, by_point[point.id]))
 
 
+_DECIDING_ROUNDS = 2
+"""Attempts of a point that show a spread: the least that decides a row."""
+
+
+def by_decision(owed: Iterable[Attempt], rows: Sequence[JudgedRow]) -> tuple[Attempt, ...]:
+    """The ``owed`` attempts in the order in which they decide ``rows``, each part in the order given.
+
+    First two attempts of the points that a row judges, then more of those in undecided rows, then more of the others;
+    last come points that nothing judges.
+    """
+    judged = {point_id for row in rows if row.verdict != "no_expectation" for point_id in row.point_ids}
+    decided = ("pass", "fail", "no_expectation")
+    open_ = {point_id for row in rows if row.verdict not in decided for point_id in row.point_ids}
+
+    def place(attempt: Attempt) -> int:
+        point, number = attempt
+        if point.id not in judged:
+            return 3
+        if number <= _DECIDING_ROUNDS:
+            return 0
+        return 1 if point.id in open_ else 2
+
+    return tuple(sorted(owed, key=place))
+
+
 def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Sequence[Record]) -> tuple[Attempt, ...]:
     """One more attempt for every point of a row that more measuring could still decide.
 

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pybench.machine.command import is_program
@@ -55,13 +56,13 @@ class Local:
 
     def start(self, job: Job, log: Path) -> WorkerProcess | ForkedWorker:
         """Start the worker as a process of this machine, a fork where it can be one. Raises ``OSError``."""
-        environment = self.environment(job)
+        alone = partial(self.start_alone, job, log)
+        return self.starters.start(self._program(job), job, self.environment(job), self.secrets, log, alone) or alone()
 
-        def alone() -> WorkerProcess:
-            variables = {**environment, STARTER_VARIABLE: str(os.getpid())}
-            return WorkerProcess(self.argv(job), variables, log, job.token, guarded=True)
-
-        return self.starters.start(self._program(job), job, environment, self.secrets, log, alone) or alone()
+    def start_alone(self, job: Job, log: Path) -> WorkerProcess:
+        """Start the worker as a process that imports its libraries itself. Raises ``OSError``."""
+        environment = {**self.environment(job), STARTER_VARIABLE: str(os.getpid())}
+        return WorkerProcess(self.argv(job), environment, log, job.token, guarded=True)
 
     def close(self) -> None:
         """End the starters."""

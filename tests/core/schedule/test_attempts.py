@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pybench.core.schedule.attempts import pending, undecided
+from pybench.core.schedule.attempts import by_decision, pending, undecided
 from pybench.model.effort import Effort
 from pybench.model.record import Record
 from pybench.model.results import CheckResult, ScalingResult
@@ -54,6 +54,16 @@ def test_rounds_alternate_their_direction() -> None:
 def test_recorded_attempts_are_not_repeated() -> None:
     """What a resumed run still owes."""
     assert names(pending((point("a"), point("b")), (record("a", 1), record("b", 2)))) == ["b1", "a2"]
+
+
+def test_attempts_come_in_the_order_in_which_they_decide() -> None:
+    """Two of each judged point, a third where a row is undecided, one where none is, and what nothing judges last."""
+    points = tuple(point(name, 3) for name in ("c", "b", "a", "d", "e"))
+    judged = replace(SCALING, point_id="d", baseline_id="e", verdict="pass")
+    shown = replace(SCALING, point_id="c", baseline_id="c", verdict="no_expectation")
+    order = names(by_decision(pending(points, ()), (row("missing"), judged, shown)))
+    assert order[:8] == ["b1", "a1", "d1", "e1", "e2", "d2", "a2", "b2"]
+    assert order[8:] == ["b3", "a3", "d3", "e3", "c1", "c2", "c3"]
 
 
 def test_points_may_want_different_numbers_of_attempts() -> None:
