@@ -65,7 +65,7 @@ def report(
     else:
         view = _view(run_path)
         if node_path is not None:
-            options["sections"] = [ctx.obj("explanation")(view, node_path)]
+            options["sections"] = [ctx.obj("explanation")(view, run_path, node_path)]
         if output is not None and FORMATS[name].output == "folder":
             echo(export(view, name, output))
             return

@@ -25,10 +25,10 @@ _PERCENT = 100.0
 _MARGIN = 1.05
 
 
-def explained_section(view: RunView, node_path: Path) -> Section:
+def explained_section(view: RunView, run_path: Path, node_path: Path) -> Section:
     """``pybench report --node``: the explanation of a run's folder by a node's run. Raises ``UsageError``."""
     if view.path is None or view.manifest is None:
-        raise UsageError("--node needs the run's folder, as its attempts are not in results.json")
+        raise UsageError(f"{run_path}: --node needs the run's folder, as its attempts are not in results.json")
     explanation = explanation_of(RunFolder.open(view.path), view.manifest, node_path)
     return section_of(explanation, short_labels(view.results.points, with_benchmark=True))
 
