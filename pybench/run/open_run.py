@@ -69,7 +69,11 @@ class OpenRun:
     def owed(self) -> tuple[Attempt, ...]:
         """Those of them for which there is time, the most decisive first where it is limited."""
         owed = self.pending()
-        return self._in_time(by_decision(owed, self._results().rows)) if self.budget.is_limited else owed
+        return (
+            self._in_time(by_decision(owed, self._results().rows, self._attempts_s()))
+            if self.budget.is_limited
+            else owed
+        )
 
     def measure_owed(self) -> None:
         """Make every attempt that is owed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -71,25 +72,50 @@ _DECIDING_ROUNDS = 2
 """Attempts of a point that show a spread: the least that decides a row."""
 
 
-def by_decision(owed: Iterable[Attempt], rows: Sequence[JudgedRow]) -> tuple[Attempt, ...]:
-    """The ``owed`` attempts in the order in which they decide ``rows``, each part in the order given.
+def by_decision(
+    owed: Sequence[Attempt], rows: Sequence[JudgedRow], attempt_s: Mapping[str, float]
+) -> tuple[Attempt, ...]:
+    """The ``owed`` attempts in the order in which they decide ``rows``.
 
-    First two attempts of the points that a row judges, then more of those in undecided rows, then more of the others;
-    last come points that nothing judges.
+    First come two attempts of the points that a row judges, one group of points after another: a group shares rows or
+    a process, and the one that takes least time is first. ``attempt_s`` has the seconds of an attempt by the digest of
+    its point; groups whose time is not known keep their order, behind the others. Then come more attempts of undecided
+    rows, more of the others, and last points that nothing judges. Within each part the given order stays.
     """
-    judged = {point_id for row in rows if row.verdict != "no_expectation" for point_id in row.point_ids}
-    decided = ("pass", "fail", "no_expectation")
-    open_ = {point_id for row in rows if row.verdict not in decided for point_id in row.point_ids}
+    judging = [row for row in rows if row.verdict != "no_expectation"]
+    undecided_ids = {id_ for row in judging if row.verdict not in ("pass", "fail") for id_ in row.point_ids}
+    groups = _groups([point for point, _ in owed], judging)
+    takes_s: dict[str, float] = {}
+    for point, number in owed:
+        if number <= _DECIDING_ROUNDS and point.id in groups:
+            group = groups[point.id]
+            takes_s[group] = takes_s.get(group, 0.0) + attempt_s.get(point.digest, math.inf)
+    places = {group: place for place, group in enumerate(sorted(takes_s, key=takes_s.__getitem__))}
 
-    def place(attempt: Attempt) -> int:
+    def place_of(attempt: Attempt) -> tuple[int, int]:
         point, number = attempt
-        if point.id not in judged:
-            return 3
+        if point.id not in groups:
+            return 3, 0
         if number <= _DECIDING_ROUNDS:
-            return 0
-        return 1 if point.id in open_ else 2
+            return 0, places[groups[point.id]]
+        return (1, 0) if point.id in undecided_ids else (2, 0)
 
-    return tuple(sorted(owed, key=place))
+    return tuple(sorted(owed, key=place_of))
+
+
+def _groups(points: Sequence[Point], rows: Sequence[JudgedRow]) -> dict[str, str]:
+    """The group of each point of a row, named by its first point: points that share rows or a process."""
+    group = {id_: id_ for row in rows for id_ in row.point_ids}
+    together = [row.point_ids for row in rows]
+    by_process: dict[str, list[str]] = {}
+    for point in points:
+        if point.id in group and (key := session_key(point)) is not None:
+            by_process.setdefault(key, []).append(point.id)
+    for first, *others in (*together, *by_process.values()):
+        for other in others:
+            old, new = group[other], group[first]
+            group = {id_: new if name == old else name for id_, name in group.items()}
+    return group
 
 
 def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Sequence[Record]) -> tuple[Attempt, ...]:

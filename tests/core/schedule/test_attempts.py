@@ -26,6 +26,13 @@ def point(name: str, attempts: int = 2, max_attempts: int = 3) -> Point:
     )
 
 
+def apart(name: str) -> Point:
+    """A point that shares no process."""
+    made = point(name, 3)
+    settings = replace(made.settings, seed=ord(name))
+    return replace(made, settings=settings, effort=replace(made.effort, share_process=False))
+
+
 def record(name: str, attempt: int, cause: FailureCause | None = None) -> Record:
     failure = Failure(cause=cause, message="") if cause else None
     return replace(RECORD, point_id=name, attempt=attempt, failure=failure)
@@ -57,13 +64,24 @@ def test_recorded_attempts_are_not_repeated() -> None:
 
 
 def test_attempts_come_in_the_order_in_which_they_decide() -> None:
-    """Two of each judged point, a third where a row is undecided, one where none is, and what nothing judges last."""
-    points = tuple(point(name, 3) for name in ("c", "b", "a", "d", "e"))
+    """Two of each group of judged points, a third where a row is undecided, then others, and what nothing judges."""
+    points = tuple(apart(name) for name in ("c", "d", "e", "b", "a"))
     judged = replace(SCALING, point_id="d", baseline_id="e", verdict="pass")
     shown = replace(SCALING, point_id="c", baseline_id="c", verdict="no_expectation")
-    order = names(by_decision(pending(points, ()), (row("missing"), judged, shown)))
-    assert order[:8] == ["b1", "a1", "d1", "e1", "e2", "d2", "a2", "b2"]
-    assert order[8:] == ["b3", "a3", "d3", "e3", "c1", "c2", "c3"]
+    rows = (row("missing"), judged, shown)
+    first = ["d1", "e1", "e2", "d2"], ["b1", "a1", "a2", "b2"]
+    last = ["b3", "a3", "d3", "e3", "c1", "c2", "c3"]
+    owed = pending(points, ())
+    assert names(by_decision(owed, rows, {})) == [*first[0], *first[1], *last]
+    seconds = {p.digest: 1.0 for p in points if p.id in "ab"}
+    assert names(by_decision(owed, rows, seconds)) == [*first[1], *first[0], *last]
+
+
+def test_points_of_one_process_decide_together() -> None:
+    """Their attempts stay neighbours, so that one process makes them."""
+    points = (point("b"), point("a"), point("d"))
+    alone = replace(SCALING, point_id="d", baseline_id="d", verdict="missing")
+    assert names(by_decision(pending(points, ()), (row("missing"), alone), {})) == ["b1", "a1", "d1", "d2", "a2", "b2"]
 
 
 def test_points_may_want_different_numbers_of_attempts() -> None:
