@@ -38,7 +38,7 @@ PYBIND11_MODULE(_nvml, module, py::mod_gil_not_used()) {
         [](int64_t limit_ns) {
             std::vector<py::tuple> found;
             for (const GpuInfo& info : list_gpus(limit_ns))
-                found.push_back(py::make_tuple(info.uuid, info.index, info.name));
+                found.push_back(py::make_tuple(text(info.uuid), info.index, text(info.name)));
             return found;
         },
         py::kw_only(), py::arg("limit_ns"),

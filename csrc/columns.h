@@ -39,6 +39,13 @@ class RowColumns {
     py::capsule capsule_;
 };
 
+// A driver's text, with escapes where it is not UTF-8, as of a damaged infoROM.
+inline py::object text(const std::string& bytes) {
+    PyObject* decoded = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "backslashreplace");
+    if (decoded == nullptr) throw py::error_already_set();
+    return py::reinterpret_steal<py::object>(decoded);
+}
+
 inline py::object known(int64_t value) { return value == kMissing ? py::object(py::none()) : py::bool_(value != 0); }
 
 inline py::dict to_columns(GpuRecording&& gpu) {
@@ -49,8 +56,8 @@ inline py::dict to_columns(GpuRecording&& gpu) {
     const RowColumns slow(std::move(gpu.slow));
     const RowColumns stalls(std::move(gpu.stalls));
     return py::dict(
-        "uuid"_a = gpu.uuid, "index"_a = gpu.index == kNoIndex ? py::object(py::none()) : py::int_(gpu.index),
-        "name"_a = gpu.name, "state"_a = gpu.state, "failed_calls"_a = gpu.failed_calls,
+        "uuid"_a = text(gpu.uuid), "index"_a = gpu.index == kNoIndex ? py::object(py::none()) : py::int_(gpu.index),
+        "name"_a = text(gpu.name), "state"_a = gpu.state, "failed_calls"_a = gpu.failed_calls,
         "missed_ticks"_a = gpu.missed_ticks, "dropped_records"_a = gpu.dropped_records,
         "capabilities"_a = py::tuple(py::cast(gpu.capabilities)), "scope"_a = gpu.module_scope ? "module" : "gpu_board",
         "mig"_a = known(gpu.mig), "shared_board"_a = known(gpu.shared_board),

@@ -88,14 +88,14 @@ def plan(
         click.echo(render_suites(described_suites(), width=width), nl=False)
         return
     options = PlanOptions(**chosen)
-    here = snapshot()
+    here = snapshot(lambda text: click.echo(f"pybench: {text}", err=True))
     machine = with_gpus(here, kind, count)
     is_assumed = machine is not here or num_hosts is not None
     if is_assumed and options.time_limit_s is not None:
         raise UsageError("--time-limit goes by what runs took here: give it without --gpu, --gpus and --nodes")
+    found, points = plan_suite(suite, machine, options, root, assumed_hosts=(num_hosts or 1) if is_assumed else None)
     for text in machine.unused_gpus:
         click.echo(f"pybench: {text}", err=True)
-    found, points = plan_suite(suite, machine, options, root, assumed_hosts=(num_hosts or 1) if is_assumed else None)
     load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
     takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)
     assumed = _assumed(machine, kind, num_hosts) if is_assumed else None
@@ -119,6 +119,6 @@ def doctor(ctx: click.Context) -> None:
     from pybench.report.doctor import render
     from pybench.run.engines.doctor import examine_containers
 
-    findings = (*examine(), *examine_containers(snapshot()))
+    findings = (*examine(lambda text: echo(f"pybench: {text}", err=True)), *examine_containers(snapshot()))
     echo(render(findings, width=terminal_options()["width"]), nl=False)
     ctx.exit(MACHINE if any(finding.state == "missing" for finding in findings) else 0)

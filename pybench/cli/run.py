@@ -177,6 +177,6 @@ def _prepare(options: RunOptions, gathering: Gathering | None, progress: Progres
     if gathering is not None:
         choose = chosen_on_all(choose, gathering)
     if options.suite is not None:
-        return prepare_run(options.suite, options.root, choose, options.plan, gathering)
+        return prepare_run(options.suite, options.root, choose, options.plan, gathering, notify=progress.note)
     assert options.resume is not None
     return resume_run(options.resume, choose, options.plan, gathering)

@@ -22,7 +22,7 @@ def machine_fields(machine: Machine) -> dict[str, str]:
         "ecc": [gpu.ecc_enabled for gpu in machine.gpus],
         "fabric": machine.fabric,
         "driver": machine.driver,
-        "cpu": (machine.cpu_model, machine.cpu_cores),
+        "cpu": (machine.cpu_model, machine.cpu_cores, *([machine.cpu_quota] if machine.cpu_quota else [])),
         "kernel": machine.kernel,
         **({"network": machine.network} if machine.network else {}),
     }

@@ -70,14 +70,17 @@ _MODELS: tuple[GpuModel, ...] = (
     GpuModel(r"V100", "v100", "7.0"),
 )
 
-# A virtual GPU is named by the board and its own profile: GB of memory, and A, B, C or Q for what it is sold for.
-_VIRTUAL = re.compile(r"-[0-9]+[ABCQ]$")
+# A virtual GPU is named by the board and its own profile: GB of memory, and A, B, C (also CME) or Q for its licence.
+# Laptop, Max-Q and D boards have fewer cores or less power, an A100X and a 64 GB A100 other clocks or memory.
+_LESSER = re.compile(
+    r"-[0-9]+(-[0-9]+)?([ABQ]|C(ME)?)$|\bLaptop\b|\bMax-Q\b|\b[0-9]{4} ?D\b|\bA100X\b|-64GB\b", re.IGNORECASE
+)
 
 
 @cache
 def gpu_model(name: str) -> GpuModel | None:
-    """The GPU of this name, ``None`` for those that the table lacks, and for a virtual one: it is a part of a board."""
-    if _VIRTUAL.search(name):
+    """The GPU of this name, ``None`` for those that the table lacks, and for lesser and virtual boards."""
+    if _LESSER.search(name):
         return None
     return next((model for model in _MODELS if re.search(model.pattern, name, re.IGNORECASE)), None)
 

@@ -45,14 +45,19 @@ def locked_devices(uuids: Sequence[str], owner: str, notify: Callable[[str], Non
             try:
                 held.enter_context(_locked(folder, name, owner, notify))
             except OSError as error:
-                raise MachineError(f"{folder}: cannot lock {name}: {error.strerror}") from error
+                remedy = f"set {FOLDER_VARIABLE} to a folder on a local disk that every user of the GPUs can write"
+                raise MachineError(f"{folder}: cannot lock {name}: {error.strerror}; {remedy}") from error
         yield
 
 
 @contextmanager
 def _locked(folder: Path, name: str, owner: str, notify: Callable[[str], None] | None) -> Iterator[None]:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    file = os.open(folder / name, flags, _FILE_MODE)
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        # With fs.protected_regular, O_CREAT is refused for another user's file in a folder that all may write.
+        file = os.open(folder / name, flags)
+    except FileNotFoundError:
+        file = os.open(folder / name, flags | os.O_CREAT, _FILE_MODE)
     try:
         with suppress(PermissionError):  # another user made it; its mode is what the umask left
             os.fchmod(file, _FILE_MODE)

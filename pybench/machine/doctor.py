@@ -6,7 +6,7 @@ import os
 import resource
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from itertools import combinations
 from pathlib import Path
@@ -30,9 +30,9 @@ _BUSY_FRACTION = 0.25
 _LOST_REMEDY = "look into the kernel's log for its Xid, and restart the machine; the other GPUs are used until then"
 
 
-def examine() -> tuple[Finding, ...]:
+def examine(notify: Callable[[str], None] | None = None) -> tuple[Finding, ...]:
     """Look at everything once. ``missing`` is what stops pybench, ``warning`` what bends its figures."""
-    machine = snapshot()
+    machine = snapshot(notify)
     return (
         _extension("power sampler", "_nvml"),
         _extension("energy estimate", "_energy"),
@@ -45,6 +45,7 @@ def examine() -> tuple[Finding, ...]:
         _space(".", "disk", _MIN_DISK_BYTES, "free space, or keep runs elsewhere with --runs"),
         _memlock(machine),
         _load(machine),
+        *_quota(machine),
     )
 
 
@@ -106,15 +107,13 @@ def _gpus(machine: Machine) -> Finding:
         "GPUs",
         well=bool(machine.gpus),
         found=f"{counted(kinds)}, driver {machine.driver or 'unknown'}" if machine.gpus else str(machine.gpu_reason),
-        remedy=f"{_remedy(machine)}; until then suites use their cpu profile and power is unknown",
+        remedy=(
+            f"{machine.gpu_remedy}; until then a run ends with exit code 3, or measures CPU cores with --profile cpu"
+            if machine.gpu_remedy
+            else "install the NVIDIA driver for GPUs; until then suites use their cpu profile and power is unknown"
+        ),
+        otherwise="missing" if machine.gpu_remedy else "warning",
     )
-
-
-def _remedy(machine: Machine) -> str:
-    """Without a GPU to use."""
-    if machine.driver is None:
-        return "install the NVIDIA driver, or load it: after an update that takes a restart"
-    return "the driver is there: let it, or CUDA_VISIBLE_DEVICES, show a GPU"
 
 
 def _links(machine: Machine) -> Iterator[Finding]:
@@ -180,3 +179,9 @@ def _load(machine: Machine) -> Finding:
         found=f"{load:.2f} over the last minute on {plural(machine.cpu_cores, 'core')}",
         remedy="end what else is running: it widens every interval",
     )
+
+
+def _quota(machine: Machine) -> Iterator[Finding]:
+    if machine.cpu_quota is not None and machine.cpu_quota < len(machine.cpus):
+        found = f"{machine.cpu_quota:g} of {plural(len(machine.cpus), 'core')}, by the control group"
+        yield Finding.warning("CPU quota", found, "raise it: cpu.max, or limits.cpu of the pod")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -26,12 +26,16 @@ _GIT_LIMIT_S = 10.0
 _NO_COMMIT = "(initial)"
 
 
-def snapshot() -> Machine:
-    """Look at this machine once. Unknown values are ``None``; nothing here imports a backend."""
-    inventory = find_gpus()
+def snapshot(notify: Callable[[str], None] | None = None) -> Machine:
+    """Look at this machine once. Unknown values are ``None``; nothing here imports a backend.
+
+    ``notify`` is told what a slow driver is waited for.
+    """
+    inventory = find_gpus(notify=notify)
     names = tuple(gpu.name for gpu in inventory.gpus)
     commit, dirty = _git()
     cpus = tuple(sorted(os.sched_getaffinity(0)))
+    quota = cpu_quota()
     return Machine(
         kind=machine_kind(names),
         fabric=fabric_of(inventory.topology),
@@ -41,11 +45,13 @@ def snapshot() -> Machine:
         gpus=inventory.gpus,
         gpu_reason=inventory.reason,
         gpu_faults=inventory.faults,
+        gpu_remedy=inventory.remedy,
         topology=inventory.topology,
         driver=inventory.driver,
         cuda_driver=inventory.cuda_driver,
-        cpu_model=_field("/proc/cpuinfo", "model name"),
-        cpu_cores=len(cpus),
+        cpu_model=_field("/proc/cpuinfo", "model name") or _arm_model(),
+        cpu_cores=len(cpus) if quota is None else max(1, min(len(cpus), int(quota))),
+        cpu_quota=quota,
         cpus=cpus,
         numa_nodes=len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
         memory_bytes=_memory_bytes(),
@@ -89,12 +95,51 @@ def _git() -> tuple[str | None, bool | None]:
 
 def _field(path: str, name: str) -> str | None:
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8", errors="backslashreplace").splitlines()
     except OSError as error:
         if is_machine_fault(error):
             raise  # an unknown processor would be another machine's to a run that goes on here
         return None
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), None)
+
+
+def _arm_model() -> str | None:
+    """An ARM processor has numbers instead of a name: its maker's, and the part's."""
+    maker, part = _field("/proc/cpuinfo", "CPU implementer"), _field("/proc/cpuinfo", "CPU part")
+    return None if maker is None or part is None else f"ARM {maker} {part}"
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """Cores' worth of time that the control groups of this process grant (v1 and v2); ``None`` without a quota.
+
+    A container may not see its own path: then the mount's root, where the walk ends, is its group.
+    """
+    quotas: list[float] = []
+    try:
+        groups = (root / "proc/self/cgroup").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in groups:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        mount = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
+        group = mount / path.strip("/")
+        for folder in (group, *group.parents):
+            if not folder.is_relative_to(mount):
+                break
+            try:
+                if controllers:
+                    words = [(folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period")]
+                else:
+                    words = (folder / "cpu.max").read_text().split()
+                quota, period = map(float, words)
+            except (OSError, ValueError):  # "max", or a group without the controller
+                continue
+            if quota > 0 and period > 0:
+                quotas.append(quota / period)
+    return min(quotas, default=None)
 
 
 def _memory_bytes() -> int | None:

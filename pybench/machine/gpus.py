@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from pybench.machine.nvml import NoDriverError, NvmlError, answer, constant, query, session, text
+from pybench.machine.nvml import LIBRARY_VARIABLE, NoDriverError, NvmlError, answer, constant, query, session, text
 from pybench.machine.time_limit import returned_within
 from pybench.model.devices import visible
 from pybench.model.errors import MachineError
 from pybench.model.machine import GpuInfo, GpuInventory
 
-# A healthy driver lists eight GPUs in a second or two, also where it has to wake them.
-LIMIT_S = 10.0
+# Without persistence mode a driver initialises each GPU first: 10 to 40 s for eight and more (nvidia-docker 628).
+LIMIT_S = 60.0
+_NOTICE_S = 5.0
+"""Seconds without an answer before the user is told what is waited for."""
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
+"""PCI vendor, and the first byte of the PCI class of displays and 3D controllers."""
+_LOOK = "see nvidia-smi, and the kernel's log: dmesg | grep NVRM"
+_FILES = "give this user the device files /dev/nvidia*: their group, or --gpus all of the container"
+_NO_LIBRARY = "install the driver's libraries; a container gets them by --gpus all"
+_SLOW = "turn on persistence mode: nvidia-smi -pm 1"
+_NO_GPU = f"a container gets GPUs by --gpus all; otherwise {_LOOK}"
+_REMEDIES = {
+    4: _FILES,
+    9: "load the driver: modprobe nvidia; after an update restart the machine",
+    18: "the driver was updated while its old module runs: restart the machine",
+    999: f"start the container again if this is one (daemon-reload takes its devices away); otherwise {_LOOK}",
+}
+"""By the code of nvmlInit: no permission, driver not loaded, library and module differ, unknown error."""
 _GIB = 2**30
 _MHZ = 1e6
 _MILLI = 1e-3
@@ -28,20 +45,40 @@ _COMMON_ANCESTOR = {
 }
 
 
-def find_gpus(limit_s: float = LIMIT_S) -> GpuInventory:
-    """List the GPUs that CUDA_VISIBLE_DEVICES leaves visible. No driver is a state with a reason, not an error.
+def find_gpus(limit_s: float = LIMIT_S, notify: Callable[[str], None] | None = None) -> GpuInventory:
+    """List the GPUs that CUDA_VISIBLE_DEVICES leaves visible.
 
-    Nor is one that has not answered within ``limit_s``: its call is left to end by itself.
+    Without any, ``reason`` says why; ``remedy`` says what to do where hardware or a driver is there. A driver that has
+    not answered within ``limit_s`` is one that fails: its call is left to end by itself.
     """
-    found = returned_within(limit_s, _find_gpus)
-    return found[0] if found else _nothing(f"the driver has not answered for {limit_s:g} s")
+    waiting = f"waiting up to {limit_s:g} s for the NVIDIA driver"
+    inventories = returned_within(limit_s, _find_gpus, _NOTICE_S, lambda: notify(waiting) if notify else None)
+    return inventories[0] if inventories else _nothing(f"the driver has not answered for {limit_s:g} s", _SLOW)
+
+
+def hardware_sign(root: Path = Path("/")) -> str | None:
+    """What shows an NVIDIA GPU or driver of this machine without NVML; ``None`` for nothing.
+
+    A GPU that is handed to a virtual machine (vfio-pci) is none of this machine's.
+    """
+    if (root / "proc/driver/nvidia").exists():
+        return "/proc/driver/nvidia is there"
+    for device in sorted((root / "sys/bus/pci/devices").glob("*")):
+        try:
+            vendor, kind = ((device / name).read_text(errors="replace").strip() for name in ("vendor", "class"))
+        except OSError:
+            continue
+        is_given_away = (device / "driver").resolve().name == "vfio-pci"
+        if vendor == _NVIDIA and kind.startswith(_DISPLAY) and not is_given_away:
+            return f"PCI device {device.name} is an NVIDIA GPU"
+    return None
 
 
 def gpus_to_measure() -> GpuInventory:
     """As :func:`find_gpus`, with a GPU at least. Raises ``MachineError`` where there is none."""
     found = find_gpus()
     if not found.gpus:
-        raise MachineError(f"no power to measure: {found.reason}; see pybench doctor")
+        raise MachineError(f"no power to measure: {found.reason}; {found.remedy or 'see pybench doctor'}")
     return found
 
 
@@ -54,9 +91,13 @@ def _find_gpus() -> GpuInventory:
         with session():
             return _inventory()
     except NoDriverError as error:
-        return _nothing(str(error))
+        if error.code is not None:
+            return _nothing(str(error), _REMEDIES.get(error.code, _LOOK))
+        # A library that the environment names stands for the whole driver.
+        sign = None if os.environ.get(LIBRARY_VARIABLE) else hardware_sign()
+        return _nothing(str(error)) if sign is None else _nothing(f"{error}, but {sign}", _NO_LIBRARY)
     except NvmlError as error:
-        return _nothing(f"NVML fails: {error}")
+        return _nothing(f"NVML fails: {error}", _LOOK)
 
 
 def _inventory() -> GpuInventory:
@@ -72,8 +113,20 @@ def _inventory() -> GpuInventory:
         cuda_driver=_cuda_version(query("SystemGetCudaDriverVersion_v2")),
         topology=tuple(tuple(_link(a, b) for b in chosen) for a in chosen),
         reason=None if kept else _why_none(gpus, setting, faults),
+        remedy=None if kept or hides_all() else _what_to_do(gpus, faults),
         faults=faults,
     )
+
+
+def hides_all() -> bool:
+    """Whether CUDA_VISIBLE_DEVICES asks for no GPU at all: it is set, and empty or -1."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in {"", "-1"}
+
+
+def _what_to_do(gpus: Sequence[GpuInfo], faults: Sequence[str]) -> str:
+    if gpus:
+        return "name whole GPUs, not MIG instances, or unset CUDA_VISIBLE_DEVICES"
+    return f"repair them; {_LOOK}" if faults else _NO_GPU
 
 
 def _survey(count: int) -> tuple[list[tuple[GpuInfo, Any]], tuple[str, ...]]:
@@ -83,7 +136,7 @@ def _survey(count: int) -> tuple[list[tuple[GpuInfo, Any]], tuple[str, ...]]:
         try:
             handle = answer("DeviceGetHandleByIndex", index)
             gpu = _describe(index, handle)
-        except NvmlError as error:
+        except (NvmlError, UnicodeDecodeError) as error:
             faults.append(f"GPU {index} can't be queried: {error}")
             continue
         if query("DeviceGetComputeMode", handle) == constant("COMPUTEMODE_PROHIBITED"):
@@ -101,8 +154,9 @@ def _why_none(gpus: Sequence[GpuInfo], setting: str | None, faults: Sequence[str
     return "; ".join(faults) or "the driver lists no GPU"
 
 
-def _nothing(reason: str) -> GpuInventory:
-    return GpuInventory(gpus=(), driver=None, cuda_driver=None, topology=(), reason=reason)
+def _nothing(reason: str, remedy: str | None = None) -> GpuInventory:
+    remedy = None if hides_all() else remedy
+    return GpuInventory(gpus=(), driver=None, cuda_driver=None, topology=(), reason=reason, remedy=remedy)
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
@@ -120,9 +174,12 @@ def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's hand
     capability = query("DeviceGetCudaComputeCapability", handle)
     limit = query("DeviceGetEnforcedPowerLimit", handle)
     default = query("DeviceGetPowerManagementDefaultLimit", handle)
+    uuid = text(answer("DeviceGetUUID", handle)) or ""
+    if not uuid.isascii() or "\\" in uuid:
+        raise NvmlError(f"its UUID is unreadable: {uuid}")
     return GpuInfo(
         index=index,
-        uuid=text(answer("DeviceGetUUID", handle)) or "",
+        uuid=uuid,
         name=text(answer("DeviceGetName", handle)) or "",
         vram_gib=None if memory is None else round(memory.total / _GIB, 2),
         pci_bus_id=None if pci is None else text(pci.busId),

@@ -27,7 +27,11 @@ class NvmlError(Exception):
 
 
 class NoDriverError(NvmlError):
-    """There is no driver, or it does not start."""
+    """There is no driver, or it does not start. ``code`` is NVML's; ``None`` where its library is not found."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @contextmanager
@@ -61,13 +65,18 @@ def begin() -> None:
     try:
         _init()
     except pynvml.NVMLError as error:
-        raise NoDriverError(f"NVML does not start: {error}") from None
+        raise NoDriverError(f"NVML does not start: {error}", error.value) from None
 
 
 def answer(name: str, *arguments: object) -> Answer:
-    """What a call gives, made again at once where it fails in passing. Raises ``NvmlError``."""
+    """What a call gives, made again at once where it fails in passing. Raises ``NvmlError``.
+
+    A text that is not UTF-8, as of a damaged infoROM, has escapes in it.
+    """
     try:
         return _persist(getattr(pynvml, f"nvml{name}"), *arguments)
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="backslashreplace")
     except (pynvml.NVMLError, AttributeError) as error:
         raise NvmlError(str(error)) from None
 
@@ -87,7 +96,7 @@ def constant(name: str) -> int:
 
 def text(value: str | bytes | None) -> str | None:
     """A text, which older bindings give as bytes."""
-    return value.decode() if isinstance(value, bytes) else value
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
 
 
 def _init() -> None:

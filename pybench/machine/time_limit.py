@@ -9,10 +9,13 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-def returned_within(limit_s: float, call: Callable[[], _T]) -> list[_T]:
+def returned_within(
+    limit_s: float, call: Callable[[], _T], notice_s: float = 0.0, remind: Callable[[], None] | None = None
+) -> list[_T]:
     """What the call returns, alone in a list; an empty one where it has not returned within ``limit_s``.
 
-    The call runs in a thread of its own, which is then left to end by itself. Raises what the call raises in time.
+    ``remind`` is called once where it has not returned within ``notice_s``. The call runs in a thread of its own, which
+    is then left to end by itself. Raises what the call raises in time.
     """
     found: list[_T] = []
     failed: list[Exception] = []
@@ -25,6 +28,11 @@ def returned_within(limit_s: float, call: Callable[[], _T]) -> list[_T]:
 
     thread = threading.Thread(target=run, daemon=True, name=getattr(call, "__name__", "call"))
     thread.start()
+    if remind is not None and notice_s < limit_s:
+        thread.join(notice_s)
+        if thread.is_alive():
+            remind()
+        limit_s -= notice_s
     thread.join(limit_s)
     if failed:
         raise failed[0]

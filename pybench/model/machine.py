@@ -37,6 +37,8 @@ class GpuInfo:
 class GpuInventory:
     """GPUs that pybench may use, in PCI order; without any, ``reason`` is why.
 
+    ``remedy`` is what to do where a GPU or driver is there and none can be used; ``None`` where none is there, or
+    CUDA_VISIBLE_DEVICES asks for none.
     ``faults`` lists the GPUs that could not be queried and were left out, and why.
     """
 
@@ -46,6 +48,7 @@ class GpuInventory:
     topology: tuple[tuple[str, ...], ...]
     reason: str | None
     faults: tuple[str, ...] = ()
+    remedy: str | None = None
 
 
 Network = Literal["infiniband", "roce", "ethernet"]
@@ -59,6 +62,8 @@ class Machine:
     ``kind`` keys profiles and expected tables (``h200``, ``cpu`` …); ``fabric`` is how the GPUs reach each other;
     ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``gpu_faults`` lists the GPUs
     that were left out because they could not be queried. ``cpus`` are the CPUs that this process may run on, in order.
+    ``gpu_remedy`` is what to do where a GPU or driver is there and no GPU can be used. ``cpu_quota`` is how many
+    cores' time the control group grants, ``None`` for all; ``cpu_cores`` are the whole cores within it, at least 1.
     ``network`` is what joins it to the other hosts of a run, ``None`` for a run of one host, or where it is not known.
     """
 
@@ -85,6 +90,8 @@ class Machine:
     gpu_faults: tuple[str, ...] = ()
     cpus: tuple[int, ...] = ()
     network: Network | None = None
+    gpu_remedy: str | None = None
+    cpu_quota: float | None = None
 
     @property
     def devices(self) -> Devices:
@@ -96,7 +103,7 @@ class Machine:
     @property
     def unused_gpus(self) -> tuple[str, ...]:
         """Which GPUs a run does without, and why, as notes for its user."""
-        if self.driver is not None and not self.gpus and not self.gpu_faults:
+        if not self.gpus and (self.driver is not None or self.gpu_remedy is not None):
             return (f"{self.gpu_reason}; points run on CPU cores",)
         return tuple(f"{fault}; left out" for fault in self.gpu_faults)
 

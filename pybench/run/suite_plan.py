@@ -60,6 +60,7 @@ def plan_suite(
     long attempts take, which a time limit needs. Raises ``FileError``, ``UsageError``, or ``MachineError`` where the
     machine lacks required GPUs and no point of the plan is missing for it.
     """
+    require_working_gpus(machine, options.profile)
     num_hosts = assumed_hosts or max(1, len(hosts))
     there = replace(machine.devices, num_hosts=num_hosts, assumed=assumed_hosts is not None)
     read = read_suite(
@@ -90,6 +91,15 @@ def plan_suite(
     if options.time_limit_s is not None and root is not None:
         plan = within(plan, earlier_times_s(suite, plan, machine, root, hosts), options.time_limit_s)
     return suite, plan
+
+
+def require_working_gpus(machine: Machine, profile: str | None) -> None:
+    """Raises ``MachineError`` where a GPU or its driver is there and fails, unless CPU cores are asked for."""
+    if machine.gpu_remedy is not None and not machine.gpus and profile != "cpu":
+        raise MachineError(
+            f"no usable GPU: {machine.gpu_reason}; {machine.gpu_remedy}; to measure CPU cores instead, give "
+            "--profile cpu, or set CUDA_VISIBLE_DEVICES to nothing"
+        )
 
 
 def _require_gpus(required: Required, plan: Plan, machine: Machine, *, assumed: bool) -> None:

@@ -30,8 +30,14 @@ def test_known_boards(name: str, tflops: float, tb_per_s: float) -> None:
     assert peak.flops_per_s("float32") is None
 
 
+LESSER = (
+    *("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 5090 Laptop GPU"),
+    *("GRID A100-3-20CME", "GRID A100D-1-10CME", "GRID A100-40C", "NVIDIA A100X", "NVIDIA A100-SXM-64GB"),
+)
+
+
 @pytest.mark.parametrize(
-    "name", ["", "NVIDIA GH200 480GB", "NVIDIA GB200", "Tesla V100-SXM2-16GB", "AVX2", "NVIDIA L40S-24Q"]
+    "name", ["", "NVIDIA GH200 480GB", "NVIDIA GB200", "Tesla V100-SXM2-16GB", "AVX2", "NVIDIA L40S-24Q", *LESSER]
 )
 def test_unknown_boards(name: str) -> None:
     """No peak is better than a wrong one: a virtual GPU is a part of a board."""
@@ -67,3 +73,9 @@ def test_unknown_boards(name: str) -> None:
 def test_machine_kind(names: list[str], expected: str) -> None:
     """The part, its form where that matters, or its own name."""
     assert machine_kind(names) == expected
+
+
+@pytest.mark.parametrize("name", LESSER)
+def test_lesser_boards_are_kinds_of_their_own(name: str) -> None:
+    """A laptop's, China's or virtual board that is named after a larger one is compared with its own kind alone."""
+    assert machine_kind([name]).startswith("unknown-")

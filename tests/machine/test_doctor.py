@@ -41,7 +41,7 @@ def healthy(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = snapshot()
     unlimited = tuple(replace(gpu, power_limit_w=gpu.power_limit_default_w) for gpu in machine.gpus)
     machine = replace(machine, gpus=unlimited)
-    monkeypatch.setattr(doctor, "snapshot", lambda: machine)
+    monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: machine)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 0, 2**40))
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -79,13 +79,14 @@ def test_a_driver_that_shows_no_gpu_is_not_to_be_installed(fake_nvml: Tell, monk
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,0")
     gpus = found("GPUs")
     assert gpus.found.startswith("CUDA_VISIBLE_DEVICES hides every GPU, by 0,0: ")
-    assert gpus.remedy.startswith("the driver is there: let it, or CUDA_VISIBLE_DEVICES, show a GPU; until then ")
+    assert gpus.remedy.startswith("name whole GPUs, not MIG instances, or unset CUDA_VISIBLE_DEVICES; until then ")
+    assert gpus.state == "missing"
 
 
 def test_a_lost_gpu_is_a_warning(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Told with its reason; the others are as healthy as before."""
     machine = replace(healthy, gpu_faults=("GPU 2 can't be queried: GPU is lost",))
-    monkeypatch.setattr(doctor, "snapshot", lambda: machine)
+    monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: machine)
     lost = found("GPU left out")
     assert (lost.state, lost.found) == ("warning", "GPU 2 can't be queried: GPU is lost")
     assert "kernel's log" in lost.remedy
@@ -96,7 +97,7 @@ def test_a_gpu_that_takes_no_programs_has_its_own_remedy(
     fake_nvml: Tell, healthy: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_nvml(compute_mode="2;0")
-    monkeypatch.setattr(doctor, "snapshot", lambda: replace(healthy, gpu_faults=snapshot().gpu_faults))
+    monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: replace(healthy, gpu_faults=snapshot().gpu_faults))
     prohibited = found("GPU left out")
     assert prohibited.found == "GPU 0 takes no programs, by its compute mode Prohibited"
     assert prohibited.remedy == "nvidia-smi -i 0 -c DEFAULT allows them"
@@ -174,7 +175,7 @@ def test_settings_that_bend_a_gpus_figures(
     """The GPU is named; the other one has no line."""
     odd: GpuInfo = replace(healthy.gpus[1], **change)  # type: ignore[arg-type]
     changed = replace(healthy, gpus=(healthy.gpus[0], odd))
-    monkeypatch.setattr(doctor, "snapshot", lambda: changed)
+    monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: changed)
     assert found("GPU 1").found == says
     assert found("GPU 1").state == "warning"
     assert not [finding for finding in examine() if finding.name == "GPU 0"]
@@ -198,7 +199,7 @@ def test_gpus_are_counted_by_kind_and_memory(
     healthy: Machine, monkeypatch: pytest.MonkeyPatch, vram_gib: tuple[float | None, ...], says: str
 ) -> None:
     """Each kind once, whatever their number."""
-    monkeypatch.setattr(doctor, "snapshot", lambda: _of(*vram_gib, healthy=healthy))
+    monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: _of(*vram_gib, healthy=healthy))
     assert found("GPUs").found == f"{says}, driver {healthy.driver}"
 
 
@@ -206,7 +207,7 @@ def test_a_driver_that_does_not_name_its_version_has_an_unknown_one(
     healthy: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its GPUs are found all the same."""
-    monkeypatch.setattr(doctor, "snapshot", lambda: replace(healthy, driver=None))
+    monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: replace(healthy, driver=None))
     assert found("GPUs").found == "2 x NVIDIA H200 of 140 GiB, driver unknown"
 
 
@@ -221,7 +222,7 @@ def test_pairs_are_counted_by_their_links(
     healthy: Machine, monkeypatch: pytest.MonkeyPatch, topology: tuple[tuple[str, ...], ...], says: str | None
 ) -> None:
     """The most frequent first; one GPU has none."""
-    monkeypatch.setattr(doctor, "snapshot", lambda: replace(healthy, topology=topology))
+    monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: replace(healthy, topology=topology))
     assert [finding.found for finding in examine() if finding.name == "GPU links"] == ([says] if says else [])
 
 
@@ -234,7 +235,7 @@ def test_a_gpu_with_fewer_links_than_others_is_named(healthy: Machine, monkeypat
         replace(other, name="NVIDIA A100", num_nvlinks=12),
         replace(unknown, num_nvlinks=None),
     )
-    monkeypatch.setattr(doctor, "snapshot", lambda: replace(healthy, gpus=gpus))
+    monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: replace(healthy, gpus=gpus))
     short = found("GPU 1")
     assert (short.state, short.found) == ("warning", "16 NVLinks of 18")
     assert "nvidia-smi nvlink --status" in short.remedy

@@ -257,4 +257,7 @@ def _held(path: Path, flags: int, kind: int) -> Iterator[None]:
             fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RunFolderError(f"{path}: another pybench is writing this run; wait for it to end") from None
+        except OSError as error:
+            remedy = "keep runs on a file system that has flock, by --runs"
+            raise RunFolderError(f"{path}: cannot lock the run: {error.strerror}; {remedy}") from error
         yield

@@ -98,13 +98,13 @@ def _fault_in_times(record: Record) -> str | None:
     for place, rank in enumerate(record.ranks):
         for number, step in enumerate(rank.steps):
             if (name := _reversed(step)) is not None:
-                return f"ranks.{place}.steps.{number}{name}: its times are negative, or go backwards"
+                return f"ranks.{place}.steps.{number}{name}: its times are negative, go backwards, or have no length"
     return None
 
 
 def _reversed(step: Step) -> str | None:
     """Which part of a step has no span of time, the step itself where that has none."""
-    if not 0 <= step.start_ns <= step.end_ns:
+    if not 0 <= step.start_ns < step.end_ns:
         return ""
     spans = (number for number, span in enumerate(step.spans) if not 0 <= span.start_ns <= span.end_ns)
     number = next(spans, None)
