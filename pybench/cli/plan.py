@@ -119,6 +119,6 @@ def doctor(ctx: click.Context) -> None:
     from pybench.report.doctor import render
     from pybench.run.engines.doctor import examine_containers
 
-    findings = (*examine(lambda text: echo(f"pybench: {text}", err=True)), *examine_containers(snapshot()))
+    findings = (*examine(lambda text: click.echo(f"pybench: {text}", err=True)), *examine_containers(snapshot()))
     echo(render(findings, width=terminal_options()["width"]), nl=False)
     ctx.exit(MACHINE if any(finding.state == "missing" for finding in findings) else 0)

@@ -260,12 +260,13 @@ def test_plan_lists_every_point(drill: Drill) -> None:
 
 
 def test_a_lost_gpu_is_told_before_anything_is_measured(drill: Drill, fake_nvml: Callable[..., None]) -> None:
-    """By plan and by run, which go on with what is left: here the CPU."""
+    """By plan and by run, which measure no CPU cores in place of the only GPU."""
     arguments = drill()
     fake_nvml(devices=1, fail="nvmlDeviceGetUUID:15")
     for told in (pybench("plan", "drill.toml"), pybench(*arguments)):
-        assert told.exit_code == 0
-        assert "GPU 0 can't be queried: GPU is lost; left out" in told.stderr.splitlines()[0]
+        assert told.exit_code == 3
+        assert "no usable GPU: GPU 0 can't be queried: GPU is lost" in told.stderr
+        assert "--profile cpu" in told.stderr
 
 
 def test_gpus_that_nothing_may_use_are_named(
@@ -276,10 +277,12 @@ def test_gpus_that_nothing_may_use_are_named(
     fake_nvml(devices=2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,0")
     for named in (pybench("plan", "drill.toml"), pybench(*arguments)):
-        assert named.exit_code == 0
-        first = named.stderr.splitlines()[0]
-        assert first.removeprefix("pybench: ").startswith("CUDA_VISIBLE_DEVICES hides every GPU, by 0,0: ")
-        assert first.endswith("; points run on CPU cores")
+        assert named.exit_code == 3
+        assert "no usable GPU: CUDA_VISIBLE_DEVICES hides every GPU, by 0,0: " in named.stderr
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    asked = pybench("plan", "drill.toml")
+    assert asked.exit_code == 0
+    assert asked.stderr.splitlines()[0].endswith("; points run on CPU cores")
 
 
 @pytest.mark.parametrize(("arguments", "key"), [((), "benchmark"), (("--results",), "points")])
