@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from pybench.model.backend import BACKENDS
 from pybench.model.software import RECORDED_PACKAGES
 from pybench.model.wire import Event, Header, Phase, WorkOrder
 from pybench.worker import scratch
 from pybench.worker.backend import Backend, Session, backend_module
-from pybench.worker.backends.turn.library import import_before_engine
 from pybench.worker.events import EventStream
 from pybench.worker.failure import failure_of, missing_package
 from pybench.worker.header import Device, read_header
@@ -53,8 +53,10 @@ def run_rank(exchange: Path) -> int:
 def import_backend(order: WorkOrder) -> Backend:
     """Import the order's backend. Raises ``ImportError`` when a package is missing."""
     with spared_by_collector():
-        import_before_engine(order.settings)
-        return cast("Backend", importlib.import_module(backend_module(order.settings.backend)))
+        backend = order.settings.backend
+        if before := BACKENDS[backend].before_engine:
+            importlib.import_module(before).import_before_engine(order.settings)
+        return cast("Backend", importlib.import_module(backend_module(backend)))
 
 
 def blind_header(order: WorkOrder) -> Header:

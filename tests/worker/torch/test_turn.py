@@ -343,7 +343,7 @@ def test_a_trainer_out_of_memory_says_what_the_engine_kept(take: Take, monkeypat
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
     monkeypatch.setattr(Trainer, "train", hungry)
-    amounts = r"ran out with [\d.]+ [GM]iB of its own beside [\d.]+ [GM]iB in use with the engine asleep at level 1"
+    amounts = r"ran out with [\d.,]+ [GM]iB of its own beside [\d.,]+ [GM]iB in use with the engine asleep at level 1"
     with pytest.raises(RuntimeError, match=amounts) as caught:
         take()
     assert cause_of(caught.value) == "out_of_memory"
