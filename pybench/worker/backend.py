@@ -1,4 +1,4 @@
-"""What a backend offers."""
+"""The interface of a backend."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Workload(Protocol):
 Session = Callable[[WorkOrder], AbstractContextManager[Workload]]
 """What a process keeps for all its points, a model or an engine: gives each point's own workload while it runs.
 
-What a workload reports belongs to its point alone: counts begin with it, and so does the peak of memory.
+Counts and peak memory start anew with each point.
 """
 
 

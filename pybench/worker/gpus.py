@@ -1,14 +1,15 @@
-"""GPUs by NVML: names without starting CUDA in a process that is not to hold any GPU."""
+"""GPUs by NVML: names without starting CUDA in a process that must not hold a GPU, memory, and NVLink traffic."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from pybench.model.devices import visible
+from pybench.model.wire import Event, Metric, Phase, Step
 from pybench.worker.backend import UnsupportedError
 
 _LIBRARY = "libnvidia-ml.so.1"
@@ -32,10 +33,10 @@ class Gpu:
 def visible_gpus() -> tuple[Gpu, ...]:
     """GPUs that CUDA_VISIBLE_DEVICES leaves visible to this process, in its order.
 
-    Those that can't be queried, such as a lost one, are left out. Raises :class:`UnsupportedError` when NVML does not
+    GPUs that can't be queried, such as a lost one, are left out. Raises :class:`UnsupportedError` when NVML does not
     answer, or none of them does.
     """
-    # An empty value is what the host gives a point without GPUs, and a container that sees only its own.
+    # The variable is empty for a point without GPUs, and in a container that sees only its own GPUs.
     return visible(_all_gpus(), os.environ.get(VISIBLE_DEVICES) or None)
 
 
@@ -134,3 +135,35 @@ def _call(nvml: ctypes.CDLL, function: str, *arguments: object) -> None:
     code = getattr(nvml, function)(*arguments)
     if code:
         raise UnsupportedError(f"{function} failed with NVML's code {code}")
+
+
+class NvlinkTraffic:
+    """Reads the counters of ``uuids`` twice: before the first measured step, and after the last.
+
+    No rank is in a measured step before all of them have read, and none goes on before the last step has ended on all.
+    """
+
+    def __init__(self, uuids: Sequence[str], read: Callable[[str], int | None] = nvlink_sent_bytes) -> None:
+        self._uuids = tuple(uuids)
+        self._num_steps = 0
+        self._read = read
+        self._counts: list[int | None] = []
+
+    def note(self, event: Event) -> None:
+        """Read as measuring begins and ends, and count the steps between."""
+        self._num_steps += isinstance(event, Step) and event.phase == "measure"
+        if self._uuids and isinstance(event, Phase) and event.name in {"measure", "finish"}:
+            self._counts.append(self._total())
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Bytes of a step; nothing where a counter is unknown, or was set back meanwhile."""
+        if not self._num_steps or len(self._counts) < 2 or None in self._counts:  # noqa: PLR2004 - begin and end
+            return ()
+        before, after = (count or 0 for count in self._counts)
+        if after < before:
+            return ()
+        return (Metric(name="nvlink_sent_bytes", value=(after - before) / self._num_steps, unit="bytes"),)
+
+    def _total(self) -> int | None:
+        known = [count for uuid in self._uuids if (count := self._read(uuid)) is not None]
+        return sum(known) if len(known) == len(self._uuids) else None

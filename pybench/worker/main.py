@@ -20,9 +20,9 @@ from pybench.worker import scratch
 from pybench.worker.backend import Backend, Session, backend_module
 from pybench.worker.events import EventStream
 from pybench.worker.failure import failure_of, missing_package
+from pybench.worker.gpus import NvlinkTraffic
 from pybench.worker.header import Device, read_header
 from pybench.worker.imports import spared_by_collector
-from pybench.worker.nvlink import NvlinkTraffic
 from pybench.worker.orders import read_orders, wait_for_go
 from pybench.worker.ranks import Ranks, rank_numbers
 from pybench.worker.timing import TimingLoop

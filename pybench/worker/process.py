@@ -1,4 +1,4 @@
-"""Tie this process's life to its parent's, and to its own what it starts."""
+"""End this process when its parent ends, and its children when it ends."""
 
 from __future__ import annotations
 

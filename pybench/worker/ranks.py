@@ -45,7 +45,7 @@ def read_own_place() -> tuple[str, int]:
 
 
 class Ranks(Protocol):
-    """What the timing loop needs of the ranks."""
+    """The interface between the timing loop and the ranks."""
 
     @property
     def rank(self) -> int:

@@ -22,7 +22,7 @@ def place(exchange: Path) -> None:
 def scratch_folder(name: str) -> Iterator[Path]:
     """A folder of this name, the same for all ranks of a host; the first of them removes it with all that is in it.
 
-    What a rank that was killed leaves is removed by the host.
+    The host removes the files of a killed rank.
     """
     folder = _places[0] / name
     folder.mkdir(parents=True, exist_ok=True)

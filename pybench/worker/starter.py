@@ -100,7 +100,7 @@ def _run_worker(guard: int, arguments: Sequence[str], environment: int, run: Cal
 def _show_environment(room: int) -> None:
     """Write the environment where /proc shows it, over that of the starter: a worker is found by its mark there.
 
-    What does not fit is left out: the host puts the mark first and gives the starter ``room`` bytes.
+    Variables that don't fit are left out: the host puts the mark first and gives the starter ``room`` bytes.
     """
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = int(fields[47]), int(fields[48])  # env_start and env_end: 50 and 51 of proc(5)

@@ -6,7 +6,7 @@ import pytest
 
 from pybench.power.estimate import attempt_energy
 from pybench.power.in_step import LoadPeriods, alias_fraction, locked_fraction
-from pybench.worker.dither import Dither
+from pybench.worker.timing import Dither
 from tests.power.test_energy import BOOT_NS, MS, READS_MS, constant, counter, energy, gpu, half_width_j, series, trace
 
 PERIOD_S = 0.020

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pybench.worker.dither import Dither
+from pybench.worker.timing import Dither
 from tests.physics.load import Load
 
 PERIOD_NS = 20_000_000

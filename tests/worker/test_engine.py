@@ -19,10 +19,8 @@ import pytest
 from pybench.model.wire import RequestTimes
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.backends.engine.arguments import merged
-from pybench.worker.backends.engine.config_folder import config_folder
-from pybench.worker.backends.engine.gaps import gap_values
-from pybench.worker.backends.engine.load import drive
+from pybench.worker.backends.engine.arguments import config_folder, merged
+from pybench.worker.backends.engine.load import drive, gap_values
 from pybench.worker.backends.engine.requests import Request, draw_requests, wanted_at_a_time
 
 

@@ -18,7 +18,7 @@ import pytest
 from pybench.model.wire import Event, Metric, Phase, Result, Step, Work, WorkOrder
 from pybench.model.workloads.train import Train
 from pybench.worker import main
-from pybench.worker.nvlink import NvlinkTraffic
+from pybench.worker.gpus import NvlinkTraffic
 from pybench.worker.ranks import SingleRank
 from tests.worker.test_timing import ORDER, Steps
 

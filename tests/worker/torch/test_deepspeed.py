@@ -15,7 +15,7 @@ from torch import nn
 
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Task
-from pybench.worker.backends.torch.train.trained import trained_parameters
+from pybench.worker.backends.torch.train.training import trained_parameters
 from tests.worker.torch.train_ranks import TINY, settings_of
 
 NAME = "pybench.worker.backends.torch.train.strategies.deepspeed"

@@ -6,9 +6,11 @@ import ctypes
 from typing import Any
 
 import pytest
+
+pytest.importorskip("transformers")
 import torch
 
-from pybench.worker.backends.torch.second_context import make_and_destroy_context
+from pybench.worker.backends.torch.generate import make_and_destroy_context
 
 GPU = torch.device("cuda", 3)
 

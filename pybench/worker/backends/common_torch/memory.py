@@ -54,12 +54,16 @@ def memory_metrics(device: torch.device) -> tuple[Metric, ...]:
     if device.type == "cpu":
         peak = _resident.peak_bytes()
         return () if peak is None else (Metric(name="peak_memory_bytes", value=peak, unit="bytes"),)
-    peaks = peak_metrics(torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device))
-    return (*peaks, device_memory_used(device))
+    return (*peak_metrics(*allocator_peak_bytes(device)), device_memory_used(device))
+
+
+def allocator_peak_bytes(device: torch.device) -> tuple[int, int]:
+    """Peak bytes of a GPU in this process's tensors, and peak bytes that torch's allocator reserved for it."""
+    return torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
 
 
 def peak_metrics(allocated_bytes: int, reserved_bytes: int) -> tuple[Metric, ...]:
-    """The most of a GPU that tensors took, and that torch's allocator held with what it keeps for later ones."""
+    """The metrics of :func:`allocator_peak_bytes`."""
     return (
         Metric(name="peak_memory_bytes", value=allocated_bytes, unit="bytes"),
         Metric(name="peak_reserved_memory_bytes", value=reserved_bytes, unit="bytes"),
@@ -67,7 +71,7 @@ def peak_metrics(allocated_bytes: int, reserved_bytes: int) -> tuple[Metric, ...
 
 
 def device_memory_used(device: torch.device) -> Metric:
-    """What all processes hold on a GPU now."""
+    """Memory of a GPU that all processes use now."""
     free, total = torch.cuda.mem_get_info(device)
     return Metric(name="device_memory_used_bytes", value=total - free, unit="bytes")
 
@@ -98,7 +102,7 @@ def with_own_memory(session: Session, devices: Sequence[torch.device]) -> Sessio
 
 
 def forget_peak(devices: Sequence[torch.device]) -> None:
-    """Free what is no longer used, and begin the peak anew."""
+    """Free unused memory and reset the peaks."""
     gc.collect()
     _resident.forget_peak()
     for device in devices:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pybench.worker.process import die_with_parent
 
 SIZE = 4096
-# So many products are queued before one is waited for: some tenths of a millisecond on a large GPU.
+# Number of products that are queued between two waits: some tenths of a millisecond on a large GPU.
 NUM_QUEUED = 4
 WARM_S = 3.0
 

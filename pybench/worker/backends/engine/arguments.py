@@ -1,13 +1,37 @@
-"""A suite's own engine arguments, checked against what the installed engine takes."""
+"""Arguments that start an engine: a model's config folder, without weights or tokenizer, and those of the suite."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+import json
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from pybench.model.backend import MODEL_CLASSES
 from pybench.model.workloads.engine_arguments import decided_text
 from pybench.worker.backend import UnsupportedError
+
+
+@contextmanager
+def config_folder(architecture: dict[str, Any], dtype: str) -> Iterator[Path]:
+    """A folder with ``config.json``, there as long as the context is open.
+
+    It lies in the working directory, the attempt's own: a worker that is killed leaves it there.
+
+    Raises :class:`UnsupportedError` for a family whose class is not known.
+    """
+    family = architecture.get("model_type")
+    if family not in MODEL_CLASSES:
+        raise UnsupportedError(f"model_type {family!r}: engines here know {', '.join(MODEL_CLASSES)}")
+    # Both names of the type: libraries before and after its renaming read it.
+    values = {**architecture, "architectures": [MODEL_CLASSES[family]], "dtype": dtype, "torch_dtype": dtype}
+    with tempfile.TemporaryDirectory(prefix="model-", dir=Path.cwd()) as name:
+        folder = Path(name)
+        (folder / "config.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
+        yield folder
 
 
 def merged(

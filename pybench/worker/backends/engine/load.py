@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from statistics import fmean
 
+from pybench.model.percentiles import percentiles
 from pybench.model.wire import RequestTimes
+from pybench.model.workloads.latency import PERCENTILES
 from pybench.worker.backends.engine.requests import Request
 
 Submit = Callable[[Request, int], Awaitable[RequestTimes]]
@@ -37,3 +40,12 @@ async def _at_its_moment(request: Request, start_ns: int, submit: Submit) -> Req
 
 async def _one_after_another(waiting: Iterator[Request], submit: Submit) -> list[RequestTimes]:
     return [await submit(request, time.monotonic_ns()) for request in waiting]
+
+
+def gap_values(gaps_s: Sequence[float]) -> dict[str, float]:
+    """Mean and percentiles, by the names of their metrics; empty without a gap."""
+    if not gaps_s:
+        return {}
+    ordered = sorted(gaps_s)
+    found_s = zip(PERCENTILES, percentiles(ordered, PERCENTILES), strict=True)
+    return {"itl_s": fmean(ordered), **{f"itl_p{percent}_s": value for percent, value in found_s}}

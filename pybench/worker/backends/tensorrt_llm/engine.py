@@ -14,8 +14,7 @@ from tensorrt_llm.llmapi import KvCacheConfig
 from pybench.model.wire import Metric, RequestTimes
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import EngineError, StepOutcome, UnsupportedError
-from pybench.worker.backends.engine.gaps import gap_values
-from pybench.worker.backends.engine.load import drive
+from pybench.worker.backends.engine.load import drive, gap_values
 from pybench.worker.backends.engine.requests import Request, own_concurrency, wanted_at_a_time, work_of
 from pybench.worker.backends.tensorrt_llm.arguments import cache_arguments
 from pybench.worker.backends.tensorrt_llm.failure import engine_works
@@ -110,7 +109,7 @@ class TensorrtGeneration:
         return times_of(output, len(request.prompt), arrival_ns, sent_ns)
 
     def metrics(self) -> tuple[Metric, ...]:
-        """What the engine reported of its memory."""
+        """The engine's report of its memory."""
         self._take_stats(_WAIT_AT_END_S)
         return self._iterations.metrics(self._wanted)
 

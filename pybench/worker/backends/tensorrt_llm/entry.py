@@ -15,8 +15,7 @@ from pybench.model.wire import WorkOrder
 from pybench.model.workloads.engine_arguments import decided_arguments
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, generation_of
-from pybench.worker.backends.engine.arguments import merged
-from pybench.worker.backends.engine.config_folder import config_folder
+from pybench.worker.backends.engine.arguments import config_folder, merged
 from pybench.worker.backends.engine.replicas import joined_replica
 from pybench.worker.backends.engine.requests import draw_requests
 from pybench.worker.backends.tensorrt_llm.arguments import engine_arguments

@@ -12,7 +12,6 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from pybench.model.backend import BACKENDS
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch import attention
-from pybench.worker.backends.torch.expert_balance import balanced
 from pybench.worker.backends.torch.tensor_parallel import Shard, like
 from pybench.worker.seeds import WEIGHT_STD, weight_seed
 
@@ -176,3 +175,30 @@ def _fill_buffers(model: nn.Module, device: torch.device) -> None:
     left = [name for name, buffer in model.named_buffers() if buffer.is_meta]
     if left:
         raise UnsupportedError(f"{type(model).__name__}: no rule to compute the buffers {', '.join(left)}")
+
+
+# Random weights under which a mixture's tokens spread over its experts evenly.
+#
+# Plain random weights do not do that: what an expert adds is nearly the same for all tokens, so that from the second
+# layer on most tokens go to the same few experts. Here some of the hidden numbers are written by the embedding alone,
+# and routers read these only. Shapes and operations stay the same.
+
+
+# Routers read one in 16 of the hidden numbers.
+_SHARE = 16
+
+
+def balanced(name: str, weight: torch.Tensor, hidden: int) -> torch.Tensor:
+    """Weight ``name`` of a mixture whose layers exchange ``hidden`` numbers, changed in place."""
+    width = hidden // _SHARE
+    if name.endswith("embed_tokens.weight"):
+        weight[:, :width] /= WEIGHT_STD
+    elif name.endswith("router.weight"):
+        # Of equal length: the expert with the longest row would be chosen most.
+        weight[:, :width] /= torch.linalg.vector_norm(weight[:, :width], dim=1, keepdim=True)
+        weight[:, width:] = 0
+    elif name.endswith("o_proj.weight"):
+        weight[:width] = 0
+    elif name.endswith("experts.down_proj"):
+        weight[..., :width] = 0
+    return weight

@@ -10,9 +10,6 @@ from torch.nn import functional
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from pybench.worker.backends.torch.sinks import decode_with_sinks, with_sinks, without_room
-from pybench.worker.backends.torch.window_blocks import blocks, divides, joined
-
 # A name the library has no mask function for: it then passes our masks, or none, through as they are.
 NAME = "pybench"
 
@@ -118,3 +115,106 @@ def _by_type(config: Any, full: torch.Tensor | None, sliding: torch.Tensor | Non
     if getattr(config, "layer_types", None) is None:
         return sliding
     return {"full_attention": full, "sliding_attention": sliding}
+
+
+# Attention sinks (arXiv:2309.17453): a trained number for each head that takes a share of every softmax.
+#
+# A sink has no value: what attention gives to it is lost. No kernel knows of sinks. They become a first key, and one
+# more number in each query, so that the product of the two is the sink.
+
+
+# Flash attention takes widths that 8 divides: of these numbers one is the sink, the others are zeros.
+_ROOM = 8
+
+
+def with_sinks(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, sinks: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Queries, keys and values of shape (batch, heads, tokens, width) with ``sinks``, already divided by the scale.
+
+    Without a mask, attention is causal: a first query comes before the others, which would miss the last key otherwise.
+    """
+    batch, heads, tokens, _ = query.shape
+    logits = sinks.to(query.dtype).reshape(1, heads, 1, 1).expand(batch, heads, tokens, 1)
+    query = torch.cat([query, functional.pad(logits, (0, _ROOM - 1))], dim=-1)
+    if mask is None:
+        query = functional.pad(query, (0, 0, 1, 0))
+    width = key.shape[-1]
+    key = functional.pad(key, (0, _ROOM, 1, 0))
+    key[:, :, 0, width] = 1
+    value = functional.pad(value, (0, _ROOM, 1, 0))
+    return query, key, value, None if mask is None else functional.pad(mask, (1, 0), value=True)
+
+
+def without_room(output: torch.Tensor, tokens: int) -> torch.Tensor:
+    """The last ``tokens`` of attention's output of shape (batch, tokens, heads, width), at the width of its values."""
+    return output[:, -tokens:, :, :-_ROOM]
+
+
+def decode_with_sinks(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor,
+    sinks: torch.Tensor,
+    scale: float,
+) -> torch.Tensor:
+    """One token's attention; keys and values of the cache are read where they are. ``query`` is (batch, groups, …)."""
+    scores = ((query @ key.mT) * scale).masked_fill(~mask, float("-inf"))
+    share = sinks.to(scores.dtype).reshape(1, query.shape[1], query.shape[2], 1).expand(*scores.shape[:-1], 1)
+    weights = torch.softmax(torch.cat([scores, share], dim=-1), dim=-1, dtype=torch.float32)
+    return weights[..., :-1].to(value.dtype) @ value
+
+
+# Attention with a sliding window, block by block: a block's queries see its own keys and those of the block before.
+#
+# A mask over whole sequences makes a kernel compute all products and throw most away.
+
+
+# From so many windows in a sequence on, the products saved are worth the copies.
+_LEAST_WINDOWS = 4
+
+
+def divides(tokens: int, window: int | None) -> bool:
+    """Whether sequences of ``tokens`` are cut into blocks as long as the window."""
+    return window is not None and tokens % window == 0 and tokens >= _LEAST_WINDOWS * window
+
+
+def blocks(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Parts of shape (batch, heads, tokens, width) as (batch · blocks, …), and the mask of all blocks."""
+    batch, count = query.shape[0], query.shape[2] // window
+    return (
+        _stacked(_cut(query, window)),
+        _stacked(_with_previous(_cut(key, window))),
+        _stacked(_with_previous(_cut(value, window))),
+        _mask(count, window, query.device).repeat(batch, 1, 1, 1),
+    )
+
+
+def joined(output: torch.Tensor, batch: int) -> torch.Tensor:
+    """Attention's output of the blocks, (batch · blocks, window, heads, width), as (batch, tokens, heads, width)."""
+    return output.reshape(batch, -1, *output.shape[2:])
+
+
+def _cut(part: torch.Tensor, window: int) -> torch.Tensor:
+    return part.reshape(*part.shape[:2], -1, window, part.shape[-1])
+
+
+def _with_previous(part: torch.Tensor) -> torch.Tensor:
+    before = torch.cat([torch.zeros_like(part[:, :, :1]), part[:, :, :-1]], dim=2)
+    return torch.cat([before, part], dim=3)
+
+
+def _stacked(part: torch.Tensor) -> torch.Tensor:
+    return part.transpose(1, 2).flatten(0, 1)
+
+
+def _mask(count: int, window: int, device: torch.device) -> torch.Tensor:
+    """(blocks, 1, window, 2 · window): the first block has none before it."""
+    query = torch.arange(window, device=device)[:, None] + window
+    key = torch.arange(2 * window, device=device)[None, :]
+    near = ((key <= query) & (key > query - window)).expand(count, 1, window, 2 * window).clone()
+    near[0, ..., :window] = False
+    return near

@@ -1,4 +1,4 @@
-"""What a turn needs of an engine."""
+"""The interface of a turn's engine."""
 
 from __future__ import annotations
 

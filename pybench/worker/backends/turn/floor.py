@@ -13,7 +13,7 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.host_device_copy import HostDeviceCopyBench
 from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
 
-# Far above what caches hold, and yet small beside what both sides need.
+# Much larger than a cache, and small compared with the memory of trainer and engine.
 _GPU_BYTES, _CPU_BYTES = 2**28, 2**24
 _REPEATS = 5
 
@@ -54,7 +54,7 @@ class Floor:
         return num_bytes / self.to_host_bytes_per_s + num_bytes / self.from_host_bytes_per_s
 
     def seconds(self, num_bytes: float) -> float:
-        """Of a handover of so many bytes."""
+        """The least time of a handover of ``num_bytes``, in seconds."""
         share = num_bytes / self.num_gpus
         if self.through_host:
             return num_bytes / self.to_host_bytes_per_s + share / self.from_host_bytes_per_s

@@ -9,6 +9,7 @@ from typing import cast
 import torch
 from torch import distributed
 
+from pybench.worker.backends.common_torch.memory import allocator_peak_bytes
 from pybench.worker.backends.turn.engine import Engine
 from pybench.worker.backends.turn.peak_memory import PeakMemory
 from pybench.worker.backends.turn.recorder import Meters
@@ -82,7 +83,7 @@ class Party:
     def own_bytes(self) -> int:
         """The most that this process alone has taken."""
         if self.device.type == "cuda":
-            return torch.cuda.max_memory_reserved(self.device)
+            return allocator_peak_bytes(self.device)[1]
         return _resident_bytes("self")
 
     def _wait(self) -> None:

@@ -12,11 +12,16 @@ from typing import NamedTuple
 import torch
 
 from pybench.model.wire import Metric
-from pybench.worker.backends.common_torch.memory import device_memory_used, memory_metrics, peak_metrics
+from pybench.worker.backends.common_torch.memory import (
+    allocator_peak_bytes,
+    device_memory_used,
+    memory_metrics,
+    peak_metrics,
+)
 
 
 class Held(NamedTuple):
-    """Bytes that an allocator counts: of tensors, and with what it keeps for later ones."""
+    """Bytes of an allocator: in tensors, and reserved from the driver."""
 
     allocated: int
     reserved: int
@@ -26,7 +31,7 @@ class Held(NamedTuple):
         return Held(self.allocated + other.allocated, self.reserved + other.reserved)
 
     def without(self, other: Held) -> Held:
-        """What is left of it."""
+        """The difference of the two."""
         return Held(self.allocated - other.allocated, self.reserved - other.reserved)
 
 
@@ -53,7 +58,9 @@ class PeakMemory:
         if asleep is None:
             self._most = None
             return
-        found = (_peak(self._device) if asleep == self._before else _now(self._device)).without(asleep)
+        found = (Held(*allocator_peak_bytes(self._device)) if asleep == self._before else _now(self._device)).without(
+            asleep
+        )
         self._most = Held(*map(max, self._most, found))
         self._before = asleep
         torch.cuda.reset_peak_memory_stats(self._device)
@@ -64,10 +71,6 @@ class PeakMemory:
             return memory_metrics(self._device)
         peaks = () if self._most is None else peak_metrics(*self._most)
         return (*peaks, device_memory_used(self._device))
-
-
-def _peak(device: torch.device) -> Held:
-    return Held(torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device))
 
 
 def _now(device: torch.device) -> Held:

@@ -93,7 +93,7 @@ class Trainer:
                 yield self._learner.exported(name, self._whole(parameter))
 
     def trainable_names(self) -> tuple[str, ...]:
-        """Names of what is trained, and so handed over."""
+        """Names of the trained weights, which are handed over."""
         return tuple(name for name, parameter in self._exported.items() if parameter.requires_grad)
 
     def was_rounded_away(self, name: str) -> bool:

@@ -285,7 +285,7 @@ class Turns:
         return self._engine.asleep() if self._engine is not None else NOTHING
 
     def _random_sequences(self) -> torch.Tensor:
-        """What the trainer's first step sees, before anything was generated."""
+        """Input of the trainer's first step, before any generation."""
         settings = self._settings
         generator = torch.Generator().manual_seed(settings.seed)
         shape = (settings.batch_size, settings.longest_sequence_tokens)

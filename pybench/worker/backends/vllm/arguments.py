@@ -9,7 +9,7 @@ from typing import Any
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.vllm.hosts import ReplicaHosts
 
-WORKER = "pybench.worker.backends.vllm.generation_worker.GenerationWorker"
+WORKER = "pybench.worker.backends.vllm.device_report.GenerationWorker"
 
 
 def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | None = None) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from pybench.model.wire import RequestTimes
 from pybench.worker.backend import EngineError
 from pybench.worker.backends.engine.requests import Request
 from pybench.worker.backends.vllm.arguments import Salts, prompt_of
-from pybench.worker.backends.vllm.iterations import Iterations
-from pybench.worker.backends.vllm.outcome import times_of
+from pybench.worker.backends.vllm.iterations import Iterations, times_of
 
 
 class BatchEngine:
@@ -67,7 +66,7 @@ class BatchEngine:
         return sorted(ended, key=lambda output: int(output.request_id))
 
     def ask_workers(self, method: str, *arguments: object) -> list[Any]:
-        """What each of the engine's workers answers to a method of the class that is mixed into them."""
+        """Call ``method`` of our extension in each of the engine's workers; returns their answers."""
         answers: list[Any] = self.engine.collective_rpc(method, args=arguments)
         return answers
 

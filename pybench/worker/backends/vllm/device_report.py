@@ -1,4 +1,4 @@
-"""What runs inside vLLM's own worker processes: they alone know which GPU they are on and what it holds."""
+"""Extensions of vLLM's worker processes: only these know their GPU and its memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pybench.worker.gpus import nvml_uuid
 
 
 class DeviceReport:
-    """What each of the classes has that are mixed into vLLM's worker class."""
+    """Base class of our extensions of vLLM's worker class."""
 
     device: Any
     model_runner: Any
@@ -24,10 +24,11 @@ class DeviceReport:
         """UUID, peak bytes allocated, peak bytes reserved, tokens of key-value cache (0: unknown)."""
         import torch
 
+        from pybench.worker.backends.common_torch.memory import allocator_peak_bytes
+
         return [
             nvml_uuid(torch.cuda.get_device_properties(self.device).uuid),
-            torch.cuda.max_memory_allocated(self.device),
-            torch.cuda.max_memory_reserved(self.device),
+            *allocator_peak_bytes(self.device),
             self._cache_tokens(),
         ]
 
@@ -43,3 +44,13 @@ class DeviceReport:
             return 0
         sequences: float = get_max_concurrency_for_kv_cache_config(self.vllm_config, cache)
         return int(sequences * self.vllm_config.model_config.max_model_len)
+
+
+class GenerationWorker(DeviceReport):
+    """Mixed into vLLM's worker class by its argument ``worker_extension_cls``."""
+
+    def pybench_spread_experts(self, seed: int) -> int:
+        """Have a mixture's tokens spread over its experts; returns the number of routers that this worker has."""
+        from pybench.worker.backends.vllm.expert_spread import spread
+
+        return spread(self.model_runner.model.named_parameters(), seed)

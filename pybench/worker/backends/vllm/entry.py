@@ -20,8 +20,7 @@ from pybench.model.workloads.engine_arguments import decided_arguments
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
-from pybench.worker.backends.engine.arguments import merged
-from pybench.worker.backends.engine.config_folder import config_folder
+from pybench.worker.backends.engine.arguments import config_folder, merged
 from pybench.worker.backends.engine.replicas import joined_replica, replica_of
 from pybench.worker.backends.engine.requests import (
     Request,
@@ -35,8 +34,7 @@ from pybench.worker.backends.vllm.batch import BatchEngine
 from pybench.worker.backends.vllm.failure import engine_errors
 from pybench.worker.backends.vllm.follower import Follower, Following
 from pybench.worker.backends.vllm.hosts import ReplicaHosts, meet_hosts
-from pybench.worker.backends.vllm.iterations import Iterations
-from pybench.worker.backends.vllm.outcome import outcome_of
+from pybench.worker.backends.vllm.iterations import Iterations, outcome_of
 from pybench.worker.backends.vllm.serving import ServingEngine
 from pybench.worker.gpus import visible_gpus
 from pybench.worker.header import Device

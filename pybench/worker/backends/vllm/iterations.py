@@ -1,11 +1,15 @@
-"""What vLLM's scheduler reports of each of its iterations."""
+"""Reports of vLLM's scheduler, one for each iteration, and the outcome of a step."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from pybench.worker.backends.engine.gaps import gap_values
+from pybench.model.wire import RequestTimes
+from pybench.worker.backend import EngineError, StepOutcome
+from pybench.worker.backends.engine.load import gap_values
+from pybench.worker.backends.engine.requests import work_of
 
 
 class Iterations:
@@ -53,3 +57,30 @@ class Iterations:
 
     def record_sleep_state(self, *_state: int) -> None:
         """The engine never sleeps here."""
+
+
+def times_of(output: Any, arrival_ns: int) -> RequestTimes:
+    """Times of one finished request. The engine stamps tokens on CLOCK_MONOTONIC, which is ours too.
+
+    Tokens are counted, not taken from the request. Raises :class:`EngineError` when the engine kept no times.
+    """
+    metrics = output.metrics
+    if metrics is None or not metrics.first_token_ts:
+        raise EngineError(f"vLLM kept no times of request {output.request_id}")
+    return RequestTimes(
+        arrival_ns=arrival_ns,
+        first_token_ns=round(metrics.first_token_ts * 1e9),
+        last_token_ns=round(metrics.last_token_ts * 1e9),
+        prompt_tokens=len(output.prompt_token_ids),
+        output_tokens=len(output.outputs[0].token_ids),
+    )
+
+
+def outcome_of(requests: Sequence[RequestTimes], iterations: Iterations) -> StepOutcome:
+    """The whole step."""
+    return StepOutcome(
+        work=work_of(requests),
+        token_end_ns=tuple(iterations.end_ns),
+        requests=tuple(requests),
+        values=iterations.values(),
+    )

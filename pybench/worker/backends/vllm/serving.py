@@ -16,8 +16,7 @@ from pybench.worker.backends.engine.load import drive
 from pybench.worker.backends.engine.requests import Request
 from pybench.worker.backends.vllm.arguments import Salts, prompt_of
 from pybench.worker.backends.vllm.batch import sampling
-from pybench.worker.backends.vllm.iterations import Iterations
-from pybench.worker.backends.vllm.outcome import times_of
+from pybench.worker.backends.vllm.iterations import Iterations, times_of
 
 
 class ServingEngine:
@@ -52,7 +51,7 @@ class ServingEngine:
         return times_of(last[-1], arrival_ns)
 
     def ask_workers(self, method: str, *arguments: object) -> list[Any]:
-        """What each of the engine's workers answers to a method of the class that is mixed into them."""
+        """Call ``method`` of our extension in each of the engine's workers; returns their answers."""
         answers: list[Any] = self._loop.run_until_complete(self.engine.collective_rpc(method, args=arguments))
         return answers
 

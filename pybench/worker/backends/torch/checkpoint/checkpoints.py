@@ -65,7 +65,7 @@ class Checkpoints:
         return Span(name=phase, start_ns=start_ns, end_ns=time.monotonic_ns())
 
     def _rest(self, folder: Path) -> dict[str, float]:
-        """What lies on the disk between saving and loading; rank 0 sees to it for all."""
+        """Drop the page cache and measure the files between saving and loading; rank 0 does so for all."""
         if self._ranks.rank != 0:
             return {}
         if self._settings.drop_page_cache:
@@ -84,7 +84,7 @@ class Checkpoints:
             raise WrongResultError(f"checkpoint ({form}): {named} has other bits than were saved")
 
     def _on_all_ranks(self, own: list[str]) -> list[str]:
-        """Of every rank: one that leaves alone would leave the others waiting."""
+        """Names of all ranks; every rank calls this, so that none leaves while others wait for it."""
         found: list[list[str]] = [own] * self._ranks.world_size
         if self._ranks.world_size > 1:
             distributed.all_gather_object(found, own)

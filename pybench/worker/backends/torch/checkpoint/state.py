@@ -33,7 +33,7 @@ def _optimizer_states(named: Any, optimizer: torch.optim.Optimizer) -> Iterator[
 
 
 def num_bytes(state: State) -> int:
-    """Of all tensors whole, those that are split counted once."""
+    """Bytes of all whole tensors; a split tensor counts once."""
     return sum(tensor.numel() * tensor.element_size() for tensor in state.values())
 
 
@@ -49,6 +49,6 @@ def digests(state: State) -> dict[str, int]:
 
 @torch.no_grad()
 def overwrite(state: State) -> None:
-    """Put what no trainer has in the place of every number: -1 in counters and weights alike."""
+    """Overwrite every number with -1, counters and weights alike: no trainer has this value."""
     for tensor in state.values():
         local(tensor).fill_(-1)

@@ -17,7 +17,7 @@ _MORE_FRACTION, _MORE_BYTES = 0.05, 64 * 2**20
 
 
 def require_room(folder: Path, num_bytes: int) -> None:
-    """Raise :class:`UnsupportedError` where the disk of ``folder`` has no room for a checkpoint of so many bytes."""
+    """Raise :class:`UnsupportedError` if the disk of ``folder`` has no room for a checkpoint of this size."""
     needed = int(num_bytes * (1 + _MORE_FRACTION)) + _MORE_BYTES
     free = shutil.disk_usage(folder).free
     if free < needed:

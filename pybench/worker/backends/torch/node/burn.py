@@ -8,11 +8,10 @@ import torch
 
 from pybench.model.workloads.burn import Burn
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.node.measured import Measured
+from pybench.worker.backends.torch.node.measured import Measured, timed_s
 from pybench.worker.backends.torch.node.operands import random_matrix
-from pybench.worker.backends.torch.node.stopwatch import timed_s
 
-# So long does the device work between looks at the clock: no step overshoots by more.
+# Time of work between two reads of the clock, which bounds how far a step overshoots.
 _CHUNK_S = 0.1
 # JSON readers keep integers whole up to here.
 _CHECKSUM_MODULUS = 2**53

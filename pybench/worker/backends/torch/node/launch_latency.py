@@ -1,4 +1,4 @@
-"""What it costs to give a device work."""
+"""The time to launch a kernel on a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the forward pass saves for backward, in host memory until backward needs it."""
+"""Keep activations in host memory between forward and backward."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ class Source(Protocol):
         """The batches of one step, on the rank's device."""
 
     def values(self) -> dict[str, float]:
-        """What the last step showed of its input."""
+        """The last step's measurements of its input."""
 
     def metrics(self) -> tuple[Metric, ...]:
-        """What is known of the samples themselves."""
+        """Metrics of the samples."""
 
 
 class Resident:
-    """Samples that lie on the device from the start: what a step computes, and nothing else."""
+    """Samples on the device from the start: steps without any input pipeline."""
 
     def __init__(self, task: Task, portion: Portion, vocab_size: int) -> None:
         settings = task.settings

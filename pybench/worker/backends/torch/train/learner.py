@@ -1,4 +1,4 @@
-"""What a strategy offers, and what it receives."""
+"""The interface of a training strategy."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Learner(Protocol):
         """What this rank holds of the model, trained or frozen."""
 
     def values(self) -> dict[str, float]:
-        """What the strategy itself knows of the last step; the device is done with it."""
+        """The strategy's own values of the last step; call it after the device has finished the step."""
 
     def metrics(self) -> tuple[Metric, ...]:
-        """What the strategy itself knows after the last step."""
+        """The strategy's own metrics after the last step."""

@@ -1,4 +1,4 @@
-"""What the adapters' settings mean, for every library that makes them."""
+"""Rank, scale and target modules of adapters, for every library that makes them."""
 
 from __future__ import annotations
 

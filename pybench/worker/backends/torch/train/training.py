@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import distributed
+from torch import distributed, nn
 
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.train import Train
+from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import cached_memory, memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
@@ -22,7 +23,6 @@ from pybench.worker.backends.torch.train.data import Source
 from pybench.worker.backends.torch.train.learner import Learner, Task
 from pybench.worker.backends.torch.train.loader import source
 from pybench.worker.backends.torch.train.strategies import registry
-from pybench.worker.backends.torch.train.trained import trained_parameters
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 _LEAST_STEPS_TRIED, _MOST_STEPS_TRIED = 3, 10
@@ -64,7 +64,7 @@ class Training:
         return share.item() / self._source.num_labels
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Peak memory, the batch size, what the strategy knows, and what the control steps show."""
+        """Peak memory, batch size, metrics of the strategy and of the control steps."""
         memory = memory_metrics(self._task.ranks.device)
         size = self._task.settings.micro_batch_size
         found = Metric(name="batch_size_per_gpu", value=size, unit="samples")
@@ -130,3 +130,22 @@ def _try(task: Task) -> None:
             if index >= _LEAST_STEPS_TRIED - 1 and task.ranks.unanimous(held == before):
                 return
     raise torch.OutOfMemoryError(f"out of memory: after {_MOST_STEPS_TRIED} steps the allocator still seeks room")
+
+
+# What ZeRO's third stage leaves of a parameter on a rank has no elements; this attribute has their number.
+_SPLIT_BY_ZERO = "ds_numel"
+
+
+def trained_parameters(task: Task, learner: Learner) -> Metric:
+    """Of the whole model, however it is split: each counts once. Every rank calls this; those with stages add up."""
+    count = sum(_whole(parameter) for parameter in learner.parameters() if parameter.requires_grad)
+    if STRATEGIES[task.settings.strategy].has_stages and task.ranks.world_size > 1:
+        total = torch.tensor(count, device=task.ranks.device)
+        distributed.all_reduce(total)
+        count = int(total) // task.settings.data_parallel
+    return Metric(name="trained_parameters", value=count, unit="")
+
+
+def _whole(parameter: nn.Parameter) -> int:
+    """Elements over all ranks that share them; a DTensor's own number is that."""
+    return int(getattr(parameter, _SPLIT_BY_ZERO, parameter.numel()))

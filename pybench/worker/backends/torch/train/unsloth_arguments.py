@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.engine.config_folder import config_folder
+from pybench.worker.backends.engine.arguments import config_folder
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.lora_shape import lora_shape
 

@@ -130,7 +130,7 @@ class WholeModel:
         return {}
 
     def metrics(self) -> tuple[Metric, ...]:
-        """What the strategy itself knows after the last step."""
+        """The strategy's own metrics after the last step."""
         return self.report()
 
     def silence(self) -> AbstractContextManager[None]:

@@ -19,8 +19,7 @@ from pybench.model.workloads.engine_arguments import decided_arguments
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.common_torch.device import describe
 from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
-from pybench.worker.backends.engine.arguments import merged
-from pybench.worker.backends.engine.config_folder import config_folder
+from pybench.worker.backends.engine.arguments import config_folder, merged
 from pybench.worker.backends.engine.replicas import forget_torchrun
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.turn.party import Party

@@ -54,7 +54,7 @@ def builds(builder: Any) -> bool:
 
 
 def configuration(task: Task, *, own_adam: bool) -> dict[str, Any]:
-    """DeepSpeed's own config for the settings, with what the suite's file adds.
+    """DeepSpeed's config for the settings, with the additions of the suite's file.
 
     ``own_adam``: its Adam for host memory updates, instead of torch's.
     """

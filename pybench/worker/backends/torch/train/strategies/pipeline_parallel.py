@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from pybench.model.wire import Metric
-from pybench.worker.backends.torch.train.busy_time import BusyTime
+from pybench.worker.backends.common_torch.round_clock import round_clock
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
 from pybench.worker.backends.torch.train.loss import summed_loss
 from pybench.worker.backends.torch.train.mesh import device_mesh
@@ -141,3 +142,30 @@ def _replicated(task: Task, mesh: DeviceMesh, module: nn.Module) -> nn.Module:
         return module
     replicas: nn.Module = replicated(task, module, mesh.get_group("data_parallel"))
     return replicas
+
+
+_NS_PER_S = 1e9
+
+
+class BusyTime:
+    """Adds up the parts of a step in which the device computes. Parts do not overlap.
+
+    On a GPU the computing stream is timed: it waits for what others send before a part begins.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._clock = round_clock(device)
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Around one part."""
+        self._clock.mark()
+        yield
+        self._clock.mark()
+
+    def taken_s(self) -> float:
+        """Of all parts since it was last read. The device must be done with them."""
+        marks_ns = self._clock.read()
+        self._clock = round_clock(self._device)
+        return sum(end - begin for begin, end in zip(marks_ns[::2], marks_ns[1::2], strict=True)) / _NS_PER_S
