@@ -65,7 +65,7 @@ class Workload(Protocol):
 
 
 Session = Callable[[WorkOrder], AbstractContextManager[Workload]]
-"""What a process keeps for all its points, a model or an engine: gives each point's own workload while it runs.
+"""A context for each point's workload, with the model or engine that the process keeps for all points.
 
 Counts and peak memory start anew with each point.
 """

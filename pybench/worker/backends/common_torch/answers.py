@@ -49,7 +49,7 @@ class GenerationEvaluation:
         return StepOutcome(work=Work(samples=self._settings.batch_size))
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Those of generation, and how unlikely the model finds the last answers."""
+        """Metrics of generation, and the model's loss on its last answers."""
         tokens = torch.cat([self._generation.prompts(self._step), self._generation.output], dim=1)
         vocab_size = self._model.config.vocab_size
         return (*self._generation.metrics(), answer_loss(self._settings, tokens, vocab_size, self._logits))

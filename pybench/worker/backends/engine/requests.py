@@ -53,7 +53,7 @@ def own_concurrency(settings: Generate) -> int | None:
 
 
 def wanted_at_a_time(settings: Generate, num_requests: int) -> int | None:
-    """Of a replica's requests, those that are to run at a time; ``None`` where they come at random."""
+    """Number of a replica's requests that run at a time; ``None`` where they come at random."""
     if settings.request_rate_per_s is not None:
         return None
     return min(num_requests, own_concurrency(settings) or num_requests)

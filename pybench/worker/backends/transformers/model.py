@@ -43,7 +43,7 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
 
 
 def layers_by_gpu(model: Any, num_gpus: int) -> dict[int, int]:
-    """How many layers lie on each of the GPUs that the model may use, by the GPU's number in this process.
+    """Number of layers on each of the model's GPUs, by the GPU's number in this process.
 
     Read from the weights: the library keeps its map only of a model that it spread over several devices. A layer that
     it left in host memory is on none.

@@ -1,4 +1,4 @@
-"""Whether a turn's weights are right: what the trainer changed, what the engine holds, and what it computes with it."""
+"""Check a turn's weights: the trainer's changes, the engine's copy, and the engine's results with it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Named = tuple[str, torch.Tensor]
 BUCKET_BYTES = 2**30
 _ALIGNMENT = 256
 _LENGTH_BYTES = 8
-# The file alone, and something for what else lies in shared memory, such as buffers of NCCL.
+# The file, and some room for other users of shared memory, such as buffers of NCCL.
 _ROOM = 1.1
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a file that vanishes with the turn, under a name of this process
 _PREFIX = "pybench-handover-"

@@ -31,7 +31,7 @@ class Engine(Protocol):
         """Fall asleep: 0 stay, 1 weights to the host, 2 weights discarded; the key-value cache goes in both."""
 
     def wake_weights(self) -> None:
-        """Take memory for the weights again, with what was kept."""
+        """Allocate memory for the weights again and restore what was kept."""
 
     def wake_cache(self) -> None:
         """Take memory for the key-value cache again; the engine can generate from here on."""

@@ -213,7 +213,7 @@ class Turns:
                     self._engine.poison()
 
     def _expected(self) -> Digests:
-        """Digests of what each shard of this rank's engine must hold. All ranks of the trainer gather together."""
+        """Expected digests of each shard of this rank's engine. All ranks of the trainer gather together."""
         engine = self._engine
         found: Digests = [{} for _ in range(engine.num_shards if engine else 0)]
         for name, whole in self._trainer.weights() if self._trainer else ():
@@ -264,7 +264,7 @@ class Turns:
 
     @contextmanager
     def _explained_memory(self) -> Iterator[None]:
-        """Say what the engine kept where the trainer runs out of memory."""
+        """Add the engine's memory to the error when the trainer runs out of memory."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:

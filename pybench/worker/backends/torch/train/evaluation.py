@@ -22,7 +22,7 @@ from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 _MOST_TIMES = 3
 _ENOUGH_S = 5.0
-"""Evaluations that took so long together are not repeated: what scatters by milliseconds is small beside it."""
+"""Evaluations that took this long together are not repeated: a scatter of milliseconds is small in comparison."""
 
 
 class Evaluation:

@@ -31,7 +31,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one pass of this rank sees, each of shape (samples, tokens); ``positions`` is the same for all samples.
+    """The input of one pass of this rank, each of shape (samples, tokens); ``positions`` is the same for all samples.
 
     ``labels`` are the tokens that follow, -100 where none does. ``advantages``, of shape (samples,), are there for a
     policy's loss.

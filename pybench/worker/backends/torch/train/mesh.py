@@ -9,7 +9,7 @@ from pybench.model.workloads.settings import RANK_ORDER
 from pybench.worker.backends.torch.train.learner import Task
 
 HOSTS, SHARDS = "hosts", "shards"
-"""What the data-parallel ranks are divided into where hosts are replicas."""
+"""Dimensions of the data-parallel mesh where hosts are replicas."""
 
 
 def device_mesh(task: Task) -> DeviceMesh:

@@ -1,4 +1,4 @@
-"""What Unsloth receives: its own keywords for the settings, and a folder that it can load."""
+"""Unsloth's arguments: keywords for the settings, and a folder that it can load."""
 
 from __future__ import annotations
 
