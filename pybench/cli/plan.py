@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pybench.model.machine import Machine
 
 _SET = "Replace a setting: batch_size=1, benchmark.decode.attempts=5. Repeatable."
+_REQUIRE = "What must be here, such as gpus=8,backend=vllm; else no pass. table: no prediction judges."
 _KEEP = "Keep the points whose id matches, as in pytest -k."
 _TIME_LIMIT = "Time for all attempts, such as 20m; what does not fit is left out and named."
 
@@ -36,7 +37,7 @@ def plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are ty
         click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help=_SET),
         click.option("--steps", type=click.IntRange(1, 10_000), help="Measured steps of each attempt."),
         click.option("--attempts", type=click.IntRange(1, 100), help="Attempts at each point, and no more."),
-        click.option("--require", metavar="WHAT", help="What must be here, such as gpus=8,backend=vllm; else no pass."),
+        click.option("--require", metavar="WHAT", help=_REQUIRE),
         click.option("--max-gpus", type=click.IntRange(1), help="Leave out points that need more GPUs than this."),
         click.option("-k", "keep", metavar="EXPR", multiple=True, callback=_once, help=_KEEP),
         click.option("--profile", metavar="NAME", help="Profile to apply; default: the machine's own, if there."),

@@ -151,7 +151,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
         with gathered(options.hosts, options.engine, progress.note) as gathering:
             if gathering is None and options.hosts.given:
                 ctx.exit(0)  # this host served the one that leads
-            job = _prepare(options, gathering, progress)
+            job = replace(_prepare(options, gathering, progress), predict=ctx.obj("predictions"))
             name_faults(job, progress)
             interrupted = False
             try:

@@ -54,7 +54,7 @@ def absolute_claims(
         claim
         for judged in _all(suite, measurements, points)
         if isinstance(judged.expectation, TableFigure)
-        and (claim := _claim(judged, tables[judged.expectation.table], machine)) is not None
+        and (claim := _claim(measurements, judged, tables[judged.expectation.table], machine)) is not None
     )
 
 
@@ -81,13 +81,16 @@ def absolute_row(
     return figure_row(table, context, point.num_gpus, claims=claims)
 
 
-def _claim(judged: _Judged, table: ExpectedTable, machine: Machine) -> ClaimResult | None:
+def _claim(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> ClaimResult | None:
     metric = judged.expectation.metric
     row = absolute_row(table, judged.point, metric, machine, claims=True) if judged.point else None
     found = judged.result.metrics.get(metric)
-    if row is None or found is None:
+    if row is None or found is None or judged.point is None:
         return None
-    return claim_result(judged.result.benchmark, row, table.name, judged.result.id, None, found)
+    evidence = value_statistics(measurements, metric, judged.point)
+    _, low, high = evidence.interval
+    found = replace(found, low=low, high=high)
+    return claim_result(judged.result.benchmark, row, table.name, judged.result.id, None, found, evidence)
 
 
 def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:

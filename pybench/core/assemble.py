@@ -34,7 +34,7 @@ from pybench.model.results import (
     ScalingResult,
 )
 from pybench.model.suite import Point, Skip
-from pybench.model.verdict import Decision
+from pybench.model.verdict import Decision, Prediction
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import GPU_AXES, NODES
 from pybench.model.workloads.train import Train
@@ -47,7 +47,7 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     tables, machine = manifest.tables, manifest.machine
     points = summarize(measurements, manifest.options.time_limit_s)
     scaling, checks, comparisons, node = _judged(
-        scaling_results(suite, measurements, tables, machine),
+        scaling_results(suite, measurements, tables, machine, _predictions(manifest)),
         absolute_checks(suite, measurements, points, tables, machine),
         comparison_results(suite, measurements),
         node_checks(measurements, machine),
@@ -101,6 +101,10 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         options=manifest.options.words(),
         part_of=manifest.part_of,
     )
+
+
+def _predictions(manifest: Manifest) -> tuple[Prediction, ...]:
+    return () if parse_required(manifest.options.require).table else manifest.predictions
 
 
 def _without_unfit(manifest: Manifest, measurements: Measurements) -> Measurements:

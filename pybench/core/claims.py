@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from pybench.core.verdict import RowStatistics
 from pybench.model.expected import ExpectedRow
 from pybench.model.results import ClaimResult, ClaimState, Estimate
 from pybench.model.workloads.registry import METRICS
 
 
 def claim_result(
-    benchmark: str, row: ExpectedRow, table: str, point_id: str, baseline_id: str | None, found: Estimate
+    benchmark: str,
+    row: ExpectedRow,
+    table: str,
+    point_id: str,
+    baseline_id: str | None,
+    found: Estimate,
+    evidence: RowStatistics,
 ) -> ClaimResult:
     """One claim beside one figure. Only its worse side counts: more than was promised keeps the promise."""
     minimum, maximum = row.limits
     more = METRICS[row.metric].higher_is_better
+    least, most = minimum if more else None, None if more else maximum
+    state = claim_state(found, least, most)
     return ClaimResult(
         benchmark=benchmark,
         metric=row.metric,
@@ -21,7 +30,8 @@ def claim_result(
         found=found,
         minimum=minimum,
         maximum=maximum,
-        state=claim_state(found, minimum if more else None, None if more else maximum),
+        state=state,
+        attempts_to_decide=evidence.decide(least, most).attempts_to_decide if state == "open" else None,
         source=row.source,
         table=table,
     )

@@ -80,9 +80,10 @@ def _claim(measurements: Measurements, expected: Comparison, pair: _Pair, first:
     if any(absence(entry, expected.metric, measurements) for entry in (*pair, *(first or ()))):
         return None
     try:
-        ratio, low, high = _evidence(measurements, expected.metric, pair, first).interval
+        evidence = _evidence(measurements, expected.metric, pair, first)
     except NoRatioError:
         return None
+    ratio, low, high = evidence.interval
     found = Estimate(value=ratio, low=low, high=high, unit="x")
     minimum, maximum = (expected.factor, None) if expected.order == "above" else (None, expected.factor)
     return ClaimResult(
@@ -93,7 +94,8 @@ def _claim(measurements: Measurements, expected: Comparison, pair: _Pair, first:
         found=found,
         minimum=minimum,
         maximum=maximum,
-        state=claim_state(found, minimum, maximum),
+        state=(state := claim_state(found, minimum, maximum)),
+        attempts_to_decide=evidence.decide(minimum, maximum).attempts_to_decide if state == "open" else None,
         source=expected.claim or "",
         table=None,
         widening_along=expected.widening_along,

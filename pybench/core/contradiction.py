@@ -207,7 +207,12 @@ def _of_pass(row: JudgedRow, points: _Points) -> Iterator[str]:
     elif found.is_beyond:
         limits = " to ".join("" if limit is None else f"{limit:g}" for limit in (found.minimum, found.maximum))
         yield f"a pass whose figure {found.value:g} lies outside its limits, {limits.strip()}"
-    elif not isinstance(row, NodeCheck) and row.metric != LOSS_DEVIATION and None in {found.low, found.high}:
+    elif (
+        not isinstance(row, NodeCheck)
+        and row.metric != LOSS_DEVIATION
+        and None in {found.low, found.high}
+        and not (isinstance(row, CheckResult) and row.decision and row.decision.is_by_other_runs)
+    ):
         yield "a pass without an interval"
     elif row.decision is not None and row.decision.p_pass > row.decision.pass_level:
         yield f"a pass with p_pass {row.decision.p_pass:g}, above its level {row.decision.pass_level:g}"

@@ -18,7 +18,7 @@ _MOST_NAMED = 3
 def count(
     suite: Suite, plan: Plan, rows: Sequence[ExpectationRow], node: Sequence[NodeCheck], measured: Container[str] = ()
 ) -> Counts:
-    """Count rows by what became of them. A ratio without a table is shown, and no expectation.
+    """Count rows by what became of them. A ratio without a table or a prediction is shown, and no expectation.
 
     Of a point that is ``measured`` (by its id) no row of a table would judge a metric that it lacks, such as joules
     without a driver: that is not measured.
@@ -84,7 +84,7 @@ def _lacks_metric(row: ExpectationRow) -> bool:
 
 def _is_only_shown(suite: Suite, row: ScalingResult) -> bool:
     tables = {expectation.table for expectation in expectations_of(suite, row)}
-    return tables == {None}
+    return row.expected is None and tables == {None}
 
 
 # The worst verdict decides. A fail stands before an error: what did measure was too slow, whatever else broke.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pybench.core.claims import claim_result
 from pybench.core.lookup import NO_TABLE, context_of, no_row, ratio_row
@@ -17,7 +17,7 @@ from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.machine import Machine
 from pybench.model.results import ClaimResult, Estimate, ScalingResult
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Skip, Suite
-from pybench.model.verdict import Expected, Verdict
+from pybench.model.verdict import Expected, Prediction, Verdict
 from pybench.model.workloads.registry import METRICS, SETTINGS_OF
 from pybench.model.workloads.settings import NODES, REST, ModelSettings, defaults
 
@@ -31,6 +31,7 @@ class _Context:
     measurements: Measurements
     table: ExpectedTable | None
     machine: Machine
+    predictions: Mapping[tuple[str, str], Prediction] = field(default_factory=dict)
 
     @property
     def along(self) -> str:
@@ -47,15 +48,24 @@ def scaling_results(
     measurements: Measurements,
     tables: Mapping[str, ExpectedTable],
     machine: Machine,
+    predictions: Sequence[Prediction] = (),
 ) -> tuple[ScalingResult, ...]:
-    """One row for each scaling expectation, group of other axes, and count above the baseline's."""
-    contexts = _contexts(suite, measurements, tables, machine)
+    """One row for each scaling expectation, group of other axes, and count above the baseline's.
+
+    ``predictions`` judge throughputs where no row of the expectation's table fits.
+    """
+    contexts = _contexts(suite, measurements, tables, machine, predictions)
     return tuple(row for context in contexts for row in _expectation_rows(context))
 
 
 def _contexts(
-    suite: Suite, measurements: Measurements, tables: Mapping[str, ExpectedTable], machine: Machine
+    suite: Suite,
+    measurements: Measurements,
+    tables: Mapping[str, ExpectedTable],
+    machine: Machine,
+    predictions: Sequence[Prediction] = (),
 ) -> list[_Context]:
+    by_pair = {(each.point_id, each.baseline_id): each for each in predictions}
     return [
         _Context(
             benchmark=benchmark,
@@ -63,6 +73,7 @@ def _contexts(
             measurements=measurements,
             table=tables[expectation.table] if expectation.table is not None else None,
             machine=machine,
+            predictions=by_pair,
         )
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
@@ -129,8 +140,7 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
     traits = METRICS[metric]
     count, baseline_count = _count(entry.axes[context.along]), _count(baseline.axes[context.along])
     linear = _gpus(context, entry) / _gpus(context, baseline)
-    row = _table_row(context, entry, baseline)
-    expected = _expected(context, row)
+    expected = _expected(context, entry, baseline)
     interval: Interval | None = None
     missing = absence(entry, metric, measurements) or absence(baseline, metric, measurements, of="baseline: ")
     if missing is not None:
@@ -145,7 +155,7 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
         assert isinstance(entry, Point), "what was measured is planned"
         assert isinstance(baseline, Point), "what was measured is planned"
         held_to = _unjudged(context, entry) if expected is None else expected
-        interval, judgement = _judged(measurements, metric, entry, baseline, held_to, linear)
+        interval, judgement = judged_ratio(measurements, metric, entry, baseline, held_to, linear)
         verdict, reason, flags, decision = judgement
     speedup, low, high = interval or (None, None, None)
     return ScalingResult(
@@ -177,7 +187,7 @@ def _unjudged(context: _Context, point: Point) -> str:
     return no_row(context.table.name, context.machine, point.settings.num_nodes)
 
 
-def _judged(
+def judged_ratio(
     measurements: Measurements, metric: str, point: Point, baseline: Point, expected: Expected | str, linear: float
 ) -> tuple[Interval | None, Judgement]:
     """The ratio with its interval, and its verdict; no interval where a value of zero or below has no ratio."""
@@ -221,7 +231,12 @@ def _claim(
     if found is None or context.table is None:
         return None
     estimate = Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit="x")
-    return claim_result(context.benchmark.name, found, context.table.name, row.point_id, row.baseline_id, estimate)
+    assert isinstance(entry, Point), "it has a speedup"
+    assert isinstance(baseline, Point), "it has a speedup"
+    evidence = ratio_statistics(context.measurements, row.metric, entry, baseline)
+    return claim_result(
+        context.benchmark.name, found, context.table.name, row.point_id, row.baseline_id, estimate, evidence
+    )
 
 
 def _table_row(
@@ -242,11 +257,19 @@ def _settings(benchmark: Benchmark, entry: Point | Skip) -> dict[str, object]:
     return {**defaults(SETTINGS_OF[benchmark.workload]), **benchmark.settings, **entry.axes}
 
 
-def _expected(context: _Context, row: RatioRow | None) -> Expected | None:
-    if row is None or context.table is None:
-        return None
+def _expected(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Expected | None:
+    """By the closest row of the table, else by a prediction."""
+    row = _table_row(context, entry, baseline)
+    if row is not None and context.table is not None:
+        return expected_by_row(row, context.table.name)
+    prediction = context.predictions.get((entry.id, baseline.id))
+    return prediction.expected if prediction and METRICS[context.expectation.metric].of_all_gpus else None
+
+
+def expected_by_row(row: RatioRow, table: str) -> Expected:
+    """The limits of a row of ``table``."""
     minimum, maximum = row.limits
-    return Expected(minimum=minimum, maximum=maximum, source=row.source, table=context.table.name)
+    return Expected(minimum=minimum, maximum=maximum, source=row.source, table=table)
 
 
 def _shape(plan: Plan, model: object) -> DecoderShape | None:

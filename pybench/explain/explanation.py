@@ -10,7 +10,7 @@ from pybench.core.measurements import Measurements
 from pybench.core.provenance import worker_packages
 from pybench.explain.extrapolation import extrapolate
 from pybench.explain.generation import launch_bound, refuse_launch_bound
-from pybench.explain.measured_step import MeasuredStep, measured_groups
+from pybench.explain.measured_step import MeasuredStep, grouped, measured_steps
 from pybench.explain.node import MeasuredNode, node_rates
 from pybench.explain.predict import predicted_phases
 from pybench.explain.rates import NodeRates, UnmeasuredError
@@ -40,7 +40,7 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
 
     Raises ``UsageError`` when the run measured no model, or the node's run lacks the rates that every prediction needs.
     """
-    groups = measured_groups(measurements)
+    groups = grouped(measured_steps(measurements))
     if not groups:
         raise UsageError(f"{manifest.run_id}: it measured no model; nothing to explain")
     notes = list(_cautions(manifest, measurements, node))

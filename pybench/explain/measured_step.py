@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pybench.core.formulas.joint_step import JointStep, joint_steps
@@ -116,17 +117,18 @@ class MeasuredStep:
         return min((gpu.sm_clock_hz for gpu in self.gpu_states if gpu.sm_clock_hz is not None), default=None)
 
 
-def measured_groups(measurements: Measurements) -> list[list[MeasuredStep]]:
-    """Groups of measured points of model workloads that differ only in parallel degrees, the fewest GPUs first.
-
-    Turns of an engine and a trainer are left out.
-    """
-    groups: dict[str, list[MeasuredStep]] = {}
+def measured_steps(measurements: Measurements) -> Iterator[MeasuredStep]:
+    """Of the measured points of model workloads; turns of an engine and a trainer are left out."""
     for point in measurements.plan.points:
-        if isinstance(point.settings, Turn):
-            continue
-        if (measured := _measured(point, measurements)) is not None:
-            groups.setdefault(f"{point.benchmark} {sorted(measured.group.items())!r}", []).append(measured)
+        if not isinstance(point.settings, Turn) and (measured := _measured(point, measurements)) is not None:
+            yield measured
+
+
+def grouped(steps: Iterable[MeasuredStep]) -> list[list[MeasuredStep]]:
+    """Groups of points that differ only in parallel degrees, the fewest GPUs first."""
+    groups: dict[str, list[MeasuredStep]] = {}
+    for step in steps:
+        groups.setdefault(f"{step.point.benchmark} {sorted(step.group.items())!r}", []).append(step)
     return [sorted(group, key=lambda measured: measured.point.num_gpus) for group in groups.values()]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -66,6 +67,22 @@ def _shipped_suite(named: Path) -> Path:
     what = "neither a file nor a shipped suite" if is_bare(named) else "no such file"
     hint = meant(named, (*names_beside(named), *suites))
     raise refuse(named, f"{what}{hint}; `pybench plan` alone lists the shipped suites")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """How far below its prediction a speedup of a healthy machine lies at most, by kept runs."""
+
+    fraction: float
+    num_speedups: int
+    num_machines: int
+
+
+@cache
+def load_bands() -> dict[str, Band]:
+    """Bands by kind of parallelism. Read once a process."""
+    text = resources.files("pybench").joinpath("data", "bands.toml").read_text(encoding="utf-8")
+    return {kind: Band(**values) for kind, values in tomllib.loads(text).items()}
 
 
 @cache

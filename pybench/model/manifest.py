@@ -1,4 +1,4 @@
-"""What a run measures, and on which machine: written once, before the first attempt."""
+"""What a run measures, and on which machine: written before the first attempt, and at the end with predictions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pybench.model.machine import Machine
 from pybench.model.plan_options import PartOf, PlanOptions
 from pybench.model.software import Software
 from pybench.model.suite import Plan, Suite
+from pybench.model.verdict import Prediction
 
 MANIFEST_FILE = "manifest.json"
 
@@ -29,7 +30,8 @@ class Manifest:
     ``part_of`` is ``None`` for a run by itself; ``power_reason`` is why power is unknown, ``None`` when it is sampled;
     ``container`` is ``None`` when workers ran in this machine's own Python; ``software`` is that Python's, ``None``
     where an image brings it. ``environment`` holds the variables that reach workers and tune them, without secrets.
-    ``machines`` are the hosts of a run over several: the one that leads, whose ``machine`` is the run's, then the
+    ``predictions`` are what the node's own rates predict of the measured run: the manifest is written again with
+    them. ``machines`` are the hosts of a run over several: the one that leads, whose ``machine`` is the run's, then the
     others by name.
     """
 
@@ -51,5 +53,6 @@ class Manifest:
     environment: dict[str, str] = field(default_factory=dict)
     software: Software | None = None
     machines: tuple[Host, ...] = ()
+    predictions: tuple[Prediction, ...] = ()
     build: str = ""
     version: int = MANIFEST_VERSION

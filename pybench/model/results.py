@@ -251,8 +251,8 @@ class ClaimResult:
 
     ``found`` is the ratio to ``baseline_id``, or the metric itself where that is ``None``; with ``widening_along`` that
     ratio at the axis's greatest value over the one at its least, as of :class:`ComparisonResult`. It is *kept* or *not
-    kept* when the whole 95 % interval is, *open* when the interval crosses the claim's limit or is not known. ``table``
-    is ``None`` for a claim of the suite itself.
+    kept* when the whole 95 % interval is, *open* when the interval crosses the claim's limit or is not known, and
+    ``attempts_to_decide`` is about how many attempts would tell. ``table`` is ``None`` for a claim of the suite itself.
     """
 
     benchmark: str
@@ -266,6 +266,7 @@ class ClaimResult:
     source: str
     table: str | None
     widening_along: str | None = None
+    attempts_to_decide: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,50 @@ Verdict = Literal["pass", "fail", "inconclusive", "missing", "error", "no_expect
 """Interval inside the limits; outside; across them; no measurement; the worker broke; nothing to judge against."""
 
 
+PREDICTION = "prediction"
+"""Instead of a table's name, of rows that are judged by the node's own rates."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """One row of an expected table: the speedup that a count should give, and where that figure comes from."""
+    """The speedup that a count should give, and where that figure comes from: a row of a table, or a prediction.
+
+    ``predicted`` is the prediction by the node's own rates, and ``band_fraction`` how far below it healthy runs lie;
+    ``None`` where a row of ``table`` judges.
+    """
 
     minimum: float | None
     maximum: float | None
     source: str
     table: str
+    predicted: float | None = None
+    band_fraction: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """A speedup of throughput that a node's own rates predict, and the band below it that healthy runs keep.
+
+    ``source`` names the node's run, and the runs that the band comes from.
+    """
+
+    point_id: str
+    baseline_id: str
+    speedup: float
+    band_fraction: float
+    source: str
+
+    @property
+    def expected(self) -> Expected:
+        """The limit that it sets where no row of a table fits."""
+        return Expected(
+            minimum=self.speedup * (1 - self.band_fraction),
+            maximum=None,
+            source=self.source,
+            table=PREDICTION,
+            predicted=self.speedup,
+            band_fraction=self.band_fraction,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +76,11 @@ class Decision:
     num_points: int = 0
     attempts_to_decide: int | None = None
     is_final: bool = False
+
+    @property
+    def is_by_other_runs(self) -> bool:
+        """Whether the spread is that of other runs, as one attempt shows none."""
+        return self.num_attempts == 1 and self.num_points > 0
 
     @property
     def is_of_one_attempt(self) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
@@ -20,6 +20,7 @@ from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.results import Results
+from pybench.model.verdict import Prediction
 from pybench.run.compiled_code import compiled_code
 from pybench.run.engines.base import Launcher
 from pybench.run.engines.foreign import is_foreign
@@ -29,22 +30,38 @@ from pybench.run.open_run import OpenRun
 from pybench.run.suite_plan import most_gpus
 from pybench.run.time_budget import TimeBudget, expected_s
 
+Predictor = Callable[[RunFolder, Manifest, Measurements], tuple[Prediction, ...]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run in its folder: planned, perhaps begun. Over several hosts this one leads the ``gathering``."""
+    """A run in its folder: planned, perhaps begun. Over several hosts this one leads the ``gathering``.
+
+    ``predict`` gives the predictions that judge speedups without a row of a table; ``None`` for none.
+    """
 
     folder: RunFolder
     manifest: Manifest
     launcher: Launcher
     gathering: Gathering | None = None
+    predict: Predictor | None = None
 
     def results(self) -> Results:
-        """Judge what is recorded so far."""
-        return self._judge(self.folder.journal.records())
+        """Judge what is recorded so far, and keep the predictions that judge it in the manifest."""
+        manifest, measurements = self._predicted(self.folder.journal.records())
+        if manifest.predictions != self.folder.read_manifest().predictions:
+            self.folder.write_manifest(manifest)
+        return assemble(manifest, measurements)
 
     def _judge(self, records: Sequence[Record]) -> Results:
-        return assemble(self.manifest, Measurements.of(self.manifest.plan, records))
+        return assemble(*self._predicted(records))
+
+    def _predicted(self, records: Sequence[Record]) -> tuple[Manifest, Measurements]:
+        measurements = Measurements.of(self.manifest.plan, records)
+        if self.predict is None:
+            return self.manifest, measurements
+        predictions = self.predict(self.folder, self.manifest, measurements)
+        return replace(self.manifest, predictions=predictions), measurements
 
     def finish(self, progress: Progress) -> Results:
         """Measure all that is owed, then what is undecided, and judge it.
@@ -68,7 +85,7 @@ class Run:
                 opened.decide()
             finally:
                 progress.finished()
-        return self._judge(records)
+        return self.results()
 
     @contextmanager
     def held(self) -> Iterator[list[Record]]:
@@ -92,7 +109,15 @@ class Run:
             compiled_code() if self.manifest.container else nullcontext() as compiled,
         ):
             yield OpenRun(
-                self.folder, self.manifest, self.launcher, records, progress, budget, self.gathering, compiled
+                self.folder,
+                self.manifest,
+                self.launcher,
+                records,
+                progress,
+                budget,
+                self._judge,
+                self.gathering,
+                compiled,
             )
 
     def devices(self, progress: Progress) -> AbstractContextManager[None]:

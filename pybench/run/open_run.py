@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pybench.core.assemble import assemble
-from pybench.core.measurements import Measurements
 from pybench.core.schedule.attempts import Attempt, by_decision, next_session, pending, undecided
 from pybench.core.schedule.time_budget import in_time, unknown
 from pybench.files.run.folder import RunFolder
@@ -54,6 +52,7 @@ class OpenRun:
     records: list[Record]
     progress: Progress
     budget: TimeBudget
+    judge: Callable[[Sequence[Record]], Results]
     gathering: Gathering | None = None
     compiled: Path | None = None
     _earlier_s: dict[str, float] = field(default_factory=dict)
@@ -70,7 +69,7 @@ class OpenRun:
         """Those of them for which there is time, the most decisive first where it is limited."""
         owed = self.pending()
         return (
-            self._in_time(by_decision(owed, self._results().rows, self._attempts_s()))
+            self._in_time(by_decision(owed, self.judge(self.records).rows, self._attempts_s()))
             if self.budget.is_limited
             else owed
         )
@@ -124,10 +123,7 @@ class OpenRun:
         return in_time(attempts, self._attempts_s(), self.budget.left_s)
 
     def _undecided(self) -> tuple[Attempt, ...]:
-        return undecided(self.manifest.plan.points, self._results().rows, self.records)
-
-    def _results(self) -> Results:
-        return assemble(self.manifest, Measurements.of(self.manifest.plan, self.records))
+        return undecided(self.manifest.plan.points, self.judge(self.records).rows, self.records)
 
     def _measure(self, attempts: tuple[Attempt, ...], num_owed: int) -> None:
         """Make the attempts in one process, up to the first that fails or has no time, and keep their records."""

@@ -77,7 +77,7 @@ def look(
         evidence = RowStatistics(
             interval=(1.0, None, None),
             contrast=contrast([values[point]], below, spread, sensors),
-            as_measured=contrast([values[point]], below, spread.as_measured, sensors) if spread else None,
+            fails_by=contrast([values[point]], below, spread.as_measured, sensors) if spread else None,
             pass_level=level * MODERATED_PASS if is_shared else level,
             fail_level=level * MODERATED_FAIL if is_shared else level,
         )

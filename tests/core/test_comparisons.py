@@ -185,7 +185,7 @@ def test_no_ratio_to_nothing(build: Build) -> None:
     [("above", 3.0, "kept"), ("above", 300.0, "not kept"), ("below", 5.0, "kept"), ("below", 3.0, "not kept")],
 )
 def test_a_claimed_factor_is_shown_and_judges_nothing(build: Build, order: Order, factor: float, state: str) -> None:
-    """Four times as long, give or take 2 %; without a second attempt the claim is open."""
+    """Four times as long, give or take 2 %; one attempt is as clear, by the spread of other runs."""
     one, other = _point(build, "tensor", "tensor_parallel", 2, 4), _point(build, "pipeline", "pipeline_parallel", 2, 4)
     suite = _suite(order, factor=factor, claim="a guide")
     plan = Plan(points=(one, other), skips=())
@@ -195,7 +195,7 @@ def test_a_claimed_factor_is_shown_and_judges_nothing(build: Build, order: Order
     assert (claim.state, claim.source, claim.table) == (state, "a guide", None)
     assert claim.found.value == pytest.approx(4.0, rel=0.02)
     (alone,) = comparison_claims(suite, Measurements.of(plan, [records[0], records[3]]))
-    assert alone.state == "open"
+    assert alone.state == state
     assert comparison_claims(suite, Measurements.of(plan, records[:3])) == ()
 
 

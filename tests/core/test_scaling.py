@@ -20,6 +20,7 @@ from pybench.model.machine import Network
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import AxisValue, Benchmark, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
+from pybench.model.verdict import Prediction
 from pybench.model.wire import Work
 from pybench.model.workloads.train import Train
 from tests.build import Build
@@ -507,3 +508,65 @@ def test_only_a_throughput_of_all_gpus_has_an_efficiency(build: Build, metric: s
     (two,) = scaling_results(suite, Measurements.of(plan, records), {"t": _table()}, build.machine())
     assert two.speedup == pytest.approx(1.6 if efficiency else 0.8)
     assert two.efficiency == (None if efficiency is None else pytest.approx(efficiency))
+
+
+def test_a_prediction_judges_where_no_row_fits(build: Build) -> None:
+    """Its limit is the prediction less the band; a row of the table goes first, and joules have no prediction."""
+    plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]]})
+    two = Prediction(
+        point_id="decode[tensor_parallel=2]",
+        baseline_id="decode[tensor_parallel=1]",
+        speedup=1.7,
+        band_fraction=0.1,
+        source="node check n",
+    )
+    measurements, machine = Measurements.of(plan, records), build.machine()
+    suite = _suite(_STRONG, counts=(1, 2))
+    (row,) = scaling_results(suite, measurements, {"t": _table()}, machine, [two])
+    assert row.verdict == "pass"
+    assert row.expected == two.expected
+    assert row.expected is not None
+    assert row.expected.minimum == pytest.approx(1.53)
+    (first,) = scaling_results(suite, measurements, {"t": _table(_row())}, machine, [two])
+    assert (first.verdict, first.expected and first.expected.table) == ("fail", "t")
+    (low,) = scaling_results(
+        suite, measurements, {"t": _table()}, machine, [dataclasses.replace(two, band_fraction=0.0)]
+    )
+    assert low.verdict == "fail"
+
+
+def test_require_table_refuses_predictions(build: Build) -> None:
+    """The command line can insist on tables."""
+    plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]]})
+    two = Prediction(
+        point_id="decode[tensor_parallel=2]",
+        baseline_id="decode[tensor_parallel=1]",
+        speedup=1.7,
+        band_fraction=0.1,
+        source="node check n",
+    )
+    suite = _suite(_STRONG, counts=(1, 2))
+    manifest = dataclasses.replace(
+        MANIFEST, suite=suite, plan=plan, machine=build.machine(), tables={"t": _table()}, predictions=(two,)
+    )
+    assert assemble(manifest, Measurements.of(plan, records)).scaling[0].verdict == "pass"
+    strict = dataclasses.replace(manifest, options=PlanOptions(require="table"))
+    assert assemble(strict, Measurements.of(plan, records)).scaling[0].verdict == "no_expectation"
+
+
+@pytest.mark.parametrize(
+    ("two_s", "verdict"), [(2.0, "pass"), (2.3, "inconclusive"), (2.5, "inconclusive"), (2.8, "fail")]
+)
+def test_one_attempt_decides_where_it_is_clear(build: Build, two_s: float, verdict: str) -> None:
+    """By the spread of other runs: a pass needs the usual spread, a fail three times as much."""
+    plan, records = _measured(build, {1: [[4.0]], 2: [[two_s]]})
+    (row,) = scaling_results(
+        _suite(_STRONG, counts=(1, 2)),
+        Measurements.of(plan, records),
+        {"t": _table(_row(value=None, minimum=1.7))},
+        build.machine(),
+    )
+    assert row.verdict == verdict
+    assert row.decision is not None
+    assert row.decision.is_by_other_runs
+    assert None not in (row.speedup_low, row.speedup_high)

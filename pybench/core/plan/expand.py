@@ -25,19 +25,21 @@ class Required:
     """What is missing where the hosts can't run it, instead of left out.
 
     Points of one host with up to ``num_gpus`` GPUs, points of several hosts up to ``num_nodes``, and of ``backends``.
+    ``table``: rows of tables alone judge, no prediction does.
     """
 
     num_gpus: int = 0
     backends: frozenset[str] = frozenset()
     num_nodes: int = 1
+    table: bool = False
 
 
 NOTHING_REQUIRED = Required()
 
 
 def parse_required(text: str | None) -> Required:
-    """Read ``gpus=N``, ``nodes=N`` and ``backend=NAME``, separated by commas. Raises ``UsageError``."""
-    num_gpus, num_nodes, backends = 0, 1, set()
+    """Read ``gpus=N``, ``nodes=N``, ``backend=NAME`` and ``table``, separated by commas. Raises ``UsageError``."""
+    num_gpus, num_nodes, backends, table = 0, 1, set(), False
     for part in (text or "").split(",") if text else ():
         key, _, value = part.strip().partition("=")
         if key == "gpus" and value.isdecimal() and int(value) > 0:
@@ -46,10 +48,12 @@ def parse_required(text: str | None) -> Required:
             num_nodes = int(value)
         elif key == "backend" and value in BACKENDS:
             backends.add(value)
+        elif part.strip() == "table":
+            table = True
         else:
-            valid = f"gpus=N, nodes=N or backend=NAME, with a name of {', '.join(BACKENDS)}"
+            valid = f"table, gpus=N, nodes=N or backend=NAME, with a name of {', '.join(BACKENDS)}"
             raise UsageError(f"--require: found {part.strip()!r}, valid: {valid}")
-    return Required(num_gpus, frozenset(backends), num_nodes)
+    return Required(num_gpus, frozenset(backends), num_nodes, table)
 
 
 def expand(

@@ -3,7 +3,7 @@
 ::
 
     runs/20261121T081500Z-tp_scaling/
-        manifest.json      what is measured, where; written once, with a checksum
+        manifest.json      what is measured, where; written whole, with a checksum
         journal.jsonl      one Record a line with its place and checksum, fsync'd; survives SIGKILL
         worker/            the worker's source as it ran
         attempts/NAME.K/   trace.npz; of a process's first attempt also worker.log, and exchange/ with orders and events

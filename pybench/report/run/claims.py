@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pybench.core.numbers import interval, limits, percent, quantity_with_interval
 from pybench.core.verdict import ONE_ATTEMPT
+from pybench.model.plural import plural
 from pybench.model.results import ClaimResult, Estimate, Results, order_words
 from pybench.model.workloads.registry import METRICS
 
@@ -25,9 +26,16 @@ def claim_rows(results: Results, names: Mapping[str, str]) -> Iterator[tuple[str
             _claimed(claim, names, benchmarks),
             _found(claim),
             claim.state,
-            "" if claim.state != "open" else ONE_ATTEMPT if claim.found.low is None else _CROSSED,
+            _open(claim) if claim.state == "open" else "",
             claim.source,
         )
+
+
+def _open(claim: ClaimResult) -> str:
+    """Why the claim is open, and about how many attempts would decide it."""
+    why = ONE_ATTEMPT if claim.found.low is None else _CROSSED
+    needed = claim.attempts_to_decide
+    return why if needed is None else f"{why}; about {plural(needed, 'attempt')} would decide it"
 
 
 def _claimed(claim: ClaimResult, names: Mapping[str, str], benchmarks: Mapping[str, str]) -> str:

@@ -125,8 +125,9 @@ def test_requirements_of_the_command_line() -> None:
     """Counts and backends; a typo is one line."""
     assert parse_required("gpus=8,backend=vllm, backend=torch") == Required(8, frozenset({"vllm", "torch"}))
     assert parse_required(None) == Required()
+    assert parse_required("table") == Required(table=True)
     for wrong in ("gpus=0", "backend=vlm", "gpu=8", "8", ","):
-        with pytest.raises(UsageError, match=r"--require: found .*, valid: gpus=N, nodes=N or backend=NAME"):
+        with pytest.raises(UsageError, match=r"--require: found .*, valid: table, gpus=N, nodes=N or backend=NAME"):
             parse_required(wrong)
 
 

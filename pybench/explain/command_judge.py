@@ -1,0 +1,62 @@
+"""``pybench judge``, and the predictions that ``pybench run`` judges by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybench.cli.params import FILE, PATH
+
+if TYPE_CHECKING:
+    from pybench.core.measurements import Measurements
+    from pybench.files.run.folder import RunFolder
+    from pybench.model.manifest import Manifest
+    from pybench.model.verdict import Prediction
+
+
+@click.command()
+@click.argument("path", metavar="RESULTS.json", type=FILE)
+@click.option("--node", "node_path", metavar="RUN", type=PATH, help="A run of node_check, or its results.json.")
+@click.option("--format", "name", type=click.Choice(("terminal", "json")), default="terminal", show_default=True)
+@click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
+@click.pass_context
+def judge(ctx: click.Context, /, *, path: Path, node_path: Path | None, name: str, detail: bool) -> None:
+    """Judge kept results by today's tables, and by predictions from NODE's rates.
+
+    Exits with the verdict, as run does.
+    """
+    from pybench.cli.exit_codes import BY_VERDICT
+    from pybench.cli.io import echo
+    from pybench.cli.report import print_terminal_report
+    from pybench.explain.judge import judged_again
+    from pybench.explain.node_run import measured_node
+    from pybench.files.run.results_file import read_results
+    from pybench.report.formats import render
+    from pybench.report.run.view import RunView
+
+    results = judged_again(read_results(path), None if node_path is None else measured_node(node_path))
+    view = RunView(results=results)
+    if name == "json":
+        echo(render(view, name), nl=False)
+    else:
+        print_terminal_report(view, detail=detail)
+    ctx.exit(BY_VERDICT[results.verdict])
+
+
+def predictions_of_run(run: RunFolder, manifest: Manifest, measurements: Measurements) -> tuple[Prediction, ...]:
+    """Speedups that the latest run of node_check on the same machine predicts; none without such a run."""
+    from pybench.explain.measured_step import grouped, measured_steps
+    from pybench.explain.node_run import latest_node_run, measured_node
+    from pybench.explain.predictions import predictions
+    from pybench.model.errors import RunFolderError
+
+    steps = list(measured_steps(measurements))
+    if all(len(group) == 1 for group in grouped(steps)):
+        return ()
+    try:
+        node = measured_node(latest_node_run(run.path, manifest.fingerprint))
+    except RunFolderError:
+        return ()
+    return predictions(steps, node)

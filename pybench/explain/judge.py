@@ -1,0 +1,242 @@
+"""Kept results judged again: by today's tables, by predictions from a node's run, and by the spread of other runs.
+
+A ``results.json`` has the attempts' medians, but neither the boards' sensors nor other processes: rows of joules and
+watts, of the node, and those over a point that was not measured alone stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from pybench.core.assemble import corrected
+from pybench.core.claims import claim_state
+from pybench.core.counts import overall
+from pybench.core.flops import model_class
+from pybench.core.lookup import NO_TABLE, Context, figure_row, ratio_row
+from pybench.core.measurements import Measurements
+from pybench.core.scaling import expectations_of, expected_by_row, judged_ratio
+from pybench.core.statistics.interval import NoRatioError
+from pybench.core.verdict import judge_comparison, judge_value, ratio_statistics, value_statistics
+from pybench.explain.node import MeasuredNode
+from pybench.explain.predictions import point_of_result, predictions, steps_of_results
+from pybench.files.expected.file import load_tables
+from pybench.files.shipped import find_suite, load_models
+from pybench.files.suite.file import read_suite
+from pybench.model.errors import FileError
+from pybench.model.expected import ExpectedTable
+from pybench.model.results import (
+    CheckResult,
+    ClaimResult,
+    ComparisonResult,
+    Estimate,
+    JudgedRow,
+    Results,
+    ScalingResult,
+)
+from pybench.model.suite import Plan, Point, Suite
+from pybench.model.verdict import PREDICTION, Counts, Expected, Prediction
+from pybench.model.workloads.registry import METRICS
+from pybench.model.workloads.settings import NODES
+
+_NOT_ALONE = frozenset(("not_alone", "beyond_peak", "kv_starved"))
+"""Flags of points over which nothing is judged again."""
+
+
+def judged_again(results: Results, node: MeasuredNode | None) -> Results:
+    """The results with today's verdicts; without a node's run no prediction judges."""
+    kept = _Kept.of(results, node)
+    scaling = tuple(map(kept.ratio, results.scaling))
+    checks = tuple(map(kept.check, results.checks))
+    comparisons = tuple(map(kept.comparison, results.comparisons))
+    rows: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *results.node)
+    scaling, checks, comparisons = corrected(scaling, rows), corrected(checks, rows), corrected(comparisons, rows)
+    rows = (*scaling, *checks, *comparisons, *results.node)
+    counts = _counts(results.counts, results.rows, rows)
+    verdict, reason = overall(results.points, rows, counts=counts, machine=results.machine, left_out=results.left_out)
+    containment = results.provenance.containment
+    if verdict == "pass" and containment is not None and not containment.pinned:
+        verdict, reason = "inconclusive", results.reason
+    if results.verdict == "missing" and verdict not in {"fail", "error"}:
+        verdict, reason = results.verdict, results.reason
+    return replace(
+        results,
+        scaling=scaling,
+        checks=checks,
+        comparisons=comparisons,
+        claims=tuple(map(kept.claim, results.claims)),
+        counts=counts,
+        verdict=verdict,
+        reason=reason,
+    )
+
+
+def _counts(counts: Counts, before: Sequence[JudgedRow], now: Sequence[JudgedRow]) -> Counts:
+    """The counts moved by the rows whose verdict changed. Rows without a table did not count before."""
+    names = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive", "no_expectation": "without_figure"}
+    moved = dict.fromkeys(names.values(), 0)
+    for old, new in zip(before, now, strict=True):
+        if old.verdict != new.verdict:
+            moved[names[old.verdict]] -= 1
+            moved[names[new.verdict]] += 1
+    judged = moved["passed"] + moved["failed"] + moved["inconclusive"]
+    shown = sum(old.reason == NO_TABLE != new.reason for old, new in zip(before, now, strict=True))
+    shown = max(shown, -moved["without_figure"] - counts.without_figure)  # results of before had another reason
+    moved["without_figure"] += shown
+    numbers = {name: getattr(counts, name) + number for name, number in moved.items()}
+    return replace(counts, judged=counts.judged + judged, expected=counts.expected + shown, **numbers)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The points of results, by which each row is judged again where they suffice."""
+
+    results: Results
+    points: Mapping[str, Point]
+    measurements: Measurements
+    predictions: Mapping[tuple[str, str], Prediction] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, results: Results, node: MeasuredNode | None) -> _Kept:
+        models = load_models()
+        usable = [point for point in results.points if point.status == "ok" and not _NOT_ALONE & set(point.flags)]
+        points = {result.id: point for result in usable if (point := point_of_result(result, models)) is not None}
+        samples = {
+            result.id: {
+                name: tuple((value,) for value in estimate.medians)
+                for name, estimate in result.metrics.items()
+                if estimate.medians
+            }
+            for result in usable
+        }
+        predicted = () if node is None else predictions(steps_of_results(results), node)
+        return cls(
+            results,
+            points,
+            Measurements(Plan(points=tuple(points.values()), skips=()), (), dict(samples)),
+            {(each.point_id, each.baseline_id): each for each in predicted},
+        )
+
+    @cached_property
+    def _suite(self) -> Suite | None:
+        """The shipped suite of this name, ``None`` where there is none today."""
+        try:
+            path = find_suite(Path(self.results.suite))
+            return read_suite(path, profile=self.results.profile, machine_kind=self.results.machine)
+        except FileError:
+            return None
+
+    @cached_property
+    def _tables(self) -> Mapping[str, ExpectedTable]:
+        return {} if self._suite is None else load_tables(Path(self._suite.path), sorted(self._suite.tables))
+
+    def _measured(self, metric: str, *names: str | None) -> list[Point]:
+        """The points, of which each has the metric; none where one lacks it, or the metric needs sensors."""
+        if metric not in METRICS or METRICS[metric].is_of_energy:
+            return []
+        points = [self.points[name] for name in names if name is not None and name in self.points]
+        has_all = len(points) == len(names) and all(metric in self.measurements.samples(point) for point in points)
+        return points if has_all else []
+
+    def ratio(self, row: ScalingResult) -> ScalingResult:
+        """By the closest row of today's table, else by a prediction."""
+        points = self._measured(row.metric, row.point_id, row.baseline_id)
+        if not points or row.speedup is None or row.flags:
+            return row
+        expected = self._expected(row, *points)
+        if expected is None:
+            return row
+        point, baseline = points
+        linear = (point.num_gpus / baseline.num_gpus) if row.along == NODES else row.count / row.baseline_count
+        interval, judgement = judged_ratio(self.measurements, row.metric, point, baseline, expected, linear)
+        speedup, low, high = interval or (row.speedup, None, None)
+        verdict, reason, flags, decision = judgement
+        return replace(
+            row, expected=expected, speedup=speedup, speedup_low=low, speedup_high=high,
+            verdict=verdict, reason=reason, flags=flags, decision=decision,
+        )  # fmt: skip
+
+    def _expected(self, row: ScalingResult, point: Point, baseline: Point) -> Expected | None:
+        for expectation in expectations_of(self._suite, row) if self._suite else ():
+            table = self._tables.get(expectation.table or "")
+            wanted = self._context(row.metric, point)
+            found = ratio_row(table, wanted, *_counted(row, point, baseline)) if table else None
+            if table is not None and found is not None:
+                return expected_by_row(found, table.name)
+        if row.expected is not None and row.expected.table != PREDICTION:
+            return row.expected
+        prediction = self.predictions.get((point.id, baseline.id))
+        return prediction.expected if prediction is not None and METRICS[row.metric].of_all_gpus else None
+
+    def _context(self, metric: str, point: Point) -> Context:
+        settings = point.settings.to_json()
+        return Context(
+            machine=self.results.machine,
+            fabric=(self.results.provenance.fabric or "") if point.settings.num_nodes == 1 else "",
+            backend=point.settings.backend,
+            model_class=model_class(point.shape) if point.shape else "",
+            workload=point.settings.workload,
+            metric=metric,
+            settings=settings,
+            nodes=point.settings.num_nodes,
+        )
+
+    def check(self, row: CheckResult) -> CheckResult:
+        """By the closest row of today's table, else by the limits that it had."""
+        points = self._measured(row.metric, row.point_id)
+        if not points or row.value is None:
+            return row
+        minimum, maximum, source = row.minimum, row.maximum, row.source
+        table = self._tables.get(row.table or "")
+        if table is not None and (found := figure_row(table, self._context(row.metric, *points), points[0].num_gpus)):
+            least, most = found.limits
+            more = METRICS[row.metric].higher_is_better
+            minimum, maximum, source = least if more else None, None if more else most, found.source
+        if minimum is None and maximum is None:
+            return row
+        evidence = value_statistics(self.measurements, row.metric, *points)
+        verdict, reason, decision = judge_value(evidence, row.value.unit, minimum, maximum)
+        return replace(
+            row, minimum=minimum, maximum=maximum, source=source,
+            verdict=verdict, reason=reason, decision=decision,
+        )  # fmt: skip
+
+    def comparison(self, row: ComparisonResult) -> ComparisonResult:
+        """The ratio of two points; how a ratio changes along an axis stays as it is."""
+        points = self._measured(row.metric, row.point_id, row.other_id)
+        if not points or row.ratio is None or row.flags or row.widening_along is not None:
+            return row
+        try:
+            evidence = ratio_statistics(self.measurements, row.metric, *points)
+        except NoRatioError:
+            return row
+        verdict, reason, decision = judge_comparison(evidence, row.order, row.factor)
+        _, low, high = evidence.interval
+        return replace(row, low=low, high=high, verdict=verdict, reason=reason, decision=decision)
+
+    def claim(self, claim: ClaimResult) -> ClaimResult:
+        """Kept, not kept, or how many attempts would tell."""
+        names = (claim.point_id,) if claim.baseline_id is None else (claim.point_id, claim.baseline_id)
+        points = self._measured(claim.metric, *names)
+        if not points or claim.widening_along is not None or claim.found.low is not None:
+            return claim
+        try:
+            evidence = (value_statistics if len(points) == 1 else ratio_statistics)(
+                self.measurements, claim.metric, *points
+            )
+        except NoRatioError:
+            return claim
+        _, low, high = evidence.interval
+        found: Estimate = replace(claim.found, low=low, high=high)
+        more = METRICS[claim.metric].higher_is_better if claim.table is not None else claim.minimum is not None
+        minimum, maximum = (claim.minimum, None) if more else (None, claim.maximum)
+        state = claim_state(found, minimum, maximum)
+        needed = evidence.decide(minimum, maximum).attempts_to_decide if state == "open" else None
+        return replace(claim, found=found, state=state, attempts_to_decide=needed)
+
+
+def _counted(row: ScalingResult, point: Point, baseline: Point) -> tuple[int, int]:
+    """What a table counts: the axis's value, along nodes GPUs."""
+    return (point.num_gpus, baseline.num_gpus) if row.along == NODES else (row.count, row.baseline_count)

@@ -1,0 +1,135 @@
+"""Speedups that a node's own rates predict, as limits: each with the band below it that healthy runs keep."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+from pybench.explain.generation import refuse_launch_bound
+from pybench.explain.measured_step import MeasuredStep, grouped
+from pybench.explain.node import MeasuredNode, node_rates
+from pybench.explain.rates import NodeRates, UnmeasuredError
+from pybench.files.shipped import Band, load_bands, load_models
+from pybench.model.decoder_shape import Architecture
+from pybench.model.effort import Effort
+from pybench.model.errors import UsageError
+from pybench.model.plural import plural
+from pybench.model.results import PointResult, Results
+from pybench.model.suite import Point
+from pybench.model.verdict import Prediction
+from pybench.model.workloads.registry import SETTINGS_OF
+from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings
+from pybench.model.workloads.train import Train
+from pybench.model.workloads.turn import Turn
+
+WIDEST_BAND = 0.15
+"""Fraction from which a band says too little for a verdict."""
+
+
+def predictions(steps: Iterable[MeasuredStep], node: MeasuredNode) -> tuple[Prediction, ...]:
+    """Of each point against each one of its group with fewer GPUs, where the model and a band know the work."""
+    bands = load_bands()
+    return tuple(
+        Prediction(
+            point_id=other.point.id,
+            baseline_id=base.point.id,
+            speedup=speedup,
+            band_fraction=band.fraction,
+            source=_source(node, band),
+        )
+        for base, other, speedup in predicted_speedups(steps, node)
+        if (band := bands.get(kind_of(base.settings, other.settings))) is not None and band.fraction <= WIDEST_BAND
+    )
+
+
+def predicted_speedups(
+    steps: Iterable[MeasuredStep], node: MeasuredNode
+) -> Iterator[tuple[MeasuredStep, MeasuredStep, float]]:
+    """Baseline, point and predicted ratio of their rates; pairs that the model cannot predict are left out."""
+    for group in grouped(steps):
+        for base, other in combinations(group, 2):
+            try:
+                rates = _rates(node, (base, other))
+                joined = rates.over(other.settings.num_nodes)
+                refuse_launch_bound(other.rates(joined), other.point, other.samples, base.samples_each)
+                baseline = base.as_baseline(base.predicted(rates))
+                predicted_s = baseline.calibrated_s(other.predicted(rates))
+            except (UnmeasuredError, UsageError):
+                continue
+            if base.point.num_gpus < other.point.num_gpus:
+                yield base, other, other.samples / predicted_s / base.rate
+
+
+def _rates(node: MeasuredNode, steps: Sequence[MeasuredStep]) -> NodeRates:
+    """Of the steps' own GPUs where the node's run has them, else of its slowest."""
+    rates = node_rates(node, steps[1].settings.dtype)
+    has_all = all(step.gpus and rates.gpus.keys() >= set(step.gpus) for step in steps)
+    return rates if has_all else dataclasses.replace(rates, gpus={})
+
+
+def kind_of(base: ModelSettings, other: ModelSettings) -> str:
+    """The kind of parallelism that more GPUs raise, such as ``train data_parallel`` or ``generate tensor_parallel``."""
+    raised = [name for name in PARALLEL_AXES if getattr(other, name) > getattr(base, name)]
+    backend = () if isinstance(other, Train) else (other.backend,)
+    return " ".join((other.workload, *backend, *raised))
+
+
+def _source(node: MeasuredNode, band: Band) -> str:
+    of_runs = f"{plural(band.num_speedups, 'speedup')} on {plural(band.num_machines, 'machine')}"
+    return f"node check {node.run_id}; band of {band.fraction:.1%}: {of_runs}"
+
+
+def steps_of_results(results: Results) -> list[MeasuredStep]:
+    """Steps of the model points of a kept ``results.json``, where it shows their work."""
+    models = load_models()
+    points = (point for point in results.points if point.status == "ok" and "step_s" in point.metrics)
+    return [step for result in points if (step := _step(result, models)) is not None]
+
+
+def _step(result: PointResult, models: dict[str, Architecture]) -> MeasuredStep | None:
+    point = point_of_result(result, models)
+    if point is None or not isinstance(point.settings, ModelSettings) or isinstance(point.settings, Turn):
+        return None
+    values = {name: estimate.value for name, estimate in result.metrics.items()}
+    is_training = isinstance(point.settings, Train)
+    if isinstance(point.settings, Train) and not point.settings.finds_batch_size:
+        samples: float = point.settings.effective_batch_size
+    elif (rate := values.get("samples_per_s", values.get("requests_per_s"))) is not None:
+        samples = round(rate * values["step_s"])
+    else:
+        return None
+    return MeasuredStep(
+        point=point,
+        step_s=values["step_s"],
+        prefill_s=None if is_training else values.get("ttft_p99_s"),
+        samples=samples,
+        gpus=(),
+        input_wait_fraction=values.get("input_wait_fraction"),
+    )
+
+
+def point_of_result(result: PointResult, models: dict[str, Architecture]) -> Point | None:
+    """The planned point of a measured one; ``None`` where its settings are not those of today's workloads."""
+    kind = SETTINGS_OF.get(result.settings.get("workload", ""))
+    if kind is None:
+        return None
+    names = {field.name for field in dataclasses.fields(kind)}
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in result.settings.items()
+        if name in names and value is not None
+    }
+    try:
+        settings = kind(**given)
+    except (TypeError, ValueError):
+        return None
+    return Point(
+        id=result.id,
+        benchmark=result.benchmark,
+        axes=result.axes,
+        settings=settings,
+        effort=Effort(),
+        architecture=models.get(getattr(settings, "model", "")),
+    )

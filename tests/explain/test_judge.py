@@ -1,0 +1,109 @@
+"""Speedups judged by predictions, and kept results judged again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pybench.cli.exit_codes import BY_VERDICT
+from pybench.cli.main import main
+from pybench.explain.judge import judged_again
+from pybench.explain.node_run import measured_node
+from pybench.explain.predictions import WIDEST_BAND, predictions, steps_of_results
+from pybench.files.run.results_file import decode_results, read_results
+from pybench.files.shipped import load_bands, shipped_suites
+from pybench.model.results import Estimate, Results
+from pybench.model.verdict import PREDICTION
+from pybench.report.run.results_json import render
+from pybench.report.run.view import RunView
+
+KEPT = shipped_suites() / "measured"
+NODES = {
+    "h100x2": "node_check-h100x2-20261125",
+    "h100x4": "node_check-h100x4-20261126",
+    "h200x2": "node_check-h200x2-20261124",
+    "h200x4": "node_check-h200x4-20261126",
+}
+PIPELINE, NODE = KEPT / "pipeline_scaling_1f1b-h100x4-20261126.json", KEPT / f"{NODES['h100x4']}.json"
+
+
+def _slower(results: Results, point_id: str, factor: float) -> Results:
+    """The results with one point that takes so many times as long."""
+
+    def scaled(name: str, found: Estimate) -> Estimate:
+        by = factor if found.unit == "s" else 1 / factor if found.unit.endswith("/s") else 1.0
+        return dataclasses.replace(found, value=found.value * by, medians=tuple(v * by for v in found.medians))
+
+    points = tuple(
+        dataclasses.replace(point, metrics={name: scaled(name, found) for name, found in point.metrics.items()})
+        if point.id == point_id
+        else point
+        for point in results.points
+    )
+    return dataclasses.replace(results, points=points)
+
+
+def test_no_kept_speedup_of_a_healthy_machine_fails() -> None:
+    """Of those without a row of a table most pass, and what is written can be read again."""
+    judged = []
+    for path in sorted(KEPT.glob("*.json")):
+        machine = re.search(r"-(h\d+x\d)-", path.name)
+        if machine is None or machine[1] not in NODES or path.name.startswith("node_check"):
+            continue
+        results = judged_again(read_results(path), measured_node(KEPT / f"{NODES[machine[1]]}.json"))
+        decode_results(path, render(RunView(results=results)).encode())
+        judged += [row for row in results.scaling if row.expected is not None and row.expected.table == PREDICTION]
+    verdicts = [row.verdict for row in judged]
+    assert "fail" not in verdicts
+    assert verdicts.count("pass") >= 12
+    assert verdicts.count("pass") >= 0.8 * len(verdicts)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "pass"), (1.1, "inconclusive"), (1.4, "fail")])
+def test_a_slow_speedup_fails_by_its_prediction(factor: float, verdict: str) -> None:
+    """One attempt decides where it is clearly on one side, and says what it is judged by."""
+    slowed = "stages[schedule=1f1b,pipeline_parallel=4]"
+    results = judged_again(_slower(read_results(PIPELINE), slowed, factor), measured_node(NODE))
+    (row,) = (row for row in results.scaling if row.point_id == slowed and row.metric == "tokens_per_s")
+    assert row.verdict == verdict
+    assert row.expected is not None
+    assert row.expected.predicted is not None
+    assert row.expected.band_fraction == load_bands()["train pipeline_parallel"].fraction
+    assert row.expected.minimum == pytest.approx(row.expected.predicted * (1 - row.expected.band_fraction))
+    assert "node_check" in row.expected.source
+    assert results.verdict == verdict
+
+
+def test_without_a_nodes_run_no_prediction_judges() -> None:
+    """Only tables do."""
+    results = judged_again(read_results(PIPELINE), None)
+    assert {row.expected for row in results.scaling} == {None}
+    assert results.verdict == "no_expectation"
+
+
+def test_kinds_with_wide_bands_are_not_judged() -> None:
+    """Training by tensor parallelism fell so far short of its prediction that no band would say anything."""
+    assert load_bands()["train tensor_parallel"].fraction > WIDEST_BAND
+    node = measured_node(KEPT / f"{NODES['h100x2']}.json")
+    steps = steps_of_results(read_results(KEPT / "tensor_training_scaling-h100x2-20261126.json"))
+    assert len(steps) > 1
+    assert predictions(steps, node) == ()
+
+
+def test_the_command_exits_with_the_verdict(tmp_path: Path) -> None:
+    """As JSON and as text; its own output can be judged again, with the same result."""
+    arguments = ["judge", str(PIPELINE), "--node", str(NODE)]
+    done = CliRunner().invoke(main, [*arguments, "--format", "json"])
+    assert done.exit_code == BY_VERDICT["pass"], done.output
+    written = tmp_path / "results.json"
+    written.write_text(done.output, encoding="utf-8")
+    again = CliRunner().invoke(main, ["judge", str(written), "--node", str(NODE), "--format", "json"])
+    assert json.loads(again.output) == json.loads(done.output)
+    shown = CliRunner().invoke(main, arguments)
+    assert shown.exit_code == 0
+    assert "pass" in shown.output
