@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.test_floors import PRODUCTS
 
+KEPT = Path(__file__).parents[1] / "suites" / "measured" / "tp_scaling-h200x4-20261121.json"
 HIDE = """
 import importlib.abc, sys
 class Hidden(importlib.abc.MetaPathFinder):
@@ -30,8 +32,8 @@ def without(product: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_the_core_works_without_a_product(product: str) -> None:
-    """Help lists every command; plan and run are whole."""
-    for words in (["--help"], ["run", "--help"], ["report", "--help"], ["plan", "tp_scaling", "--profile", "cpu"]):
+    """Help lists every command; plan, run and report are whole."""
+    for words in (["--help"], ["run", "--help"], ["report", str(KEPT)], ["plan", "tp_scaling", "--profile", "cpu"]):
         done = without(product, *words)
         assert (done.returncode, done.stderr) == (0, ""), words
     missing = without(product, OWN_COMMAND[product], "--help")

@@ -151,7 +151,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
         with gathered(options.hosts, options.engine, progress.note) as gathering:
             if gathering is None and options.hosts.given:
                 ctx.exit(0)  # this host served the one that leads
-            job = replace(_prepare(options, gathering, progress), predict=ctx.obj("predictions"))
+            job = replace(_prepare(options, gathering, progress), predict=_predictor(ctx))
             name_faults(job, progress)
             interrupted = False
             try:
@@ -164,6 +164,16 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
         if interrupted:
             name_resuming(job)
         ctx.exit(INTERRUPTED if interrupted else BY_VERDICT[results.verdict])
+
+
+def _predictor(ctx: click.Context) -> Any:  # noqa: ANN401 - a function of a product
+    """What judges speedups without a row of a table; ``None`` where the product was removed."""
+    from pybench.model.errors import UsageError
+
+    try:
+        return ctx.obj("predictions")
+    except UsageError:
+        return None
 
 
 def _prepare(options: RunOptions, gathering: Gathering | None, progress: Progress) -> Run:
