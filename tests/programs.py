@@ -6,7 +6,18 @@ import os
 import sys
 from pathlib import Path
 
+import click
+
 FAKE_WORKER = Path(__file__).parent / "run" / "fake_worker.py"
+
+
+def commands_below(group: click.Command) -> dict[str, click.Command]:
+    """Commands of a group by their names, each imported; none of a command that is no group."""
+    if not isinstance(group, click.Group):
+        return {}
+    context = click.Context(group)
+    found = ((name, group.get_command(context, name)) for name in group.list_commands(context))
+    return {name: command for name, command in found if command is not None}
 
 
 def shell_program(path: Path, script: str) -> Path:

@@ -31,6 +31,7 @@ from tests.documents import (
     without_blocks,
     written,
 )
+from tests.programs import commands_below
 
 MAX_README_LINES = 150
 _ROW = re.compile(r"^\| `(pybench [^`]+)` \|(.*)\|$", re.MULTILINE)
@@ -55,7 +56,7 @@ def accepts(command: str) -> None:
         is_a_target(command)
         return
     node: click.Command = main
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         if word == "--":
             return
         if word.startswith("-"):
@@ -65,8 +66,9 @@ def accepts(command: str) -> None:
                 assert following.split("|") == list(getattr(options[0].type, "choices", ())), command
         elif isinstance(node, click.Group):
             names = word.split("|")
-            assert set(names) <= set(node.commands), f"{command}: no command {word}"
-            node = node.commands[names[0]]
+            below = commands_below(node)
+            assert set(names) <= below.keys(), f"{command}: no command {word}"
+            node = below[names[0]]
 
 
 def test_commands_are_found_wherever_they_stand() -> None:
@@ -94,7 +96,7 @@ def test_a_command_that_is_not_there(command: str) -> None:
 def test_the_table_of_commands_is_whole() -> None:
     """Every command has a row in README, and every option of a row belongs to its command."""
     rows = _ROW.findall(written(README))
-    assert {command.split()[1] for command, _ in rows} == set(main.commands)
+    assert {command.split()[1] for command, _ in rows} == commands_below(main).keys()
     for command, text in rows:
         for option in _OPTION.findall(text):
             accepts(f"{command} {option}")
@@ -104,7 +106,7 @@ def options(node: click.Command) -> Iterator[str]:
     """Every option of a command and of those below it."""
     for option in node.params:
         yield from option.opts
-    for below in node.commands.values() if isinstance(node, click.Group) else ():
+    for below in commands_below(node).values():
         yield from options(below)
 
 

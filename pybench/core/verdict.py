@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from pybench.core.gpu_models import machine_kind
 from pybench.core.measurements import Measurements
 from pybench.core.numbers import ONE, UNKNOWN_SPREAD, Scale, is_unknown, plain, scale_of, short_percent
 from pybench.core.statistics.contrast import Contrast, contrast
@@ -56,6 +57,7 @@ SPREAD_OF_OTHER_RUNS: dict[tuple[str, str], tuple[float, float, int]] = {
 """Spread of a step's time and of throughputs between attempts, by workload and backend: the pooled standard deviation
 of logarithms, its degrees of freedom, and the number of points. From the runs of two attempts or more that were kept
 from 21 to 28 November 2026, on H100s and H200s."""
+CARDS_OF_OTHER_RUNS = frozenset({"h100", "h200"})
 SPREAD_OF_MEMORY = (LEAST_SD, 113.0, 59)
 """Of peak memory in the same runs, which scattered by 0.01 % at most on average."""
 _UNUSUAL = 3.0
@@ -173,7 +175,7 @@ def _evidence(
     level = level_of([*above, *below])
     is_shared = spread is not None and spread.num_points > 0
     decides, fails_by = contrast(tops, bases, spread, sensors), None
-    if decides is None and (usual := _usual_spread(metric, [*above, *below])) is not None:
+    if decides is None and (usual := _usual_spread(measurements, metric, [*above, *below])) is not None:
         return _by_other_runs(tops, bases, usual, level)
     if spread is not None and any(spread.pulled_in(values) != values for values in (*tops, *bases)):
         fails_by = contrast(tops, bases, spread.as_measured, sensors)
@@ -188,8 +190,12 @@ def _evidence(
     )
 
 
-def _usual_spread(metric: str, points: Sequence[Point]) -> tuple[float, float, int] | None:
+def _usual_spread(measurements: Measurements, metric: str, points: Sequence[Point]) -> tuple[float, float, int] | None:
     """The largest of the spreads that other runs of the points' kinds have; ``None`` where one is not known."""
+    good = (record for point in points for record in measurements.good(point.id))
+    cards = {machine_kind((rank.header.device_name,)) for record in good for rank in record.ranks}
+    if not cards <= CARDS_OF_OTHER_RUNS:
+        return None
     kinds = {(point.settings.workload, point.settings.backend) for point in points}
     if not kinds <= SPREAD_OF_OTHER_RUNS.keys():
         return None

@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
 from pybench.model.verdict import Verdict
+from tests.programs import commands_below
 
 Drill = Callable[..., tuple[str, ...]]
 
@@ -299,7 +300,7 @@ def test_version() -> None:
     assert (result.exit_code, result.stdout) == (0, f"pybench, version {version('pybench')}\n")
 
 
-@pytest.mark.parametrize("command", [(), *((name,) for name in main.commands)])
+@pytest.mark.parametrize("command", [(), *((name,) for name in commands_below(main))])
 def test_every_command_has_help(command: tuple[str, ...]) -> None:
     """Short and long."""
     long, short = pybench(*command, "--help"), pybench(*command, "-h")
@@ -308,7 +309,9 @@ def test_every_command_has_help(command: tuple[str, ...]) -> None:
     assert long.stdout.startswith("Usage: ")
 
 
-@pytest.mark.parametrize("group", [(), *((name,) for name, found in main.commands.items() if isinstance(found, Group))])
+@pytest.mark.parametrize(
+    "group", [(), *((name,) for name, below in commands_below(main).items() if isinstance(below, Group))]
+)
 def test_a_list_of_commands_cuts_no_sentence(group: tuple[str, ...]) -> None:
     """What each command does fits its line at 80 columns."""
     _, _, listed = pybench(*group, "--help").stdout.partition("Commands:\n")

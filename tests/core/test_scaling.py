@@ -19,6 +19,7 @@ from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioR
 from pybench.model.machine import Network
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import PlanOptions
+from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Benchmark, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
 from pybench.model.verdict import Prediction
 from pybench.model.wire import Work
@@ -558,8 +559,9 @@ def test_require_table_refuses_predictions(build: Build) -> None:
     ("two_s", "verdict"), [(2.0, "pass"), (2.3, "inconclusive"), (2.5, "inconclusive"), (2.8, "fail")]
 )
 def test_one_attempt_decides_where_it_is_clear(build: Build, two_s: float, verdict: str) -> None:
-    """By the spread of other runs: a pass needs the usual spread, a fail three times as much."""
+    """By the spread of other runs of its card: a pass needs the usual spread, a fail three times as much."""
     plan, records = _measured(build, {1: [[4.0]], 2: [[two_s]]})
+    records = [_on("NVIDIA H200", record) for record in records]
     (row,) = scaling_results(
         _suite(_STRONG, counts=(1, 2)),
         Measurements.of(plan, records),
@@ -570,3 +572,20 @@ def test_one_attempt_decides_where_it_is_clear(build: Build, two_s: float, verdi
     assert row.decision is not None
     assert row.decision.is_by_other_runs
     assert None not in (row.speedup_low, row.speedup_high)
+
+
+def test_one_attempt_on_another_card_decides_nothing(build: Build) -> None:
+    """How far runs scatter there is not known."""
+    plan, records = _measured(build, {1: [[4.0]], 2: [[2.0]]})
+    (row,) = scaling_results(
+        _suite(_STRONG, counts=(1, 2)),
+        Measurements.of(plan, records),
+        {"t": _table(_row(value=None, minimum=1.7))},
+        build.machine(),
+    )
+    assert row.verdict == "inconclusive"
+
+
+def _on(card: str, record: Record) -> Record:
+    ranks = (dataclasses.replace(r, header=dataclasses.replace(r.header, device_name=card)) for r in record.ranks)
+    return dataclasses.replace(record, ranks=tuple(ranks))
