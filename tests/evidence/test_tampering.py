@@ -393,7 +393,7 @@ def test_a_run_that_was_stopped_is_unfinished(
 
 def _by_another_build(forgery: Forgery) -> None:
     """With another worker and other words in its reports."""
-    source = forgery.path / "worker" / "pybench" / "worker" / "dither.py"
+    source = forgery.path / "worker" / "pybench" / "worker" / "seeds.py"
     source.write_text(source.read_text() + "# a comment\n")
     forgery.text("summary.md", "drill: pass", "drill passes")
     forgery.manifest(lambda m: replace(m, build="f00d", worker_sha256=worker_digest(forgery.path / "worker")))
