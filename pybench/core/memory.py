@@ -44,7 +44,7 @@ _SPLITS_GRADIENTS, _SPLITS_WEIGHTS = 2, 3  # stages of ZeRO
 class MemoryNeed:
     """Estimated bytes of the fullest GPU.
 
-    ``certain_bytes``: no run of the point needs less. ``is_least``: a run also needs what no setting determines, such
+    ``certain_bytes``: no run of the point needs less. ``is_least``: a run needs more that no setting determines, such
     as the cache of further sequences.
     """
 

@@ -14,12 +14,12 @@ MAX_VALUES = 2**22
 # Any 64 bits need at most 19 digits. Every digit becomes a 0, anything else a space: finding is faster than a pattern.
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
 _MANY = b"0" * 19
-# Half of a character beyond 16 bits, as JSON escapes one; a half by itself is no text.
+# JSON's escape for half of a character beyond 16 bits; text has both halves.
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def decode_json(data: bytes) -> Any:  # noqa: ANN401 - any value
-    """The value. Raises ``ValueError`` for what is no JSON, and for a number or text out of bounds, with its key."""
+    """The value. Raises ``ValueError`` for invalid JSON, and for a number or text out of bounds, with its key."""
     # An empty list takes three bytes of a file, and eighty in memory.
     if has_too_many(data):
         raise ValueError(f"more than {MAX_VALUES} values, which no file of pybench has")

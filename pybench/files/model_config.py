@@ -1,7 +1,7 @@
 """A published Hugging Face ``config.json`` as a model's shape: checked key by key, because anybody may have written it.
 
 Keys that shape the network are taken, those about files, libraries and storage are left out, any other is refused: a
-key that were ignored could mean another network. What a family's class would assume is written out.
+key that were ignored could mean another network. Defaults of a family's class are written out.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _NOT_SHAPING = frozenset(
         "sliding_window_size",  # Gemma 2: sliding_window by an earlier name
     )
 )
-# What the family's class in transformers assumes where the published file is silent.
+# Defaults of the family's class in transformers for keys that published files leave out.
 _ASSUMED: dict[str, Architecture] = {
     "gemma": {"tie_word_embeddings": True},
     "gemma2": {"tie_word_embeddings": True},

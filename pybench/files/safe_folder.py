@@ -71,7 +71,7 @@ def read_named(path: Path, max_bytes: int) -> bytes:
 def read_below(path: Path, name: str, max_bytes: int) -> bytes:
     """Content of a file below the folder ``path``. Raises ``OSError`` as :func:`read_file`.
 
-    ``name`` is its relative path, of which no part may be a link or lead upwards.
+    ``name`` is a relative path without links and without ``..``.
     """
     *parents, last = name.split("/")
     if any(part in _UPWARDS for part in (*parents, last)) or "\0" in name:
@@ -106,7 +106,7 @@ def write_all(file: int, data: bytes) -> None:
 
 
 def remove_file(folder: int, name: str) -> None:
-    """Remove a file or a link, not what it leads to; nothing where there is none."""
+    """Remove a file, or a link without its target, if it exists."""
     try:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:

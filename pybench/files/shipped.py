@@ -30,7 +30,7 @@ def _shipped(name: str) -> Path:
 
 
 def described_suites() -> dict[str, str]:
-    """What each shipped suite measures, by its bare name."""
+    """Subject of each shipped suite, by its bare name."""
     return {name: str(tomllib.loads(path.read_text())["description"]) for name, path in _suite_files().items()}
 
 

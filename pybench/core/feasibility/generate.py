@@ -1,4 +1,4 @@
-"""What a backend can't do for generation, and for evaluation by it."""
+"""Limits of a backend in generation, and in evaluation by generation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.placement import placement_reasons
 from pybench.model.workloads.settings import DTYPE_BYTES, PARALLEL_AXES, Settings, defaults
 
-# What some backends have no way to honour.
+# Options that some backends lack.
 _OPTIONS = {option for traits in BACKENDS.values() for option in traits.options}
 
 

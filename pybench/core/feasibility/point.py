@@ -47,7 +47,7 @@ def infeasible(point: Point, there: Devices) -> str | None:
 
 
 def lacking(point: Point, there: Devices) -> str | None:
-    """What there is too little of for the point, such as ``8 GPUs (4 here)``; ``None`` when there is enough."""
+    """The resource that the point lacks, such as ``8 GPUs (4 here)``; ``None`` when there is enough."""
     if BACKENDS[point.settings.backend].device not in {None, there.kind}:
         return f"{point.settings.backend} (needs GPUs)"
     where = "planned for" if there.assumed else "here"
@@ -168,7 +168,7 @@ _LEAST = {
     "bfloat16": (8, 0),
     "tfloat32": (8, 0),
     "float8_e4m3fn": (8, 9),
-    # Of weights alone: vLLM's kernels unpack them on GPUs without FP8 units, none of which is older than this.
+    # Weights alone: vLLM's kernels unpack them on GPUs without FP8 units, from this capability on.
     "fp8": (7, 5),
 }
 _SETTINGS = ("dtype", "mixed_precision", "precision", "burn_precision", "quantization")

@@ -1,4 +1,4 @@
-"""What a suite leaves to the machine: ``all`` GPUs that a run may use, the ``installed`` backends, a batch for them."""
+"""Values that depend on the machine: ``all`` GPUs, the ``installed`` backends, a batch that fills them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _with_batch(benchmark: Benchmark, count: int) -> Benchmark:
 
 
 def _least_multiple(benchmark: Benchmark, setting: str, count: int) -> int:
-    """Of the setting's numbers; counts of GPUs that are not here have no part in it."""
+    """Least common multiple of the setting's numbers, without counts above the GPUs here."""
     values = benchmark.given.values(setting)
     is_count = setting in count_axes(benchmark.workload)
     return lcm(*(value for value in values if isinstance(value, int) and not (is_count and value > count)))
@@ -66,7 +66,7 @@ def _num_nodes(benchmark: Benchmark) -> int:
 
 
 def _other_degrees(benchmark: Benchmark) -> Iterator[int]:
-    """Degrees with one value; those of an axis that has the word are what is sought."""
+    """Degrees with one value; an axis with the word is the unknown."""
     for name in count_axes(benchmark.workload):
         values = benchmark.axes.get(name, (benchmark.settings.get(name, 1),))
         if len(values) == 1 and isinstance(values[0], int):

@@ -22,7 +22,7 @@ from pybench.model.workloads.settings import REST, ModelSettings
 
 @dataclass(frozen=True)
 class Required:
-    """What is missing where the hosts can't run it, instead of left out.
+    """Points that are missing, instead of left out, where the hosts can't run them.
 
     Points of one host with up to ``num_gpus`` GPUs, points of several hosts up to ``num_nodes``, and of ``backends``.
     ``table``: rows of tables alone judge, no prediction does.
@@ -67,10 +67,10 @@ def expand(
 ) -> Plan:
     """List the suite's points in the order they run: benchmarks as written, the last axis turning fastest.
 
-    A point that ``keep`` refuses by its id is no part of the plan; one above ``max_gpus``, or with more GPUs or nodes
-    than there are, goes to ``Plan.left_out``, or if it is required to ``Plan.skips``. So does one that can run nowhere:
-    it is left out where a word of the file stands for one of its values, and skipped where somebody wrote it. What
-    ``"rest"`` stands for is one of the point's axes.
+    ``keep`` selects points by id. A point with more GPUs or nodes than ``max_gpus`` or the machine goes to
+    ``Plan.left_out``, a required one to ``Plan.skips``. A point that can run nowhere is
+    left out if a word of the file implied it, and skipped if the file names its values. The number for ``"rest"`` is an
+    axis of the point.
     """
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
     written = {benchmark.name: benchmark for benchmark in suite.benchmarks}
@@ -157,7 +157,7 @@ def _is_implied(point: Point, written: Benchmark) -> bool:
 
 
 def left_out_list(plan: Plan) -> tuple[str, ...]:
-    """What the plan leaves out, each once, in the order of the plan."""
+    """Reasons for points left out, each once, in the order of the plan."""
     return tuple(dict.fromkeys(skip.lacks for skip in plan.left_out if skip.lacks is not None))
 
 
@@ -174,7 +174,7 @@ def skipped(point: Point, reason: str, lacks: str | None = None) -> Skip:
 
 
 def with_effort(suite: Suite, *, attempts: int | None = None, steps: int | None = None) -> Suite:
-    """Measure every point with exactly so many attempts, and so many steps in each; ``None`` leaves the suite's own."""
+    """Replace the number of attempts, and of steps in each; ``None`` keeps the suite's number."""
 
     def changed(effort: Effort) -> Effort:
         if attempts is not None:
@@ -189,8 +189,8 @@ def rest_gpus(
 ) -> dict[str, int]:
     """The number that the word stands for in the point of these ``axes``, by its setting; empty without the word.
 
-    ``num_devices`` are there on each host, of all of which ``max_gpus`` may be used. The number is rounded down, and
-    1 at least: other degrees above what is there make the point one that has too few GPUs.
+    ``num_devices`` are there on each host, of all of which ``max_gpus`` may be used. The number is rounded down, and at
+    least 1; a point whose other degrees exceed the machine has too few GPUs.
     """
     values = {**benchmark.settings, **axes}
     counts = {name: values.get(name, 1) for name in count_axes(benchmark.workload)}

@@ -15,7 +15,7 @@ _DISCARDED = 2  # sleep level at which the engine's weights are gone
 
 
 def ordered_work(settings: AnySettings, replica: int) -> Work | None:
-    """What each rank of replica ``replica`` reports for a step; ``None`` before an ``auto`` batch size is found."""
+    """Work that each rank of a replica reports for a step; ``None`` before an ``auto`` batch size is found."""
     if isinstance(settings, Generate):
         return _generated(settings, replica)
     if isinstance(settings, Train):

@@ -1,1 +1,1 @@
-"""Which attempt runs next, in which process, and which still fit the time."""
+"""Order of attempts, their processes, and the limit of time."""

@@ -121,8 +121,8 @@ def _groups(points: Sequence[Point], rows: Sequence[JudgedRow]) -> dict[str, str
 def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Sequence[Record]) -> tuple[Attempt, ...]:
     """One more attempt for every point of a row that more measuring could still decide.
 
-    Rows without a decision (a starved baseline, a loss curve, what a driver counted) stay as they are, however often
-    they are measured. Even attempts run in reverse, as in :func:`pending`: drift biases no point against another.
+    More attempts change no row without a decision, such as a starved baseline, a loss curve or a driver's count. Even
+    attempts run in reverse, as in :func:`pending`: drift biases no point against another.
     """
     wanted = {point_id for row in rows if _could_change(row) for point_id in row.point_ids}
     taken = Counter(record.point_id for record in records)
@@ -143,10 +143,10 @@ def _could_change(row: JudgedRow) -> bool:
 
 
 def session_key(point: Point) -> str | None:
-    """Text that is the same for points that one process can measure; ``None`` for one that needs its own.
+    """Text that is the same for points that one process can measure; ``None`` for a point that needs a process alone.
 
-    The key contains every setting that determines the process, what it caches, and its engine's arguments: an engine
-    gets the same arguments whether or not its process is shared.
+    The key has every setting that shapes the process, its caches and its engine's arguments. An engine gets the same
+    arguments in a shared process and alone.
     """
     settings = point.settings
     traits = BACKENDS[settings.backend]
@@ -163,7 +163,7 @@ def session_key(point: Point) -> str | None:
 
 
 def sessions(points: Sequence[Point]) -> Iterator[tuple[Attempt, ...]]:
-    """What each worker process of a run makes, one after another, where nothing fails."""
+    """Attempts of each worker process of a run without failures."""
     keys = {point.id: session_key(point) for point in points}
     owed = pending(points, ())
     start = 0
@@ -177,7 +177,7 @@ def next_session(owed: Sequence[Attempt], records: Sequence[Record]) -> tuple[At
     """The first of ``owed`` and those right behind it that its process can make, too.
 
     Each at another point, so that two attempts at one point are two processes. A point that failed in a warm process
-    is measured in one of its own from then on.
+    gets a fresh process from then on.
     """
     failed = {record.point_id for record in records if record.warm_after and not record.ok}
     end = _session_end(owed, 0, lambda point: None if point.id in failed else session_key(point))

@@ -1,4 +1,4 @@
-"""Which points of a plan, and which of its attempts, fit a time limit, by what attempts took before."""
+"""Points and attempts of a plan that fit a time limit, by the times of earlier attempts."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def within(plan: Plan, attempt_s: Mapping[str, float], limit_s: float) -> Plan:
 def in_time(attempts: Sequence[Attempt], attempt_s: Mapping[str, float], left_s: float) -> tuple[Attempt, ...]:
     """The ``attempts`` that fit ``left_s`` together, in their order: of each round as many points as possible.
 
-    Of a round that does not fit, the longest attempts are left out: two attempts at many points decide more than two
-    at the one that takes longest. An attempt of which nobody knows how long it takes fits any time that is left.
+    A round that does not fit loses its longest attempts: two attempts at many points decide more than two at the
+    longest one. An attempt of unknown length always fits.
     """
     chosen: list[Attempt] = []
     for _, members in groupby(attempts, key=lambda attempt: attempt[1]):
@@ -48,7 +48,7 @@ def in_time(attempts: Sequence[Attempt], attempt_s: Mapping[str, float], left_s:
 
 
 def unknown(plan: Plan, attempt_s: Mapping[str, float]) -> tuple[str, ...]:
-    """Ids of the points whose attempts took nobody knows how long."""
+    """Ids of the points whose attempts have no known length."""
     return tuple(point.id for point in plan.points if point.digest not in attempt_s)
 
 

@@ -1,4 +1,4 @@
-"""Read expected tables, from beside the suite or from those that pybench ships."""
+"""Read and write expected tables: beside the suite, or shipped with pybench."""
 
 from __future__ import annotations
 

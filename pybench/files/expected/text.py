@@ -24,7 +24,7 @@ def _row(row: ExpectedRow) -> dict[str, object]:
 
 
 def _default(field: dataclasses.Field[object]) -> object:
-    """What a field is where it isn't written; ``MISSING`` for those that always are."""
+    """Default of a field; ``MISSING`` for a field that is always written."""
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 

@@ -13,7 +13,7 @@ from pybench.model.manifest import Manifest
 def earlier_runs(
     root: Path, fingerprint: str, *, most: int, suite: str = "", own: Path | None = None
 ) -> Iterator[tuple[RunFolder, Manifest]]:
-    """Those of the latest ``most`` beside ``own``, of any suite or of one, the newest first.
+    """The latest ``most`` runs without ``own``, of any suite or of one, the newest first.
 
     Folders that cannot be read are passed over.
     """

@@ -14,7 +14,7 @@ from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.record import JOURNAL_FILE, Record
 
 DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
-"""What reading a folder raises that is no run of this pybench."""
+"""Errors of reading a folder that is no run of this pybench."""
 
 
 class AbsentError(RunFolderError):
@@ -23,7 +23,7 @@ class AbsentError(RunFolderError):
 
 @contextmanager
 def run_folder_errors(path: Path, doing: str, remedy: str = "") -> Iterator[None]:
-    """Make what the system refuses a ``RunFolderError`` with what could not be done, and what to do next.
+    """Turn an error of the system into a ``RunFolderError`` with the failed action and the next step.
 
     A fault of the machine stays an ``OSError``.
     """
@@ -37,7 +37,7 @@ def run_folder_errors(path: Path, doing: str, remedy: str = "") -> Iterator[None
         raise RunFolderError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
 
 
-# Those of pybench's suites have some 0.5 MB.
+# Journals of pybench's suites have some 0.5 MB.
 _MAX_BYTES = 2**28
 _BLOCK_BYTES = 2**16
 
@@ -53,7 +53,7 @@ class Journal:
     def append(self, record: Record) -> None:
         """Add ``record`` and return once it is on disk. Raises ``RunFolderError`` when it can't be written.
 
-        What is left of a line that a crash cut short is overwritten.
+        A line that a crash cut short is overwritten.
         """
         with run_folder_errors(self._folder, "write the journal"), opened_folder(self._folder) as folder:
             with opened_file(folder, JOURNAL_FILE, os.O_RDWR | os.O_CREAT) as file:
@@ -124,7 +124,7 @@ def _last_line(file: int) -> tuple[int, bytes]:
     while start and tail.count(b"\n") < 2:  # noqa: PLR2004 - the newline before the line, and its own
         if len(tail) > 2 * MAX_LINE_BYTES:
             raise OSError(errno.EOVERFLOW, f"A line of more than {MAX_LINE_BYTES} bytes", JOURNAL_FILE)
-        # As much again as is read: block by block, a long line would be copied for each.
+        # The block doubles: with equal blocks, a long line would be copied for each block.
         length = min(max(_BLOCK_BYTES, len(tail)), start)
         start -= length
         tail = os.pread(file, length, start) + tail

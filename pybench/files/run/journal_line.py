@@ -47,7 +47,7 @@ def encode_line(record: Record, sequence: int) -> bytes:
 
 
 def sequence_of(line: bytes) -> int:
-    """Place that a line has by its own word, 0 where it has none."""
+    """Place that a line states, 0 without one."""
     head = _HEAD.match(line)
     return int(head[1]) if head else 0
 
@@ -84,7 +84,7 @@ def decode_line(path: Path, number: int, line: bytes) -> Record:
 
 
 def _fault(record: Record) -> str | None:
-    """What no attempt leaves, such as a time before another one; also one that was measured to its end."""
+    """Faults of a record that no attempt can cause, such as a time before an earlier one."""
     try:
         utc_time(record.started_utc)
     except ValueError as error:
@@ -103,7 +103,7 @@ def _fault_in_times(record: Record) -> str | None:
 
 
 def _reversed(step: Step) -> str | None:
-    """Which part of a step has no span of time, the step itself where that has none."""
+    """The part of a step without a span of time, or the step itself."""
     if not 0 <= step.start_ns < step.end_ns:
         return ""
     spans = (number for number, span in enumerate(step.spans) if not 0 <= span.start_ns <= span.end_ns)

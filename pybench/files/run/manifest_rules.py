@@ -1,4 +1,4 @@
-"""What the values of a manifest must satisfy together, so that its run can be judged."""
+"""Joint rules of a manifest's values: without them its run can't be judged."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _of_numbers(key: str, values: Effort | AnySettings | Job | Expectation | Exp
 
 @cache
 def _limits(kind: Any) -> dict[str, Range]:  # noqa: ANN401 - a class, which mypy takes for no hashable value
-    """Those of a class's fields, as the suite file's schema has them."""
+    """Limits of a class's fields, from the suite file's schema."""
     hints = get_type_hints(kind, include_extras=True)
     found = {name: next((n for n in get_args(hint) if isinstance(n, Range)), None) for name, hint in hints.items()}
     return {name: limits for name, limits in found.items() if limits is not None}

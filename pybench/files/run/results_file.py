@@ -20,7 +20,7 @@ from pybench.model.limits import LARGEST
 from pybench.model.results import RESULTS_VERSION, Results
 
 _RESULTS = Reader(TypeAdapter(Results))
-# Those of the largest suite that is kept have 0.2 MB, those of 4096 points some 16 MB.
+# Results of the largest kept suite have 0.2 MB, of 4096 points some 16 MB.
 _MAX_BYTES = 2**26
 _MOST_LEVELS = 32
 _REBUILD = "rebuild it with: pybench report RUN --format json"
@@ -63,7 +63,7 @@ def decode_results(path: Path, data: bytes) -> Results:
 
 
 def _faults(results: Results) -> Iterator[str]:
-    """What no run writes, each with its place."""
+    """Faults that no run writes, each with its place."""
     if name := _beyond_measure(results):
         yield f"{name} is larger than any measurement"
     ((name, times),) = Counter(point.id for point in results.points).most_common(1) or (("", 0),)

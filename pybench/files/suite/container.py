@@ -1,4 +1,4 @@
-"""A suite's ``[container]`` table: what it may request of the container, and what it may not."""
+"""A suite's ``[container]`` table: valid and refused requests."""
 
 from __future__ import annotations
 

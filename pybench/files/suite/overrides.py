@@ -82,7 +82,7 @@ class _Override:
         return cls(word, benchmark, path.startswith(_AXES), path.removeprefix(_AXES), text.strip())
 
     def values(self) -> list[Any]:
-        """What the text may stand for: a TOML value, else the text itself."""
+        """Value of the text: a TOML value, else the text itself."""
         try:
             found = tomllib.loads(f"value = {self.text}")
         except (tomllib.TOMLDecodeError, RecursionError, ValueError):
@@ -139,7 +139,7 @@ def _keys(table: dict[str, Any], *, axes_only: bool) -> set[str]:
 
 
 def _with(document: dict[str, Any], profile: str | None, takes: set[str], key: str, value: object) -> dict[str, Any]:
-    """The document with the value in the tables of the benchmarks ``takes``, and in what the profile lays over them."""
+    """The document with the value in the tables of the benchmarks ``takes``, and in the profile's tables for them."""
     changed = deepcopy(document)
     for table in changed["benchmark"]:
         if table["name"] in takes:
@@ -177,7 +177,7 @@ def _from_here(value: object) -> object:
 
 
 def _shape_error(document: dict[str, Any]) -> str | None:
-    """What the schema has against the document, if anything."""
+    """Faults of the document by the schema."""
     try:
         suite_model().model_validate(document)
     except ValidationError as error:

@@ -133,7 +133,7 @@ def _effort(benchmark: Benchmark) -> Iterator[KeyProblem]:
 
 
 def _all_gpus(benchmark: Benchmark) -> Iterator[KeyProblem]:
-    """What the other degrees leave is one number only where each of them is one."""
+    """The other degrees leave one number only if each of them has one."""
     names = [name for name in count_axes(benchmark.workload) if name in benchmark.axes]
     degrees = {name: benchmark.axes[name] for name in names}
     rest = [name for name in count_axes(benchmark.workload) if benchmark.settings.get(name) == REST]

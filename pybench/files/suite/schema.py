@@ -164,7 +164,7 @@ def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
         key: kind for key, kind in types.items() if key not in whole and get_origin(get_args(kind)[0]) is not dict
     }
     single |= {key: _words_alone(kind) for key, kind in types.items() if key == "device_map"}
-    # A word that stands beside the numbers of an axis, but is no value of the setting itself.
+    # A word among the numbers of an axis that is no value of the setting.
     single |= {key: _either(kind, Literal[ALL_GPUS]) for key, kind in single.items() if key in _COUNTS}
     single |= {key: _with_word(kind, INSTALLED) for key, kind in single.items() if key == "backend"}
     axes = {key: Annotated[list[kind], size, AfterValidator(_distinct)] for key, kind in single.items()}  # type: ignore[valid-type]

@@ -29,7 +29,7 @@ def toml_lines(text: str) -> dict[KeyPath, int]:
 
 
 def nearest_line(lines: dict[KeyPath, int], keys: KeyPath) -> int | None:
-    """Line of ``keys``, or of the closest table around it: a missing key has no line of its own."""
+    """Line of ``keys``; for a missing key, of the closest table around it."""
     return next((lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines), None)
 
 

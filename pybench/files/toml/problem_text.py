@@ -1,4 +1,4 @@
-"""Words for what is wrong in a suite file: where, what was found, what is valid."""
+"""Messages for faults of a suite file: place, value, valid values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pybench.files.toml.lines import KeyPath
 from pybench.model.plural import plural
 from pybench.model.workloads.settings import ALL_GPUS, REST
 
-# So many keys fill a screen.
+# Number of keys that fill a screen.
 _MANY = 20
 # Of two words; `duration` is like `quantization` to 0.6.
 _LIKE = 0.65
@@ -45,12 +45,12 @@ def did_you_mean(found: object, valid: Iterable[str]) -> str:
 
 
 def closest(found: str, valid: Iterable[str], most: int) -> list[str]:
-    """At most so many valid words that resemble what was found, the closest first."""
+    """The ``most`` valid words closest to ``found``, the closest first."""
     return difflib.get_close_matches(found[:_MAX_TEXT], list(valid), n=most, cutoff=_LIKE)
 
 
 def suggestion(words: Iterable[str]) -> str:
-    """Ask whether one of these was meant; nothing without any."""
+    """Question whether a word was meant; empty without words."""
     listed = " or ".join(map(repr, words))
     return f"; did you mean {listed}?" if listed else ""
 

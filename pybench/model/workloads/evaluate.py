@@ -18,8 +18,8 @@ from pybench.model.workloads.traits import WorkloadTraits
 class Evaluate(ModelSettings):
     """Evaluation on held-out samples of a prompt and its answer.
 
-    By ``loss`` one forward pass over prompt and answer; by ``generation`` the answer is decoded token by token, with
-    ``beams`` above 1 as the likeliest of so many.
+    ``loss``: one forward pass over prompt and answer. ``generation``: decoding of the answer, by beam search if
+    ``beams`` is above 1.
     """
 
     workload: Literal["evaluate"] = "evaluate"

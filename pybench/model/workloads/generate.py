@@ -17,7 +17,7 @@ from pybench.model.workloads.settings import BatchSize, ModelSettings, Nodes, To
 from pybench.model.workloads.traits import WorkloadTraits
 
 EngineArgument = str | int | float | bool | list[Any] | dict[str, Any]
-"""What a TOML table can hold and JSON too: lists and tables hold such values again."""
+"""A value of both TOML and JSON; lists and tables contain such values."""
 
 SAME_PLACEMENTS = {"balanced": "auto"}
 """Values of ``device_map`` by which transformers places layers as by another: both fill GPUs evenly."""
@@ -80,7 +80,7 @@ class Generate(ModelSettings):
 
     @property
     def context_tokens(self) -> int:
-        """What the engine is set up for."""
+        """Longest sequence that the engine accepts."""
         return self.max_context_tokens or self.longest_sequence_tokens
 
     def longest(self, tokens: int) -> int:

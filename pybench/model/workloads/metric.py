@@ -1,4 +1,4 @@
-"""What a metric is."""
+"""Traits of a metric."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def more(unit: str, description: str, over_ranks: OverRanks | None = None) -> Me
 
 
 def throughput(unit: str, description: str) -> MetricTraits:
-    """A rate of all GPUs together: as many times as many GPUs should have it as many times as high."""
+    """A rate summed over all GPUs; ideally proportional to their number."""
     return replace(more(unit, description), of_all_gpus=True)
 
 

@@ -14,7 +14,7 @@ _MOST_NAMES = 3
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with a module's name in a table; ``None`` for a name that a decoder may have."""
+    """Fault of a module's name in a table; ``None`` for a name that a decoder may have."""
     layers = _LAYERS.fullmatch(name)
     if name in _WHOLE or (layers and int(layers[1]) <= int(layers[2] or layers[1])):
         return None
@@ -27,7 +27,7 @@ def modules(num_layers: int) -> tuple[str, ...]:
 
 
 def placed(table: Mapping[str, object], num_layers: int) -> dict[str, object]:
-    """What ``table`` has for each module: by its own name, else by the longest that it lies in.
+    """Entry of ``table`` for each module: by its name, else by the longest name of a module around it.
 
     Of several ranges of layers the shortest counts. A module that the table leaves out is not there.
     """
@@ -46,7 +46,7 @@ def unknown_layers(table: Mapping[str, object], num_layers: int) -> list[str]:
 
 
 def table_problem(table: Mapping[str, object]) -> str | None:
-    """What is wrong with a table of modules, whatever the model; ``None`` for nothing."""
+    """Fault of a table of modules for any model; ``None`` for nothing."""
     if not table:
         return "nothing in it: give modules and each one's GPU, such as { model = 0, lm_head = 1 }"
     problems = (name_problem(name) for name in table)
@@ -54,7 +54,7 @@ def table_problem(table: Mapping[str, object]) -> str | None:
 
 
 def limits_problem(limits: Mapping[str, object]) -> str | None:
-    """What is wrong with a table of GPUs and bytes; ``None`` for nothing."""
+    """Fault of a table of GPUs and bytes; ``None`` for nothing."""
     if not limits:
         return "nothing in it: give each GPU's bytes, such as { 0 = 40_000_000_000, 1 = 40_000_000_000 }"
     strange = next((name for name in limits if not _GPU.fullmatch(name)), None)

@@ -1,4 +1,4 @@
-"""The workloads: one line each. What there is to know of one stands in its module."""
+"""The workloads: one line each. Each module declares its workload."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ METRICS: dict[str, MetricTraits] = {name: metric for own in METRICS_OF.values() 
 NODE_WORKLOADS: tuple[WorkloadName, ...] = tuple(
     name for name, settings in SETTINGS_OF.items() if issubclass(settings, NodeSettings)
 )
-"""Those that measure a node itself and run no model."""
+"""Workloads that measure a node and run no model."""
 
 HEADLINES: tuple[str, ...] = (*(traits.headline for traits in WORKLOADS), "step_s")
 """The first of these that a point has is its headline figure."""

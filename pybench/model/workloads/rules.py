@@ -1,4 +1,4 @@
-"""What the rules of a workload are given, and what they find."""
+"""Input and output of a workload's rules."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def unmet_needs(given: GivenSettings, needs: Iterable[Need]) -> Iterator[Breach]
 
 Rule = Callable[[GivenSettings], Iterator[Breach]]
 ScalingRule = Callable[[GivenSettings, str, str], Iterator[Breach]]
-"""Of the settings, the kind of scaling and the axis that it runs along; a breach's key is one of the expectation."""
+"""Takes settings, kind of scaling and its axis; a breach's key is a key of the expectation."""
 
 
 def shared_work_rules(_given: GivenSettings, scaling: str, _along: str) -> Iterator[Breach]:

@@ -27,9 +27,9 @@ GPU_AXES = (*PARALLEL_AXES, "gpus")
 """Axes that multiply the GPUs of a point, whatever its workload."""
 
 ALL_GPUS = "all"
-"""As a value of an axis of GPUs: as many as the run may use (``pybench.core.plan.axis_words``)."""
+"""Value of an axis of GPUs: every GPU that the run may use (``pybench.core.plan.axis_words``)."""
 REST = "rest"
-"""As the value of a number of GPUs: what the other degrees of each point leave (``pybench.core.plan.expand``)."""
+"""Value of a degree: the GPUs that the other degrees of a point leave (``pybench.core.plan.expand``)."""
 INSTALLED = "installed"
 """As a value of the axis ``backend``: every backend that has the workload and is there."""
 AUTO = "auto"
@@ -67,7 +67,7 @@ class Settings:
 
     @property
     def num_nodes(self) -> int:
-        """Hosts that the devices are spread over, as many on each; 1 for a workload that has no such setting."""
+        """Hosts, with equal numbers of devices; 1 for a workload without the setting."""
         return int(getattr(self, NODES, 1))
 
     @property

@@ -11,14 +11,14 @@ from pybench.model.workloads.train import Train
 
 LOSS_BYTES = 12
 """For each logit, when its gradient is made: itself and its gradient in 16 bits, both again in float32."""
-# What the loss keeps of each logit for backward: its softmax in float32.
+# Bytes of a logit that the loss keeps for backward: its softmax in float32.
 _SOFTMAX_BYTES = 4
 # Of each weight: itself and AdamW's two states.
 _LASTING_NUMBERS = 3
 
 
 def rank_weights(shape: DecoderShape, layers: Sequence[int]) -> tuple[int, ...]:
-    """Parameters of each rank, which has so many ``layers``: the first has the embedding besides, the last the head."""
+    """Parameters of each rank with its ``layers``; the first also has the embedding, the last the head."""
     if len(layers) == 1:
         return (shape.layer_weights * layers[0] + shape.end_weights,)
     ends = [shape.embedding_weights, *[0] * (len(layers) - 2), shape.embedding_weights]
@@ -43,7 +43,7 @@ def rank_bytes(settings: Train, shape: DecoderShape, layers: Sequence[int]) -> t
 
 
 def _passing_bytes(settings: Train, rank: int, gradients: float, kept: float, logits: float) -> float:
-    """What lies beside weights and states when most is needed, of so many ``logits``."""
+    """Peak bytes beside weights and states, with ``logits`` logits."""
     output, loss = DTYPE_BYTES[settings.dtype] * logits, LOSS_BYTES * logits
     parts = settings.num_microbatches
     if parts > 1:
@@ -58,8 +58,8 @@ def _passing_bytes(settings: Train, rank: int, gradients: float, kept: float, lo
 def _waiting_bytes(settings: Train, rank: int, kept: float, logits: float) -> float:
     """Kept by the parts that wait for their backward pass, beside all gradients, which the first part's has made.
 
-    GPipe runs every forward pass first. By 1F1B a rank has forward passes of later ones ahead, by interleaved 1F1B
-    twice as many and those of its own other stages (Narayanan et al., arXiv:2104.04473); the last stage has none.
+    GPipe runs every forward pass first. With 1F1B a rank runs forward passes ahead, one for each later rank; with
+    interleaved 1F1B it runs twice that number, and the passes of its other stages (Narayanan et al., arXiv:2104.04473).
     """
     parts, ranks, stages = settings.num_microbatches, settings.pipeline_parallel, settings.stages_per_rank or 1
     if settings.schedule == "gpipe":
@@ -90,14 +90,14 @@ def stage_layers(settings: Train, shape: DecoderShape) -> tuple[int, ...]:
         recompute=settings.activation_checkpointing == "full",
         adapters=settings.lora_rank is not None,
     )
-    # Interleaved stages, too, are cut by the work of ranks, not of single stages: the rank whose stages together take
-    # longest for a microbatch decides, since others have further parts to do while one of its stages takes longer.
+    # Interleaved stages, too, are cut by the work of ranks: the rank with the most work for a microbatch decides, since
+    # other ranks work on other parts meanwhile.
     at_most = _at_most(shape.layers, ranks, stages_per_rank, *work)
     return _by_turns(_least_memory(settings, shape, at_most), stages_per_rank, *work)
 
 
 def even_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """So many ``layers`` over so many ``stages``, of which no two differ by more than one."""
+    """Layers of each stage; no two stages differ by more than one."""
     return tuple(layers * (index + 1) // stages - layers * index // stages for index in range(stages))
 
 

@@ -209,8 +209,9 @@ class Train(ModelSettings):
     def num_microbatches(self) -> int:
         """Parts that a rank's samples go through the stages in; 1 where the strategy has none.
 
-        By default as many as divide the samples and the schedule takes, from four for each stage down to one: with
-        four, stages wait for a fifth of a step at most (GPipe, arXiv:1811.06965, which finds that negligible). One each
+        The default is the largest number that divides the samples and that the schedule takes, from four to one a
+        stage. With four a stage waits for at most a fifth of a step, which GPipe (arXiv:1811.06965) finds negligible.
+        One each
         where none does.
         """
         stages = self.pipeline_parallel
@@ -244,7 +245,7 @@ class Train(ModelSettings):
 
 
 def fill_rounds(parts: int, stages: int) -> bool:
-    """Whether ``interleaved_1f1b`` takes so many microbatches: as many in each of its rounds of ``stages`` or more."""
+    """Whether ``interleaved_1f1b`` takes ``parts`` microbatches: rounds of at least ``stages`` must be equal."""
     return parts % max(1, parts // stages) == 0
 
 

@@ -43,8 +43,8 @@ class StrategyTraits:
     ``own_optimizer``: it brings its own. ``untied_head``: it takes no model whose
     head is its embedding, even on one GPU; splitting a model over stages or tensor-parallel ranks never does.
     ``has_microbatches``: it cuts a rank's batch into parts that follow each other through the stages.
-    ``sharing`` is how its data-parallel ranks share, as the model of step times knows it, ``None`` where that knows
-    nothing of its weights, gradients and messages. ``exchanges_once``: its ranks exchange gradients once a step,
+    ``sharing``: how data-parallel ranks share weights and gradients in the prediction of step times; ``None`` where
+    there is no prediction. ``exchanges_once``: its ranks exchange gradients once a step,
     however many passes it has. ``fully_shards``: ranks hold parts of weights, gradients and states, and gather a layer
     at a time. ``has_buckets``: DDP averages its gradients, in buckets beside them. ``splits_vocabulary``: no
     tensor-parallel rank has all logits when the loss is computed.

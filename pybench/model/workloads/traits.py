@@ -1,4 +1,4 @@
-"""What a workload declares: its settings, its metrics, and how its GPUs compare."""
+"""Declaration of a workload: settings, metrics, and how its GPUs compare."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class WorkloadTraits:
     """One workload. Its name is the default of ``settings.workload``, and that of its module.
 
     ``metrics`` are those that no other workload need have. ``headline`` is the metric that reports show first.
-    ``rank_values`` are values that a rank may report and that stay its own, each with its unit; ``{rank}`` in a name
-    stands for the number of a rank, or of one of its GPUs. ``slower_fraction`` is how far a healthy GPU's headline may
+    ``rank_values`` are values that a rank may report and that stay its own, each with its unit; ``{rank}`` in a name is
+    the number of a rank or GPU. ``slower_fraction`` is how far a healthy GPU's headline may
     lie below the median of the others, ``None`` where GPUs are not compared. ``loads_gpu``: the workload keeps a GPU
     busy all the time, so that power, temperature and clock of GPUs can be compared. ``rules`` are what its settings
     must satisfy together, and ``scaling_rules`` what an expectation of scaling needs of them. ``phases`` name the
@@ -54,7 +54,7 @@ class WorkloadTraits:
 
     @property
     def all_metrics(self) -> dict[str, MetricTraits]:
-        """Its own metrics and those of every workload."""
+        """Metrics of this workload and of every workload."""
         return {**self.metrics, **_EVERY}
 
     def reported_unit(self, name: str) -> str | None:

@@ -107,7 +107,7 @@ class Turn(ModelSettings):
 
     @property
     def num_weight_shares(self) -> int:
-        """Parts of the trainer's weights, one on each of its GPUs; those that share sequences have all weights each."""
+        """Parts of the trainer's weights, one a GPU; GPUs that share sequences have all weights."""
         return 1 if self.strategy == "context_parallel" else self.num_trainers
 
     @property
