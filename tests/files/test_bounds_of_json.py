@@ -125,7 +125,10 @@ STEP = Step(index=0, phase="measure", start_ns=5, end_ns=9, work=Work())
         (lambda: replace(RECORD_OF_ONE, started_utc="x"), r":1: started_utc: 'x' is no ISO 8601 time; the file"),
         (lambda: replace(RECORD_OF_ONE, started_utc=""), r":1: started_utc: '' is no ISO 8601 time"),
         (lambda: replace(RECORD_OF_ONE, started_utc="9999-12-31T23:59:59-23:59"), r":1: started_utc: '9999"),
-        (lambda: _steps(STEP, replace(STEP, end_ns=4)), r":1: ranks\.0\.steps\.1: its times are negative, or go back"),
+        (
+            lambda: _steps(STEP, replace(STEP, end_ns=4)),
+            r":1: ranks\.0\.steps\.1: its times are negative, go backwards, or have no length",
+        ),
         (lambda: _steps(replace(STEP, start_ns=-1)), r":1: ranks\.0\.steps\.0: its times are negative"),
         (
             lambda: _steps(replace(STEP, spans=(Span(name="a", start_ns=5, end_ns=-(2**63)),))),
