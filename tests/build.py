@@ -152,6 +152,11 @@ class Build:
             for number, lengths in enumerate(seconds, 1)
         ]
 
+    def on_card(self, card: str, records: Sequence[Record]) -> list[Record]:
+        """These attempts as another card's."""
+        ranks = [[replace(r, header=replace(r.header, device_name=card)) for r in record.ranks] for record in records]
+        return [replace(record, ranks=tuple(own)) for record, own in zip(records, ranks, strict=True)]
+
     def failed(self, point: Point, attempt: int = 1, cause: FailureCause = "out_of_memory") -> Record:
         """An attempt that failed, unless said otherwise as it ran out of memory."""
         return self.record(point, (), attempt, failure=Failure(cause=cause, message="81 GiB asked"))

@@ -190,6 +190,7 @@ def test_a_claimed_factor_is_shown_and_judges_nothing(build: Build, order: Order
     suite = _suite(order, factor=factor, claim="a guide")
     plan = Plan(points=(one, other), skips=())
     records = [*build.measured(one, [[4.0], [4.1], [4.05]]), *build.measured(other, [[1.0], [1.01], [1.02]])]
+    records = build.on_card("NVIDIA H200", records)
     assert comparison_results(suite, Measurements.of(plan, records)) == ()
     (claim,) = comparison_claims(suite, Measurements.of(plan, records))
     assert (claim.state, claim.source, claim.table) == (state, "a guide", None)

@@ -19,7 +19,6 @@ from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioR
 from pybench.model.machine import Network
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import PlanOptions
-from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Benchmark, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
 from pybench.model.verdict import Prediction
 from pybench.model.wire import Work
@@ -561,7 +560,7 @@ def test_require_table_refuses_predictions(build: Build) -> None:
 def test_one_attempt_decides_where_it_is_clear(build: Build, two_s: float, verdict: str) -> None:
     """By the spread of other runs of its card: a pass needs the usual spread, a fail three times as much."""
     plan, records = _measured(build, {1: [[4.0]], 2: [[two_s]]})
-    records = [_on("NVIDIA H200", record) for record in records]
+    records = build.on_card("NVIDIA H200", records)
     (row,) = scaling_results(
         _suite(_STRONG, counts=(1, 2)),
         Measurements.of(plan, records),
@@ -584,8 +583,3 @@ def test_one_attempt_on_another_card_decides_nothing(build: Build) -> None:
         build.machine(),
     )
     assert row.verdict == "inconclusive"
-
-
-def _on(card: str, record: Record) -> Record:
-    ranks = (dataclasses.replace(r, header=dataclasses.replace(r.header, device_name=card)) for r in record.ranks)
-    return dataclasses.replace(record, ranks=tuple(ranks))
