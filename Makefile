@@ -10,7 +10,8 @@ CORES ?= $(shell nproc)
 PYTEST := $(BIN)/python -m pytest -q
 # Those that reach the judged code, as few as reach all of it: tracing doubles a test's time.
 TRACED := tests/model tests/core tests/suites/test_turn_suite.py \
-  $(patsubst %,tests/files/test_%.py,deepspeed_config model_config train_rules)
+  $(patsubst %,tests/files/test_%.py,deepspeed_config generate_rules matmul_rules model_config overrides train_rules) \
+  $(patsubst %,tests/nightly/test_%.py,comparison figures) tests/fleet/test_figures.py
 
 # Without bytecode, each of the hundreds of processes that tests start compiles pybench again, and each worker of
 # pytest every test. Some shells and images forbid it; empty allows it.
