@@ -1,9 +1,10 @@
-// Sets CLOCK_REALTIME of one process: by WALL_CLOCK_SET_BY_MS, once it is WALL_CLOCK_AT_MS old. To be loaded with
-// LD_PRELOAD.
+// Sets CLOCK_REALTIME of one process: by WALL_CLOCK_SET_BY_MS, WALL_CLOCK_AT_MS after its call of
+// wall_clock_begin. To be loaded with LD_PRELOAD.
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 
@@ -22,12 +23,14 @@ int64_t monotonic_ns() {
     return nanoseconds(now);
 }
 
-const int64_t set_ns = monotonic_ns() + variable_ns("WALL_CLOCK_AT_MS");
+std::atomic<int64_t> set_ns{INT64_MAX};
 const int64_t set_by_ns = variable_ns("WALL_CLOCK_SET_BY_MS");
 
 }  // namespace
 
 extern "C" {
+
+void wall_clock_begin() { set_ns = monotonic_ns() + variable_ns("WALL_CLOCK_AT_MS"); }
 
 int64_t wall_clock_set_by_ns(int64_t t_ns) { return t_ns >= set_ns ? set_by_ns : 0; }
 

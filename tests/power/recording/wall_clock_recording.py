@@ -25,6 +25,7 @@ def main() -> None:
     truth_j.restype, truth_j.argtypes = ctypes.c_double, (ctypes.c_int, ctypes.c_int64)
     recorder = PowerRecorder([UUID])
     recorder.start()
+    ctypes.CDLL(None).wall_clock_begin()
     began_ns = time.monotonic_ns()
     time.sleep(LENGTH_S)
     trace = recorder.stop()
