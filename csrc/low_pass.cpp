@@ -27,10 +27,10 @@ double squared(double value) { return value * value; }
 
 struct Cell {
     double length_s, decay;
-    double load_w;           // weighted mean of the load
-    double margin_w;         // its error by noise, at most
-    double sum_noise_w;      // noise of the last sample, once per cell in a sum of cells
-    double counted_noise_w;  // noise of the load that one sample does not show
+    double load_w;             // weighted mean of the load
+    double margin_w;           // its error by noise, at most
+    double sum_noise_w;        // noise of the last sample, once per cell in a sum of cells
+    double counted_noise_w;    // noise of the load that one sample does not show
     double before_w, after_w;  // of the adjacent cells
     double near_w, jump_w;     // smaller and larger difference to them
     bool stepped;
