@@ -20,8 +20,8 @@ def count(
 ) -> Counts:
     """Count rows by what became of them. A ratio without a table or a prediction is shown, and no expectation.
 
-    Of a point that is ``measured`` (by its id) no row of a table would judge a metric that it lacks, such as joules
-    without a driver: that is not measured.
+    ``measured`` are ids of points with figures. A metric that such a point lacks (joules without a driver) and that no
+    row of a table would judge is not *missing*.
     """
     expected = [row for row in rows if not (isinstance(row, ScalingResult) and _is_only_shown(suite, row))]
     in_plan = {point.id for point in plan.points} | {skip.id for skip in plan.skips}
@@ -106,7 +106,7 @@ def overall(
 
     ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out; ``skips`` that lack something were
     required. ``num_owed`` attempts are to be made yet, those of points that were not measured among them. ``guards``
-    are checks that no suite contains: one that fails decides, one that passes shows nothing by itself.
+    are checks outside of any suite: a fail decides the verdict, a pass alone decides nothing.
     """
     named: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{_subject(row)}: {row.reason}") for row in (*rows, *guards)),
@@ -131,7 +131,7 @@ def overall(
 
 
 def _of_nothing(points: Sequence[PointResult], left_out: Sequence[str], skips: Sequence[Skip]) -> tuple[Verdict, str]:
-    """Of a run without a figure: what cannot be measured here stands before what was left out."""
+    """Verdict of a run without a figure. The first reason is a point that cannot run here, then one left out."""
     if unfit := [f"{point.id}: {_first_sentence(point.reason)}" for point in points if point.status == "does_not_fit"]:
         return "missing", f"nothing was measured: {_first_of(unfit)}"
     if unable := [f"{skip.id}: {skip.reason}" for skip in skips if skip.lacks is None]:

@@ -47,15 +47,15 @@ _APART = {"workload", "backend", "seed", "gpus", NODES}
 def table_of_run(
     manifest: Manifest, measurements: Measurements, results: Results, name: str, only: str | None = None
 ) -> ExpectedTable:
-    """A row for every figure that the suite holds against a table (only that one, if given).
+    """A row for each figure that the suite compares with a table, or with the table ``only``.
 
-    The tolerance is how far, with 95 % confidence, another run of as many attempts may lie off by the spread between
-    these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %; wider
-    where attempts have two speeds or correlate. Of joules
-    and watts it includes that other boards' sensors have other gains. Rows that would be one name the settings in which
-    their points differ. Raises ``UsageError`` when the run is no good example, where by that spread a figure that is to
-    be large may halve or one that is to be small may double, since such a row would hold nothing, where a figure is
-    not above zero, and where no setting tells two points of a row apart.
+    The tolerance is the 95 % prediction interval of another run with the same number of attempts: t s sqrt(2/n) of
+    logarithms, for a ratio both in quadrature. It is at least 2 %, and wider with two speeds or correlated attempts.
+    For joules and watts it includes the sensors' gains on other boards. Rows with equal keys name the settings in
+    which their points differ.
+
+    Raises ``UsageError`` for a run with failures, for a tolerance that halves or doubles the figure, for a figure of
+    zero or less, and for two points of a row with equal settings.
     """
     _refuse(manifest, results)
     points = {point.id: point for point in manifest.plan.points}

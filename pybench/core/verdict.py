@@ -150,7 +150,7 @@ def change_statistics(
 
 
 def value_statistics(measurements: Measurements, metric: str, point: Point) -> RowStatistics:
-    """Of the metric itself, in its own unit: of joules or watts with what the boards' sensors leave open."""
+    """Statistics of the metric in its unit. For joules and watts they include the error of the sensors."""
     samples = measurements.samples(point)[metric]
     if min(medians(samples)) > 0:
         sensors = sensor_sd(measurements, metric, [point])

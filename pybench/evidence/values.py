@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 DiscrepancyState = Literal["does not hold", "unfinished", "not checked"]
-"""``unfinished`` is what a run that claims no verdict still owes."""
+"""``unfinished``: attempts that a run without a verdict still owes."""
 
 DiscrepancyKind = Literal[
-    "digest",  # a file of a bundle is not the one that its digest names
+    "digest",  # the digest of a file in a bundle is another
     "signature",  # nobody trusted signed the bundle
     "unreadable",  # a file is absent, damaged or malformed
-    "worker",  # the worker's source is not the one of the manifest, or of this build
-    "machine",  # kind or fingerprint do not follow from the GPUs that are listed
-    "suite",  # the suite or a table is not the trusted one
-    "plan",  # a point is not planned as the suite expands to it
+    "worker",  # the digest of the worker's source is another
+    "machine",  # kind or fingerprint contradict the listed GPUs
+    "suite",  # the suite or a table differs from the trusted one
+    "plan",  # a point differs from the expanded suite
     "order",  # attempts overlap in time
-    "results",  # a value of results.json does not follow from the journal
+    "results",  # a value of results.json contradicts the journal
     "owed",  # an attempt has no record
-    "joules",  # joules or GPU states do not follow from the power trace
-    "sensor",  # joules rest on a sensor model of the sender
+    "joules",  # joules or GPU states contradict the power trace
+    "sensor",  # joules use the sender's sensor model
     "build",  # another build of pybench made the run
 ]
 

@@ -25,11 +25,11 @@ from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
 
 WIDEST_BAND = 0.15
-"""Fraction from which a band says too little for a verdict."""
+"""A wider band gives no verdict, a fraction of the prediction."""
 
 
 def predictions(steps: Iterable[MeasuredStep], node: MeasuredNode) -> tuple[Prediction, ...]:
-    """Of each point against each one of its group with fewer GPUs, where the model and a band know the work."""
+    """Speedup of each point over points of its group with fewer GPUs, for work with a model and a band."""
     bands = load_bands()
     return tuple(
         Prediction(

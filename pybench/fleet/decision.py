@@ -1,8 +1,8 @@
 """The state of every node of a fleet, from its figures, its pairs and its own checks.
 
-A node is bad by a failed check of its own, by one run that is slower than GPUs of one node may differ, or by two runs,
-or pairs, that are slower by a stated fraction (:func:`~pybench.fleet.figures.bad_fraction`): a second run confirms the
-measurement, and healthy nodes of one kind differ by up to that. What is slower than the others by less is suspect.
+A node is bad for one of three reasons: a failed check, one run slower than GPUs of one node may differ, or two runs (or
+pairs) slower by :func:`~pybench.fleet.figures.bad_fraction`. Healthy nodes of one kind differ by up to that fraction,
+and the second run confirms the measurement. A smaller difference makes a node suspect.
 """
 
 from __future__ import annotations

@@ -99,9 +99,9 @@ class Record:
     process was fresh. ``startup_s`` runs from the launch to the first warm-up step, and is ``None`` in a warm process.
     ``energy`` is ``None`` for the reason in ``energy_reason``, ``container`` where the worker ran in none, ``health``
     where no GPU took part or no driver answered. Paths are relative to the run's folder; ``log`` is the process's, and
-    so the same for all that it measured. ``hosts`` are those of an attempt over several; times of ranks are on the
-    clock of the one that leads. ``start`` is :data:`FORKED` for a process that began with its
-    libraries imported, else :data:`ALONE`, with the reason behind a colon where a fork was tried.
+    so the same for all that it measured. ``hosts`` has the parts of an attempt over several hosts; times of ranks
+    are on the clock of the leading host. ``start`` is :data:`FORKED` for a process with its libraries imported, else
+    :data:`ALONE`, followed by a colon and the reason after a refused fork.
     """
 
     point_id: str

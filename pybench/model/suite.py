@@ -218,7 +218,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a user trains: every sample so many times."""
+    """A training job: samples of an epoch, and epochs."""
 
     samples: Annotated[int, Range(1, 1_000_000_000_000), "samples of an epoch"]
     epochs: Annotated[int, Range(1, 10_000), "passes over all samples"] = 1

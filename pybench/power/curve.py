@@ -62,10 +62,10 @@ class Curve:
     Attributes:
         shift_s: standard deviation of a time error common to all.
         ripples: fast periodic loads, folded; their energy is added to ``energy_j``.
-        sampled_j2: sum of the variance that a counter of samples misses at jumps of any phase.
-        coherent_j: sum of what it misses at jumps of one phase.
-        counted_j2: sum of the variance that it misses of the load's noise.
-        in_step_j: sum of what samples may miss of a load in step with them.
+        sampled_j2: sum of the variance of a sampling counter at jumps of any phase.
+        coherent_j: sum of its error at jumps of one phase.
+        counted_j2: sum of the variance by noise of the load.
+        in_step_j: sum of the possible error by a load in step with the samples.
         seen_w: power behind the low-pass of ``tau_s``, without ripples.
         in_step_w: standard deviation of the mean power of a counter that samples in step with a ripple.
         drifting_j2: variance of each counter value by a ripple nearly in step.

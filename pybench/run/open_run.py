@@ -66,7 +66,7 @@ class OpenRun:
         return pending(self.manifest.plan.points, self.records)
 
     def owed(self) -> tuple[Attempt, ...]:
-        """Those of them for which there is time, the most decisive first where it is limited."""
+        """Owed attempts that fit the time limit, in deciding order; all without a limit."""
         owed = self.pending()
         return (
             self._in_time(by_decision(owed, self.judge(self.records).rows, self._attempts_s()))

@@ -25,13 +25,13 @@ from pybench.worker.process import die_with_parent
 from pybench.worker.ranks import own_place
 
 _OWN_END_S = 0.3
-"""After one rank failed, others of the same cause report it themselves within this time."""
+"""Time for other ranks to report the same failure before they are ended."""
 _TERMINATE_S = 5.0
 """From SIGTERM to SIGKILL."""
 _POLL_S = 0.02
 _LOOPBACK = "127.0.0.1"
 _SURVIVE_FORKS = ("jemalloc_bg_thd",)
-"""Threads whose library starts them again in a fork: pyarrow's allocator, which transformers imports where it is."""
+"""Threads whose library handles forks: jemalloc of pyarrow, which transformers imports where it is installed."""
 _CUDA_DEVICE = Path("/dev/nvidia-uvm")
 """Open where CUDA was initialized; NVML opens others."""
 
@@ -133,7 +133,7 @@ def _be_rank(exchange: Path, numbers: dict[str, str]) -> int:
 
 
 def end_as(work: Callable[[], int]) -> None:
-    """Do the work of a forked process and leave with its code, past what the parent would still do. Never returns."""
+    """Do the work of a forked process and exit with its code, without the parent's handlers. Never returns."""
     code = 1
     try:
         code = work()

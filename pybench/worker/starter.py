@@ -1,9 +1,8 @@
 """The worker's starter role: import a backend once, then fork a new worker for each attempt.
 
-The host sends one line for each attempt, with the worker's log and its environment as open files. A worker begins with
-the modules of the starter and nothing else of it: its CUDA context, its allocator, its communicators and its threads
-are its own, and what it does to its memory the next one does not see. Environments pass through unread: credentials of
-one attempt are not in the memory that the next one gets.
+The host sends one line for each attempt, with the worker's log and its environment as open files. A worker inherits
+imported modules alone. It makes its own CUDA context, allocator, communicators and threads, and its writes to memory
+reach no other worker (copy on write). The starter does not read environments, so its memory has no credentials.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from pybench.worker.orders import read_orders
 
 _MAX_LINE_BYTES = 2**16
 _REPLACES_PARTS = "unsloth"
+"""A training strategy whose library patches others: it must be imported before them."""
 
 
 def serve(host: socket.socket, run: Callable[[Sequence[str]], int]) -> int:
@@ -60,7 +60,7 @@ def serve(host: socket.socket, run: Callable[[Sequence[str]], int]) -> int:
 
 
 def _import_for(exchange: Path) -> str | None:
-    """Import what the session in ``exchange`` needs. Returns why this process must not be forked for it, if so."""
+    """Import the libraries of the session in ``exchange``. Returns the reason against a fork, or ``None``."""
     order = read_orders(exchange)[0]
     if getattr(order.settings, "strategy", None) == _REPLACES_PARTS:
         return f"{_REPLACES_PARTS} replaces parts of other libraries"

@@ -4,9 +4,9 @@
 |---|---|
 | `interval` | a metric, or a ratio, from its attempts |
 | `contrast` | a sum of means with signs, against a limit |
-| `spread` | what many points know of each point's scatter; second speeds |
+| `spread` | scatter of a point from many points; second speeds |
 | `memory` | correlation of successive attempts |
-| `false_discovery` | which of many findings stand |
-| `looks` | the level of each look where attempts are added until a verdict |
-| `distributions` | distributions |
+| `units` | one unit against others of its kind |
+| `false_discovery` | correction for many findings |
+| `distributions` | Student's t, beta, binomial |
 """

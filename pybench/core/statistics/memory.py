@@ -21,7 +21,7 @@ holds while more attempts may follow, since they settle a doubt that costs a ver
 _UPPER = 1.2
 """Standard errors added to a correlation that counts: an underestimate would state too short an interval."""
 _CORRELATIONS = tuple(step / 50 for step in range(36))
-"""Correlations of an AR(1) process that are told apart; few attempts show none above 0.7."""
+"""Grid of AR(1) correlations, 0 to 0.7; few attempts resolve nothing higher."""
 _LEAST_POINTS = 4
 """Fewer points show a correlation of 0.6 in one run of five, and their chance costs as many verdicts."""
 

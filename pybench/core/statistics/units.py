@@ -41,23 +41,20 @@ Key = TypeVar("Key", bound=Hashable)
 class Others:
     """The values that a unit is compared with.
 
-    ``variance`` is that between units, with ``freedom`` degrees of freedom; ``num`` is their number. ``correlation`` is
-    that of neighbours in time (lag 1): the mean of n such values scatters as that of fewer independent ones.
+    ``variance`` is that between units, with ``freedom`` degrees of freedom; ``num`` is their number.
     """
 
     mean: float
     variance: float
     freedom: float
     num: int
-    correlation: float = 0.0
 
     def error(self, num_values: int = 1, own_variance: float = 0.0) -> float:
         """Standard error of the mean of new neighbours less the mean of the others.
 
         ``own_variance`` is that which the new values show themselves; the larger one counts.
         """
-        shares = mean_variance(num_values, self.correlation) + mean_variance(self.num, self.correlation)
-        return math.sqrt(max(self.variance, own_variance) * shares)
+        return math.sqrt(max(self.variance, own_variance) * (1 / num_values + 1 / self.num))
 
     def p_lower(self, value: float, num_values: int = 1, own_variance: float = 0.0) -> float:
         """Probability of a mean of ``num_values`` new values as low as ``value``, or lower, by chance."""
@@ -66,14 +63,6 @@ class Others:
     def detectable_fraction(self, level: float) -> float:
         """The decrease, a positive fraction, that one new value shows with 95 % power at a one-sided ``level``."""
         return detectable_fraction(level, self.error(), self.freedom)
-
-
-def mean_variance(num: int, correlation: float) -> float:
-    """Variance of the mean of ``num`` neighbours over that of one: AR(1), exact (Box, Jenkins, Reinsel 2008, 2.1.6)."""
-    if not correlation or num == 1:
-        return 1 / num
-    r = correlation
-    return (num * (1 - r * r) - 2 * r * (1 - r**num)) / (num * (1 - r)) ** 2
 
 
 def spread_of(values: Sequence[float]) -> Variance:

@@ -37,9 +37,9 @@ _ROOM_BYTES = 2**14
 _MAX_LINE_BYTES = 2**12
 _MAX_REASON = 200
 COLD_VARIABLE = "PYBENCH_COLD_STARTS"
-"""Set to 1, it has every worker import its libraries itself, to compare both starts."""
+"""Set to 1, every worker imports its libraries itself, to compare both starts."""
 _OF_A_JOB = frozenset({"CUDA_VISIBLE_DEVICES"})
-"""Variables that libraries read after their import, so that one starter serves jobs with different values."""
+"""Variables that libraries read after their import: jobs with different values share a starter."""
 _FOR_FORKS = {"OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 """Imports start no threads of numpy's library, and torch answers whether there is a GPU without opening it."""
 _GONE = 1
@@ -65,7 +65,7 @@ class Starter:
             )
         self._received = b""
         self.is_usable = True
-        """Whether it takes orders: not where its Python can't be a starter, nor once it has ended."""
+        """Whether it takes orders: false for a Python without the role, and after its end."""
 
     def send(self, arguments: Argv, log: Path, environment: Mapping[str, str]) -> bool:
         """Order a worker. Returns whether the starter took the order."""
@@ -108,6 +108,7 @@ class Starter:
             self._process.wait(GRACE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
+            self._process.wait()
 
 
 class ForkedWorker:
