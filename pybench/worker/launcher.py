@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,10 +32,11 @@ _TERMINATE_S = 5.0
 """From SIGTERM to SIGKILL."""
 _POLL_S = 0.02
 _LOOPBACK = "127.0.0.1"
-_SURVIVE_FORKS = ("jemalloc_bg_thd",)
-"""Threads whose library handles forks: jemalloc of pyarrow, which transformers imports where it is installed."""
-_CUDA_DEVICE = Path("/dev/nvidia-uvm")
-"""Open where CUDA was initialized; NVML opens others."""
+_SURVIVE_FORKS = re.compile(r"jemalloc_bg_thd|cuda\d+")
+"""Threads that do not matter to a fork: of pyarrow's jemalloc, which handles forks, and of NVML, for its events."""
+_CUDA_LIBRARY = "libcuda.so"
+_NOT_INITIALIZED = 3
+"""``CUDA_ERROR_NOT_INITIALIZED`` of the CUDA driver API."""
 
 
 @dataclass(frozen=True)
@@ -145,16 +148,20 @@ def end_as(work: Callable[[], int]) -> None:
 
 
 def fork_hazard() -> str | None:
-    """Why a fork of this process would differ from a new one: threads, or a GPU that is open. ``None`` for neither."""
-    names = sorted((task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir())
-    threads = [name for name in names if name not in _SURVIVE_FORKS]
+    """Why a fork of this process would differ from a new one: threads, or an initialized CUDA. ``None`` for neither."""
+    threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    threads = sorted(name for name in threads if not _SURVIVE_FORKS.fullmatch(name))
     if len(threads) > 1:
         return f"{len(threads)} threads run: {', '.join(dict.fromkeys(threads))}"
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # that of this listing
-            if descriptor.readlink() == _CUDA_DEVICE:
-                return f"{_CUDA_DEVICE} is open"
-    return None
+    return "CUDA is initialized" if _cuda_is_initialized() else None
+
+
+def _cuda_is_initialized() -> bool:
+    """Whether this process has called ``cuInit``. Asks the driver's library only where it is loaded."""
+    if _CUDA_LIBRARY not in Path("/proc/self/maps").read_text():
+        return False
+    context = ctypes.c_void_p()
+    return int(ctypes.CDLL(f"{_CUDA_LIBRARY}.1").cuCtxGetCurrent(ctypes.byref(context))) != _NOT_INITIALIZED
 
 
 def _follow(ranks: dict[int, int]) -> int:
