@@ -27,6 +27,8 @@ from pybench.worker.main import import_backend
 from pybench.worker.orders import read_orders
 
 _MAX_LINE_BYTES = 2**16
+_SET_FOR_ALL = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""Torch then answers whether there is a GPU without initializing CUDA, after which it could not be forked."""
 _REPLACES_PARTS = "unsloth"
 """A training strategy whose library patches others: it must be imported before them."""
 
@@ -34,6 +36,8 @@ _REPLACES_PARTS = "unsloth"
 def serve(host: socket.socket, run: Callable[[Sequence[str]], int]) -> int:
     """Fork a worker, which does ``run`` of its arguments, for each line of the host, until that closes."""
     _tell(host, ready=True)
+    before = dict(os.environ)
+    os.environ.setdefault(_SET_FOR_ALL, "1")
     while True:
         line, files, _, _ = socket.recv_fds(host, _MAX_LINE_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
         if not line:
@@ -50,7 +54,8 @@ def serve(host: socket.socket, run: Callable[[Sequence[str]], int]) -> int:
             pid = os.fork()
             if pid == 0:
                 host.close()
-                _be_worker(me, arguments, environment, run)
+                imported = {name: value for name, value in os.environ.items() if before.get(name) != value}
+                _be_worker(me, arguments, environment, imported, run)
             _tell(host, pid=pid)
             _, status = os.waitpid(pid, 0)
             guardian.kill_descendants()
@@ -72,25 +77,40 @@ def _import_for(exchange: Path) -> str | None:
     return fork_hazard()
 
 
-def _be_worker(starter: int, arguments: Sequence[str], environment: int, run: Callable[[Sequence[str]], int]) -> None:
-    """Guard a worker of the host's ``environment`` in a session of its own. Does not return."""
+def _be_worker(
+    starter: int,
+    arguments: Sequence[str],
+    environment: int,
+    imported: Mapping[str, str],
+    run: Callable[[Sequence[str]], int],
+) -> None:
+    """Guard a worker of the host's ``environment`` in a session of its own. Does not return.
+
+    ``imported`` are the variables that the libraries set at their import.
+    """
     os.setsid()
     guard = os.getpid()
 
     def work(handlers: Mapping[signal.Signals, Any]) -> None:
         guardian.restore(handlers)
-        end_as(lambda: _run_worker(guard, arguments, environment, run))
+        end_as(lambda: _run_worker(guard, arguments, environment, imported, run))
 
     os.chdir(Path(arguments[0]).parent)
     guardian.guard(starter, work, kills=True)
 
 
-def _run_worker(guard: int, arguments: Sequence[str], environment: int, run: Callable[[Sequence[str]], int]) -> int:
+def _run_worker(
+    guard: int,
+    arguments: Sequence[str],
+    environment: int,
+    imported: Mapping[str, str],
+    run: Callable[[Sequence[str]], int],
+) -> int:
     with open(environment, encoding="utf-8", errors="surrogateescape") as stream:
         variables: dict[str, str] = json.load(stream)
     room = os.environ[ROOM_VARIABLE]
     os.environ.clear()
-    os.environ.update({**variables, STARTER_VARIABLE: str(guard)})
+    os.environ.update({**variables, **imported, STARTER_VARIABLE: str(guard)})
     _show_environment(len(room))
     if "torch" in sys.modules and "OMP_NUM_THREADS" in os.environ:
         sys.modules["torch"].set_num_threads(int(os.environ["OMP_NUM_THREADS"]))

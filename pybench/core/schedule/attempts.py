@@ -106,7 +106,7 @@ def by_decision(
 def _groups(points: Sequence[Point], rows: Sequence[JudgedRow]) -> dict[str, str]:
     """The group of each point of a row, named by its first point: points that share rows or a process."""
     group = {id_: id_ for row in rows for id_ in row.point_ids}
-    together = [row.point_ids for row in rows]
+    together = [row.point_ids for row in rows if row.point_ids]  # a row of the machine has no point
     by_process: dict[str, list[str]] = {}
     for point in points:
         if point.id in group and (key := session_key(point)) is not None:

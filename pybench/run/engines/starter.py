@@ -40,8 +40,8 @@ COLD_VARIABLE = "PYBENCH_COLD_STARTS"
 """Set to 1, every worker imports its libraries itself, to compare both starts."""
 _OF_A_JOB = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables that libraries read after their import: jobs with different values share a starter."""
-_FOR_FORKS = {"OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""Imports start no threads of numpy's library, and torch answers whether there is a GPU without opening it."""
+_FOR_FORKS = {"OPENBLAS_NUM_THREADS": "1"}
+"""Imports start no threads of numpy's library."""
 _GONE = 1
 """Exit code of a worker whose starter ended under it."""
 

@@ -12,7 +12,7 @@ from pybench.model.suite import Point
 from pybench.model.verdict import Decision, Verdict
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.generate import Generate
-from tests.builders import CHECK, RECORD, SCALING
+from tests.builders import CHECK, NODE_CHECK, RECORD, SCALING
 
 
 def point(name: str, attempts: int = 2, max_attempts: int = 3) -> Point:
@@ -82,6 +82,13 @@ def test_points_of_one_process_decide_together() -> None:
     points = (point("b"), point("a"), point("d"))
     alone = replace(SCALING, point_id="d", baseline_id="d", verdict="missing")
     assert names(by_decision(pending(points, ()), (row("missing"), alone), {})) == ["b1", "a1", "d1", "d2", "a2", "b2"]
+
+
+def test_a_check_of_the_whole_run_changes_no_order() -> None:
+    """It is made from no point."""
+    of_run = replace(NODE_CHECK, point_id=None)
+    owed = pending((point("a"), point("b")), ())
+    assert names(by_decision(owed, (row("missing"), of_run), {})) == ["a1", "b1", "b2", "a2"]
 
 
 def test_points_may_want_different_numbers_of_attempts() -> None:
