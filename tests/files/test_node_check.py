@@ -1,10 +1,11 @@
-"""The shipped node_check: what it measures on each kind of machine, and how long that may take."""
+"""The shipped node_check and quick_check: what they measure on each kind of machine, and how long that may take."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,7 @@ from pybench.run.suite_plan import plan_suite
 
 _HERE = snapshot()
 _PATH = shipped_suites() / "node_check.toml"
+_QUICK = shipped_suites() / "quick_check.toml"
 # Assumed: a worker's start took 6 to 9 s on 1 to 4 H200s.
 _START_S = 10.0
 # Steps are sized to fractions of a second, those of products to more than half a second; warm-up ends with the third
@@ -39,8 +41,8 @@ def _machine(kind: str, num_devices: int) -> Machine:
     return dataclasses.replace(_HERE, kind=kind, fabric="nvlink", gpus=gpus, cpu_cores=num_devices)
 
 
-def _plan(kind: str, num_devices: int, max_gpus: int | None = None) -> Plan:
-    return plan_suite(_PATH, _machine(kind, num_devices), PlanOptions(max_gpus=max_gpus))[1]
+def _plan(kind: str, num_devices: int, max_gpus: int | None = None, suite: Path = _PATH) -> Plan:
+    return plan_suite(suite, _machine(kind, num_devices), PlanOptions(max_gpus=max_gpus))[1]
 
 
 def _seconds(session: Sequence[Attempt]) -> float:
@@ -57,6 +59,20 @@ def _counts(entries: Sequence[Point | Skip]) -> dict[str, set[int]]:
     for entry in entries:
         found.setdefault(entry.benchmark, set()).add(entry.num_gpus)
     return found
+
+
+@pytest.mark.parametrize("profile", ["rtx4090", "a100", "h100", "h200", "b200"])
+@pytest.mark.parametrize("num_gpus", [1, 2, 4, 8])
+def test_a_quick_check_measures_every_gpu_in_three_processes(profile: str, num_gpus: int) -> None:
+    """Its points share a process; those of links need two GPUs."""
+    plan = _plan(profile, num_gpus, suite=_QUICK)
+    on_each = {"matmul", "memory", "host_copy", "training_step"}
+    assert _counts(plan.points) == {
+        name: {num_gpus} for name in on_each | ({"peer_copy", "all_reduce"} if num_gpus > 1 else set())
+    }
+    assert len(list(sessions(plan.points))) == 3
+    assert {point.effort.attempts for point in plan.points} == {2, 3}
+    assert {point.effort.max_attempts for point in plan.points} == {4}
 
 
 _ALONE = ("matmul", "matmul_narrow", "memory", "host_copy", "host_copy_at_once", "launch", "burn")

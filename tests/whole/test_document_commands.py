@@ -108,6 +108,7 @@ CHECKS: dict[str, Check] = {
     "pybench images verify": asks_registries,
     "pybench run suites/tp_scaling.toml": measures_smallest,
     "pybench run suites/node_check.toml": measures,
+    "pybench run quick_check": measures,
     "pybench run suites/tp_scaling.toml -k tensor_parallel=2": would_measure,
     "pybench run turn_taking -k direct": measures_smallest,
     "pybench report suites/measured/tp_scaling-h200x4-20261121.json": succeeds,

@@ -18,6 +18,7 @@ from pybench.model.workloads import (
     memory_bandwidth,
     peer_copy,
     train,
+    training_step,
     turn,
 )
 from pybench.model.workloads.checkpoint import Checkpoint
@@ -40,6 +41,7 @@ WORKLOADS: tuple[WorkloadTraits, ...] = (
     collective.WORKLOAD,
     launch_latency.WORKLOAD,
     burn.WORKLOAD,
+    training_step.WORKLOAD,
     evaluate.WORKLOAD,
     turn.WORKLOAD,
     checkpoint.WORKLOAD,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from pybench.model.wire import ORDERS_FILE, Event, Header, WorkOrder, go_file
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.peer_copy import PeerCopy
+from pybench.model.workloads.training_step import TrainingStep
 from pybench.run.events.line import decode_event
 from tests.build import Build
 from tests.worker.conftest import points_of, steps_of
@@ -28,7 +30,7 @@ from tests.worker.conftest import points_of, steps_of
 _SLOWED = "import time; time.sleep(0.5)"
 
 
-def _point(settings: Matmul | Burn | PeerCopy) -> Point:
+def _point(settings: Matmul | Burn | PeerCopy | TrainingStep) -> Point:
     return Point(
         id=settings.workload,
         benchmark=settings.workload,
@@ -45,6 +47,13 @@ _COPIES = _point(PeerCopy(backend="torch", gpus=3, peer_bytes=2**20, peer_copies
 
 def _burn(num_ranks: int) -> Point:
     return _point(Burn(backend="torch", gpus=num_ranks, burn_precision="float32", side=64, burn_s=0.1))
+
+
+def _training(num_ranks: int) -> Point:
+    small: dict[str, Any] = dict.fromkeys(("layers", "heads", "sequences"), 1)
+    return _point(
+        TrainingStep(backend="torch", gpus=num_ranks, step_precision="float32", tokens=16, updates=2, **small)
+    )
 
 
 def _events(exchange: Path, rank: int) -> list[Event]:
@@ -131,6 +140,17 @@ def test_a_wrong_result_is_named(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize(("num_ranks", "subject"), [(3, "rank 1"), (2, "rank 0, rank 1")])
+def test_a_wrong_gradient_is_named(
+    stage: Path, drill: Callable[..., Sequence[NodeCheck]], num_ranks: int, subject: str
+) -> None:
+    """One bit of one gradient flipped in one rank's memory, in every training step."""
+    _break(stage, "training_step", "mean.lerp_", "if self.ranks.rank == 1: gradient.view(torch.int32)[0, 0] ^= 1 << 20")
+    wrong = [check for check in drill(_training(num_ranks)) if check.name == "checksum"]
+    assert [(check.subject, check.verdict) for check in wrong] == [(subject, "fail")]
+
+
+@pytest.mark.timeout(600)
 def test_a_result_that_does_not_repeat_is_named(stage: Path, drill: Callable[..., Sequence[NodeCheck]]) -> None:
     """One bit of one rank's results flipped after the first: of two ranks, that one."""
     _break(stage, "burn", "self._differing +=", "if self.ranks.rank == 1: self._out.view(torch.int32)[0, 0] ^= 1")
@@ -140,9 +160,10 @@ def test_a_result_that_does_not_repeat_is_named(stage: Path, drill: Callable[...
 
 
 @pytest.mark.timeout(600)
-def test_a_right_result_passes(drill: Callable[..., Sequence[NodeCheck]]) -> None:
+@pytest.mark.parametrize("point", [_burn(2), _training(2)], ids=["burn", "training_step"])
+def test_a_right_result_passes(drill: Callable[..., Sequence[NodeCheck]], point: Point) -> None:
     """However slow the machine: results repeat bit for bit."""
-    (check,) = (check for check in drill(_burn(2)) if check.name == "checksum")
+    (check,) = (check for check in drill(point) if check.name == "checksum")
     assert (check.subject, check.verdict) == ("all ranks", "pass")
 
 

@@ -14,7 +14,7 @@ from pybench.worker.backends.torch.node.operands import random_matrix
 # Time of work between two reads of the clock, which bounds how far a step overshoots.
 _CHUNK_S = 0.1
 # JSON readers keep integers whole up to here.
-_CHECKSUM_MODULUS = 2**53
+CHECKSUM_MODULUS = 2**53
 _CPU = torch.device("cpu")
 _BITS = {2: torch.int16, 4: torch.int32}
 
@@ -69,4 +69,4 @@ def checksum(values: torch.Tensor) -> int:
     # Weights make two exchanged elements show. Products stay below 2^63 as sums wrap around in two's complement.
     weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.int64, device=values.device)
     by_row = (rows * weights).sum(dim=1)
-    return int((by_row * torch.arange(1, len(by_row) + 1, device=values.device)).sum().item()) % _CHECKSUM_MODULUS
+    return int((by_row * torch.arange(1, len(by_row) + 1, device=values.device)).sum().item()) % CHECKSUM_MODULUS
