@@ -103,8 +103,7 @@ def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callab
     from pybench.run.engines.choice import choose_launcher
     from pybench.run.engines.registry import LOCAL
     from pybench.run.hosts.gathering import gather
-    from pybench.run.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous, host_name, read_secret
-    from pybench.run.hosts.this_host import this_host
+    from pybench.run.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous, host_name, read_secret, this_host
     from pybench.run.node.serve import serve_run
 
     limit_s = options.join_limit_s or JOIN_LIMIT_S
@@ -116,7 +115,7 @@ def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callab
     if listener is not None:
         notify(f"host {name} leads; waiting at {meet} for {meet.num_nodes - 1} more")
         return gather(meet, listener, host, secret, notify)
-    serve_run(host, lambda: meet.joined(secret), partial(choose_launcher, engine, notify=notify), notify)
+    serve_run(host, meet, secret, partial(choose_launcher, engine, notify=notify), notify)
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 
 from pybench.model.container import ImageIdentity
 from pybench.model.host import Host
@@ -57,6 +58,16 @@ def twice(hosts: Sequence[Host]) -> Iterator[str]:
     for name, count in Counter(host.name for host in hosts).items():
         if count > 1:
             yield f"{count} hosts are called {name}; give each its own with PYBENCH_HOST_NAME"
+
+
+def on_one_device(locks: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
+    """A line for each two hosts, given by name and ``locks`` of their devices, that would measure on one device."""
+    for (first, held), (second, wanted) in combinations(locks, 2):
+        if shared := {*held}.intersection(wanted):
+            yield (
+                f"hosts {first} and {second} are one machine and share {min(shared).rpartition('/')[2]}; give each its "
+                "own GPUs (CUDA_VISIBLE_DEVICES) or cores (taskset)"
+            )
 
 
 def _lines(first: Host, host: Host) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
+from pybench.model.errors import MachineError
+from pybench.run.hosts.rendezvous import Rendezvous
 from tests.processes import wait_for
 from tests.run.two_hosts import SECRET, TwoHosts, ended
 
@@ -154,6 +157,8 @@ def test_hosts_that_do_not_meet(two: TwoHosts, no_driver: None, monkeypatch: pyt
         ("--nodes", "2"): (2, "--rendezvous HOST:PORT and --nodes N go together"),
         ("--rendezvous", "here", "--nodes", "2"): (2, "--rendezvous here: give HOST:PORT, such as node1:29400"),
         ("--rendezvous", "no.such.host.invalid:1", *meet[2:]): (3, "no such host here"),
+        ("--rendezvous", "no.such.host.invalid:1", *meet[2:], "--node-rank", "1"): (3, "no such host here"),
+        ("--rendezvous", f"[fe80::5%lo]:{two.port}", *meet[2:], "--node-rank", "0"): (3, f"[fe80::5%lo]:{two.port}: c"),
     }
     for options, (code, line) in expected.items():
         found = _run(two, monkeypatch, *options)
@@ -163,3 +168,15 @@ def test_hosts_that_do_not_meet(two: TwoHosts, no_driver: None, monkeypatch: pyt
         code, out = _run(two, monkeypatch, *meet, secret=secret)
         assert (code, line in out) == (2, True), out
     assert not (two.folder / "a" / "runs").exists()
+
+
+@pytest.mark.parametrize("address", ["127.0.1.1", "::1"])
+def test_a_name_that_is_loopback_on_its_own_host(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As installers of Debian write it: the host that leads refuses at once, as no other one could join."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *_args, **_keys: [(family, socket.SOCK_STREAM, 6, "", (address, 1))]
+    )
+    with pytest.raises(MachineError, match=f"node1 is the loopback address {address}, which no other host can reach"):
+        Rendezvous.parse("node1:29400", 2, 0).listener()
+    assert Rendezvous.parse("localhost:29400", 2, 0).is_on_loopback

@@ -20,7 +20,8 @@ from pybench.model.errors import MachineError
 MAX_HEAD_BYTES = 2**22
 MAX_BODY_BYTES = 2**30
 SEND_LIMIT_S = 60.0
-HANDSHAKE_LIMIT_S = 10.0
+HANDSHAKE_LIMIT_S = 5.0
+"""A handshake takes three messages; connections that only hold on are closed after this."""
 _MAGIC = b"pybench hosts 1\n"
 _LENGTHS = struct.Struct("!IQ")
 _CODE_BYTES = _NONCE_BYTES = 32
@@ -36,11 +37,15 @@ class ConnectionLostError(MachineError):
     """The other host is gone, or sends what no pybench sends."""
 
 
+class OtherSecretError(ConnectionLostError):
+    """The other side is a pybench that has another secret."""
+
+
 class Frames:
     """One connection after the handshake. ``is_lead`` is whether this side leads the run."""
 
     def __init__(self, connection: socket.socket, secret: bytes, *, is_lead: bool) -> None:
-        """Shake hands. Raises ``ConnectionLostError`` where the other side does not know the secret."""
+        """Shake hands within ``HANDSHAKE_LIMIT_S``. Raises ``ConnectionLostError``, ``OtherSecretError``."""
         self._socket = connection
         self._buffer = bytearray()
         self._ours, self._theirs = (b"lead", b"node") if is_lead else (b"node", b"lead")
@@ -91,24 +96,24 @@ class Frames:
         self._socket.close()
 
     def _handshake(self, secret: bytes, *, is_lead: bool) -> bytes:
+        deadline_s = time.monotonic() + HANDSHAKE_LIMIT_S
         nonce = secrets.token_bytes(_NONCE_BYTES)
         self._socket.settimeout(HANDSHAKE_LIMIT_S)
         self._socket.sendall(_MAGIC + nonce)
-        if self._exactly(len(_MAGIC)) != _MAGIC:
+        if self._exactly(len(_MAGIC), deadline_s) != _MAGIC:
             raise ConnectionLostError("what answers there is no pybench; choose another port")
-        theirs = self._exactly(_NONCE_BYTES)
+        theirs = self._exactly(_NONCE_BYTES, deadline_s)
         both = nonce + theirs if is_lead else theirs + nonce
         self._socket.sendall(_digest(secret, self._ours + both))
-        if not hmac.compare_digest(self._exactly(_CODE_BYTES), _digest(secret, self._theirs + both)):
-            raise ConnectionLostError("the other side has another secret; give all hosts the same one")
+        if not hmac.compare_digest(self._exactly(_CODE_BYTES, deadline_s), _digest(secret, self._theirs + both)):
+            raise OtherSecretError("the other side has another secret; give all hosts the same one")
         return _digest(secret, b"frames" + both)
 
-    def _exactly(self, length: int) -> bytes:
-        deadline = time.monotonic() + HANDSHAKE_LIMIT_S
+    def _exactly(self, length: int, deadline_s: float) -> bytes:
         while len(self._buffer) < length:
-            left_s = deadline - time.monotonic()
+            left_s = deadline_s - time.monotonic()
             if left_s <= 0:
-                raise ConnectionLostError("what is there does not answer as pybench does; choose another port")
+                raise ConnectionLostError(f"the other side did not finish a handshake within {HANDSHAKE_LIMIT_S:g} s")
             self._receive(left_s, length - len(self._buffer))
         taken = bytes(self._buffer[:length])
         del self._buffer[:length]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 
-from pybench.core.likeness import unlike
+from pybench.core.likeness import on_one_device, unlike
+from pybench.machine.device_lock import lock_names
 from pybench.model.errors import MachineError
 from pybench.model.host import Host, HostClock, Place
 from pybench.run.engines.base import Notify
@@ -18,7 +21,11 @@ from pybench.run.hosts.link import HostLink, HostLostError
 from pybench.run.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, decode, send
 from pybench.run.hosts.rendezvous import Rendezvous
 
-_SLICE_S = 0.5
+_SLICE_S, _PAUSE_S = 0.1, 0.02
+_MAX_PENDING = 64
+_ROOM_AFTER_S = 1.0
+"""Among ``_MAX_PENDING`` connections the oldest is closed at this age; a host that joins takes milliseconds."""
+_MOST_NAMED = 3
 
 
 @dataclass
@@ -61,10 +68,15 @@ def gather(rendezvous: Rendezvous, listener: socket.socket, lead: Host, secret: 
     Raises ``MachineError`` with a line for each difference, or where hosts are missing after the limit.
     """
     gathering = Gathering(lead)
+    walls_s, locks = [0.0], [(lead.name, lock_names(lead.gpu_uuids))]
     try:
-        with listener:
-            walls_s = _accepted(gathering, rendezvous, listener, secret, notify)
-        _require_alike(gathering, walls_s)
+        with closing(_Door(listener, secret)) as door:
+            for frames, hello, wall_s in _arrivals(door, rendezvous, gathering, notify):
+                gathering.links = (*gathering.links, HostLink(hello.host, frames))
+                walls_s.append(wall_s)
+                locks.append((hello.host.name, hello.locks))
+                notify(f"host {hello.host.name} joined, {len(gathering.hosts)} of {rendezvous.num_nodes}")
+        _require_alike(gathering.hosts, walls_s, locks)
         gathering.links = tuple(sorted(gathering.links, key=lambda link: link.name))
         for link in gathering.links:
             link.order(Welcome(lead=lead.name))
@@ -74,69 +86,141 @@ def gather(rendezvous: Rendezvous, listener: socket.socket, lead: Host, secret: 
     return gathering
 
 
-def _accepted(
-    gathering: Gathering, rendezvous: Rendezvous, listener: socket.socket, secret: bytes, notify: Notify
-) -> list[float]:
-    """Fill the gathering; gives each host's wall clock less this one's, in s."""
-    walls_s = [0.0]
-    deadline = time.monotonic() + rendezvous.limit_s
-    while len(gathering.hosts) < rendezvous.num_nodes:
-        if time.monotonic() > deadline:
-            raise _missing(rendezvous, gathering)
-        if (found := _next(listener, secret, notify)) is not None:
-            link, wall_s = found
-            gathering.links = (*gathering.links, link)
-            walls_s.append(wall_s)
-            notify(f"host {link.name} joined, {len(gathering.hosts)} of {rendezvous.num_nodes}")
-    return walls_s
-
-
-def _require_alike(gathering: Gathering, walls_s: Sequence[float]) -> None:
-    if lines := unlike(gathering.hosts, walls_s):
+def _require_alike(hosts: Sequence[Host], walls_s: Sequence[float], locks: Sequence[tuple[str, Sequence[str]]]) -> None:
+    if lines := (*unlike(hosts, walls_s), *on_one_device(locks)):
         raise MachineError("\n".join(lines))
 
 
-def _missing(rendezvous: Rendezvous, gathering: Gathering) -> MachineError:
+def _arrivals(
+    door: _Door, rendezvous: Rendezvous, gathering: Gathering, notify: Notify
+) -> Iterator[tuple[Frames, Hello, float]]:
+    """Hosts as they join, each with its wall clock less this one's in s, until the gathering has all.
+
+    Raises ``MachineError`` after the limit, and for a host of the run with another version of pybench.
+    """
+    deadline_s = time.monotonic() + rendezvous.limit_s
+    refused: dict[str, str] = {}
+    while len(gathering.hosts) < rendezvous.num_nodes:
+        try:
+            arrival = door.arrivals.get(timeout=max(0.0, deadline_s - time.monotonic()))
+        except Empty:
+            raise _missing(rendezvous, gathering, refused) from None
+        if arrival.frames is None:
+            if refused.get(arrival.address) != arrival.problem:
+                notify(f"{arrival.address}: refused: {arrival.problem}")
+            refused[arrival.address] = arrival.problem
+            if time.monotonic() > deadline_s:
+                raise _missing(rendezvous, gathering, refused)
+        elif arrival.hello is None:
+            arrival.dismiss(arrival.problem)
+            raise MachineError(arrival.problem)
+        else:
+            yield arrival.frames, arrival.hello, arrival.wall_s
+
+
+def _missing(rendezvous: Rendezvous, gathering: Gathering, refused: Mapping[str, str]) -> MachineError:
     there = ", ".join(host.name for host in gathering.hosts)
+    also = "".join(f"; refused: {address}: {problem}" for address, problem in [*refused.items()][-_MOST_NAMED:])
     return MachineError(
         f"{rendezvous}: {len(gathering.hosts)} of {rendezvous.num_nodes} hosts have joined within "
-        f"{rendezvous.limit_s:g} s ({there}); start the same command on the others, or check the network"
+        f"{rendezvous.limit_s:g} s ({there}{also}); start the same command on the others, or check the network"
     )
 
 
-def _next(listener: socket.socket, secret: bytes, notify: Notify) -> tuple[HostLink, float] | None:
-    """The next host that joins, and its wall clock less this one's; ``None`` where none does for now.
+@dataclass(frozen=True, kw_only=True)
+class _Arrival:
+    """What came of one connection: a host's first message, else the ``problem``.
 
-    Raises ``MachineError`` for a host of the run, which knows its secret, with another version of pybench.
+    ``frames`` is ``None`` where the other side did not prove that it knows the secret. ``wall_s`` is the host's wall
+    clock less this one's.
     """
-    listener.settimeout(_SLICE_S)
-    try:
-        connection, (address, *_) = listener.accept()
-    except TimeoutError:
-        return None
-    try:
-        frames = Frames(connection, secret, is_lead=True)
-        found = frames.take(HANDSHAKE_LIMIT_S)
-    except (OSError, ConnectionLostError) as error:
-        notify(f"{address}: refused: {error}")
-        return None
-    if found is None:
-        notify(f"{address}: refused: it sent nothing within {HANDSHAKE_LIMIT_S:g} s")
-        frames.close()
-        return None
-    hello = _hello(found[0])
-    if hello is None:
-        problem = f"the host at {address} has another version of pybench; install {version('pybench')} on all hosts"
-        with closing(frames), suppress(ConnectionLostError):
-            send(frames, Goodbye(problem=problem))
-        raise MachineError(problem)
-    return HostLink(hello.host, frames), hello.wall_s - time.time()
+
+    address: str
+    frames: Frames | None = None
+    hello: Hello | None = None
+    wall_s: float = 0.0
+    problem: str = ""
+
+    def dismiss(self, problem: str) -> None:
+        """Tell the host why it can't take part, and close the connection."""
+        if self.frames is not None:
+            with closing(self.frames) as frames, suppress(ConnectionLostError):
+                send(frames, Goodbye(problem=problem))
+
+
+class _Door:
+    """Takes connections of a ``listener`` and shakes hands with each in a thread of its own, until it is closed.
+
+    A connection that sends nothing holds up nobody: at most ``_MAX_PENDING`` shake hands at a time, and where all of
+    them only hold on, the oldest makes room.
+    """
+
+    def __init__(self, listener: socket.socket, secret: bytes) -> None:
+        self.arrivals: SimpleQueue[_Arrival] = SimpleQueue()
+        self._listener, self._secret = listener, secret
+        self._pending: dict[socket.socket, float] = {}
+        self._is_closed = Event()
+        self._accepts = Thread(target=self._accept, name="pybench-door", daemon=True)
+        self._accepts.start()
+
+    def close(self) -> None:
+        """Listen no more; connections that have not joined by now are closed."""
+        self._is_closed.set()
+        self._accepts.join()
+        self._listener.close()
+        for connection in tuple(self._pending):
+            _shut(connection)
+        with suppress(Empty):
+            while True:
+                self.arrivals.get_nowait().dismiss("all hosts of the run have joined without this one")
+
+    def _accept(self) -> None:
+        self._listener.settimeout(_SLICE_S)
+        while not self._is_closed.is_set():
+            try:
+                connection, (address, *_) = self._listener.accept()
+            except OSError:  # nobody came, or there is no file descriptor left for now
+                self._is_closed.wait(_PAUSE_S)
+                continue
+            self._pending[connection] = time.monotonic()
+            Thread(target=self._meet, args=(connection, str(address)), daemon=True).start()
+            while len(self._pending) >= _MAX_PENDING and not self._is_closed.wait(_PAUSE_S):
+                oldest, since_s = min(tuple(self._pending.items()), key=lambda item: item[1])
+                if time.monotonic() - since_s > _ROOM_AFTER_S:
+                    _shut(oldest)
+
+    def _meet(self, connection: socket.socket, address: str) -> None:
+        try:
+            arrival = self._met(connection, address)
+        except (OSError, ConnectionLostError) as error:
+            arrival = _Arrival(address=address, problem=str(error))
+        self._pending.pop(connection)
+        self.arrivals.put(arrival)
+
+    def _met(self, connection: socket.socket, address: str) -> _Arrival:
+        frames = Frames(connection, self._secret, is_lead=True)
+        frame = frames.take(HANDSHAKE_LIMIT_S)
+        if frame is None:
+            frames.close()
+            return _Arrival(address=address, problem=f"it sent nothing within {HANDSHAKE_LIMIT_S:g} s")
+        hello = _hello(frame[0])
+        if hello is None:
+            install = f"install {version('pybench')} on all hosts"
+            problem = f"the host at {address} has another version of pybench; {install}"
+            return _Arrival(address=address, frames=frames, problem=problem)
+        return _Arrival(address=address, frames=frames, hello=hello, wall_s=hello.wall_s - time.time())
+
+
+def _shut(connection: socket.socket) -> None:
+    """End what a thread waits for on ``connection``, which that thread closes."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _hello(head: bytes) -> Hello | None:
     """A host's first message; ``None`` where another version wrote it."""
     try:
-        found = decode(head)
+        message = decode(head)
     except ConnectionLostError:
         return None
-    return found if isinstance(found, Hello) and found.protocol == PROTOCOL else None
+    return message if isinstance(message, Hello) and message.protocol == PROTOCOL else None

@@ -1,4 +1,4 @@
-"""The network interface of an address at which ranks of several hosts meet, and a port there."""
+"""The network on which ranks of several hosts meet: the interface of an address, and a port there."""
 
 from __future__ import annotations
 
@@ -6,21 +6,37 @@ import fcntl
 import ipaddress
 import socket
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 
 _SIOCGIFADDR = 0x8915  # linux/sockios.h
 _REQUEST = struct.Struct("16sH2x4s232x")
 _INET6 = Path("/proc/net/if_inet6")
+_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+
+
+def on_network(local_address: str, shell: Mapping[str, str]) -> dict[str, str]:
+    """Variables by which collectives take the interface of ``local_address``, less those that the shell sets."""
+    name = interface_of(local_address)
+    return {} if name is None else {variable: name for variable in _VARIABLES if variable not in shell}
 
 
 def interface_of(address: str) -> str | None:
     """Name of the interface that has ``address``; ``None`` where no interface has it."""
-    wanted = ipaddress.ip_address(address)
+    bare, _, zone = address.partition("%")
+    if zone:
+        return zone
+    wanted = ipaddress.ip_address(bare)
     if wanted.is_loopback:
         return "lo"
     if wanted.version == 6:  # noqa: PLR2004 - of the Internet Protocol
         return _inet6(wanted.exploded.replace(":", ""))
     return next((name for _, name in socket.if_nameindex() if _inet(name) == wanted.packed), None)
+
+
+def in_own_zone(address: str, local_address: str) -> str:
+    """``address``, which another host gave, with the IPv6 zone of this host's ``local_address``."""
+    return address.partition("%")[0] + "".join(local_address.partition("%")[1:])
 
 
 def held_port(address: str) -> socket.socket:
@@ -29,10 +45,11 @@ def held_port(address: str) -> socket.socket:
     Linux lets two sockets with SO_REUSEADDR have one port while none of the two listens (socket(7)): the server that
     the port is meant for, which sets that option as torch's does, may listen there meanwhile. Nobody else is given it.
     """
-    held = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    family, kind, _, _, where = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]  # with an IPv6 zone
+    held = socket.socket(family, kind)
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind((address, 0))
+        held.bind(where)
     except BaseException:
         held.close()
         raise

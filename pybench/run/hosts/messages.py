@@ -15,12 +15,12 @@ from pybench.model.host import Host
 from pybench.run.engines.registry import ENGINES
 from pybench.run.hosts.frames import ConnectionLostError, Frames
 
-PROTOCOL = 2
+PROTOCOL = 3
 _MAX_TEXT = 2**16
 _MAX_ORDERS = 2**21
 
 Text = Annotated[str, Field(max_length=_MAX_TEXT)]
-Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_.:-]+$")]
+Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_.:%-]+$")]
 EngineName = Annotated[str, Field(pattern=f"^({'|'.join(ENGINES)})$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=0, le=2**20)]
@@ -29,11 +29,12 @@ Digest = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}:[0-9a-f]{16,128}$")]
 
 @dataclass(frozen=True, kw_only=True)
 class Hello:
-    """A host's first message. ``wall_s`` is its wall clock, in s since 1970."""
+    """A host's first message: its wall clock in s since 1970, and names of the ``locks`` of its devices."""
 
     protocol: int
     host: Host
     wall_s: float
+    locks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Where the hosts of a run meet: who leads, who joins, and with which secret."""
+"""Where the hosts of a run meet: who leads, who joins, with which secret, and this host as the others see it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ import re
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import cast
 
+from pybench.machine.clock import host_clock
+from pybench.machine.environment import snapshot
+from pybench.machine.network import network
+from pybench.model.build import this_build
 from pybench.model.errors import MachineError, UsageError
-from pybench.run.hosts.frames import HANDSHAKE_LIMIT_S, ConnectionLostError, Frames
+from pybench.model.host import Host
+from pybench.power.recorder import sampler_unavailable_reason
+from pybench.run.engines.base import Launcher
+from pybench.run.engines.environment import recorded, tuning
+from pybench.run.engines.stage import installed_digest
+from pybench.run.hosts.frames import HANDSHAKE_LIMIT_S, ConnectionLostError, Frames, OtherSecretError
 
 SECRET_VARIABLE, SECRET_FILE_VARIABLE = "PYBENCH_RENDEZVOUS_SECRET", "PYBENCH_RENDEZVOUS_SECRET_FILE"
 NAME_VARIABLE = "PYBENCH_HOST_NAME"
@@ -23,6 +34,8 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,253}")
 _RETRY_S = 0.25
 # Of another host: this one can't listen there.
 _NOT_HERE = frozenset((errno.EADDRNOTAVAIL, errno.EADDRINUSE))
+_BACKLOG = 128
+_LOOPBACK_NAMES = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +53,7 @@ class Rendezvous:
     limit_s: float = JOIN_LIMIT_S
 
     def __str__(self) -> str:
-        return f"{self.address}:{self.port}"
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
     @classmethod
     def parse(
@@ -56,20 +69,24 @@ class Rendezvous:
 
     @property
     def is_on_loopback(self) -> bool:
-        """Whether only hosts of this machine can meet there."""
+        """Whether the address is given as one of this machine alone."""
         try:
             return ipaddress.ip_address(self.address).is_loopback
         except ValueError:
-            return self.address == "localhost"
+            return self.address in _LOOPBACK_NAMES
 
     def listener(self) -> socket.socket | None:
         """A socket that listens here, where this host leads; ``None`` where it joins. Raises ``MachineError``."""
         if self.node_rank:
             return None
-        where = self._resolved(time.monotonic() + self.limit_s)
-        family = socket.AF_INET6 if ":" in where[0] else socket.AF_INET
+        family, where = self._resolved()
+        if ipaddress.ip_address(where[0].partition("%")[0]).is_loopback and not self.is_on_loopback:
+            raise MachineError(
+                f"{self}: on this host {self.address} is the loopback address {where[0]}, which no other host can "
+                "reach (see /etc/hosts); give an address of this host's network: --rendezvous ADDRESS:PORT"
+            )
         try:
-            return socket.create_server(where, family=family, backlog=self.num_nodes)
+            return socket.create_server(where, family=family, backlog=max(_BACKLOG, self.num_nodes))
         except OSError as error:
             if self.node_rank is None and error.errno in _NOT_HERE:
                 return None
@@ -78,43 +95,48 @@ class Rendezvous:
             ) from error
 
     def joined(self, secret: bytes) -> Frames:
-        """A connection to the host that leads, once it listens. Raises ``MachineError`` after the limit."""
-        deadline = time.monotonic() + self.limit_s
-        while True:
-            left_s = max(0.1, deadline - time.monotonic())
-            try:
-                where = self._resolved(deadline)
-                connection = socket.create_connection(where, timeout=min(left_s, HANDSHAKE_LIMIT_S))
-            except OSError as error:
-                if time.monotonic() > deadline:
-                    raise MachineError(
-                        f"{self}: the host that leads did not answer within {self.limit_s:g} s "
-                        f"({error.strerror or error}); start pybench there, or check the address and the firewall"
-                    ) from error
-                time.sleep(_RETRY_S)
-                continue
-            try:
-                return Frames(connection, secret, is_lead=False)
-            except (OSError, ConnectionLostError) as error:
-                reason = f"{error}".removeprefix("the connection was closed") or "it closed the connection"
-                raise MachineError(
-                    f"{self}: cannot join: {reason}; the secret in {SECRET_VARIABLE} must be the same on all hosts"
-                ) from error
+        """A connection to the host that leads, once it listens and answers.
 
-    def _resolved(self, deadline_s: float) -> tuple[str, int]:
-        """Address and port. A name may take a while to be known: that of a pod is not before it runs."""
+        Raises ``MachineError`` with the last problem after the limit, at once where the two have different secrets.
+        """
+        deadline_s = time.monotonic() + self.limit_s
         while True:
             try:
-                found = socket.getaddrinfo(self.address, self.port, type=socket.SOCK_STREAM)
+                left_s = max(0.1, deadline_s - time.monotonic())
+                connection = socket.create_connection((self.address, self.port), min(left_s, HANDSHAKE_LIMIT_S))
+                return Frames(connection, secret, is_lead=False)
+            except OtherSecretError as error:
+                raise MachineError(
+                    f"{self}: cannot join: the secret in {SECRET_VARIABLE} must be the same on all hosts"
+                ) from error
+            except (OSError, ConnectionLostError) as error:
+                if time.monotonic() > deadline_s:
+                    raise MachineError(f"{self}: {self._why_not(error)}") from error
+            time.sleep(_RETRY_S)
+
+    def _why_not(self, error: OSError | ConnectionLostError) -> str:
+        """Why no host answered within the limit, and what to do."""
+        if isinstance(error, socket.gaierror):
+            return f"no such host here ({error.strerror}); give a name or address that every host knows"
+        if isinstance(error, ConnectionLostError):
+            return f"the host that leads did not let this one join within {self.limit_s:g} s: {error}"
+        return (
+            f"the host that leads did not answer within {self.limit_s:g} s ({error.strerror or error}); "
+            "start pybench there, or check the address and the firewall"
+        )
+
+    def _resolved(self) -> tuple[socket.AddressFamily, tuple[str, int]]:
+        """Family and socket address, with an IPv6 zone. The name of a pod is unknown until it runs."""
+        deadline_s = time.monotonic() + self.limit_s
+        while True:
+            try:
+                family, _, _, _, where = socket.getaddrinfo(self.address, self.port, type=socket.SOCK_STREAM)[0]
             except OSError as error:
                 if time.monotonic() > deadline_s:
-                    raise MachineError(
-                        f"{self}: no such host here ({error.strerror or error}); "
-                        "give a name or address that every host knows"
-                    ) from error
+                    raise MachineError(f"{self}: {self._why_not(error)}") from error
                 time.sleep(_RETRY_S)
             else:
-                return str(found[0][4][0]), self.port
+                return family, cast("tuple[str, int]", where)
 
 
 def read_secret(environment: Mapping[str, str]) -> bytes:
@@ -142,3 +164,24 @@ def host_name(environment: Mapping[str, str]) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{NAME_VARIABLE}: {name!r}: give letters, digits and . _ - only")
     return name
+
+
+def this_host(name: str, engine: str, local: Launcher | None, *, alone: bool = False) -> Host:
+    """Look at this host once. ``local`` starts its workers where ``engine`` starts no containers.
+
+    ``alone``: all hosts of the run are this machine. Its images are known once the run's plan is.
+    """
+    boot_id, time_offset_ns = host_clock()
+    return Host(
+        name=name,
+        machine=replace(snapshot(), network=None if alone else network(os.environ)),
+        boot_id=boot_id,
+        time_offset_ns=time_offset_ns,
+        pybench_version=version("pybench"),
+        build=this_build(),
+        worker_sha256=installed_digest(),
+        engine=engine,
+        software=None if local is None else local.software(),
+        environment=recorded(tuning(os.environ) if local is None else local.tuning(os.environ)),
+        power_reason=sampler_unavailable_reason(),
+    )

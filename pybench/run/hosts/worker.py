@@ -16,7 +16,7 @@ from pybench.model.health import Health
 from pybench.model.host import HostClock
 from pybench.model.wire import ORDERS_FILE, events_file
 from pybench.run.engines.base import Job, Meeting, Worker
-from pybench.run.hosts.interface import held_port, port_of
+from pybench.run.hosts.interface import held_port, on_network, port_of
 from pybench.run.hosts.link import HostLink, HostLostError
 from pybench.run.hosts.messages import (
     Beat,
@@ -30,7 +30,6 @@ from pybench.run.hosts.messages import (
     Report,
     Stop,
 )
-from pybench.run.hosts.network import on_network
 
 BEAT_LIMIT_S = 30.0
 """A host that follows a worker sends something every second; one that is silent for so long is gone."""

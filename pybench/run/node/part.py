@@ -20,9 +20,8 @@ from pybench.run.events.file import EventFile
 from pybench.run.events.line import decode_event
 from pybench.run.gpu_observation import GpuObservation
 from pybench.run.hosts.frames import Frames
-from pybench.run.hosts.interface import held_port, port_of
+from pybench.run.hosts.interface import held_port, in_own_zone, on_network, port_of
 from pybench.run.hosts.messages import Beat, Begin, Ended, Events, Report, send
-from pybench.run.hosts.network import on_network
 
 _BEAT_S = 1.0
 _MAX_LOG = 2**15
@@ -139,7 +138,7 @@ def _job(order: Begin, name: str, folder: Path, local: tuple[str, int]) -> Job:
         meeting=Meeting(
             num_nodes=order.num_nodes,
             node_rank=order.node_rank,
-            address=order.address,
+            address=in_own_zone(order.address, local[0]),
             port=order.port,
             local_address=local[0],
             local_port=local[1],

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from pybench.machine.device_lock import locked_devices
+from pybench.machine.device_lock import lock_names, locked_devices
 from pybench.machine.scratch import scratch_folder
 from pybench.machine.signals import signals_interrupt
 from pybench.model.errors import MachineError, PybenchError
@@ -40,6 +39,7 @@ from pybench.run.hosts.messages import (
     send,
     take,
 )
+from pybench.run.hosts.rendezvous import Rendezvous
 from pybench.run.images.lock import default_lock
 from pybench.run.node.part import Part
 
@@ -66,7 +66,8 @@ class NodeRunner:
         Raises ``MachineError`` when it ends with a problem, or the host that leads is gone; every worker has ended.
         """
         try:
-            send(self._frames, Hello(protocol=PROTOCOL, host=self._host, wall_s=time.time()))
+            locks = lock_names(self._host.gpu_uuids)
+            send(self._frames, Hello(protocol=PROTOCOL, host=self._host, wall_s=time.time(), locks=locks))
             stage_worker(self._root / "worker")
             while (problem := self._turn()) is None:
                 pass
@@ -176,15 +177,15 @@ def _reason(error: BaseException) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-def serve_run(host: Host, joined: Callable[[], Frames], choose: Choose, notify: Notify) -> None:
+def serve_run(host: Host, meet: Rendezvous, secret: bytes, choose: Choose, notify: Notify) -> None:
     """Join a run once no other one holds this host's devices, and take its orders to the end.
 
-    Raises ``MachineError``, or ``KeyboardInterrupt`` with nothing left running.
+    Both waits end with the limit of ``meet``. Raises ``MachineError``, or ``KeyboardInterrupt`` with all workers ended.
     """
     owner = f"process {os.getpid()}, host {host.name} of a run"
     with (
         signals_interrupt(),
-        locked_devices(host.gpu_uuids, owner, notify),
+        locked_devices(host.gpu_uuids, owner, notify, meet.limit_s),
         scratch_folder("pybench-node-") as root,
     ):
-        NodeRunner(host, joined(), choose, root, notify).serve()
+        NodeRunner(host, meet.joined(secret), choose, root, notify).serve()

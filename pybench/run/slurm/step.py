@@ -18,6 +18,7 @@ from pybench.run.slurm.verdict_file import read_verdict
 END_LIMIT_S = 60.0
 """Hosts end their workers within this, once they are interrupted."""
 _KEPT_LINES = 20
+_ALONE = "to measure this host alone: env -u SLURM_JOB_ID pybench run SUITE"
 
 
 def run_step(argv: Sequence[str], root: Path, environment: Mapping[str, str], show: Callable[[str], None]) -> int:
@@ -45,7 +46,7 @@ def _ran(argv: Sequence[str], environment: Mapping[str, str], last: deque[str], 
             argv, env=environment, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
         )
     except OSError as error:
-        raise MachineError(f"{argv[0]}: {error.strerror}; is Slurm's client installed here?") from error
+        raise MachineError(f"{argv[0]}: {error.strerror}; install Slurm's client here, or {_ALONE}") from error
     with process:
         try:
             for line in process.stderr or ():

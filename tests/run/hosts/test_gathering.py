@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from importlib.metadata import version
+from itertools import cycle, islice
 from types import SimpleNamespace
 
 import pytest
 
+from pybench.machine.device_lock import lock_names
 from pybench.model.errors import MachineError
 from pybench.model.host import Host
 from pybench.run.hosts import gathering as gathering_module
@@ -21,7 +24,7 @@ from pybench.run.hosts.gathering import Gathering, gather
 from pybench.run.hosts.interface import held_port, port_of
 from pybench.run.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, send, take
 from pybench.run.hosts.rendezvous import Rendezvous
-from tests.builders import HOST
+from tests.builders import H200, HOST
 
 SECRET = b"a secret of this test alone"
 LIMIT_S = 30.0
@@ -32,13 +35,18 @@ B = replace(A, name="b", boot_id="boot-b")
 
 
 @contextmanager
-def joining() -> Iterator[tuple[Frames, list[BaseException | Gathering]]]:
-    """A host's connection, and in the list what became of the one that leads, once this is left."""
-    with held_port("127.0.0.1") as held, ThreadPoolExecutor() as pool:
+def joining(strangers: int = 0, lead: Host = HOST) -> Iterator[tuple[Frames, list[BaseException | Gathering]]]:
+    """A host's connection, and in the list what became of the one that leads, once this is left.
+
+    ``strangers`` connect before it: some are silent, some send a little, one sends what no pybench does.
+    """
+    with held_port("127.0.0.1") as held, ThreadPoolExecutor() as pool, ExitStack() as silent:
         meet = Rendezvous(address="127.0.0.1", port=port_of(held), num_nodes=2, node_rank=0, limit_s=LIMIT_S)
         listener = meet.listener()
         assert listener is not None
-        leads = pool.submit(gather, meet, listener, A, SECRET, lambda _line: None)
+        leads = pool.submit(gather, meet, listener, lead, SECRET, lambda _line: None)
+        for sent in islice(cycle((b"", b"pybench hosts", b"GET / HTTP/1.1\r\n\r\n")), strangers):
+            silent.enter_context(socket.create_connection((meet.address, meet.port))).sendall(sent)
         frames = replace(meet, node_rank=1).joined(SECRET)
         ended: list[BaseException | Gathering] = []
         try:
@@ -96,3 +104,40 @@ def test_alike_hosts_are_welcome() -> None:
     assert isinstance(gathering, Gathering)
     assert [host.name for host in gathering.hosts] == ["a", "b"]
     gathering.dismiss()
+
+
+@pytest.mark.parametrize("strangers", [20, 3 * gathering_module._MAX_PENDING])
+def test_connections_that_only_hold_on_hold_up_nobody(strangers: int) -> None:
+    """Beside more of them than shake hands at a time, too: the host joins before the first of them is given up."""
+    with joining(strangers) as (frames, ended):
+        send(frames, Hello(protocol=PROTOCOL, host=B, wall_s=time.time()))
+        assert take(frames, LIMIT_S) == (Welcome(lead="a"), b"")
+    (gathering,) = ended
+    assert isinstance(gathering, Gathering)
+    gathering.dismiss()
+
+
+@pytest.mark.parametrize(("uuids", "shared"), [(("GPU-1", "GPU-2"), "GPU-2"), ((), "core-")])
+def test_two_hosts_on_one_device(uuids: tuple[str, ...], shared: str) -> None:
+    """They would wait for each other's locks: both are refused by name."""
+    own = lock_names(uuids)
+    hello = Hello(protocol=PROTOCOL, host=B, wall_s=time.time(), locks=own)
+    lead = replace(A, machine=replace(A.machine, gpus=tuple(replace(H200, uuid=uuid) for uuid in uuids[1:])))
+    with joining(lead=lead) as (frames, ended):
+        send(frames, replace(hello, host=replace(lead, name="b")))
+        found = take(frames, LIMIT_S)
+    assert found is not None
+    assert isinstance(found[0], Goodbye)
+    assert f"hosts a and b are one machine and share {shared}" in found[0].problem
+    assert isinstance(ended[0], MachineError)
+
+
+def test_a_host_tries_on_until_it_may_join() -> None:
+    """After what listens there closed its connection, and after one that never answered."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+        meet = Rendezvous(address="127.0.0.1", port=server.getsockname()[1], num_nodes=2, node_rank=1, limit_s=LIMIT_S)
+        joins = pool.submit(meet.joined, SECRET)
+        for _ in range(2):
+            server.accept()[0].close()
+        with closing(Frames(server.accept()[0], SECRET, is_lead=True)), closing(joins.result(LIMIT_S)):
+            pass
