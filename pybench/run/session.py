@@ -16,6 +16,7 @@ from pybench.model.record import ALONE, Record
 from pybench.model.suite import Point
 from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file
 from pybench.run.engines.base import Job, Launcher, Worker
+from pybench.run.engines.environment import passed_secrets
 from pybench.run.engines.redaction import Redaction
 from pybench.run.engines.starter import ForkedWorker
 from pybench.run.events.contract import Site
@@ -85,7 +86,8 @@ class SessionWorker:
         self._ended = False
         job = session.job
         self.argv = session.launcher.argv(job)
-        self.redaction = Redaction(job.host_environment[name] for name in session.launcher.secrets)
+        passed = session.launcher.tuning(job.host_environment)
+        self.redaction = Redaction(passed_secrets(passed, session.launcher.secrets))
         lines = (order.to_json() + "\n" for order in session.orders)
         (job.exchange / ORDERS_FILE).write_text("".join(lines), encoding="utf-8")
 

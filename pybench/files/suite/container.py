@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from pybench.files.toml.lines import KeyProblem
 from pybench.model.container import ContainerRequest, Mount, RelaxationName
+from pybench.model.tuning import credentials_in, is_secret
 
 _CONFIG = ConfigDict(strict=True, extra="forbid")
 _MAX_ENTRIES = 64
@@ -73,6 +74,9 @@ def container_problems(request: ContainerRequest) -> Iterator[KeyProblem]:
         if mount.target in targets:
             yield target, f"{mount.target} is the target of an earlier mount"
         targets.add(mount.target)
+    for name, value in request.environment.items():
+        if is_secret(name, value) or credentials_in(value):
+            yield ("container", "environment"), f"{name} holds a credential: name it in secrets instead"
     for key, names in (("environment", request.environment), ("secrets", request.secrets)):
         yield from ((("container", key), f"{name} is set by pybench; remove it") for name in names if name in _RESERVED)
 

@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 
 Kept = TypeVar("Kept")
 
@@ -103,8 +104,9 @@ def _remove_hidden(error: OSError) -> None:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """As it is, as Python prints it, and as JSON writes it."""
-    yield secret
-    yield repr(secret)[1:-1]
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    """As it is, as a URL has it, and each as Python prints it and as JSON writes it."""
+    for text in (secret, quote(secret), quote(secret, safe=""), unquote(secret)):
+        yield text
+        yield repr(text)[1:-1]
+        yield json.dumps(text)[1:-1]
+        yield json.dumps(text, ensure_ascii=False)[1:-1]

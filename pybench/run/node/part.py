@@ -13,6 +13,7 @@ from pybench.model.wire import ORDERS_FILE, events_file
 from pybench.power.recorder import sampler_unavailable_reason
 from pybench.power.trace_file import encode_trace
 from pybench.run.engines.base import Job, Launcher, Meeting
+from pybench.run.engines.environment import passed_secrets
 from pybench.run.engines.foreign import is_foreign
 from pybench.run.engines.log import log_tail
 from pybench.run.engines.redaction import Redaction
@@ -37,7 +38,7 @@ class Part:
         self._launcher = launcher
         self._power_reason = sampler_unavailable_reason()
         self._gpus = GpuObservation(order.gpu_uuids, with_power=self._power_reason is None)
-        self._redaction = Redaction(os.environ[secret] for secret in launcher.secrets)
+        self._redaction = Redaction(passed_secrets(launcher.tuning(os.environ), launcher.secrets))
         self._open = ExitStack()
         held = self._open.enter_context(held_port(frames.local_address))
         self._job = _job(order, name, folder, (frames.local_address, port_of(held)))
