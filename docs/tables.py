@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pybench.core.node.faults import KINDS
 from pybench.files.suite.schema import suite_schema
 from pybench.model.effort import Effort
 from pybench.model.workloads.metric import MetricTraits
@@ -50,6 +51,7 @@ def tables() -> dict[str, str]:
         "settings of models": _settings(of["generate"], models, _defaults(SETTINGS_OF["generate"])),
         "effort": _settings(_benchmark("generate"), (field.name for field in fields(Effort)), _defaults(Effort)),
         "strategies": _strategies(),
+        "faults": _faults(),
         "metrics of every workload": _metrics(_shared_metrics()),
         "report": _report(),
         "models": "".join(f"- `{name}`\n" for name in of["generate"]["model"]["enum"]),
@@ -155,6 +157,20 @@ def _metrics(traits: Mapping[str, MetricTraits]) -> str:
         if _PERCENTILE.sub("_s", name) not in traits or not _PERCENTILE.search(name)
     ]
     return _table(("metric", "unit", "better", "meaning"), rows)
+
+
+def _faults() -> str:
+    """Each kind of fault of a node check: its causes, what to try, what a vendor needs."""
+    rows = (f"| {kind.title} | {kind.causes} | {_code(kind.remedy)} | {kind.for_vendor} |\n" for kind in KINDS.values())
+    return "| fault | likely causes | what to try | what to send the vendor |\n| --- | --- | --- | --- |\n" + "".join(
+        rows
+    )
+
+
+def _code(remedy: str) -> str:
+    """The commands behind the colon as code."""
+    words, _, commands = remedy.replace("{gpus}", "GPU").replace("|", "\\|").partition(": ")
+    return f"{words}: {', '.join(f'`{command}`' for command in commands.split('; '))}"
 
 
 def _strategies() -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
+from textwrap import TextWrapper
 from typing import TypedDict
 
 import click
@@ -35,8 +36,19 @@ def terminal_options() -> TerminalOptions:
 
 
 def echo(text: str, *, nl: bool = True) -> None:
-    """Print ``text``; an encoding that lacks a character gets its usual substitute, or a question mark."""
-    click.echo(encodable(text, sys.stdout.encoding), nl=nl)
+    """Print ``text``; an encoding that lacks a character gets its usual substitute, or a question mark.
+
+    On a terminal, lines that begin at its left edge break between words.
+    """
+    text = encodable(text, sys.stdout.encoding)
+    click.echo(broken_lines(text) if sys.stdout.isatty() else text, nl=nl)
+
+
+def broken_lines(text: str) -> str:
+    """Lines that are wider than the terminal, broken between words; those with an indent hold commands to copy."""
+    width = get_terminal_size((80, 24)).columns
+    wrap = TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(line if len(line) <= width or line[:1].isspace() else wrap.fill(line) for line in text.split("\n"))
 
 
 def encodable(text: str, encoding: str | None) -> str:

@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from pybench.cli.io import encodable
+from pybench.cli.io import broken_lines, encodable
 from pybench.core.numbers import plain, quantity
 from pybench.model.plural import plural
 from pybench.model.progress import Progress
@@ -106,7 +106,8 @@ class PlainProgress:
         self._say(f"about {duration(left_s)} for the other {others}, by the first round")
 
     def _say(self, text: str) -> None:
-        print(encodable(printable(text), self._stream.encoding), file=self._stream, flush=True)
+        text = encodable(printable(text), self._stream.encoding)
+        print(broken_lines(text) if self._stream.isatty() else text, file=self._stream, flush=True)
 
 
 class LiveProgress(PlainProgress):
@@ -189,7 +190,7 @@ class LiveProgress(PlainProgress):
         return f" {elapsed_s:.0f} s" if usual_s is None else f" {elapsed_s:.0f} s of about {usual_s:.0f} s"
 
     def _say(self, text: str) -> None:
-        shown = encodable(printable(text), self._stream.encoding)
+        shown = broken_lines(encodable(printable(text), self._stream.encoding))
         self._console.print(self._text(shown), soft_wrap=True)
 
 

@@ -68,6 +68,7 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         left_out=left_out,
         skips=plan.skips,
         num_owed=len(owed),
+        gpus=machine.gpus,
     )
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
@@ -100,6 +101,7 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         software_fields=software,
         options=manifest.options.words(),
         part_of=manifest.part_of,
+        num_owed=len(owed),
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from itertools import groupby
 
+from pybench.core.node.faults import faults, is_consequence
 from pybench.core.node.spread import SLOWEST
 from pybench.core.scaling import expectations_of
+from pybench.model.machine import GpuInfo
 from pybench.model.plural import plural
 from pybench.model.results import CheckResult, ExpectationRow, JudgedRow, NodeCheck, PointResult, ScalingResult
 from pybench.model.suite import Plan, Skip, Suite
@@ -101,15 +103,20 @@ def overall(
     left_out: Sequence[str] = (),
     skips: Sequence[Skip] = (),
     num_owed: int = 0,
+    gpus: Sequence[GpuInfo] = (),
 ) -> tuple[Verdict, str]:
     """Verdict of a run, and what decided it.
 
     ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out; ``skips`` that lack something were
     required. ``num_owed`` attempts are to be made yet, those of points that were not measured among them. ``guards``
-    are checks outside of any suite: a fail decides the verdict, a pass alone decides nothing.
+    are checks outside of any suite: a fail decides the verdict, a pass alone decides nothing. ``gpus`` are those of the
+    machine, whose faults are named first.
     """
+    broken = faults([row for row in rows if isinstance(row, NodeCheck)], points, gpus)
+    others = [row for row in (*rows, *guards) if not is_consequence(row, broken)]
     named: list[tuple[Verdict, str]] = [
-        *((row.verdict, f"{_subject(row)}: {row.reason}") for row in (*rows, *guards)),
+        *(("fail", fault.sentence) for fault in broken),
+        *((row.verdict, f"{_subject(row)}: {row.reason}") for row in others),
         *(("error", f"{p.id}: {_first_sentence(p.reason)}") for p in points if p.status == "failed"),
         *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing" and not num_owed),
         *(("missing", f"{skip.id}: {skip.reason}") for skip in skips if skip.lacks is not None),

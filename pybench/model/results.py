@@ -278,6 +278,7 @@ class Results:
     ``machine_fields`` and ``software_fields`` are what the two are made from, by name, so that a difference can be
     reported field by field. ``left_out`` names, each once, what the plan leaves out and why: "8 GPUs (4 here)".
     ``options`` are those of the command line that changed the suite, each as it was written: "--set batch_size=1".
+    ``num_owed`` counts the attempts that the run has still to make: it is running, or was interrupted.
     ``part_of`` is "ab" or "aa" for a run of ``--ab`` or ``--aa``, which no history takes for a night.
     """
 
@@ -304,6 +305,7 @@ class Results:
     software_fields: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     part_of: PartOf | None = None
+    num_owed: int = 0
     schema_version: int = RESULTS_VERSION
 
     @property

@@ -112,12 +112,12 @@ def test_rows_of_one_point_that_are_not_judged_for_two_reasons_name_their_metric
     no_row = "table t has no figure for this point on cpu"
     tokens, joules = _open("output_tokens_per_s", no_row), _open("energy_j_per_output_token", "no driver")
     run = replace(run, points=(point,), checks=(joules, tokens), verdict="no_expectation")
-    assert [(found.subjects, found.reason, found.step) for found in not_judged(run)] == [
+    assert [(found.subjects, found.reason, found.step) for found in not_judged(RunView(results=run))] == [
         (("decode energy_j_per_output_token",), "no driver", None),
         (("decode output_tokens_per_s",), no_row, "write this machine's rows: pybench expect --from RUN"),
     ]
     alike = replace(run, checks=(tokens, replace(tokens, metric="ttft_s")))
-    assert [found.subjects for found in not_judged(alike)] == [("decode",)]
+    assert [found.subjects for found in not_judged(RunView(results=alike))] == [("decode",)]
 
 
 @pytest.mark.parametrize(("flags", "first"), [((), ""), (("single_attempt",), "measure two attempts or more, then ")])
@@ -126,7 +126,7 @@ def test_a_ratio_without_a_table_has_the_way_to_one(flags: tuple[str, ...], firs
     run = _run("decode")
     points = (replace(run.points[0], flags=flags, metrics={"output_tokens_per_s": estimate(1.0)}),)
     row = replace(SCALING, point_id="decode[gpus=2]", verdict="no_expectation", reason=NO_TABLE, speedup=1.9)
-    (found,) = not_judged(replace(run, points=points, scaling=(row,), verdict="no_expectation"))
+    (found,) = not_judged(RunView(results=replace(run, points=points, scaling=(row,), verdict="no_expectation")))
     assert found.step == (
         f'{first}to judge it, pybench expect --from RUN -o expected/NAME.toml, then table = "NAME" in the suite'
     )

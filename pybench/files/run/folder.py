@@ -247,6 +247,15 @@ def copying(path: Path) -> Iterator[None]:
         yield
 
 
+def is_written(path: Path) -> bool:
+    """Whether another process writes the run at ``path``."""
+    try:
+        with copying(path):
+            return False
+    except RunFolderError:
+        return True
+
+
 @contextmanager
 def _held(path: Path, flags: int, kind: int) -> Iterator[None]:
     with ExitStack() as opened:

@@ -26,14 +26,14 @@ def render(view: RunView) -> str:
     if len(found) > len(shown):
         lines.append(_command("warning", results.suite, f"{len(found) - len(shown)} more findings: see the report"))
     if not found:
-        verdict = verdict_words(results.verdict)
-        lines.append(_command("notice", results.suite, f"{verdict}: {results.reason}"))
+        lines.append(_command("notice", results.suite, f"{verdict_words(view.state)}: {view.reason}"))
     return "".join(f"{line}\n" for line in lines)
 
 
 def _line(finding: Finding) -> str:
-    title = f"{finding.verdict}: {abridged(finding.subjects, _MOST_SUBJECTS)}"
-    text = f"{finding.reason}; next: {finding.step}" if finding.step else finding.reason
+    title = f"{finding.verdict}: {finding.part or abridged(finding.subjects, _MOST_SUBJECTS)}"
+    text = finding.text(_MOST_SUBJECTS) if finding.part else finding.reason
+    text = f"{text}; next: {finding.step}" if finding.step else text
     return _command("error" if finding.verdict in _ERRORS else "warning", title, text)
 
 

@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 from pybench.model.results import PointResult
 from pybench.model.verdict import Verdict
+from pybench.report.run.findings import findings
 from pybench.report.run.view import RunView
 
 # Characters that XML 1.0 excludes, escaped or not, and those that are invisible or change the direction of text.
@@ -14,6 +15,8 @@ _UNFIT = re.compile(
     "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
     "|[\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 )
+
+_MOST_SUBJECTS = 4
 
 # CI must not read a failure as a pass: only `pass` leaves a case without a mark. A point that this machine can't run is
 # skipped; the expectation that needs it is missing, and so a failure.
@@ -44,8 +47,13 @@ def render(view: RunView) -> str:
     for node in results.node:
         name = f"{node.name} {node.subject}"
         _case(suite, node.point_id or results.suite, name, _MARKS[node.verdict], node.verdict, node.reason)
+    for number, finding in enumerate(found for found in findings(view) if found.evidence):
+        text = "\n".join((*finding.evidence, *([f"next: {finding.step}"] if finding.step else [])))
+        name = f"{finding.part} fault {number + 1}"
+        _case(suite, results.suite, name, "failure", finding.verdict, finding.text(_MOST_SUBJECTS), text)
     # Without a case of its own, a run that could only skip would look green.
-    _case(suite, results.suite, "verdict", _MARKS[results.verdict], results.verdict, results.reason)
+    mark = "failure" if results.num_owed else _MARKS[results.verdict]
+    _case(suite, results.suite, "verdict", mark, view.state, view.reason)
     cases = list(suite)
     suite.set("tests", str(len(cases)))
     for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -62,12 +70,16 @@ def _point(suite: ET.Element, point: PointResult) -> None:
     _case(suite, point.id, "measure", mark, point.status, point.reason or "")
 
 
-def _case(suite: ET.Element, point_id: str, name: str, mark: str | None, kind: str, reason: str) -> None:
+def _case(
+    suite: ET.Element, point_id: str, name: str, mark: str | None, kind: str, reason: str, text: str = ""
+) -> None:
     case = ET.SubElement(suite, "testcase", classname=_clean(point_id), name=_clean(name))
     if mark is not None:
         found = ET.SubElement(case, mark, message=_clean(reason))
         if mark != "skipped":
             found.set("type", kind)
+        if text:
+            found.text = _clean(text)
 
 
 def _clean(text: str) -> str:

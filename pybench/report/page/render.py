@@ -14,7 +14,7 @@ from pybench.report.page.document import document
 from pybench.report.page.node import gpu_cards, link_matrix
 from pybench.report.page.points import point_table, verdicts
 from pybench.report.page.power import power_payload
-from pybench.report.run.findings import each_step_once, findings, judged_sentence, not_judged, not_run
+from pybench.report.run.findings import by_part, each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.run.flags import legend, relevant
 from pybench.report.run.provenance import changes, sentence
 from pybench.report.run.rows import comparisons, jobs, tables
@@ -39,9 +39,9 @@ def _content(view: RunView) -> dict[str, Any]:
     points = point_table(results)
     return {
         "judged": judged_sentence(results),
-        "findings": each_step_once(findings(view)),
-        "not_judged": not_judged(results),
-        "not_run": not_run(results),
+        "findings": by_part(each_step_once(findings(view))),
+        "not_judged": by_part(not_judged(view)),
+        "not_run": by_part(not_run(results)),
         "points": points,
         "verdicts": verdicts(points),
         "charts": scaling_charts(results),

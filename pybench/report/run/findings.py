@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+import shlex
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pybench.core.counts import BY_IMPORTANCE
 from pybench.core.good_run import GOOD
 from pybench.core.lookup import NO_FIGURE, NO_TABLE
+from pybench.core.node.faults import PARTS, Fault, Part, faults, is_consequence, names_part, remedies, short_id
 from pybench.core.node.spread import SLOWEST
 from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.plural import plural
-from pybench.model.results import ExpectationRow, PointResult, Results
+from pybench.model.results import CheckResult, ExpectationRow, NodeCheck, PointResult, Results
 from pybench.model.suite import NOT_INSTALLED
 from pybench.report.run.expectations import is_passed_guard
 from pybench.report.run.more_attempts import MoreAttempts
 from pybench.report.run.view import RunView
-from pybench.report.text.labels import short_labels
+from pybench.report.text.labels import joined, short_labels
 
 _SMALLER = "use a smaller batch or model, or more GPUs, for these points"
 _OF_CAUSE = {
@@ -29,6 +32,8 @@ _OF_CAUSE = {
     "launch": "check --python and --engine with: pybench doctor",
     "identity": "check the images with: pybench images verify",
 }
+_CAUSES_OF_HOST = {"out_of_memory", "host_memory", "time_limit"}
+"""Causes of a failed attempt that point to the host; the others point to its software."""
 _FINISH = "finish the run: pybench run --resume RUN"
 _GO_ON = f"{_FINISH}, which has the same time again"
 _LONGER = "run it anew with a longer --time-limit: no attempt ended in this one"
@@ -36,33 +41,102 @@ _IN_COMPANY = "end the other process on the GPU, or wait for it, and measure aga
 _LEFT_OUT = "find what was not computed, such as experts that no token chooses, or a GPU of another kind than its name"
 _EXPECT = "write this machine's rows: pybench expect --from RUN"
 _WITH_TABLE = 'to judge it, pybench expect --from RUN -o expected/NAME.toml, then table = "NAME" in the suite'
-_OF_VERDICT = {
-    "fail": "find the cause by the node's own figures: pybench run node_check, then pybench explain RUN",
-    "missing": "run on a machine that has what is missing, or leave these points out with -k or --max-gpus",
-}
+_EXPLAIN = "find the cause by the node's own rates: pybench run node_check, then pybench explain RUN"
+_ALIKE = (
+    "no GPU is slower than the others: compare driver, limits and clocks with the table's: nvidia-smi -q -d POWER,CLOCK"
+)
+_CHECK_NODE = "measure the node itself, then see every figure: pybench run node_check; pybench report -v RUN"
+_LOWER_LOAD = "see every percentile, then lower the load or the limit in the suite: pybench report -v RUN"
+_ELSEWHERE = "run on a machine that has what is missing, or leave these points out with -k or --max-gpus"
+_SEND = "if it stays, drain the node and send its evidence: pybench bundle RUN -o NAME.zip"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason. ``subjects`` are the points, GPUs or links it holds for, ``step`` is what to do next."""
+    """One reason. ``subjects`` are the points, GPUs or links it holds for, ``step`` is what to do next.
+
+    ``part`` is what it points to, where that is known; ``evidence`` are the figures behind it.
+    """
 
     verdict: str
     reason: str
     subjects: tuple[str, ...]
     step: str | None = None
+    part: Part | None = None
+    evidence: tuple[str, ...] = ()
+
+    def text(self, most: int) -> str:
+        """The reason behind its subjects, of which as many as ``most`` are named."""
+        if not self.subjects:
+            return self.reason
+        more = len(self.subjects) - most
+        return f"{joined(self.subjects[:most])}{f' and {more} more' if more > 0 else ''}: {self.reason}"
 
 
 def findings(view: RunView) -> tuple[Finding, ...]:
-    """Everything that keeps the run from a pass, the worst first."""
+    """Everything that keeps the run from a pass: what is broken, by part, then figures, the worst first."""
     results = view.results
     names = short_labels(results.points, with_benchmark=True)
     more = MoreAttempts.of(results)
-    found = [*_of_points(view, names), *_of_rows(results, names, more), *_of_node(results, names, more)]
-    return tuple(sorted(_by_step(_merged(found)), key=lambda finding: BY_IMPORTANCE.index(finding.verdict)))
+    broken = faults(results.node, results.points, results.provenance.gpus)
+    found = [*_of_points(view, names), *_of_rows(results, names, more, broken), *_of_node(results, names, more)]
+    rest = sorted(_by_step(_merged(found)), key=_place)
+    return _filled((*_of_faults(results, names, broken), *rest), view)
 
 
-def not_judged(results: Results) -> tuple[Finding, ...]:
+def _place(finding: Finding) -> tuple[int, int]:
+    part = PARTS.index(finding.part) if finding.part else len(PARTS)
+    return part, BY_IMPORTANCE.index(finding.verdict)
+
+
+def _of_faults(results: Results, names: dict[str, str], broken: Sequence[Fault]) -> list[Finding]:
+    """Each fault with the figures behind it; the last of a kind says what to do."""
+    steps = remedies(broken)
+    found = []
+    for fault in broken:
+        slow = {check.point_id for check in fault.checks}
+        missed = [row for row in results.expectations if row.verdict == "fail" and not slow.isdisjoint(row.point_ids)]
+        evidence = (
+            *(f"{_check_name(check, names)}: {short_id(check.reason)}" for check in fault.checks),
+            *(f"{names.get(row.point_id, row.point_id)}, {row.metric}: {row.reason}" for row in missed),
+        )
+        step = f"{steps[fault.kind]}; {_SEND}"
+        found.append(Finding("fail", fault.sentence, (), step, fault.part, tuple(dict.fromkeys(evidence))))
+    return _by_step(found)
+
+
+def _check_name(check: NodeCheck, names: dict[str, str]) -> str:
+    name = check.subject if check.name == "link" else check.name.replace("_", " ")
+    return (
+        short_id(name) if check.point_id is None else f"{names.get(check.point_id, check.point_id)}, {short_id(name)}"
+    )
+
+
+def _filled(found: Iterable[Finding], view: RunView) -> tuple[Finding, ...]:
+    """Steps with the run's own path and suite where commands have RUN and NAME."""
+    if view.path is None:
+        return tuple(found)
+    run = shlex.quote(str(view.path))
+
+    def filled(step: str | None) -> str | None:
+        return step and re.sub(r"\bRUN\b", lambda _: run, step).replace("NAME", view.results.suite)
+
+    return tuple(replace(finding, step=filled(finding.step)) for finding in found)
+
+
+def by_part(found: Sequence[Finding]) -> tuple[tuple[str, tuple[Finding, ...]], ...]:
+    """Findings under the part they point to; without any such, all under no name."""
+    if not any(finding.part for finding in found):
+        return (("", tuple(found)),) if found else ()
+    groups: dict[str, list[Finding]] = {}
+    for finding in found:
+        groups.setdefault(finding.part or "figures", []).append(finding)
+    return tuple((part, tuple(own)) for part, own in groups.items())
+
+
+def not_judged(view: RunView) -> tuple[Finding, ...]:
     """Rows of measured points for which there was nothing to judge by, and how their table comes to have figures."""
+    results = view.results
     names = short_labels(results.points, with_benchmark=True)
     measured = {point.id: point.metrics for point in results.points if point.status == "ok"}
     alone = _flagged(results, "single_attempt")
@@ -81,7 +155,7 @@ def not_judged(results: Results) -> tuple[Finding, ...]:
             # Where all rows of a point are alike, the point is enough.
             subject = f"{name} {row.metric}" if len(of_point[row.point_id]) > 1 else name
             found.append(Finding("no_expectation", row.reason, (subject,), step))
-    return each_step_once(_by_step(_merged(found)))
+    return each_step_once(_filled(_by_step(_merged(found)), view))
 
 
 def _to_judge(results: Results, row: ExpectationRow, alone: set[str]) -> str | None:
@@ -151,7 +225,8 @@ def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
         if point.status == "failed":
             # Of several points with one reason the first one's log is enough.
             step = steps.setdefault(point.reason or "failed", _of_failure(point, view))
-            yield Finding("error", point.reason or "failed", (names[point.id],), step)
+            part: Part = "host" if (point.reason or "").partition(":")[0] in _CAUSES_OF_HOST else "software"
+            yield Finding("error", point.reason or "failed", (names[point.id],), step, part)
         elif point.status == "missing":
             yield Finding("missing", point.reason or "not measured", (names[point.id],), _finish(view.results))
         elif "fewer_attempts" in point.flags and not _is_limited(view.results):
@@ -176,14 +251,15 @@ def _of_failure(point: PointResult, view: RunView) -> str:
     return f"{step}; log: {log}" if log else step
 
 
-def _of_rows(results: Results, names: dict[str, str], more: MoreAttempts) -> Iterable[Finding]:
+def _of_rows(results: Results, names: dict[str, str], more: MoreAttempts, broken: Sequence[Fault]) -> Iterable[Finding]:
     unmeasured = {point.id for point in results.points if point.status in {"failed", "missing"}}
     beside, short_of_time = _flagged(results, "not_alone"), _flagged(results, "fewer_attempts")
     beyond = _flagged(results, "beyond_peak")
+    nodes = {check.point_id for check in results.node}
     for row in results.expectations:
         # What lacks a point is no finding of its own: the point is.
-        is_consequence = row.verdict in {"missing", "error"} and not unmeasured.isdisjoint(row.point_ids)
-        if row.verdict in BY_IMPORTANCE and not is_consequence:
+        lacks_point = row.verdict in {"missing", "error"} and not unmeasured.isdisjoint(row.point_ids)
+        if row.verdict in BY_IMPORTANCE and not lacks_point and not is_consequence(row, broken):
             name = f"{names.get(row.point_id, row.point_id)} {row.metric}"
             if row.point_id in beside:
                 step: str | None = _IN_COMPANY
@@ -192,8 +268,21 @@ def _of_rows(results: Results, names: dict[str, str], more: MoreAttempts) -> Ite
             elif row.verdict == "inconclusive" and not short_of_time.isdisjoint(row.point_ids):
                 step = _finish(results)
             else:
-                step = more.step(row) if row.verdict == "inconclusive" else _OF_VERDICT.get(row.verdict)
+                step = more.step(row) if row.verdict == "inconclusive" else _of_verdict(row, nodes)
             yield Finding(row.verdict, row.reason, (name,), step)
+
+
+def _of_verdict(row: ExpectationRow, nodes: Container[str | None]) -> str | None:
+    """What to do about a row that fails, by what it is of; ``nodes`` are points that measure the node itself."""
+    if row.verdict == "missing":
+        return _ELSEWHERE
+    if row.verdict != "fail":
+        return None
+    if not isinstance(row, CheckResult):
+        return _EXPLAIN
+    if row.point_id in nodes:
+        return _ALIKE
+    return _CHECK_NODE if row.table else _LOWER_LOAD
 
 
 def _is_limited(results: Results) -> bool:
@@ -207,7 +296,7 @@ def _flagged(results: Results, flag: str) -> set[str]:
 
 def _of_node(results: Results, names: dict[str, str], more: MoreAttempts) -> Iterable[Finding]:
     for check in results.node:
-        if check.verdict in BY_IMPORTANCE:
+        if check.verdict in BY_IMPORTANCE and not names_part(check):
             step = more.step(check) if check.verdict == "inconclusive" else None
             # Of one attempt at a GPU like the others nothing is worth a line of its own.
             lacks_attempts = check.decision is not None and check.decision.is_of_one_attempt and check.is_near_others
@@ -215,7 +304,7 @@ def _of_node(results: Results, names: dict[str, str], more: MoreAttempts) -> Ite
             where = "" if check.point_id is None else f" in {names.get(check.point_id, check.point_id)}"
             # An undecided GPU need not be the slowest, and the reason has its figure and the others.
             name = check.subject if check.name == SLOWEST else f"{check.subject} {check.name}"
-            yield Finding(check.verdict, reason, (f"{name}{where}",), step)
+            yield Finding(check.verdict, short_id(reason), (f"{short_id(name)}{where}",), step)
 
 
 def _by_step(found: Sequence[Finding]) -> list[Finding]:
@@ -226,7 +315,7 @@ def _by_step(found: Sequence[Finding]) -> list[Finding]:
 
 def _merged(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """One finding for each reason and step, its subjects in order."""
-    subjects: dict[tuple[str, str, str | None], list[str]] = {}
+    alike: dict[Finding, list[str]] = {}
     for finding in found:
-        subjects.setdefault((finding.verdict, finding.reason, finding.step), []).extend(finding.subjects)
-    return tuple(Finding(v, r, tuple(dict.fromkeys(names)), s) for (v, r, s), names in subjects.items())
+        alike.setdefault(replace(finding, subjects=()), []).extend(finding.subjects)
+    return tuple(replace(finding, subjects=tuple(dict.fromkeys(names))) for finding, names in alike.items())

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pybench.report.run.findings import Finding, each_step_once, findings
+from pybench.report.run.findings import Finding, by_part, each_step_once, findings
 from pybench.report.run.provenance import changes, sentence
 from pybench.report.run.rows import Table, tables
 from pybench.report.run.view import RunView
+from pybench.report.text.labels import verdict_words
 from pybench.report.text.printable import printable
 
 MOST_BYTES = 900 * 1024
 """GitHub drops a job's whole summary beyond 1 MiB, which several steps may share."""
 
+_MOST_SUBJECTS = 4
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 _LINK = re.compile(r"://|www\.|@[\w-]+\.", re.IGNORECASE)
 
@@ -23,11 +25,11 @@ def render(view: RunView) -> str:
     results = view.results
     profile = f", profile {results.profile}" if results.profile else ""
     head = [
-        f"## {escape(results.suite)}: {results.verdict.replace('_', ' ')}",
+        f"## {escape(results.suite)}: {verdict_words(view.state)}",
         "",
         escape(results.description),
         "",
-        f"{escape(results.reason)} (machine {escape(results.machine)}{escape(profile)}, run {escape(results.run_id)})",
+        f"{escape(view.reason)} (machine {escape(results.machine)}{escape(profile)}, run {escape(results.run_id)})",
         "",
         *((escape(changed), "") if (changed := changes(results.options)) else ()),
         escape(sentence(results.provenance)),
@@ -37,12 +39,15 @@ def render(view: RunView) -> str:
 
 
 def _findings(found: Sequence[Finding]) -> Iterator[str]:
-    if found:
-        yield from ("", "### What did not pass", "")
-    for finding in found:
-        step = f"; next: {finding.step}" if finding.step else ""
-        subjects = ", ".join(finding.subjects)
-        yield f"- **{finding.verdict}** {escape(subjects)}: {escape(finding.reason)}{escape(step)}"
+    """By part: the reason, what to do, then subjects and figures, folded where they are many."""
+    for part, own in by_part(found):
+        yield from ("", f"### What did not pass{f': {part}' if part else ''}", "")
+        for finding in own:
+            step = f"<br>**next:** {escape(finding.step)}" if finding.step else ""
+            yield f"- **{finding.verdict}** {escape(finding.text(_MOST_SUBJECTS))}{step}"
+            more = (*(finding.subjects if len(finding.subjects) > _MOST_SUBJECTS else ()), *finding.evidence)
+            if more:
+                yield f"  <details><summary>all {len(more)}</summary>{'<br>'.join(map(escape, more))}</details>"
 
 
 def _within(lines: Sequence[str], num_bytes: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pybench.core.node.faults import short_id
 from pybench.core.numbers import (
     ONE,
     interval,
@@ -256,10 +257,10 @@ def _node(results: Results, names: Mapping[str, str]) -> Table:
     rows = tuple(
         (
             check.name,
-            check.subject,
+            short_id(check.subject),
             "-" if check.point_id is None else names.get(check.point_id, check.point_id),
             verdict_words(check.verdict),
-            check.reason,
+            short_id(check.reason),
         )
         for check in results.node
     )

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from pybench.model.plural import plural
 from pybench.model.results import Results
-from pybench.report.run.findings import Finding, each_step_once, findings, judged_sentence, not_judged, not_run
+from pybench.report.run.findings import Finding, by_part, each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.run.flags import legend, relevant
 from pybench.report.run.overview import Density, Group, groups, overview, parts
 from pybench.report.run.provenance import changes, sentence
 from pybench.report.run.rows import Table, claims, comparisons, jobs, tables
 from pybench.report.run.view import RunView
-from pybench.report.text.labels import joined, short_labels, verdict_words
+from pybench.report.text.labels import short_labels, verdict_words
 from pybench.report.text.layout import fits
 from pybench.report.text.printable import printable
 from pybench.report.text.table import COLOURS, console, draw, hanging, without_trailing_spaces
 
+_COMMAND = re.compile(r"(?<=:) (?=(?:pybench|nvidia-smi|dcgmi|dmesg|lspci|pip) )|; (?=if it stays)")
 _MOST_SUBJECTS = 4
 """A reason that holds for more points names these, and counts the others."""
 
@@ -29,7 +32,7 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     """Draw the report. Colour repeats the words."""
     stream = io.StringIO()
     out = console(stream, width, color=color)
-    _head(out, view.results, detail=detail)
+    _head(out, view, detail=detail)
     for group in groups(view.results):
         _group(out, view.results, group, width)
     if not detail:
@@ -40,14 +43,14 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
         for table in tables(view.results, short_labels(view.results.points, with_benchmark=True)):
             _table(out, table, width)
     out.print()
-    results = view.results
-    verdict = Text.assemble("verdict: ", _coloured(results.verdict), printable(f" - {results.reason}"))
+    verdict = Text.assemble("verdict: ", _coloured(view.state), printable(f" - {view.reason}"))
     out.print(verdict, soft_wrap=True)
     return without_trailing_spaces(stream.getvalue())
 
 
-def _head(out: Console, results: Results, *, detail: bool) -> None:
-    verdict = _coloured(results.verdict)
+def _head(out: Console, view: RunView, *, detail: bool) -> None:
+    results = view.results
+    verdict = _coloured(view.state)
     out.print(Text.assemble((printable(f"{results.suite} on {results.machine}: "), "bold"), verdict))
     out.print(Text(printable(judged_sentence(results))))
     if results.description:
@@ -102,24 +105,34 @@ def _table(out: Console, table: Table, width: int) -> None:
 
 def _findings(out: Console, view: RunView, *, everything: bool) -> None:
     most = len(view.results.points) + len(view.results.node) if everything else _MOST_SUBJECTS
-    _listed(out, "What did not pass", each_step_once(findings(view)), most)
-    _listed(out, "Not judged", not_judged(view.results), most)
+    _listed(out, "What did not pass", each_step_once(findings(view)), most, is_named=True)
+    _listed(out, "Not judged", not_judged(view), most)
     _listed(out, "Not run", not_run(view.results), most)
 
 
-def _listed(out: Console, title: str, found: Iterable[Finding], most: int) -> None:
-    lines = tuple(found)
-    if not lines:
+def _listed(out: Console, title: str, found: Sequence[Finding], most: int, *, is_named: bool = False) -> None:
+    """The findings by part; each with its verdict where it ``is_named``."""
+    for part, own in by_part(found):
+        out.print()
+        out.print(Text(f"{title}: {part}" if part else title, style="bold"))
+        for finding in own:
+            word = f"{verdict_words(finding.verdict)} " if is_named else ""
+            hanging(out, f"  {word}{finding.text(most)}", style=COLOURS.get(finding.verdict, ""))
+            for line in finding.evidence[:most]:
+                hanging(out, f"      {line}")
+            if len(finding.evidence) > most:
+                hanging(out, f"      and {plural(len(finding.evidence) - most, 'more figure')}, with -v")
+            if finding.step:
+                _step(out, f"next: {finding.step}")
+
+
+def _step(out: Console, step: str) -> None:
+    """On one line, or with each command, to be copied, on its own."""
+    if cell_len(step) + 4 <= out.width:
+        hanging(out, f"    {step}")
         return
-    out.print()
-    out.print(Text(title, style="bold"))
-    for finding in lines:
-        subjects = joined(finding.subjects[:most])
-        others = f" and {len(finding.subjects) - most} more" if len(finding.subjects) > most else ""
-        word = "" if title != "What did not pass" else f"{verdict_words(finding.verdict)} "
-        hanging(out, f"  {word}{subjects}{others}: {finding.reason}", style=COLOURS.get(finding.verdict, ""))
-        if finding.step:
-            hanging(out, f"    next: {finding.step}")
+    for number, line in enumerate(_COMMAND.split(step)):
+        hanging(out, f"{' ' * (4 if number == 0 else 6)}{line}")
 
 
 def _coloured(verdict: str) -> Text:

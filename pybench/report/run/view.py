@@ -7,12 +7,13 @@ from pathlib import Path
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
-from pybench.files.run.folder import RunFolder
+from pybench.files.run.folder import RunFolder, is_written
 from pybench.files.run.manifest_rules import require_planned
 from pybench.files.run.results_file import read_results
 from pybench.model.errors import UsageError
 from pybench.model.host import HostPart
 from pybench.model.manifest import Manifest
+from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.results import Results
 from pybench.power.trace import PowerTrace
@@ -43,6 +44,23 @@ class RunView:
     def of_file(cls, path: Path) -> RunView:
         """Read a ``results.json`` without its run's folder. Raises ``RunFolderError``."""
         return cls(results=read_results(path))
+
+    @property
+    def state(self) -> str:
+        """The verdict; ``running`` or ``interrupted`` of a run that owes attempts."""
+        if not self.results.num_owed:
+            return self.results.verdict
+        return "running" if self.path is not None and is_written(self.path) else "interrupted"
+
+    @property
+    def reason(self) -> str:
+        """What decided the verdict, with the verdict so far of a run that owes attempts."""
+        results = self.results
+        if not results.num_owed:
+            return results.reason
+        made = sum(point.attempts for point in results.points)
+        so_far = "" if results.verdict == "missing" else f"; so far {results.verdict}: {results.reason}"
+        return f"{made} of {plural(made + results.num_owed, 'attempt')} made{so_far}"
 
     @property
     def good_records(self) -> tuple[Record, ...]:
