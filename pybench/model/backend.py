@@ -178,8 +178,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         packages=("torch", "transformers"),
         extras=_TRAINING_EXTRAS,
         remedy=install("torch"),
-        # Sustained load leaves more behind than memory: it has its process to itself.
-        bare_workloads=tuple(name for name in NODE_WORKLOADS if name != "burn"),
+        bare_workloads=NODE_WORKLOADS,
         warm_settings={"generate": _SIZES},
         distributions=("torch", "transformers"),
         tuning_prefixes=("TORCH_", "TORCHINDUCTOR_", "TRITON_", "PYTORCH_"),

@@ -25,12 +25,12 @@ from pybench.run.suite_plan import plan_suite
 _HERE = snapshot()
 _PATH = shipped_suites() / "node_check.toml"
 _QUICK = shipped_suites() / "quick_check.toml"
-# Assumed: a worker's start took 6 to 9 s on 1 to 4 H200s.
-_START_S = 10.0
+# Assumed: on 1 to 4 H200s a worker's start took 6 to 9 s, and 3.3 s where it was a fork.
+_START_S, _FORK_S = 10.0, 4.0
 # Steps are sized to fractions of a second, those of products to more than half a second; warm-up ends with the third
-# steady one.
-_STEP_S = {"burn": 5.0, "matmul": 0.9}
-_OTHER_STEP_S = 0.35
+# steady one. An attempt of eight other steps took 0.35 s on two H200s.
+_STEP_S = {"burn": 2.0, "matmul": 0.9, "memory_bandwidth": 0.35, "training_step": 0.5}
+_OTHER_STEP_S = 0.05
 _WARMUP_STEPS = 3
 
 
@@ -46,11 +46,11 @@ def _plan(kind: str, num_devices: int, max_gpus: int | None = None, suite: Path 
 
 
 def _seconds(session: Sequence[Attempt]) -> float:
-    """One worker process: its start, then its points' steps."""
+    """The steps of one worker process's points."""
     points = [point for point, _ in session]
     steps = [point.effort.steps + min(_WARMUP_STEPS, point.effort.max_warmup_steps) for point in points]
     lengths_s = [_STEP_S.get(point.settings.workload, _OTHER_STEP_S) for point in points]
-    return _START_S + math.fsum(number * length_s for number, length_s in zip(steps, lengths_s, strict=True))
+    return math.fsum(number * length_s for number, length_s in zip(steps, lengths_s, strict=True))
 
 
 def _counts(entries: Sequence[Point | Skip]) -> dict[str, set[int]]:
@@ -88,7 +88,7 @@ def test_every_gpu_of_a_node_takes_part(profile: str, num_gpus: int, reduced: se
     assert _counts(plan.points) == {**{name: {num_gpus} for name in (*_ALONE, *_TOGETHER)}, "all_reduce": reduced}
     assert all(point.effort.attempts >= 2 for point in plan.points), "one attempt decides nothing"
     copies = [point for point in plan.points if "copy" in point.benchmark]
-    assert {point.effort.attempts for point in copies} == {4}, "two left intervals such as 57 to 126 GB/s"
+    assert {point.effort.attempts for point in copies} == {3}, "two left intervals such as 57 to 126 GB/s"
 
 
 @pytest.mark.parametrize("profile", ["rtx4090", "a100", "h100", "h200", "b200"])
@@ -177,11 +177,13 @@ def test_rows_of_each_gpu_hold_for_any_number(machine: str, num_gpus: int) -> No
     assert f"matmul[gpus={num_gpus}]" not in _without_row(machine, num_gpus)
 
 
+@pytest.mark.parametrize("suite", [_PATH, _QUICK], ids=["node_check", "quick_check"])
 @pytest.mark.parametrize("profile", ["rtx4090", "a100", "h100", "h200", "b200"])
-@pytest.mark.parametrize(("num_gpus", "limit_s"), [(1, 300), (4, 600)])
-def test_one_gpu_is_done_in_five_minutes_and_four_in_ten(profile: str, num_gpus: int, limit_s: float) -> None:
+@pytest.mark.parametrize("num_gpus", [1, 2, 4])
+def test_a_check_is_done_in_100_s(suite: Path, profile: str, num_gpus: int) -> None:
     """By what starts and steps are assumed to take; more attempts, where a verdict is undecided, come on top."""
-    assert sum(map(_seconds, sessions(_plan(profile, num_gpus).points))) <= limit_s
+    made = [*sessions(_plan(profile, num_gpus, suite=suite).points)]
+    assert _START_S + _FORK_S * (len(made) - 1) + math.fsum(map(_seconds, made)) <= 100
 
 
 # FLOP/s that the product of each profile reaches at most; 0.5 s is beyond the onset of the power limit.

@@ -15,7 +15,6 @@ from pybench.worker.backends.torch.node.operands import random_matrix
 _CHUNK_S = 0.1
 # JSON readers keep integers whole up to here.
 CHECKSUM_MODULUS = 2**53
-_CPU = torch.device("cpu")
 _BITS = {2: torch.int16, 4: torch.int32}
 
 
@@ -29,9 +28,9 @@ class BurnBench(Measured):
         torch.set_float32_matmul_precision("highest")
         dtype = getattr(torch, settings.burn_precision)
         side, seed = settings.side, settings.seed
-        # Drawn on the CPU: every device must multiply the same.
-        self._left = random_matrix(side, side, dtype, _CPU, seed).to(self.device)
-        self._right = random_matrix(side, side, dtype, _CPU, seed + 1).to(self.device)
+        # Drawn on the device, in milliseconds: devices of one kind draw the same, unless one is faulty.
+        self._left = random_matrix(side, side, dtype, self.device, seed)
+        self._right = random_matrix(side, side, dtype, self.device, seed + 1)
         self._out = torch.empty_like(self._left)
         self._reference = torch.mm(self._left, self._right)
         self._differing = torch.zeros((), dtype=torch.int64, device=self.device)
