@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pybench.core.plan.expand import point_id
+from pybench.core.plan import point_id
 from pybench.model.effort import Effort
 from pybench.model.machine import Machine
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record

@@ -11,8 +11,8 @@ from typing import Any
 
 from pybench.core.measurements import Measurements
 from pybench.core.node.checks import node_checks
-from pybench.core.plan.expand import point_id
-from pybench.core.schedule.attempts import undecided
+from pybench.core.plan import point_id
+from pybench.core.schedule import undecided
 from pybench.files.run.folder import RunFolder
 from pybench.model.effort import Effort
 from pybench.model.health import GpuConditions, GpuCounters, Health, PcieLink

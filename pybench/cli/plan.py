@@ -72,7 +72,7 @@ def plan(
     """
     from shutil import get_terminal_size
 
-    from pybench.core.plan.assumed_gpus import with_gpus
+    from pybench.core.gpu_models import with_gpus
     from pybench.files.expected.file import load_tables
     from pybench.files.shipped import described_suites
     from pybench.machine.environment import snapshot

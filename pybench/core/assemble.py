@@ -9,15 +9,14 @@ from typing import TypeVar
 from pybench.core.absolute import absolute_checks, absolute_claims
 from pybench.core.comparisons import comparison_claims, comparison_results
 from pybench.core.counts import count, overall
-from pybench.core.fingerprint import fingerprint, run_fields
 from pybench.core.formulas.train import job_steps
 from pybench.core.loss_curve import loss_checks
 from pybench.core.measurements import Measurements
 from pybench.core.node.checks import node_checks
-from pybench.core.plan.expand import is_required, left_out_list, parse_required, skipped
-from pybench.core.provenance import provenance, software_of
+from pybench.core.plan import is_required, left_out_list, parse_required, skipped
+from pybench.core.provenance import fingerprint, provenance, run_fields, software_of
 from pybench.core.scaling import scaling_claims, scaling_results
-from pybench.core.schedule.attempts import pending
+from pybench.core.schedule import pending
 from pybench.core.statistics.false_discovery import sure
 from pybench.core.statistics.interval import NoRatioError
 from pybench.core.summary import summarize

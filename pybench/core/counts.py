@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from itertools import groupby
 
+from pybench.core.node.checks import SLOWEST
 from pybench.core.node.faults import faults, is_consequence
-from pybench.core.node.spread import SLOWEST
 from pybench.core.scaling import expectations_of
 from pybench.model.machine import GpuInfo
 from pybench.model.plural import plural

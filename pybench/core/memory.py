@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pybench.core.adapters import adapter_parameters
-from pybench.core.flops import cached_numbers, num_parameters
+from pybench.core.flops import adapter_parameters, cached_numbers, num_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import Devices
 from pybench.model.memory_text import amount_text

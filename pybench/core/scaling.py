@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pybench.core.claims import claim_result
 from pybench.core.lookup import NO_TABLE, context_of, no_row, ratio_row
 from pybench.core.measurements import Measurements, absence
-from pybench.core.plan.expand import point_id
+from pybench.core.plan import point_id
 from pybench.core.statistics.interval import Interval, NoRatioError
 from pybench.core.validity import starvation, valid_ratio
 from pybench.core.verdict import Judgement, judge_ratio, ratio_statistics

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pybench.core.fingerprint import fingerprint, run_fields
 from pybench.core.gpu_models import machine_kind
-from pybench.core.plan.axis_words import with_words
-from pybench.core.plan.expand import expand, parse_required, skipped, with_effort
-from pybench.core.plan.point_filter import parse_filter
+from pybench.core.plan import expand, parse_required, skipped, with_effort, with_words
+from pybench.core.point_filter import parse_filter
+from pybench.core.provenance import fingerprint, run_fields
 from pybench.evidence.values import Discrepancy, DiscrepancyState
 from pybench.files.expected.file import load_tables
 from pybench.files.shipped import load_models, shipped_suites

@@ -13,7 +13,7 @@ from typing import Any
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
-from pybench.core.schedule.attempts import pending, undecided
+from pybench.core.schedule import pending, undecided
 from pybench.evidence.archive import (
     SUMS,
     BundleError,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-from pybench.core.fingerprint import differences
 from pybench.core.measurements import Measurements
-from pybench.core.provenance import worker_packages
+from pybench.core.provenance import differences, worker_packages
 from pybench.explain.extrapolation import extrapolate
 from pybench.explain.generation import launch_bound, refuse_launch_bound
 from pybench.explain.measured_step import MeasuredStep, grouped, measured_steps

@@ -13,8 +13,8 @@ from dataclasses import replace
 from math import fsum
 from typing import Any
 
-from pybench.core.feasibility.point import batch_reasons, shape_reasons
-from pybench.core.feasibility.train import pass_reasons, split_reasons
+from pybench.core.feasibility import batch_reasons, shape_reasons
+from pybench.core.train_feasibility import pass_reasons, split_reasons
 from pybench.explain.measured_step import MeasuredStep
 from pybench.explain.predict import predicted_phases, raised_degree
 from pybench.explain.rates import NodeRates

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pybench.core.formulas.joint_step import JointStep, joint_steps
+from pybench.core.formulas.joint_step import JointStep, joint_steps, phase_cuts_ns
 from pybench.core.gpu_states import POWER_LIMIT, gpu_states
 from pybench.core.measurements import Measurements
 from pybench.core.numbers import percent
-from pybench.core.phases import phase_cuts_ns
-from pybench.core.plan.expand import point_id
+from pybench.core.plan import point_id
 from pybench.core.statistics.interval import location
 from pybench.core.summary import INPUT_BOUND
 from pybench.explain.node import gpu_names

@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from pybench.core.node_ranges import node_ranges
-from pybench.core.numbers import percent, plain, quantity, signed_percent
+from pybench.core.numbers import node_ranges, percent, plain, quantity, signed_percent
 from pybench.explain.values import (
     ExplainedBaseline,
     ExplainedPoint,

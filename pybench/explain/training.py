@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pybench.core.adapters import adapter_parameters
-from pybench.core.flops import num_parameters
+from pybench.core.flops import adapter_parameters, num_parameters
 from pybench.core.memory import stored_bytes
 from pybench.explain.rates import NodeRates
 from pybench.explain.step_time import StepTime

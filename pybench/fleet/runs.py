@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from pybench.core.assemble import assemble
-from pybench.core.figures import run_figures
+from pybench.core.keys import run_figures
 from pybench.core.measurements import Measurements
 from pybench.core.node.ranks import PointRecords
 from pybench.files.run.folder import RunFolder

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from pybench.core.node_ranges import node_ranges
-from pybench.core.numbers import plain, short_percent
+from pybench.core.numbers import node_ranges, plain, short_percent
 from pybench.fleet.values import BY_IMPORTANCE, FleetLink, FleetResult, GroupSpread, NodeState, Symptom
 from pybench.model.figures import NO_MEDIANS, PointFigures, key_values
 from pybench.model.plural import counted, plural

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
-from pybench.core.fabric import fabric_of
 from pybench.core.gpu_models import machine_kind
 from pybench.machine.command import run_command
 from pybench.machine.gpus import find_gpus
 from pybench.model.errors import is_machine_fault
 from pybench.model.machine import Machine
 from pybench.model.software import RECORDED_PACKAGES
+
+Fabric = Literal["nvlink", "pcie", "none"]
+
+
+def fabric_of(topology: Sequence[Sequence[str]]) -> Fabric:
+    """``nvlink`` only when every pair is joined by it: the slowest pair sets the pace. Without a pair ``none``."""
+    ways = {way for i, row in enumerate(topology) for j, way in enumerate(row) if i != j}
+    if not ways:
+        return "none"
+    return "nvlink" if all(way.startswith("NV") for way in ways) else "pcie"
+
 
 # Whatever of these is installed is recorded: what computes, what communicates, what compiles.
 _PACKAGES = (

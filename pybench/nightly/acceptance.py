@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pybench.core.fingerprint import HOST_FIELD
+from pybench.core.provenance import HOST_FIELD
 from pybench.model.figures import Row, RunFigures, key_values
 from pybench.model.plural import abridged
 from pybench.nightly.comparison import rows_of

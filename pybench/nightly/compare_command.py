@@ -55,7 +55,7 @@ def compare(
 
     Each is a run's folder or its results.json.
     """
-    from pybench.core.figures import run_figures
+    from pybench.core.keys import run_figures
     from pybench.files.run.results_file import results_of
     from pybench.model.errors import UsageError
     from pybench.model.workloads.registry import METRICS
@@ -74,7 +74,7 @@ def compare(
 def comparison_report(run_path: Path, reference_paths: Sequence[Path], name: str, *, detail: bool) -> str:
     """``pybench report`` of a run against references, in the format ``name``: a page, or text for the terminal."""
     from pybench.cli.io import terminal_options
-    from pybench.core.figures import run_figures
+    from pybench.core.keys import run_figures
     from pybench.files.run.results_file import results_of
     from pybench.nightly.comparison import compare as compare_runs
     from pybench.nightly.comparison_page import render as render_page

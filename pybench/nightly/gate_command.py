@@ -52,8 +52,7 @@ def gate(
     What is slower, or costlier in joules, is named, and measured again where it can be.
     """
     from pybench.cli.io import echo, terminal_options
-    from pybench.core.figures import run_figures
-    from pybench.core.keys import BUILD, check_across
+    from pybench.core.keys import BUILD, check_across, run_figures
     from pybench.files.run.results_file import results_of
     from pybench.model.errors import MachineError, RunFolderError
     from pybench.nightly.acceptance import unused
@@ -91,7 +90,7 @@ def _confirmed(result: GateResult, run_path: Path, history: History, series: Ser
     from functools import partial
 
     from pybench.cli.progress import make_progress
-    from pybench.core.figures import run_figures
+    from pybench.core.keys import run_figures
     from pybench.files.run.folder import RunFolder
     from pybench.model.errors import PybenchError
     from pybench.nightly.confirm import Rerun, confirm, flagged, reference_of, unconfirmed

@@ -103,7 +103,7 @@ def _is_utf_8(name: str) -> bool:
 def _read_run(path: Path) -> RunFigures | str:
     """A folder may hold anything: whatever fails is a reason."""
     # Judging needs libraries that --help does not wait for.
-    from pybench.core.figures import run_figures  # noqa: PLC0415
+    from pybench.core.keys import run_figures  # noqa: PLC0415
     from pybench.files.run.results_file import results_of  # noqa: PLC0415
 
     is_kept = path.is_dir() and not os.path.lexists(path / MANIFEST_FILE)

@@ -55,7 +55,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.io import echo
     from pybench.cli.report import name_faults, name_resuming, write_reports
-    from pybench.core.figures import run_figures
+    from pybench.core.keys import run_figures
     from pybench.nightly.compare_command import EXIT_CODES, print_comparison
     from pybench.nightly.comparison import compare
     from pybench.nightly.history import read_history

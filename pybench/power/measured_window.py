@@ -12,7 +12,7 @@ from statistics import median_high
 
 import numpy as np
 
-from pybench.core.phases import joint_spans, phase_cuts_ns
+from pybench.core.formulas.joint_step import joint_spans, phase_cuts_ns
 from pybench.model.health import GpuConditions
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy
 from pybench.model.suite import Point

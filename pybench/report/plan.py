@@ -6,8 +6,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 
 from pybench.core.memory import may_not_fit, memory_need
-from pybench.core.schedule.attempts import sessions
-from pybench.core.schedule.time_budget import unknown
+from pybench.core.schedule import sessions, unknown
 from pybench.model.container import ContainerRequest
 from pybench.model.memory_text import amount_text
 from pybench.model.plan_options import duration_text

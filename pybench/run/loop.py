@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
-from pybench.core.schedule.attempts import pending
+from pybench.core.schedule import pending
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.manifest_rules import require_planned
 from pybench.machine.device_lock import locked_devices

@@ -9,8 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pybench.core.schedule.attempts import Attempt, by_decision, next_session, pending, undecided
-from pybench.core.schedule.time_budget import in_time, unknown
+from pybench.core.schedule import Attempt, by_decision, in_time, next_session, pending, undecided, unknown
 from pybench.files.run.folder import RunFolder
 from pybench.machine.clock import host_clock
 from pybench.machine.disk import require_room

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from pybench.core.fingerprint import fingerprint, run_fields
-from pybench.core.plan.expand import parse_required
+from pybench.core.plan import parse_required
+from pybench.core.provenance import fingerprint, run_fields
 from pybench.files.expected.file import load_tables
 from pybench.files.run.folder import RunFolder
 from pybench.machine.disk import disk_error

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from pybench.core.fingerprint import differences, machine_fields
+from pybench.core.provenance import differences, machine_fields
 from pybench.files.run.folder import RunFolder
 from pybench.machine.environment import snapshot
 from pybench.model.container import ContainerSetup

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybench.core.schedule.attempts import Attempt, settings_of_next
+from pybench.core.schedule import Attempt, settings_of_next
 from pybench.model.devices import DeviceKind
 from pybench.model.record import ALONE, Record
 from pybench.model.suite import Point

@@ -7,9 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pybench.core.fingerprint import fingerprint, run_fields
-from pybench.core.plan.axis_words import with_words
-from pybench.core.plan.expand import (
+from pybench.core.plan import (
     NOTHING_REQUIRED,
     Required,
     expand,
@@ -17,9 +15,11 @@ from pybench.core.plan.expand import (
     parse_required,
     skipped,
     with_effort,
+    with_words,
 )
-from pybench.core.plan.point_filter import parse_filter
-from pybench.core.schedule.time_budget import within
+from pybench.core.point_filter import parse_filter
+from pybench.core.provenance import fingerprint, run_fields
+from pybench.core.schedule import within
 from pybench.files.shipped import find_suite, load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.backend import BACKENDS, install

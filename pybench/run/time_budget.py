@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from statistics import median
 
-from pybench.core.schedule.attempts import Attempt
+from pybench.core.schedule import Attempt
 from pybench.files.run.earlier_runs import earlier_runs
 from pybench.files.run.folder import RunFolder
 from pybench.model.errors import RunFolderError

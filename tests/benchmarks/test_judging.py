@@ -17,7 +17,7 @@ import pytest
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
-from pybench.core.plan.expand import point_id
+from pybench.core.plan import point_id
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.journal_line import encode_line
 from pybench.model.effort import Effort

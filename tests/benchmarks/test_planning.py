@@ -10,8 +10,8 @@ import time
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pybench.core.plan.expand import expand
-from pybench.core.schedule.attempts import sessions
+from pybench.core.plan import expand
+from pybench.core.schedule import sessions
 from pybench.files.shipped import load_models
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from pybench.core.figures import run_figures
+from pybench.core.keys import run_figures
 from pybench.files.run.folder import RunFolder
 from pybench.model.errors import RunFolderError
 from pybench.nightly import comparison_text as comparison

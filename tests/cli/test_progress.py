@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from pybench.cli import progress
-from pybench.core.plan.expand import point_id
+from pybench.core.plan import point_id
 from pybench.model.effort import Effort
 from pybench.model.progress import Progress
 from pybench.model.suite import AxisValue, Point

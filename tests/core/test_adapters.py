@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pybench.core.adapters import adapter_parameters
+from pybench.core.flops import adapter_parameters
 from pybench.files.shipped import load_models, shipped_suites
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train import Train

@@ -10,8 +10,8 @@ import pytest
 from pybench.core.comparisons import comparison_claims, comparison_results
 from pybench.core.counts import overall
 from pybench.core.measurements import Measurements
-from pybench.core.plan.expand import point_id
-from pybench.core.schedule.attempts import undecided
+from pybench.core.plan import point_id
+from pybench.core.schedule import undecided
 from pybench.model.effort import Effort
 from pybench.model.suite import AxisValue, Benchmark, Comparison, Order, Plan, Point, Skip, Suite
 from pybench.model.verdict import Counts, Decision

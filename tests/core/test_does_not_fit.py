@@ -9,7 +9,7 @@ import pytest
 
 from pybench.core.assemble import assemble
 from pybench.core.contradiction import contradiction
-from pybench.core.figures import run_figures
+from pybench.core.keys import run_figures
 from pybench.core.measurements import Measurements
 from pybench.model.effort import Effort
 from pybench.model.health import GpuProcess, Health

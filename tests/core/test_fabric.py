@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.core.fabric import fabric_of
+from pybench.machine.environment import fabric_of
 
 
 @pytest.mark.parametrize(

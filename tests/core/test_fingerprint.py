@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.core.fingerprint import differences, fingerprint, machine_fields, software_fields
+from pybench.core.provenance import differences, fingerprint, machine_fields, software_fields
 from pybench.model.machine import Machine
 from tests.builders import H200, MACHINE
 

@@ -11,7 +11,7 @@ import pytest
 from pybench.core.assemble import assemble
 from pybench.core.good_run import MIN_TOLERANCE, table_of_run
 from pybench.core.measurements import Measurements
-from pybench.core.plan.expand import point_id, skipped
+from pybench.core.plan import point_id, skipped
 from pybench.files.expected.file import read_table, write_table
 from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.effort import Effort

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.core.likeness import unlike
 from pybench.model.host import Host
 from pybench.model.software import Software
+from pybench.run.hosts.gathering import unlike
 from tests.builders import H200, HOST, MACHINE
 
 A = HOST

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pybench.core.memory import may_not_fit, memory_need, memory_reason
-from pybench.core.plan.expand import expand
+from pybench.core.plan import expand
 from pybench.files.shipped import load_models
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.core.node_ranges import node_ranges
+from pybench.core.numbers import node_ranges
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from pybench.core.formulas import turn
 from pybench.core.formulas.joint_step import JointStep
-from pybench.core.phase_results import phase_results
+from pybench.core.summary import phase_results
 from pybench.model.effort import Effort
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy, RankReport
 from pybench.model.suite import Point

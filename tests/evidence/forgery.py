@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pybench.core.plan.expand import skipped
+from pybench.core.plan import skipped
 from pybench.files.run.folder import RunFolder, attempt_name
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record

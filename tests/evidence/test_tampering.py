@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from pybench.core.fingerprint import fingerprint, run_fields
+from pybench.core.provenance import fingerprint, run_fields
 from pybench.evidence.verify import verify_folder
 from pybench.files.run.folder import attempt_name
 from pybench.model.host import Host

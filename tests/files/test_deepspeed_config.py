@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybench.core.plan.expand import expand
+from pybench.core.plan import expand
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybench.core.plan.expand import expand
+from pybench.core.plan import expand
 from pybench.files.model_config import config_name, read_model_config
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pybench.core.absolute import absolute_row
-from pybench.core.schedule.attempts import Attempt, sessions
+from pybench.core.schedule import Attempt, sessions
 from pybench.files.expected.file import load_tables
 from pybench.files.shipped import shipped_suites
 from pybench.files.suite.file import read_suite

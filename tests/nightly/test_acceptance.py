@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.core.fingerprint import run_fields
 from pybench.core.keys import run_keys
+from pybench.core.provenance import run_fields
 from pybench.model.figures import RunFigures
 from pybench.nightly.acceptance import about, of_all_points, unused
 from pybench.nightly.series import Series

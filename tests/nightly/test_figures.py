@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pybench.core.assemble import assemble
-from pybench.core.figures import run_figures
+from pybench.core.keys import run_figures
 from pybench.core.measurements import Measurements
 from pybench.model.results import Estimate, Results
 from pybench.model.suite import Plan, Skip

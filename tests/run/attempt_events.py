@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from pybench.core.plan.ordered_work import ordered_phases
 from pybench.model.wire import (
     Event,
     Metric,
@@ -23,7 +22,7 @@ from pybench.model.wire import (
 )
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.turn import Turn
-from pybench.run.events.contract import Contract, Site
+from pybench.run.events.contract import Contract, Site, ordered_phases
 from tests.builders import HEADER
 
 CLOCK = ("boot", 0)

@@ -19,7 +19,6 @@ import sys
 import time
 from pathlib import Path
 
-from pybench.core.plan.ordered_work import ordered_work
 from pybench.machine.clock import host_clock
 from pybench.model.wire import (
     ORDERS_FILE,
@@ -35,6 +34,7 @@ from pybench.model.wire import (
     encode_event,
     go_file,
 )
+from pybench.run.events.contract import ordered_work
 
 exchange = Path(sys.argv[1])
 options = dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from pybench.core.plan.expand import Required, left_out_list
+from pybench.core.plan import Required, left_out_list
 from pybench.machine.python_packages import missing_packages
 from pybench.model.backend import BACKENDS, install
 from pybench.model.container import ContainerSetup

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.core.node_ranges import node_ranges
+from pybench.core.numbers import node_ranges
 from pybench.files.run.folder import RunFolder
 from pybench.run.engines.process import processes_marked
 from pybench.run.slurm.allocation import expand_nodes

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pybench.core.plan.assumed_gpus import with_gpus
-from pybench.core.plan.axis_words import with_words
-from pybench.core.plan.expand import expand, left_out_list
+from pybench.core.gpu_models import with_gpus
+from pybench.core.plan import expand, left_out_list, with_words
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.suite import Plan, Suite

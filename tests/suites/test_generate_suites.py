@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.core.plan.axis_words import with_words
-from pybench.core.plan.expand import expand
+from pybench.core.plan import expand, with_words
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices

@@ -12,8 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from pybench.core.memory import MemoryNeed, memory_need, memory_reason
-from pybench.core.plan.axis_words import with_words
-from pybench.core.plan.expand import expand
+from pybench.core.plan import expand, with_words
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices

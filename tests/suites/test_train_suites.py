@@ -10,8 +10,7 @@ from typing import Any, TypeGuard
 import pytest
 
 from pybench.core.absolute import absolute_row
-from pybench.core.plan.axis_words import with_words
-from pybench.core.plan.expand import expand
+from pybench.core.plan import expand, with_words
 from pybench.files.expected.file import load_tables
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite

@@ -9,9 +9,7 @@ import pytest
 from pybench.core.comparisons import comparison_results
 from pybench.core.measurements import Measurements
 from pybench.core.memory import may_not_fit, memory_need
-from pybench.core.plan.axis_words import with_words
-from pybench.core.plan.expand import expand
-from pybench.core.plan.ordered_work import ordered_phases
+from pybench.core.plan import expand, with_words
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices
@@ -20,6 +18,7 @@ from pybench.model.suite import Point
 from pybench.model.wire import Span, Work
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
+from pybench.run.events.contract import ordered_phases
 from tests.build import Build
 from tests.suites.test_generate_suites import SUITES, plan_of
 from tests.suites.test_train_memory import CARD_BYTES

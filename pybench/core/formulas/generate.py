@@ -1,16 +1,36 @@
-"""Metrics of generation."""
+"""Metrics of generation: rates, latencies, and shares of the GPUs' peaks.
+
+Latencies are those of the field's serving benchmarks (vLLM's ``vllm bench serve``).
+
+==== =====================================================================================================
+TTFT first token - arrival: waiting for a place in the batch, and prefill
+TPOT (last token - first token) / (output tokens - 1), of requests with two tokens or more
+E2E  last token - arrival
+ITL  time between two consecutive tokens of one request
+==== =====================================================================================================
+
+Percentiles are over the requests of a step, of all replicas together, interpolated between the two nearest. ITL is over
+the gaps: an engine reports its own replica's figures without its gaps, so the greatest figure of the replicas counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, repeat
+from statistics import fmean
 
-from pybench.core.formulas.balance import energy_imbalance
-from pybench.core.formulas.joint_step import JointStep, total_work
-from pybench.core.formulas.latency import latencies
-from pybench.core.formulas.utilisation import model_flops, utilisation
+from pybench.core.flops import decode_round_bytes, generate_flops
+from pybench.core.formulas.joint_step import JointStep, energy_imbalance, total_work
+from pybench.core.gpu_models import GpuPeak, gpu_peak
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.percentiles import percentiles
 from pybench.model.record import Energy
 from pybench.model.suite import Point
+from pybench.model.wire import RequestTimes, Step
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.latency import KINDS, PERCENTILES
+from pybench.model.workloads.settings import DTYPE_BYTES
 
 
 def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
@@ -56,3 +76,145 @@ def _model_flops(point: Point, steps: Sequence[JointStep]) -> float | None:
 
 def _over(amount: float | None, share: float | None) -> float | None:
     return amount / share if amount is not None and share else None
+
+
+_NAMES = {kind: (f"{kind}_s", *(f"{kind}_p{percent}_s" for percent in PERCENTILES)) for kind in KINDS}
+
+
+def requests_of(step: JointStep) -> tuple[RequestTimes, ...]:
+    """Every request of every replica. Sequences that went in lockstep have the times of the decode rounds in common."""
+    return tuple([request for requests in requests_by_replica(step) for request in requests])
+
+
+def requests_by_replica(step: JointStep) -> tuple[Sequence[RequestTimes], ...]:
+    """The same, those of each replica by themselves."""
+    return tuple([replica.requests or _in_lockstep(replica) for replica in step.replicas])
+
+
+def latencies(step: JointStep) -> dict[str, float | None]:
+    """Mean and percentiles of TTFT, TPOT and E2E; ITL of sequences in lockstep, an engine reports its own."""
+    requests = requests_of(step)
+    if not requests:
+        return {}
+    if requests.count(requests[0]) == len(requests):
+        requests = requests[:1]  # sequences in lockstep: each has the mean and the percentiles of all
+    kinds: dict[str, Sequence[float]] = {
+        "ttft": [request.first_token_ns - request.arrival_ns for request in requests],
+        "tpot": [tpot for request in requests if (tpot := _tpot_ns(request)) is not None],
+        "e2e": [request.last_token_ns - request.arrival_ns for request in requests],
+        "itl": _gaps_ns(step),
+    }
+    found: dict[str, float | None] = {}
+    for kind, values in kinds.items():
+        if values:
+            found.update(zip(_NAMES[kind], _spread(values), strict=True))
+    return found
+
+
+def _spread(values_ns: Sequence[float]) -> Iterable[float]:
+    """Mean and percentiles, in s."""
+    ordered = sorted(values_ns)
+    if ordered[0] == ordered[-1]:
+        return repeat(ordered[0] / 1e9, 1 + len(PERCENTILES))
+    return fmean(ordered) / 1e9, *(value_ns / 1e9 for value_ns in percentiles(ordered, PERCENTILES))
+
+
+def _tpot_ns(request: RequestTimes) -> float | None:
+    gaps = request.output_tokens - 1
+    return (request.last_token_ns - request.first_token_ns) / gaps if gaps > 0 else None
+
+
+def _in_lockstep(step: Step) -> tuple[RequestTimes, ...]:
+    """The sequences of a batch that all began with the step and got each token together."""
+    ends, work = step.token_end_ns, step.work
+    if not ends or not work.samples:
+        return ()
+    times = RequestTimes(
+        arrival_ns=step.start_ns,
+        first_token_ns=ends[0],
+        last_token_ns=ends[-1],
+        prompt_tokens=work.prompt_tokens // work.samples,
+        output_tokens=len(ends),
+    )
+    return (times,) * work.samples
+
+
+def _gaps_ns(step: JointStep) -> list[int]:
+    replicas = step.replicas
+    if any(replica.requests for replica in replicas):
+        return []
+    return [later - earlier for replica in replicas for earlier, later in pairwise(replica.token_end_ns)]
+
+
+def utilisation(settings: Generate, shape: DecoderShape, step: JointStep) -> dict[str, float | None]:
+    """Model FLOPs, MFU and MBU; none where a cache spares a part of the work, no share of peaks that are not known."""
+    flops = model_flops(settings, shape, step)
+    peak = gpu_peak(step.device_name)
+    if flops is None or peak is None:
+        return {"model_flops": flops}
+    return {
+        "model_flops": flops,
+        "mfu_fraction": _mfu(settings, flops, step.length_s, peak),
+        "mbu_fraction": _mbu(settings, shape, step, peak),
+    }
+
+
+def model_flops(settings: Generate, shape: DecoderShape, step: JointStep) -> float | None:
+    """Operations that the model needs for the step's sequences; ``None`` where a part of them came from a cache.
+
+    What is recomputed after a preemption is not counted: it is no progress.
+    """
+    lengths = Counter((request.prompt_tokens, request.output_tokens) for request in requests_of(step))
+    if settings.prefix_caching or not lengths:
+        return None
+    return sum(count * generate_flops(shape, *tokens) for tokens, count in lengths.items())
+
+
+def _mfu(settings: Generate, flops: float, length_s: float, peak: GpuPeak) -> float | None:
+    """FLOPs over the step's length times the peaks of all GPUs (PaLM, arXiv:2204.02311, appendix B)."""
+    flops_per_s = peak.flops_per_s(settings.computing_type)
+    return None if flops_per_s is None else flops / (length_s * settings.num_gpus * flops_per_s)
+
+
+def _mbu(settings: Generate, shape: DecoderShape, step: JointStep, peak: GpuPeak) -> float | None:
+    """Bytes of one decode round over TPOT times the peak bandwidth of one replica's GPUs.
+
+    Sequences in a round: time that requests spent in decode, over the time in which any of their replica did (Little's
+    law); their context is the mean over rounds, of which long answers have more. ``None`` for pipelines, whose stages
+    read their weights several times in one TPOT, for weights of four bits, which are unpacked to memory and read again,
+    and for a key-value cache of a type whose size is not known.
+    """
+    cache_bytes = _cache_bytes(settings)
+    replicas = [[r for r in requests if r.last_token_ns > r.first_token_ns] for requests in requests_by_replica(step)]
+    decoded = [request for requests in replicas for request in requests]
+    packed = settings.quantization == "bitsandbytes"
+    if settings.pipeline_parallel > 1 or not decoded or cache_bytes is None or packed:
+        return None
+    lengths_ns = [request.last_token_ns - request.first_token_ns for request in decoded]
+    contexts = [request.prompt_tokens + request.output_tokens / 2 for request in decoded]
+    num_bytes = decode_round_bytes(
+        shape,
+        sum(lengths_ns) / sum(_busy_ns(requests) for requests in replicas),
+        fmean(contexts, weights=lengths_ns),
+        weight_bytes=DTYPE_BYTES[settings.computing_type],
+        # vLLM's fp8 is of linear layers and experts (model_executor/layers/quantization/fp8.py).
+        head_bytes=DTYPE_BYTES[settings.dtype],
+        cache_bytes=cache_bytes,
+    )
+    tpot_s = fmean((r.last_token_ns - r.first_token_ns) / (r.output_tokens - 1) for r in decoded) / 1e9
+    return num_bytes / (tpot_s * settings.tensor_parallel * peak.memory_bytes_per_s)
+
+
+def _busy_ns(requests: Sequence[RequestTimes]) -> int:
+    """Time in which any of the requests decoded."""
+    busy_ns, until_ns = 0, 0
+    for request in sorted(requests, key=lambda request: request.first_token_ns):
+        busy_ns += max(0, request.last_token_ns - max(request.first_token_ns, until_ns))
+        until_ns = max(until_ns, request.last_token_ns)
+    return busy_ns
+
+
+def _cache_bytes(settings: Generate) -> int | None:
+    """Bytes of a cached number: the engine's own argument names its type, else it is that of weights as computed."""
+    dtype = str(settings.engine_args.get("kv_cache_dtype", "auto"))
+    return DTYPE_BYTES.get(settings.dtype if dtype == "auto" else dtype)

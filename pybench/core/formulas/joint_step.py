@@ -1,12 +1,12 @@
-"""One step over all ranks."""
+"""One step over all ranks: its work, length and phases, and how evenly its GPUs work."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pybench.model.record import Record
-from pybench.model.wire import Step, Work
+from pybench.model.record import Energy, Record
+from pybench.model.wire import Span, Step, Work
 
 
 @dataclass(frozen=True)
@@ -60,3 +60,71 @@ def total_work(works: Sequence[Work]) -> Work:
         output_tokens=sum(work.output_tokens for work in works),
         samples=sum(work.samples for work in works),
     )
+
+
+def phase_cuts_ns(ranks: Sequence[Step]) -> tuple[int, int, int]:
+    """Start of a step, the moment when every sequence has its first token, end of the step; of all ``ranks`` together.
+
+    CLOCK_MONOTONIC nanoseconds. The first two are equal where prefill and decode are not apart: of a step without
+    tokens, and where a sequence ended before another had its first token, as where an engine runs a part at a time.
+    """
+    start_ns, end_ns = min(step.start_ns for step in ranks), max(step.end_ns for step in ranks)
+    cut_ns = max((_first_tokens_ns(step) for step in ranks), default=start_ns)
+    first_end_ns = min((request.last_token_ns for step in ranks for request in step.requests), default=end_ns)
+    return start_ns, cut_ns if cut_ns <= first_end_ns else start_ns, end_ns
+
+
+def _first_tokens_ns(step: Step) -> int:
+    if step.requests:
+        return max(request.first_token_ns for request in step.requests)
+    return step.token_end_ns[0] if step.token_end_ns else step.start_ns
+
+
+def joint_spans(ranks: Sequence[Step]) -> tuple[Span, ...]:
+    """Each phase of a step from the first rank's start to the last one's end; ranks have the same phases.
+
+    ``device_bytes`` are the fullest rank's, ``host_bytes`` those of all ranks; ``None`` where no rank knows.
+    """
+    return tuple(_joint_span(spans) for spans in zip(*(step.spans for step in ranks), strict=True))
+
+
+def _joint_span(spans: Sequence[Span]) -> Span:
+    devices = [span.device_bytes for span in spans if span.device_bytes is not None]
+    hosts = [span.host_bytes for span in spans if span.host_bytes is not None]
+    return Span(
+        name=spans[0].name,
+        start_ns=min(span.start_ns for span in spans),
+        end_ns=max(span.end_ns for span in spans),
+        device_bytes=max(devices, default=None),
+        host_bytes=sum(hosts) if hosts else None,
+    )
+
+
+_SEVERAL = 2
+
+
+def energy_imbalance(energy: Energy) -> float | None:
+    """(most - least) / mean of the GPUs' energy; ``None`` with one GPU, or where that of one is not known."""
+    joules = [gpu.energy_j for gpu in energy.gpus if gpu.energy_j is not None]
+    return _apart(joules) if len(joules) == len(energy.gpus) else None
+
+
+def stage_use(busy_s: Sequence[float], length_s: float) -> dict[str, float | None]:
+    """Of ranks that compute for ``busy_s`` of a step of ``length_s``; nothing with one rank, which waits for no other.
+
+    A schedule of p equal stages and m microbatches leaves each of them (p - 1) / (m + p - 1) of its time (GPipe,
+    arXiv:1811.06965, 2.3); unequal stages, sending and launches add to it.
+    """
+    if len(busy_s) < _SEVERAL:
+        return {}
+    return {
+        "stage_idle_fraction": 1 - sum(busy_s) / len(busy_s) / length_s,
+        "stage_imbalance_fraction": _apart(busy_s),
+    }
+
+
+def _apart(amounts: Sequence[float]) -> float | None:
+    """(most - least) / mean; ``None`` with one, or where all are 0."""
+    if len(amounts) < _SEVERAL or not sum(amounts):
+        return None
+    return (max(amounts) - min(amounts)) / (sum(amounts) / len(amounts))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from math import fsum
 from statistics import fmean
 
-from pybench.core.formulas import checkpoint, evaluate, generate, reported, train, turn
+from pybench.core.formulas import generate, train, turn
 from pybench.core.formulas.joint_step import JointStep, joint_steps
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
+from pybench.model.workloads.checkpoint import LOAD, SAVE
 from pybench.model.workloads.metric import OverRanks
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS
 from pybench.model.workloads.settings import WorkloadName
@@ -18,14 +19,14 @@ from pybench.model.workloads.settings import WorkloadName
 
 @dataclass(frozen=True)
 class Formulas:
-    """One workload's formulas.
+    """One workload's formulas; a workload whose ranks report all metrics needs none.
 
     ``of_step`` gives the metrics of a step, ``of_attempt`` those of all steps together and of what ranks reported,
-    ``of_energy`` those made of joules; ``shares`` gives what joules are divided by to become a metric.
+    ``of_energy`` those made of joules. ``shares`` gives divisors of joules by the name of the metric.
     """
 
-    of_step: Callable[[Point, JointStep], dict[str, float | None]]
-    shares: Callable[[Point, Sequence[JointStep]], dict[str, float]]
+    of_step: Callable[[Point, JointStep], dict[str, float | None]] = lambda _point, _step: {}
+    shares: Callable[[Point, Sequence[JointStep]], dict[str, float]] = lambda _point, _steps: {}
     of_attempt: Callable[[Point, Sequence[JointStep], Mapping[str, float]], dict[str, float]] = (
         lambda _point, _steps, _reported: {}
     )
@@ -34,13 +35,32 @@ class Formulas:
     )
 
 
+def checkpoint_step(_point: Point, step: JointStep) -> dict[str, float | None]:
+    """Lengths of saving and loading over all ranks, and the bytes of the files over them."""
+    sizes = [rank.values["checkpoint_bytes"] for rank in step.ranks if "checkpoint_bytes" in rank.values]
+    lengths_s: dict[str, float | None] = {SAVE: None, LOAD: None}
+    for phase in lengths_s:
+        if spans := [span for rank in step.ranks for span in rank.spans if span.name == phase]:
+            lengths_s[phase] = (max(span.end_ns for span in spans) - min(span.start_ns for span in spans)) / 1e9
+    save_s, load_s = lengths_s[SAVE], lengths_s[LOAD]
+    return {
+        "save_s": save_s,
+        "load_s": load_s,
+        "save_bytes_per_s": max(sizes) / save_s if sizes and save_s else None,
+        "load_bytes_per_s": max(sizes) / load_s if sizes and load_s else None,
+    }
+
+
 FORMULAS: dict[WorkloadName, Formulas] = {
     "generate": Formulas(generate.of_step, generate.shares, of_energy=generate.of_energy),
     "train": Formulas(train.of_step, train.shares, of_attempt=train.of_attempt, of_energy=train.of_energy),
-    "evaluate": Formulas(evaluate.of_step, evaluate.shares),
-    "turn": Formulas(turn.of_step, turn.shares, of_attempt=turn.of_attempt, of_energy=turn.of_energy),
-    "checkpoint": Formulas(checkpoint.of_step, checkpoint.shares),
-    **dict.fromkeys(NODE_WORKLOADS, Formulas(reported.of_step, reported.shares)),
+    "evaluate": Formulas(
+        of_step=lambda _point, step: {"samples_per_s": step.first.work.samples / step.length_s},
+        shares=lambda _point, steps: {"energy_j_per_sample": sum(step.first.work.samples for step in steps)},
+    ),
+    "turn": Formulas(turn.of_step, of_attempt=turn.of_attempt, of_energy=turn.of_energy),
+    "checkpoint": Formulas(of_step=checkpoint_step),
+    **dict.fromkeys(NODE_WORKLOADS, Formulas()),
 }
 _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
     "max": max,

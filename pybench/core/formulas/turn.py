@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from pybench.core.formulas.joint_step import JointStep
-from pybench.core.phases import joint_spans
+from pybench.core.formulas.joint_step import JointStep, joint_spans
 from pybench.model.record import Energy, PhaseEnergy
 from pybench.model.suite import Point
 from pybench.model.wire import Span
@@ -65,11 +64,6 @@ def of_attempt(_point: Point, steps: Sequence[JointStep], _reported: Mapping[str
     if len(resident) < _FEWEST_FOR_SLOPE:
         return {}
     return {"resident_growth_bytes_per_turn": _slope(resident)}
-
-
-def shares(_point: Point, _steps: Sequence[JointStep]) -> dict[str, float]:
-    """Joules of whole steps contain the checks: those of turns are made of their phases."""
-    return {}
 
 
 def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:

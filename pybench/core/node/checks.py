@@ -1,90 +1,222 @@
-"""Every check of the node, over a run."""
+"""Every check of the node: GPUs against others of their kind, results that must repeat, and all checks of a run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median
 
 from pybench.core.measurements import Measurements
 from pybench.core.node.driver import memory_errors, pcie, throttling, xids
 from pybench.core.node.links import slow_links
-from pybench.core.node.ranks import PointRecords
-from pybench.core.node.sensors import sensors
-from pybench.core.node.spread import slowest
+from pybench.core.node.ranks import ALONE, PointRecords, judge_alike, shares_of_others, shown
+from pybench.core.numbers import short_percent, signed_percent
 from pybench.model.machine import Machine
+from pybench.model.record import Record
 from pybench.model.results import NodeCheck
 from pybench.model.verdict import Verdict
 from pybench.model.workloads.node import NodeSettings
+from pybench.model.workloads.registry import LOADS, SLOWER_FRACTIONS
+
+SLOWEST = "slowest"
+"""The check's name, also of a GPU that is only undecided."""
+
+# A CPU rank shares its core with the rest of the machine.
+_SLOWER_FRACTION_ON_CPU = 0.50
+
+
+def slowest(point: PointRecords) -> Iterator[NodeCheck]:
+    """Every GPU that is, or may be, slower than the median of the others of its kind by more than is usual.
+
+    Where all of a kind pass, the slowest. A GPU without another of its kind neither passes nor fails.
+    """
+    for metric, usual in SLOWER_FRACTIONS.items():
+        ranks = point.values(metric)
+        if len(ranks) < 2:  # noqa: PLR2004 - no other GPU to compare with
+            continue
+        tolerance = usual if point.on_gpu else _SLOWER_FRACTION_ON_CPU
+        for alike in point.by_device(ranks):
+            if len(alike) == 1:
+                name, reason = point.name(alike[0]), f"{metric}: {ALONE}"
+                yield _check(SLOWEST, name, point, None, -tolerance, "fraction", "no_expectation", reason)
+                continue
+            shares = {
+                rank: shares_of_others(ranks[rank], [ranks[other] for other in alike if other != rank])
+                for rank in alike
+            }
+            judged = judge_alike(point.point, shares, tolerance)
+            for rank in shown(judged):
+                share = judged[rank]
+                reason = f"{metric}: {share} against the others, allowed -{short_percent(tolerance)}{share.what_next}"
+                yield share.check(SLOWEST, point.name(rank), point.point, tolerance, reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sensor:
+    """A reading of a rank in an attempt, and its limit against the others: at most a positive one, at least a negative.
+
+    In ``unit``, where ``fraction`` is of the others' median, less one.
+    """
+
+    name: str
+    noun: str
+    unit: str
+    limit: float
+    read: Callable[[Record, int, str], float | None]
+
+    def difference(self, value: float, others: float) -> float:
+        """From the others' median, in the sensor's unit."""
+        return value / others - 1 if self.unit == "fraction" else value - others
+
+    def text(self, value: float) -> str:
+        """With its sign."""
+        return signed_percent(value) if self.unit == "fraction" else f"{value:+.0f} {self.unit}"
+
+    def worse(self, value: float) -> float:
+        """Grows with the distance to the wrong side."""
+        return value if self.limit > 0 else -value
+
+
+def _joules(record: Record, rank: int, uuid: str) -> float | None:
+    """Power over speed: joules for a unit of work, whatever time it took."""
+    gpus = record.energy.gpus if record.energy else ()
+    power_w = next((gpu.mean_power_w for gpu in gpus if gpu.uuid == uuid), None)
+    steps = record.ranks[rank].steps
+    metric = next(name for name in LOADS if name in steps[0].values)
+    return None if power_w is None else power_w / fmean(step.values[metric] for step in steps)
+
+
+def _temperature_c(record: Record, _rank: int, uuid: str) -> float | None:
+    return next((gpu.temperature_c for gpu in record.conditions if gpu.uuid == uuid), None)
+
+
+def _clock_hz(record: Record, _rank: int, uuid: str) -> float | None:
+    return next((gpu.sm_clock_hz for gpu in record.conditions if gpu.uuid == uuid), None)
+
+
+_SENSORS = (
+    # Gains of power sensors differ by about 5 % either way between boards: two of them may differ by 10 %.
+    _Sensor(name="power_at_equal_work", noun="joules for the same work", unit="fraction", limit=0.15, read=_joules),
+    # In a row of air-cooled boards the last breathes what the first has warmed.
+    _Sensor(name="temperature", noun="temperature", unit="°C", limit=15.0, read=_temperature_c),
+    # The same as for matmul throughput, which follows the clock.
+    _Sensor(name="clock", noun="SM clock", unit="fraction", limit=-0.10, read=_clock_hz),
+)
+
+
+def sensors(point: PointRecords) -> Iterator[NodeCheck]:
+    """Joules for the same work, temperature and clock of each GPU while it multiplies, against others of its kind."""
+    if not point.on_gpu or point.point.num_gpus < 2 or not any(map(point.values, LOADS)):  # noqa: PLR2004 - one GPU
+        return
+    for sensor in _SENSORS:
+        readings: dict[int, float] = {}
+        for rank in range(point.point.num_gpus):
+            values = (sensor.read(record, rank, point.uuid(rank) or "") for record in point.records)
+            if reading := median([value for value in values if value is not None] or [0.0]):
+                readings[rank] = reading
+        if len(readings) < point.point.num_gpus:
+            yield _unjudged(point, sensor, "all GPUs", "unknown for some GPU")
+            continue
+        for alike in point.by_device(readings):
+            if len(alike) == 1:
+                yield _unjudged(point, sensor, point.name(alike[0]), ALONE)
+            else:
+                yield from _compare(point, sensor, {rank: readings[rank] for rank in alike})
+
+
+def _unjudged(point: PointRecords, sensor: _Sensor, subject: str, why: str) -> NodeCheck:
+    reason = f"{sensor.noun}: {why}"
+    return _check(sensor.name, subject, point, None, sensor.limit, sensor.unit, "no_expectation", reason)
+
+
+def _compare(point: PointRecords, sensor: _Sensor, readings: dict[int, float]) -> Iterator[NodeCheck]:
+    """Every GPU beyond the sensor's limit; where there is none, the GPU nearest to it."""
+    differences = {
+        rank: sensor.difference(value, median(other for place, other in readings.items() if place != rank))
+        for rank, value in readings.items()
+    }
+    failing = [rank for rank, value in differences.items() if sensor.worse(value) > sensor.worse(sensor.limit)]
+    verdict: Verdict = "fail" if failing else "pass"
+    for rank in failing or [max(differences, key=lambda rank: sensor.worse(differences[rank]))]:
+        value, name = differences[rank], point.name(rank)
+        reason = f"{sensor.noun}: {sensor.text(value)} against the others, allowed {sensor.text(sensor.limit)}"
+        yield _check(sensor.name, name, point, value, sensor.limit, sensor.unit, verdict, reason)
 
 
 @dataclass(frozen=True)
-class _Results:
+class _Checksums:
     """All checksums of a rank, in the order of its steps, and the elements that differed from its first result."""
 
     rank: int
     sums: tuple[float, ...]
     elements: float
 
-    @property
-    def repeat(self) -> bool:
-        """Whether the rank agrees with itself."""
-        return len(set(self.sums)) == 1 and not self.elements
-
 
 def checksums(point: PointRecords) -> Iterator[NodeCheck]:
     """Every GPU whose results differ from its own first ones, or from what most GPUs of its name found.
 
-    Ranks multiply the same operands with the same library, so their results may be compared. GPUs that each repeat
-    what they found, and of which no majority agrees, are named together: one of them is wrong, and nobody knows which.
+    Ranks multiply the same operands with the same library, so their results may be compared. GPUs that repeat their own
+    results without a majority are named together: at least one of them is wrong.
     """
-    results = {rank: _results(point, rank, attempts) for rank, attempts in point.values("checksum").items()}
+    differing = point.values("mismatched_elements")
+    results = {
+        rank: _Checksums(
+            rank,
+            tuple(value for steps in attempts for value in steps),
+            sum(value for steps in differing.get(rank, []) for value in steps),
+        )
+        for rank, attempts in point.values("checksum").items()
+    }
     if not results:
         return
-    found = [
-        check for alike in point.by_device(results) for check in _compare(point, [results[rank] for rank in alike])
+    checks = [
+        check
+        for alike in point.by_device(results)
+        for check in _compare_checksums(point, [results[rank] for rank in alike])
     ]
     num_steps = len(next(iter(results.values())).sums)
     whole = f"results repeat bit for bit, in {num_steps} steps of each"
-    yield from found or [_check(point, "all ranks", 0, "pass", whole)]
+    yield from checks or [_check("checksum", "all ranks", point, 0.0, 0.0, "steps", "pass", whole)]
 
 
-def _results(point: PointRecords, rank: int, attempts: list[list[float]]) -> _Results:
-    differing = point.values("mismatched_elements").get(rank, [])
-    sums = tuple(value for steps in attempts for value in steps)
-    return _Results(rank, sums, sum(value for steps in differing for value in steps))
-
-
-def _compare(point: PointRecords, alike: Sequence[_Results]) -> Iterator[NodeCheck]:
-    steady = [one for one in alike if one.repeat]
-    votes = Counter(one.sums[0] for one in steady).most_common()
+def _compare_checksums(point: PointRecords, alike: Sequence[_Checksums]) -> Iterator[NodeCheck]:
+    steady = [rank for rank in alike if len(set(rank.sums)) == 1 and not rank.elements]
+    votes = Counter(rank.sums[0] for rank in steady).most_common()
     tied = len(votes) > 1 and votes[0][1] == votes[1][1]
     if tied:
-        names = ", ".join(point.name(one.rank) for one in steady)
+        names = ", ".join(point.name(rank.rank) for rank in steady)
+        num_steps = float(sum(len(rank.sums) for rank in steady))
         reason = "each repeats its own results, but they differ, and no majority shows which are wrong: test each alone"
-        yield _check(point, names, sum(len(one.sums) for one in steady), "fail", reason)
-    for one in alike:
-        usual = one.sums[0] if tied or not votes else votes[0][0]
-        wrong = sum(value != usual for value in one.sums)
-        if wrong or one.elements:
-            yield _check(point, point.name(one.rank), wrong, "fail", _wrong_text(one, wrong))
+        yield _check("checksum", names, point, num_steps, 0.0, "steps", "fail", reason)
+    for rank in alike:
+        usual = rank.sums[0] if tied or not votes else votes[0][0]
+        wrong = sum(value != usual for value in rank.sums)
+        if wrong or rank.elements:
+            reason = (
+                f"{wrong} of {len(rank.sums)} checksums differ from the usual one, "
+                f"{rank.elements:,.0f} elements from the same product's first result"
+            )
+            yield _check("checksum", point.name(rank.rank), point, float(wrong), 0.0, "steps", "fail", reason)
 
 
-def _wrong_text(one: _Results, wrong: int) -> str:
-    return (
-        f"{wrong} of {len(one.sums)} checksums differ from the usual one, "
-        f"{one.elements:,.0f} elements from the same product's first result"
-    )
-
-
-def _check(point: PointRecords, subject: str, wrong: int, verdict: Verdict, reason: str) -> NodeCheck:
+def _check(
+    name: str,
+    subject: str,
+    point: PointRecords,
+    value: float | None,
+    limit: float,
+    unit: str,
+    verdict: Verdict,
+    reason: str,
+) -> NodeCheck:
     return NodeCheck(
-        name="checksum",
+        name=name,
         subject=subject,
         point_id=point.point.id,
-        value=float(wrong),
-        limit=0.0,
-        unit="steps",
+        value=value,
+        limit=limit,
+        unit=unit,
         verdict=verdict,
         reason=reason,
     )

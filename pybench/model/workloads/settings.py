@@ -27,9 +27,9 @@ GPU_AXES = (*PARALLEL_AXES, "gpus")
 """Axes that multiply the GPUs of a point, whatever its workload."""
 
 ALL_GPUS = "all"
-"""Value of an axis of GPUs: every GPU that the run may use (``pybench.core.plan.axis_words``)."""
+"""Value of an axis of GPUs: every GPU that the run may use (``pybench.core.plan``)."""
 REST = "rest"
-"""Value of a degree: the GPUs that the other degrees of a point leave (``pybench.core.plan.expand``)."""
+"""Value of a degree: the GPUs that the other degrees of a point leave (``pybench.core.plan``)."""
 INSTALLED = "installed"
 """As a value of the axis ``backend``: every backend that has the workload and is there."""
 AUTO = "auto"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pybench.core.phases import phase_cuts_ns
+from pybench.core.formulas.joint_step import phase_cuts_ns
 from pybench.files.utc_time import utc_time
 from pybench.model.errors import UsageError
 from pybench.model.gpu_state import gpu_label

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pybench.core.phases import phase_cuts_ns
+from pybench.core.formulas.joint_step import phase_cuts_ns
 from pybench.model.errors import PybenchError
 from pybench.model.host import HostPart
 from pybench.model.record import Record

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from pybench.core.plan.expand import point_id
+from pybench.core.plan import point_id
 from pybench.model.memory_text import amount_text
 from pybench.model.plural import plural
 from pybench.model.suite import AxisValue

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pybench.core.likeness import unlike_images
 from pybench.model.errors import MachineError
 from pybench.run.engines.base import Launcher
 from pybench.run.engines.choice import Choose
 from pybench.run.engines.requirements import LaunchRequirements
-from pybench.run.hosts.gathering import Gathering
+from pybench.run.hosts.gathering import Gathering, unlike_images
 from pybench.run.hosts.link import HostLink
 from pybench.run.hosts.messages import Prepare, Prepared
 

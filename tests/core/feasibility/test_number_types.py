@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybench.core.feasibility.point import infeasible
-from pybench.core.plan.assumed_gpus import with_gpus
+from pybench.core.feasibility import infeasible
+from pybench.core.gpu_models import with_gpus
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import Point

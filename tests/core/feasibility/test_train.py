@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybench.core.feasibility.point import infeasible
-from pybench.core.feasibility.train import train_reasons
+from pybench.core.feasibility import infeasible
+from pybench.core.train_feasibility import train_reasons
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind, Devices
 from pybench.model.workloads.train import Train

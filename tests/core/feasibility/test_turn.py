@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pybench.core.feasibility.point import infeasible
+from pybench.core.feasibility import infeasible
 from pybench.model.devices import DeviceKind, Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import Point

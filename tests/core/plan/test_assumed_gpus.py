@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from pybench.core.plan.assumed_gpus import with_gpus
+from pybench.core.gpu_models import with_gpus
 from pybench.model.errors import UsageError
 from tests.builders import MACHINE
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pybench.core.plan.axis_words import with_words
-from pybench.core.plan.expand import Required, expand, left_out_list
+from pybench.core.plan import Required, expand, left_out_list, with_words
 from pybench.files.shipped import load_models
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybench.core.plan.expand import with_effort
+from pybench.core.plan import with_effort
 from pybench.model.effort import Effort
 from pybench.model.suite import Benchmark, Suite
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybench.core.feasibility import point as feasibility
-from pybench.core.plan.expand import Required, expand, left_out_list, parse_required
-from pybench.core.plan.ordered_work import ordered_replica
+from pybench.core import feasibility
+from pybench.core.plan import Required, expand, left_out_list, parse_required
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
@@ -19,6 +18,7 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import settings_from_json
 from pybench.model.workloads.settings import BackendName, WorkloadName
 from pybench.model.workloads.train import Train
+from pybench.run.events.contract import ordered_replica
 
 SHAPE = {
     "model_type": "llama",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.core.plan.point_filter import parse_filter
+from pybench.core.point_filter import parse_filter
 from pybench.model.errors import UsageError
 
 IDS = ["decode[backend=torch,tensor_parallel=1]", "decode[backend=torch,tensor_parallel=8]", "train"]

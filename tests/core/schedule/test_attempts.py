@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pybench.core.schedule.attempts import by_decision, pending, undecided
+from pybench.core.schedule import by_decision, pending, undecided
 from pybench.model.effort import Effort
 from pybench.model.record import Record
 from pybench.model.results import CheckResult, ScalingResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from pybench.core.schedule.attempts import settings_of_next
+from pybench.core.schedule import settings_of_next
 from pybench.model.effort import Effort
 from pybench.model.record import Record
 from pybench.model.suite import Point

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybench.core.schedule.attempts import Attempt, next_side
+from pybench.core.schedule import Attempt, next_side
 from tests.build import Build
 
 build = Build()

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from pybench.core.schedule.attempts import next_session, session_key, sessions
+from pybench.core.schedule import next_session, session_key, sessions
 from pybench.model.backend import BACKENDS
 from pybench.model.effort import Effort
 from pybench.model.suite import Point

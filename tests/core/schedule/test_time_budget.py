@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.core.schedule.attempts import pending
-from pybench.core.schedule.time_budget import in_time, unknown, within
+from pybench.core.schedule import in_time, pending, unknown, within
 from pybench.model.plan_options import PlanOptions, duration_text
 from pybench.model.suite import Plan, Point
 from tests.build import Build

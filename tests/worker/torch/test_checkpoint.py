@@ -17,7 +17,7 @@ pytest.importorskip("safetensors")
 
 import torch
 
-from pybench.core.plan.ordered_work import ordered_phases
+from pybench.run.events.contract import ordered_phases
 from pybench.worker import scratch
 from pybench.worker.backend import UnsupportedError, WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks

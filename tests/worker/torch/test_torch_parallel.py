@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("transformers")
 import torch
 
-from pybench.core.plan.ordered_work import ordered_phases
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.turn import Turn
+from pybench.run.events.contract import ordered_phases
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.generate import Generation
 from tests.builders import TINY

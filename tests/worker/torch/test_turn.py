@@ -20,9 +20,9 @@ from peft import LoraConfig, get_peft_model
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM
 
-from pybench.core.plan.ordered_work import ordered_phases
 from pybench.model.wire import Event, Metric, Step, WorkOrder
 from pybench.model.workloads.turn import Turn
+from pybench.run.events.contract import ordered_phases
 from pybench.worker.backend import EngineError, WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch import entry

@@ -1,1 +1,0 @@
-"""Order of attempts, their processes, and the limit of time."""
