@@ -10,14 +10,16 @@ A table stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``.
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pybench
 from pybench.core.node.faults import KINDS
 from pybench.files.suite.schema import suite_schema
 from pybench.model.effort import Effort
@@ -54,6 +56,7 @@ def tables() -> dict[str, str]:
         "faults": _faults(),
         "metrics of every workload": _metrics(_shared_metrics()),
         "report": _report(),
+        "api": _api(),
         "models": "".join(f"- `{name}`\n" for name in of["generate"]["model"]["enum"]),
     }
     for name, own in of.items():
@@ -143,6 +146,30 @@ def _default(field: Field[Any] | None) -> str:
 def _report() -> str:
     text = render(RunView.of_file(ROOT / KEPT_RUN), width=80)
     return f"```text\n$ pybench report {KEPT_RUN}\n{text}```\n"
+
+
+def _api() -> str:
+    """Every public name with its signature and docstring."""
+    return "".join(_described(name, getattr(pybench, name)) for name in pybench.__all__)
+
+
+def _described(name: str, value: object) -> str:
+    if not isinstance(value, type):
+        return f"## `pybench.{name}`\n\nThe installed version, such as `0.1.0`.\n"
+    lines = [f"## `pybench.{name}`\n", _plain(inspect.getdoc(value)) + "\n"]
+    if is_dataclass(value):
+        lines += ["".join(f"- `{one.name}`: `{one.type}`\n" for one in fields(value) if not one.name.startswith("_"))]
+    for member, kind in inspect.getmembers(value):
+        if member.startswith("_") or not (inspect.isfunction(kind) or isinstance(kind, property)):
+            continue
+        signature = str(inspect.signature(kind)).replace("'", "") if inspect.isfunction(kind) else ""
+        lines.append(f"### `{name}.{member}{signature}`\n\n{_plain(inspect.getdoc(kind))}\n")
+    return "\n".join(lines) + "\n"
+
+
+def _plain(docstring: str | None) -> str:
+    """A docstring as Markdown."""
+    return re.sub(r":\w+:`([\w.]+)`", r"`\1`", docstring or "").replace("``", "`")
 
 
 def _shared_metrics() -> dict[str, MetricTraits]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
 
 from pybench.model.container import ContainerRun
 from pybench.model.health import GpuConditions, Health
@@ -74,9 +76,68 @@ class Energy:
 
     @property
     def energy_j(self) -> float | None:
-        """Sum over the GPUs, ``None`` when one of them is unknown."""
-        values = [gpu.energy_j for gpu in self.gpus]
-        return sum(v for v in values if v is not None) if values and None not in values else None
+        """Sum over the GPUs in J, ``None`` when one of them is unknown."""
+        return self._sum("energy_j")
+
+    @property
+    def energy_low_j(self) -> float | None:
+        """Lower end of the bound in J: the GPUs' lower ends add up."""
+        return self._sum("energy_low_j")
+
+    @property
+    def energy_high_j(self) -> float | None:
+        """Upper end of the bound in J: the GPUs' upper ends add up."""
+        return self._sum("energy_high_j")
+
+    @property
+    def mean_power_w(self) -> float | None:
+        """Mean power of all GPUs together in W."""
+        return self._sum("mean_power_w")
+
+    @property
+    def duration_s(self) -> float:
+        """Length of the window in s."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Flags of all GPUs, each once."""
+        return tuple(dict.fromkeys(flag for gpu in self.gpus for flag in gpu.flags))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Totals, and the figures of each GPU, ready for JSON."""
+        names = ("energy_j", "energy_low_j", "energy_high_j", "mean_power_w", "duration_s", "scope")
+        gpus = [{**asdict(gpu), "flags": list(gpu.flags)} for gpu in self.gpus]
+        return {**{name: getattr(self, name) for name in names}, "flags": list(self.flags), "gpus": gpus}
+
+    def __str__(self) -> str:
+        """For example ``2,315.0 J ±0.8 % in 5.00 s, 463.0 W``; ± is half the bound."""
+        if not self.energy_j or self.energy_low_j is None or self.energy_high_j is None:
+            return f"unknown energy in {self.duration_s:.2f} s"
+        percent = 50 * (self.energy_high_j - self.energy_low_j) / self.energy_j
+        power = "" if self.mean_power_w is None else f", {self.mean_power_w:,.1f} W"
+        flags = f" ({', '.join(self.flags)})" if self.flags else ""
+        return f"{self.energy_j:,.1f} J ±{percent:.1f} % in {self.duration_s:.2f} s{power}{flags}"
+
+    def _repr_html_(self) -> str:
+        """The totals above a table of the GPUs, for notebooks."""
+        heads = ("index", "energy_j", "energy_low_j", "energy_high_j", "mean_power_w", "flags")
+        rows = [[getattr(gpu, head) for head in heads] for gpu in self.gpus]
+        lines = ("".join(f"<td>{escape(_cell(value))}</td>" for value in row) for row in rows)
+        head = "".join(f"<th>{head}</th>" for head in heads)
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return f"<table><caption>{escape(str(self))}</caption><tr>{head}</tr>{body}</table>"
+
+    def _sum(self, name: str) -> float | None:
+        values = [getattr(gpu, name) for gpu in self.gpus]
+        return sum(values) if values and None not in values else None
+
+
+def _cell(value: float | tuple[str, ...] | None) -> str:
+    """A figure or flags as text of a table."""
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True, kw_only=True)

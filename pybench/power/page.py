@@ -43,18 +43,17 @@ def render(
     """One HTML file. ``package_j`` is joules of each CPU package, empty for ``package_reason``."""
     command = shlex.join(argv)
     shown = command if len(command) <= _LONGEST else f"{command[:_LONGEST]}…"
-    length_s = (energy.end_ns - energy.start_ns) / 1e9
     ended = "" if exit_code == 0 else f"; it ended with exit code {exit_code}"
     return document(
         "command.html.j2",
         power=command_payload(shown, trace, energy.start_ns, energy.end_ns),
         command=shown,
         total="energy unknown" if energy.energy_j is None else f"{plain(energy.energy_j, 6)} J",
-        sentence=f"{len(energy.gpus)} GPU{'s' * (len(energy.gpus) != 1)} in {plain(length_s)} s{ended}",
+        sentence=f"{len(energy.gpus)} GPU{'s' * (len(energy.gpus) != 1)} in {plain(energy.duration_s)} s{ended}",
         scope=f"Scope: {energy.scope}, without {', '.join(EXCLUDED)}. {_GAIN}",
         heads=_HEADS,
         rows=[*map(_row, energy.gpus), *_packages(package_j)],
-        flag_legend=legend([flag for gpu in energy.gpus for flag in gpu.flags]),
+        flag_legend=legend(energy.flags),
         provenance=_provenance(command, trace, package_reason),
     )
 
@@ -89,7 +88,7 @@ def svg(trace: PowerTrace, energy: Energy) -> str:
     more_y = LABEL_HEIGHT * ((len(lines) - 1) // LABELS_A_ROW)
     top, height = TOP + more_y, HEIGHT + more_y
     drawn = [time_s for time_s, _ in lines.values() if len(time_s)]
-    length_s = (energy.end_ns - energy.start_ns) / 1e9
+    length_s = energy.duration_s
     first_s = min([0.0, *(float(time_s[0]) for time_s in drawn)])
     last_s = max([length_s, *(float(time_s[-1]) for time_s in drawn)])
     top_w = 1.05 * max([1.0, *(float(power_w.max()) for _, power_w in lines.values() if len(power_w))])

@@ -31,18 +31,17 @@ def energy_table(energy: Energy, package_j: Mapping[str, float], package_reason:
     out = console(stream, width, color=False)
     rows = [*map(_cells, energy.gpus)]
     if len(energy.gpus) > 1:
-        total = "unknown" if energy.energy_j is None else f"{plain(energy.energy_j, 6)} J"
-        rows.append(("all", total, *[""] * (len(_HEADS) - 2)))
+        totals = {name: getattr(energy, name) for name in ("energy_j", "energy_low_j", "energy_high_j", "mean_power_w")}
+        rows.append(_cells(GpuEnergy(uuid="all", index=None, method="", **totals)))
     out.print(draw(Table("", _HEADS, tuple(rows)).without_empty_columns(), width))
-    for flag, words in legend([flag for gpu in energy.gpus for flag in gpu.flags]):
+    for flag, words in legend(energy.flags):
         hanging(out, f"  {flag}: {words}")
     for name, joules in package_j.items():
         hanging(out, f"  {name}: {plain(joules, 6)} J (CPU package, by RAPL)")
     if package_reason is not None:
         hanging(out, f"  CPU packages: unknown: {package_reason}")
-    length_s = (energy.end_ns - energy.start_ns) / 1e9
     gain = f"the board's gain error, ±{short_percent(GAIN_FRACTION)}, is not included"
-    hanging(out, f"  {plain(length_s)} s; scope: {energy.scope}, without {', '.join(EXCLUDED)}; {gain}")
+    hanging(out, f"  {plain(energy.duration_s)} s; scope: {energy.scope}, without {', '.join(EXCLUDED)}; {gain}")
     return without_trailing_spaces(stream.getvalue())
 
 
@@ -63,17 +62,11 @@ def _cells(gpu: GpuEnergy) -> tuple[str, ...]:
 
 def energy_json(energy: Energy, package_j: Mapping[str, float], package_reason: str | None) -> dict[str, Any]:
     """The window and the joules of every GPU; unknown is null."""
-    names = (
-        *("uuid", "index", "energy_j", "energy_low_j", "energy_high_j", "mean_power_w", "max_power_w", "method"),
-        "num_publications",
-    )
     return {
         "window": {"start_monotonic_ns": energy.start_ns, "end_monotonic_ns": energy.end_ns},
-        "scope": energy.scope,
         "excluded": list(EXCLUDED),
         "gain_fraction": GAIN_FRACTION,
-        "energy_j": energy.energy_j,
-        "gpus": [{**{name: getattr(gpu, name) for name in names}, "flags": list(gpu.flags)} for gpu in energy.gpus],
+        **energy.as_dict(),
         "cpu_packages": [{"name": name, "scope": SCOPE, "energy_j": joules} for name, joules in package_j.items()],
         "cpu_packages_reason": package_reason,
     }

@@ -55,7 +55,7 @@ def test_joules_of_several_gpus_fit_80_columns() -> None:
         "0    123,457 J  [123,400, 124,000]  1400.0 W  410.0 W  counter+series",
         "1    123,457 J  [123,400, 124,000]  1400.0 W  410.0 W  counter+series",
         "    short_window, temperature_drift",
-        "all  246,913 J",
+        "all  246,913 J  [246,800, 248,000]  2800.0 W        -",
     ]
     assert "  package-0: 90 J (CPU package, by RAPL)" in lines
     assert max(map(len, lines)) <= 80

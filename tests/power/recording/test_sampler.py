@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable
 
 import pytest
 
 import pybench
-from pybench.model.errors import MachineError, UsageError
-from pybench.power.sampler import Window
+from pybench import Energy, MachineError, UsageError, Window
 from tests.bounds import near
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
@@ -56,7 +57,53 @@ def test_mistakes_say_what_there_is(fake_nvml: Tell) -> None:
         with pytest.raises(UsageError, match=r'^no window "work"; windows are: none$'):
             power.energy("work")
         with pytest.raises(UsageError, match=r'^window "empty" ends before it starts$'):
-            power.energy(Window("empty", 5, 5))
+            power.energy(Window("empty", 5, 5, power))
+        with power.window("open") as window, pytest.raises(UsageError, match=r'^window "open" has not ended$'):
+            window.energy()
+
+
+def test_each_window_of_a_loop_keeps_its_joules(fake_nvml: Tell) -> None:
+    """A name used again hides no earlier window, and a later recording no earlier joules."""
+    fake_nvml(devices=1)
+    power = pybench.PowerSampler()
+    windows: list[Window] = []
+    for _ in range(2):
+        with power, power.window("epoch") as window:
+            time.sleep(0.2)
+        windows.append(window)
+    with pytest.raises(UsageError, match=r'^2 windows are named "epoch"; take one of windows\("epoch"\)$'):
+        power.energy("epoch")
+    assert power.windows("epoch") == tuple(windows)
+    joules = [window.energy() for window in windows]
+    assert all(energy.energy_j is not None for energy in joules)
+    assert joules[0] is windows[0].energy()
+
+
+def test_joules_add_up_over_gpus(fake_nvml: Tell) -> None:
+    """Bounds and mean power too; the text has them, as JSON and notebooks do."""
+    fake_nvml(devices=2)
+    with pybench.PowerSampler() as power, power.window("work") as window:
+        time.sleep(0.3)
+    energy = window.energy()
+    for name in ("energy_j", "energy_low_j", "energy_high_j", "mean_power_w"):
+        assert getattr(energy, name) == sum(getattr(gpu, name) for gpu in energy.gpus)
+        assert energy.as_dict()[name] == getattr(energy, name)
+    assert re.fullmatch(r"[\d,.]+ J ±[\d.]+ % in 0\.3\d s, [\d,.]+ W.*", str(energy))
+    assert json.loads(json.dumps(energy.as_dict()))["gpus"][1]["index"] == 1
+    assert energy._repr_html_().count("<tr>") == 3
+
+
+def test_a_program_goes_on_without_gpus_where_power_is_not_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/no/such/libnvidia-ml.so.1")
+    power = pybench.PowerSampler(required=False)
+    power.start()
+    with power.window("work") as window:
+        power.mark("middle")
+    power.stop()
+    assert power.unavailable_reason is not None
+    assert "no NVIDIA driver" in power.unavailable_reason
+    assert window.energy() == Energy(start_ns=window.start_ns, end_ns=window.end_ns or 0, gpus=())
+    assert str(window.energy()) == "unknown energy in 0.00 s"
 
 
 def test_a_second_session_has_its_own_joules(fake_nvml: Tell) -> None:
@@ -95,7 +142,7 @@ def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_names_are_not_there() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Sampler'"):
-        _ = pybench.Sampler
+        _ = getattr(pybench, "Sampler")  # noqa: B009 - a type checker would refuse the name
 
 
 def test_a_snapshot_holds_what_was_read_since_a_time(fake_nvml: Callable[..., None]) -> None:
