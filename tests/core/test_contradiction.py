@@ -20,7 +20,7 @@ KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
 SCALING, FIGURES, COMPARISONS = (
     "tp_scaling-h200x4-20261121", "tp_scaling-h200x2-20261122", "tp_vs_pp_energy-h200x2-20261121",
 )  # fmt: skip
-NODE, JOBS, CLAIMS = "node_check-h200x4-20261121", "ddp_scaling-h100x2-20261125", "unsloth_scaling-h200x1-20261122"
+NODE = "node_check-h200x4-20261121"
 LISTS = ("points", "scaling", "checks", "comparisons", "node", "claims", "jobs")
 Values = dict[str, Any]
 
@@ -58,10 +58,6 @@ def _first(values: Values, name: str, verdict: str = "pass") -> Values:
     return next(row for row in values[name] if row["verdict"] == verdict)
 
 
-def _undecided(values: Values) -> None:
-    _first(values, "checks")["decision"]["p_pass"] = 0.5
-
-
 def _passed_check(values: Values, **changed: Any) -> None:
     _first(values, "checks").update(changed)
 
@@ -92,14 +88,18 @@ def _inconclusive(values: Values) -> None:
 EDITS: dict[str, tuple[str, Callable[[Values], object], str]] = {
     "nothing but the verdict": (SCALING, _nothing, "counts.passed: 4 is claimed, its rows have 0"),
     "no rows": (SCALING, _no_rows, "verdict: pass is claimed, no_expectation follows from its rows and points"),
-    "no figures": (SCALING, _unmeasured, "scaling.0: a ratio of points without output_tokens_per_s"),
-    "a ratio": (SCALING, lambda v: v["scaling"][0].update(speedup=0.1), "scaling.0: its ratio 0.1 is not that of"),
+    "no figures": (SCALING, _unmeasured, "scaling.0: a pass without output_tokens_per_s of decode"),
+    "a ratio": (
+        SCALING,
+        lambda v: v["scaling"][0].update(speedup=0.1),
+        "scaling.0: a pass whose figure 0.1 is outside its limits, 1.235",
+    ),
     "a ratio and its point": (
         SCALING,
         lambda v: _ratio(v, 0.1),
-        "scaling.0: a pass whose figure 0.1 lies outside its limits, 1.235 to",
+        "scaling.0: a pass whose figure 0.1 is outside its limits, 1.235 to",
     ),
-    "an interval": (SCALING, _interval, "scaling.0: a pass whose figure 1.31761 lies outside its limits"),
+    "an interval": (SCALING, _interval, "scaling.0: a pass whose figure 1.31761 is outside its limits"),
     "no interval": (SCALING, lambda v: v["scaling"][0].update(speedup_low=None), "scaling.0: a pass without an interv"),
     "no limit": (SCALING, lambda v: v["scaling"][0].update(expected=None), "scaling.0: a pass without a limit"),
     "another metric": (
@@ -114,53 +114,22 @@ EDITS: dict[str, tuple[str, Callable[[Values], object], str]] = {
     "more passes": (SCALING, lambda v: v["counts"].update(passed=6, judged=6), "counts.passed: 6 is claimed"),
     "fails that no row has": (SCALING, lambda v: v["counts"].update(failed=1), "counts.failed: 1 is claimed"),
     "judged rows": (SCALING, lambda v: v["counts"].update(judged=6), "counts.judged: 6 is not the sum of"),
-    "rows left out": (SCALING, lambda v: v["counts"].update(left_out=9), "counts: 11 without a judgement are claimed"),
     "expected rows": (SCALING, lambda v: v["counts"].update(expected=4), "counts.expected: 4 is not the sum of"),
-    "another figure": (FIGURES, lambda v: _first(v, "checks")["value"].update(value=1.0), "its value is not the"),
-    "no figure": (FIGURES, lambda v: _passed_check(v, value=None), "its value is not the"),
-    "another limit": (FIGURES, _beyond_limit, "lies outside its limits"),
+    "no figure": (FIGURES, lambda v: _passed_check(v, value=None), "a pass without a figure"),
+    "another limit": (FIGURES, _beyond_limit, "is outside its limits"),
     "no limits": (FIGURES, lambda v: _passed_check(v, minimum=None, maximum=None), "a pass without a limit"),
-    "an undecided pass": (FIGURES, _undecided, "a pass with p_pass 0.5, above its level"),
     "a better verdict": (COMPARISONS, _inconclusive, "verdict: pass is claimed, inconclusive follows"),
     "another order": (
         COMPARISONS,
         lambda v: v["comparisons"][0].update(order="above"),
-        "comparisons.0: a pass whose figure 0.907172 lies outside its limits, 1 to",
+        "comparisons.0: a pass whose figure 0.907172 is outside its limits, 1 to",
     ),
-    "another comparison": (COMPARISONS, lambda v: v["comparisons"][0].update(ratio=0.5), "comparisons.0: its ratio"),
     "another other": (COMPARISONS, lambda v: v["comparisons"][0].update(other_id="x"), "comparisons.0: x is none of"),
     "a slow GPU": (
         NODE,
         lambda v: next(row for row in v["node"] if row["name"] == "slowest").update(value=-0.5),
-        "a pass whose figure -0.5 lies outside its limits",
+        "a pass whose figure -0.5 is outside its limits",
     ),
-    "another interval": (
-        COMPARISONS,
-        lambda v: v["comparisons"][0].update(low=-1.0, high=0.1),
-        "comparisons.0: 0.907172 lies outside its interval, -1 to 0.1",
-    ),
-    "a probability": (
-        FIGURES,
-        lambda v: v["checks"][0]["decision"].update(p_pass=-1.0),
-        "checks.0.decision.p_pass: -1 is no probability",
-    ),
-    "attempts": (
-        FIGURES,
-        lambda v: v["checks"][0]["decision"].update(num_attempts=-1),
-        "checks.0.decision.num_attempts: -1 is no count",
-    ),
-    "a claim's figure": (
-        CLAIMS,
-        lambda v: v["claims"][0]["found"].update(value=1e9, low=1.0, high=2.0),
-        "claims.0.found: 1e+09 lies",
-    ),
-    "a job's time": (
-        JOBS,
-        lambda v: v["jobs"][0]["time_h"].update(value=-1.0, low=1.0, high=2.0),
-        "jobs.0.time_h: -1 lies outside",
-    ),
-    "a job's point": (JOBS, lambda v: v["jobs"][0].update(point_id="x"), "jobs.0: x is none of the points"),
-    "a claim's baseline": (CLAIMS, lambda v: v["claims"][0].update(baseline_id="x"), "claims.0: x is none of the"),
 }
 
 
