@@ -16,22 +16,20 @@ from typing import cast
 from pybench.model.backend import BACKENDS
 from pybench.model.software import RECORDED_PACKAGES
 from pybench.model.wire import Event, Header, Phase, WorkOrder
-from pybench.worker import scratch
 from pybench.worker.backend import Backend, Session, backend_module
-from pybench.worker.events import EventStream
+from pybench.worker.exchange import EventStream, read_orders, wait_for_go
 from pybench.worker.failure import failure_of, missing_package
 from pybench.worker.gpus import NvlinkTraffic
 from pybench.worker.header import Device, read_header
 from pybench.worker.imports import spared_by_collector
-from pybench.worker.orders import read_orders, wait_for_go
-from pybench.worker.ranks import Ranks, rank_numbers
+from pybench.worker.ranks import Ranks, place_scratch, rank_numbers
 from pybench.worker.timing import TimingLoop
 
 
 def run_rank(exchange: Path) -> int:
     """Work through the session in ``exchange`` and report every event there. Returns the exit code."""
     orders = read_orders(exchange)
-    scratch.place(exchange)
+    place_scratch(exchange)
     with closing(EventStream(exchange, rank_numbers().rank)) as events:
         try:
             backend = import_backend(orders[0])

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext
+import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-from pybench.worker.events import EventStream
+from pybench.model.wire import SCRATCH_FOLDER
+from pybench.worker.exchange import EventStream
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,29 @@ def read_own_place() -> tuple[str, int]:
     The host holds that port: no other program is given it; a server with SO_REUSEADDR, as torch's, may listen there.
     """
     return os.environ[_ADDRESS], int(os.environ[_PORT])
+
+
+_scratch: list[Path] = []
+
+
+def place_scratch(exchange: Path) -> None:
+    """Have scratch folders made inside ``exchange`` from now on."""
+    _scratch[:] = [exchange / SCRATCH_FOLDER]
+
+
+@contextmanager
+def scratch_folder(name: str) -> Iterator[Path]:
+    """A folder of this name, the same for all ranks of a host; the first of them removes it with all that is in it.
+
+    The host removes the files of a killed rank.
+    """
+    folder = _scratch[0] / name
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    finally:
+        if rank_numbers().local_rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Ranks(Protocol):

@@ -21,10 +21,10 @@ from typing import Any
 
 from pybench.model.wire import ROOM_VARIABLE, STARTER_VARIABLE
 from pybench.worker import guardian
+from pybench.worker.exchange import read_orders
 from pybench.worker.imports import spared_by_collector
 from pybench.worker.launcher import end_as, fork_hazard
 from pybench.worker.main import import_backend
-from pybench.worker.orders import read_orders
 
 _MAX_LINE_BYTES = 2**16
 _SET_FOR_ALL = "PYTORCH_NVML_BASED_CUDA_CHECK"

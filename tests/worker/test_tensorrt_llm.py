@@ -12,8 +12,7 @@ import pytest
 
 from pybench.model.wire import Event, Failure, Metric, Step
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backends.tensorrt_llm.arguments import cache_arguments, engine_arguments
-from pybench.worker.backends.tensorrt_llm.iterations import Iterations
+from pybench.worker.backends.tensorrt_llm.translation import Iterations, cache_arguments, engine_arguments
 from tests.worker.conftest import RunEngine, points_of, steps_of
 
 HERE = Path(__file__).parent

@@ -20,7 +20,7 @@ from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.registry import AnySettings
 from pybench.model.workloads.settings import BackendName
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.tensorrt_llm import arguments as tensorrt_llm
+from pybench.worker.backends.tensorrt_llm import translation as tensorrt_llm
 from pybench.worker.backends.vllm import arguments as vllm
 from tests.core.schedule.test_attempts import record
 

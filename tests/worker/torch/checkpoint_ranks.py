@@ -12,11 +12,11 @@ import torch
 from torch import distributed
 
 from pybench.model.workloads.checkpoint import Checkpoint
-from pybench.worker import scratch
 from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.checkpoint import storage
+from pybench.worker.backends.torch.checkpoint import checkpoints as storage
 from pybench.worker.backends.torch.checkpoint.checkpoints import checkpoints
+from pybench.worker.ranks import place_scratch
 from tests.worker.torch.train_ranks import TINY
 
 _size_bytes = storage.size_bytes
@@ -55,7 +55,7 @@ def checkpointed(spec: dict[str, Any], ranks: TorchRanks) -> dict[str, Any]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    scratch.place(Path(sys.argv[2]).parent)
+    place_scratch(Path(sys.argv[2]).parent)
     distributed.init_process_group("gloo")
     rank = distributed.get_rank()
     here = TorchRanks(rank, distributed.get_world_size(), torch.device("cpu"))

@@ -11,7 +11,7 @@ import torch
 from torch import distributed
 
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.control import control_metrics
+from pybench.worker.backends.torch.train.training import control_metrics
 
 distributed.init_process_group("gloo")
 rank = distributed.get_rank()

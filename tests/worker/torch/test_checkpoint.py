@@ -18,12 +18,12 @@ pytest.importorskip("safetensors")
 import torch
 
 from pybench.run.events.contract import ordered_phases
-from pybench.worker import scratch
 from pybench.worker.backend import UnsupportedError, WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.checkpoint import storage
+from pybench.worker.backends.torch.checkpoint import checkpoints as storage
 from pybench.worker.backends.torch.checkpoint.checkpoints import Checkpoints, checkpoints
-from pybench.worker.backends.torch.checkpoint.state import num_bytes
+from pybench.worker.backends.torch.checkpoint.files import num_bytes
+from pybench.worker.ranks import place_scratch
 from tests.worker.torch.checkpoint_ranks import settings_of, spoiling
 from tests.worker.torch.conftest import Start
 from tests.worker.torch.train_ranks import TINY
@@ -40,7 +40,7 @@ SPOILED = {"strategy": "fsdp", "file_format": "sharded", "data_parallel": 2, "sp
 
 @pytest.fixture(autouse=True)
 def exchange(tmp_path: Path) -> Path:
-    scratch.place(tmp_path)
+    place_scratch(tmp_path)
     return tmp_path
 
 

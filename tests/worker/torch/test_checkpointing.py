@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from pybench.worker.backends.torch.train.checkpointing import checkpoint_layers
+from pybench.worker.backends.torch.train.model import checkpoint_layers
 
 
 class Layer(nn.Module):

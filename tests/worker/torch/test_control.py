@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 import torch
 
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train import control
+from pybench.worker.backends.torch.train import training as control
 from tests.worker.torch.torchrun import torchrun
 from tests.worker.torch.train_ranks import trained
 

@@ -17,8 +17,8 @@ from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.stage_layers import rank_weights, stage_layers
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Learner, Task
-from pybench.worker.backends.torch.train.stage import stage_module
 from pybench.worker.backends.torch.train.strategies import registry
+from pybench.worker.backends.torch.train.strategies.pipeline_parallel import stage_module
 from pybench.worker.backends.torch.train.training import trainer
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 from tests.worker.torch.first_rank import first_of

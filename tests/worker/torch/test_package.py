@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 
 from pybench.worker.backend import MissingPackageError
-from pybench.worker.backends.torch.train.package import needs_package
+from pybench.worker.imports import needs_package
 
 
 def test_the_package_at_the_bottom_is_named() -> None:

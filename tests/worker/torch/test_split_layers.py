@@ -14,8 +14,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.learner import Batch, Task
-from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.learner import Batch, Task, device_mesh
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.torch.train.strategies import tensor_parallel
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers

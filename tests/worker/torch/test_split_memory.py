@@ -17,8 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.learner import Batch, Task
-from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.learner import Batch, Task, device_mesh
 from pybench.worker.backends.torch.train.strategies import tensor_parallel
 from tests.worker.torch.first_rank import first_of
 from tests.worker.torch.live_memory import LiveMemory

@@ -25,8 +25,8 @@ from pybench.worker.backends.torch.node.burn import BurnBench, checksum
 from pybench.worker.backends.torch.node.collective import bus_factor, rail_of
 from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.node.matmul import MatmulBench
+from pybench.worker.backends.torch.node.measured import cache_bytes, num_sets, random_bytes, random_matrix
 from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
-from pybench.worker.backends.torch.node.operands import cache_bytes, num_sets, random_bytes, random_matrix
 from tests.worker.conftest import points_of, run_staged, staged, steps_of
 
 CPU = torch.device("cpu")

@@ -11,7 +11,6 @@ pytest.importorskip("transformers")
 
 import torch
 
-from pybench.worker import scratch
 from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.tokens import sample_tokens
@@ -22,6 +21,7 @@ from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.token_file import num_samples
 from pybench.worker.backends.torch.train.training import training
 from pybench.worker.backends.torch.train.whole_model import WholeModel
+from pybench.worker.ranks import place_scratch
 from tests.worker.torch.train_ranks import TINY, settings_of
 
 RANK = TorchRanks(0, 1, torch.device("cpu"))
@@ -118,7 +118,7 @@ def test_results_of_every_batch_reach_the_host(accumulated: int | None) -> None:
 def test_packed_training_has_none_of_the_held_out_samples(tmp_path: Path) -> None:
     """A step's 8 sequences of 16 tokens hold more than 8 samples of 4: held out are those behind the last of them."""
     packed = settings_of({**EVERY, "loader_workers": 0, "packing": True, "sample_tokens": 4})
-    scratch.place(tmp_path)
+    place_scratch(tmp_path)
     with training(packed, TINY, RANK) as work:
         assert isinstance(work.learner, WholeModel)
         held_out = Evaluation(Task(packed, TINY, RANK), work.learner)._batches[0].tokens[0]

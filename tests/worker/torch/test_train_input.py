@@ -16,13 +16,13 @@ import numpy as np
 import torch
 
 from pybench.model.workloads.train import Train
-from pybench.worker import scratch
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Batch, Portion, Task
 from pybench.worker.backends.torch.train.loader import Loaded, source
 from pybench.worker.backends.torch.train.loss import IGNORED
 from pybench.worker.backends.torch.train.token_file import TokenFile, layout, sample_lengths, token_type, write_tokens
 from pybench.worker.backends.torch.train.training import training
+from pybench.worker.ranks import place_scratch
 from tests.worker.torch.train_ranks import TINY, settings_of
 
 RANK = TorchRanks(0, 1, torch.device("cpu"))
@@ -31,7 +31,7 @@ UNEQUAL: dict[str, Any] = {"loader_workers": 0, "sample_tokens": 10, "length_spr
 
 @pytest.fixture(autouse=True)
 def exchange(tmp_path: Path) -> Path:
-    scratch.place(tmp_path)
+    place_scratch(tmp_path)
     return tmp_path
 
 

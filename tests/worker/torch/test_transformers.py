@@ -26,8 +26,7 @@ from pybench.worker.backends.torch.architecture import FAMILIES as TORCH_FAMILIE
 from pybench.worker.backends.torch.architecture import build_model as build_torch_model
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.transformers.generate import TransformersGeneration
-from pybench.worker.backends.transformers.model import _placement, build_model, layers_by_gpu
-from pybench.worker.backends.transformers.weights import state_dict
+from pybench.worker.backends.transformers.model import _placement, build_model, layers_by_gpu, state_dict
 from pybench.worker.backends.vllm.weight_files import write_weights
 from tests.builders import TINY
 from tests.worker.conftest import steps_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ pytest.importorskip("torch")
 import torch
 
 from pybench.worker.backends.turn.peak_memory import NOTHING, Held, PeakMemory
+from pybench.worker.backends.vllm.device_report import pool
 
 GPU = torch.device("cuda", 0)
 ENGINE = Held(29, 30)
@@ -83,11 +83,12 @@ def test_what_torch_counts_of_vllms_pools(monkeypatch: pytest.MonkeyPatch) -> No
     fake = SimpleNamespace(CuMemAllocator=allocator)
     for name in ("vllm", "vllm.device_allocator", "vllm.device_allocator.cumem"):
         monkeypatch.setitem(sys.modules, name, fake)
-    pools_module = runpy.run_module("pybench.worker.backends.vllm.turn.pools")
-    assert (pools_module["pool"]("weights"), pools_module["pool"]("kv_cache")) == (Held(5, 10), NOTHING)
-    pools_module["pool"].cache_clear()
+    pool.cache_clear()
+    assert (pool("weights"), pool("kv_cache")) == (Held(5, 10), NOTHING)
+    pool.cache_clear()
     pools["weights"] = (SimpleNamespace(), None)
-    assert pools_module["pool"]("weights") is None
+    assert pool("weights") is None
+    pool.cache_clear()
 
 
 def test_a_peak_that_is_not_known_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:

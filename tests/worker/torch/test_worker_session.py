@@ -18,8 +18,8 @@ from pybench.model.workloads.launch_latency import LaunchLatency
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.model.workloads.settings import BackendName
-from pybench.worker import orders
-from pybench.worker.orders import wait_for_go
+from pybench.worker import exchange
+from pybench.worker.exchange import wait_for_go
 from tests.worker.conftest import points_of, steps_of
 
 pytest.importorskip("transformers")
@@ -118,7 +118,7 @@ def test_what_lives_before_a_point_is_spared_by_the_collector() -> None:
 
 def test_a_host_that_says_nothing_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that no one ends must not wait for ever."""
-    monkeypatch.setattr(orders, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(exchange, "_PATIENCE_S", 0.0)
     with pytest.raises(TimeoutError, match="did not release order 2 within 0 s"):
         wait_for_go(tmp_path, 2)
     (tmp_path / "go.2").touch()

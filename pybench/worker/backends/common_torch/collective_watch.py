@@ -24,7 +24,7 @@ from torch._C import _distributed_c10d as c10d  # the recorder's only interface 
 from torch.distributed import distributed_c10d
 
 from pybench.model.wire import Failure
-from pybench.worker.events import EventStream
+from pybench.worker.exchange import EventStream
 
 FOLDER = "collectives"
 # Ranks that stand still without the interpreter, stopped or in a loop of C, never write: the others wait this long.

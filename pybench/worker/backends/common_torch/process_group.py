@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from typing import Any
 
 import torch
 from torch import distributed
 
 from pybench.model.backend import BACKENDS
 from pybench.model.wire import WorkOrder
+from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.collective_watch import CollectiveWatch
-from pybench.worker.events import EventStream
+from pybench.worker.exchange import EventStream
+from pybench.worker.gpus import nvml_uuid
+from pybench.worker.header import Device
 from pybench.worker.ranks import rank_numbers
+
+
+def describe(device: torch.device, replica: int) -> Device:
+    """Kind, name and UUID of ``device``, which works for replica ``replica``."""
+    if device.type == "cpu":
+        return Device("cpu", torch.backends.cpu.get_cpu_capability(), replica=replica)
+    properties = torch.cuda.get_device_properties(device)
+    return Device("cuda", properties.name, nvml_uuid(properties.uuid), replica=replica)
+
+
+def replica_of(order: WorkOrder, rank: int) -> int:
+    """The replica that a rank is part of; ranks of one training report their joint work, as one replica."""
+    return rank // order.settings.tensor_parallel if isinstance(order.settings, Generate) else 0
+
+
+def _named(name: str, before: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(distributed, name if hasattr(distributed, name) else before)
+    return found
+
+
+all_gather = _named("all_gather_single", "all_gather_into_tensor")
+reduce_scatter = _named("reduce_scatter_single", "reduce_scatter_tensor")
 
 # The library's own timeout, which ends a process without a name for what hangs, comes so long after the watch.
 _LATER_S = 60.0

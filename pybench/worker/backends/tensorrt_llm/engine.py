@@ -5,20 +5,54 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
 from tensorrt_llm import LLM, SamplingParams
+from tensorrt_llm.executor.utils import RequestError
 from tensorrt_llm.llmapi import KvCacheConfig
 
+from pybench.model.backend import BACKENDS
 from pybench.model.wire import Metric, RequestTimes
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import EngineError, StepOutcome, UnsupportedError
 from pybench.worker.backends.engine.load import drive, gap_values
 from pybench.worker.backends.engine.requests import Request, own_concurrency, wanted_at_a_time, work_of
-from pybench.worker.backends.tensorrt_llm.arguments import cache_arguments
-from pybench.worker.backends.tensorrt_llm.failure import engine_works
-from pybench.worker.backends.tensorrt_llm.iterations import Iterations
+from pybench.worker.backends.tensorrt_llm.translation import Iterations, cache_arguments
+
+_NOT_STARTED = BACKENDS["tensorrt_llm"].log_words.not_started
+
+
+@contextmanager
+def engine_starts() -> Iterator[None]:
+    """Raise :class:`EngineError` for an error that reports a worker which did not start."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _NOT_STARTED):
+            raise
+        raise EngineError(f"TensorRT-LLM's worker did not start: {_named(error.__cause__ or error)}") from error
+
+
+@contextmanager
+def engine_works() -> Iterator[None]:
+    """Raise :class:`EngineError` for an error that the library passes on from its worker.
+
+    ``RequestError`` is a step's that failed, by request; any other ``RuntimeError`` the worker's own end.
+    """
+    try:
+        yield
+    except RequestError as error:
+        raise EngineError(f"TensorRT-LLM's worker failed at work: {error}") from error
+    except RuntimeError as error:
+        raise EngineError(f"TensorRT-LLM's worker died at work: {_named(error)}") from error
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
 
 # How long get_stats may wait for iterations still on their way, in s: versions that get them through a queue wait all
 # of it after the last one, with an idle GPU. What comes too late for a step counts for the next, which does the same.

@@ -18,9 +18,8 @@ from pybench.worker.backend import Session, generation_of
 from pybench.worker.backends.engine.arguments import config_folder, merged
 from pybench.worker.backends.engine.replicas import joined_replica
 from pybench.worker.backends.engine.requests import draw_requests
-from pybench.worker.backends.tensorrt_llm.arguments import engine_arguments
-from pybench.worker.backends.tensorrt_llm.engine import TensorrtEngine, TensorrtGeneration
-from pybench.worker.backends.tensorrt_llm.failure import engine_starts
+from pybench.worker.backends.tensorrt_llm.engine import TensorrtEngine, TensorrtGeneration, engine_starts
+from pybench.worker.backends.tensorrt_llm.translation import engine_arguments
 from pybench.worker.ranks import Ranks
 
 join = joined_replica

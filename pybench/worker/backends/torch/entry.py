@@ -17,13 +17,11 @@ from pybench.model.wire import WorkOrder
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.settings import WorkloadName
 from pybench.worker.backend import Session, UnsupportedError, Workload
-from pybench.worker.backends.common_torch.device import describe, replica_of
 from pybench.worker.backends.common_torch.memory import with_own_memory
-from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
+from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined, replica_of
 from pybench.worker.backends.torch.node.entry import node_workload
-from pybench.worker.backends.torch.train.package import needs_package
 from pybench.worker.header import Device
-from pybench.worker.imports import spared_by_collector
+from pybench.worker.imports import needs_package, spared_by_collector
 
 _OF_A_MODEL: dict[WorkloadName, tuple[str, str]] = {
     "generate": ("generate", "generations"),

@@ -13,7 +13,7 @@ from torch import distributed
 from torch.distributed import ProcessGroup
 from torch.distributed import _functional_collectives as functional
 
-from pybench.worker.backends.common_torch.collectives import all_gather, reduce_scatter
+from pybench.worker.backends.common_torch.process_group import all_gather, reduce_scatter
 
 Exchange = Callable[[torch.Tensor, ProcessGroup], torch.Tensor]
 

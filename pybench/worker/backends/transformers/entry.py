@@ -12,11 +12,9 @@ import torch
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.worker.backend import Session, generation_of
-from pybench.worker.backends.common_torch.device import describe, replica_of
 from pybench.worker.backends.common_torch.memory import with_own_memory
-from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
-from pybench.worker.backends.transformers.evaluate import evaluations
-from pybench.worker.backends.transformers.generate import generations, visible_devices
+from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined, replica_of
+from pybench.worker.backends.transformers.generate import evaluations, generations, visible_devices
 from pybench.worker.header import Device
 from pybench.worker.ranks import rank_numbers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import distributed, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
+from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from pybench.model.workloads.turn import Turn
@@ -21,9 +22,75 @@ from pybench.worker.backends.torch.train.loss import IGNORED
 from pybench.worker.backends.torch.train.strategies import registry
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.backends.turn.delivery import Named
-from pybench.worker.backends.turn.objective import advantages, log_probabilities, policy_loss
 from pybench.worker.backends.turn.parked import Parked, local
-from pybench.worker.backends.turn.rounding import is_rounded_away
+
+# The optimizer rounds its moments after it used them: what is computed from them is off by so much.
+_SLACK = 1.05
+
+
+@torch.no_grad()
+def is_rounded_away(
+    weight: torch.Tensor,
+    mean: torch.Tensor,
+    square: torch.Tensor,
+    state: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> bool:
+    """Whether AdamW's last update (arXiv:1711.05101) of a weight is below half a step of its type everywhere.
+
+    ``mean`` and ``square`` are the moments, ``state`` holds the number of updates, ``options`` rate, betas and decay. A
+    weight without gradient, or whose update is 0 everywhere, was not trained. Towards zero, the step of a power of two
+    is half as long.
+    """
+    if not weight.numel():
+        return True
+    update = _update(weight.float(), mean.float(), square.float(), float(state["step"]), options)
+    mantissa, exponent = torch.frexp(weight.float())
+    step = torch.ldexp(torch.full_like(mantissa, torch.finfo(weight.dtype).eps), exponent - 1)
+    to_zero = (update * weight.float() > 0) & (mantissa.abs() == 0.5)  # noqa: PLR2004 - a power of two
+    half = torch.where(to_zero, step / 4, step / 2)
+    return bool((update.abs() <= half * _SLACK).all() and update.any() and mean.any())
+
+
+def _update(
+    weight: torch.Tensor, mean: torch.Tensor, square: torch.Tensor, count: float, options: Mapping[str, Any]
+) -> torch.Tensor:
+    """What was subtracted."""
+    first, second = options["betas"]
+    moved = mean / (1 - first**count)
+    root = (square / (1 - second**count)).sqrt() + options["eps"]
+    found: torch.Tensor = options["lr"] * (moved / root + options["weight_decay"] * weight)
+    return found
+
+
+def policy_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Policy gradient with advantages relative to the group (GRPO, arXiv:2402.03300), on policy and without a critic.
+
+    Summed over the answers' tokens. One update follows each generation, so the old policy is the present one: the
+    ratio is 1, and its gradient that of the log-probabilities. Rewards are fixed by a sequence's place in its group:
+    what a step costs does not depend on them.
+    """
+    assert batch.advantages is not None
+    shape = batch.labels.shape
+    negative = functional.cross_entropy(
+        logits.flatten(0, 1).float(), batch.labels.flatten(), ignore_index=IGNORED, reduction="none"
+    )
+    log_probability = -negative.view(shape)
+    ratio = torch.exp(log_probability - log_probability.detach())
+    weighted = ratio * batch.advantages[:, None] * (batch.labels != IGNORED)
+    return -weighted.sum()
+
+
+def advantages(num_sequences: int, group_size: int) -> torch.Tensor:
+    """(reward - mean) / standard deviation within each group; an answer's reward is its place in the group."""
+    rewards = torch.arange(group_size, dtype=torch.float32)
+    own = (rewards - rewards.mean()) / rewards.std(correction=0)
+    return own.repeat(num_sequences // group_size)
+
+
+def log_probabilities(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Of each position's label, from its logits, of shape (tokens, vocabulary): in nats, float32, 0 without a label."""
+    return -functional.cross_entropy(logits.float(), labels.to(logits.device), ignore_index=IGNORED, reduction="none")
 
 
 class Trainer:

@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
+import torch
+
+from pybench.worker.backends.turn.peak_memory import NOTHING, Held
 from pybench.worker.gpus import nvml_uuid
+from pybench.worker.seeds import weight_seed
+
+_EMBEDDING = (".embedding.weight", ".embed_tokens.weight")
+
+
+@torch.no_grad()
+def spread(parameters: Iterable[tuple[str, torch.Tensor]], seed: int) -> int:
+    """Change embeddings and routers in place; returns how many routers there are.
+
+    Embeddings become large beside what layers add, so that tokens stay apart; routers' rows become random and of one
+    length, as the expert with the longest would be chosen most. A router is the same on every GPU.
+    """
+    num_routers = 0
+    for name, weight in parameters:
+        if name.endswith(_EMBEDDING):
+            generator = torch.Generator(weight.device).manual_seed(weight_seed(seed, name))
+            weight.normal_(0.0, 1.0, generator=generator)
+        elif name.endswith(".router.bias"):
+            weight.zero_()
+        elif name.endswith(".router.weight"):
+            generator = torch.Generator().manual_seed(weight_seed(seed, name))
+            rows = torch.randn(weight.shape, generator=generator)
+            weight.copy_(rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True))
+            num_routers += 1
+    return num_routers
 
 
 class DeviceReport:
@@ -16,14 +46,10 @@ class DeviceReport:
 
     def pybench_forget_peak(self) -> None:
         """Begin a point: peaks are those from now on."""
-        import torch
-
         torch.cuda.reset_peak_memory_stats(self.device)
 
     def pybench_device_report(self) -> list[str | int]:
         """UUID, peak bytes allocated, peak bytes reserved, tokens of key-value cache (0: unknown)."""
-        import torch
-
         from pybench.worker.backends.common_torch.memory import allocator_peak_bytes
 
         return [
@@ -51,6 +77,25 @@ class GenerationWorker(DeviceReport):
 
     def pybench_spread_experts(self, seed: int) -> int:
         """Have a mixture's tokens spread over its experts; returns the number of routers that this worker has."""
-        from pybench.worker.backends.vllm.expert_spread import spread
-
         return spread(self.model_runner.model.named_parameters(), seed)
+
+
+WEIGHTS, CACHE = "weights", "kv_cache"
+
+
+@cache
+def pool(tag: str) -> Held | None:
+    """What torch counts of a pool in this process, also while it sleeps; ``None`` where vLLM keeps pools otherwise.
+
+    An engine's pools stay as they are from its start on, and looking through one takes time.
+    """
+    from vllm.device_allocator.cumem import CuMemAllocator
+
+    try:
+        pools = CuMemAllocator.get_instance().allocator_and_pools
+        if tag not in pools:
+            return NOTHING
+        segments = pools[tag][0].snapshot()
+    except (AttributeError, TypeError):
+        return None
+    return Held(sum(one["allocated_size"] for one in segments), sum(one["total_size"] for one in segments))

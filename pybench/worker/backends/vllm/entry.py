@@ -28,16 +28,12 @@ from pybench.worker.backends.engine.requests import (
     own_concurrency,
     wanted_at_a_time,
 )
-from pybench.worker.backends.torch.train.package import needs_package
-from pybench.worker.backends.vllm.arguments import engine_arguments
-from pybench.worker.backends.vllm.batch import BatchEngine
-from pybench.worker.backends.vllm.failure import engine_errors
-from pybench.worker.backends.vllm.follower import Follower, Following
-from pybench.worker.backends.vllm.hosts import ReplicaHosts, meet_hosts
+from pybench.worker.backends.vllm.arguments import ReplicaHosts, engine_arguments, meet_hosts
+from pybench.worker.backends.vllm.engines import BatchEngine, Follower, Following, ServingEngine, engine_errors
 from pybench.worker.backends.vllm.iterations import Iterations, outcome_of
-from pybench.worker.backends.vllm.serving import ServingEngine
 from pybench.worker.gpus import visible_gpus
 from pybench.worker.header import Device
+from pybench.worker.imports import needs_package
 from pybench.worker.ranks import Ranks, read_own_place
 
 

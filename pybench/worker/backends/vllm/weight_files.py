@@ -11,7 +11,7 @@ from transformers import AutoConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backends.transformers.weights import named_weights
+from pybench.worker.backends.transformers.model import named_weights
 
 _FILE_BYTES = 2**32
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -11,26 +14,87 @@ from typing import Any
 
 from torch import distributed
 
+from pybench.model.memory_text import amount_text
 from pybench.model.plural import abridged
 from pybench.model.wire import Metric, Span, Work
 from pybench.model.workloads.checkpoint import CHECK, LOAD, SAVE, Checkpoint
-from pybench.worker.backend import StepOutcome, WrongResultError
+from pybench.worker.backend import StepOutcome, UnsupportedError, WrongResultError
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.checkpoint import storage
-from pybench.worker.backends.torch.checkpoint.files import files_of
-from pybench.worker.backends.torch.checkpoint.state import State, digests, num_bytes, overwrite, state_of
+from pybench.worker.backends.torch.checkpoint.files import State, digests, files_of, num_bytes, overwrite, state_of
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.training import trainer
 from pybench.worker.backends.torch.train.whole_model import WholeModel
-from pybench.worker.scratch import scratch_folder
+from pybench.worker.ranks import scratch_folder
+
+# Headers, names and alignment beside the tensors, and a disk should not be filled to its last block.
+_MORE_FRACTION, _MORE_BYTES = 0.05, 64 * 2**20
+
+
+def require_room(folder: Path, num_bytes: int) -> None:
+    """Raise :class:`UnsupportedError` if the disk of ``folder`` has no room for a checkpoint of this size."""
+    needed = int(num_bytes * (1 + _MORE_FRACTION)) + _MORE_BYTES
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise UnsupportedError(
+            f"{folder}: a checkpoint needs {amount_text(needed)}, {amount_text(free)} are free; nothing was written: "
+            "free some, give --runs a folder on a larger disk, or save less (contents)"
+        )
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Every regular file below ``folder``."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def size_bytes(folder: Path) -> int:
+    """Of all files."""
+    return sum(path.stat().st_size for path in files_in(folder))
+
+
+def drop_page_cache(folder: Path) -> None:
+    """Have the kernel let go of the files' pages, which are on disk by now; some file systems (tmpfs) keep them."""
+    for path in files_in(folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+def page_cache_fraction(folder: Path) -> float:
+    """Share of the files' pages that are in memory: 1 is a warm load, 0 a cold one (mincore(2))."""
+    found = [pages for path in files_in(folder) for pages in _pages(path)]
+    resident, total = (sum(column) for column in zip(*found, strict=True)) if found else (0, 0)
+    return resident / total if total else 0.0
+
+
+def _pages(path: Path) -> Iterator[tuple[int, int]]:
+    """Resident pages and all pages of a file; nothing of an empty one."""
+    size = path.stat().st_size
+    if not size:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as mapped,
+    ):
+        count = -(-size // mmap.PAGESIZE)
+        vector = (ctypes.c_ubyte * count)()
+        start = ctypes.c_char.from_buffer(mapped)
+        try:
+            if libc.mincore(ctypes.byref(start), ctypes.c_size_t(size), vector) != 0:
+                raise OSError(ctypes.get_errno(), "mincore failed", str(path))
+        finally:
+            del start
+        yield sum(byte & 1 for byte in bytes(vector)), count
 
 
 class Checkpoints:
     """A trainer's live ``state``, and the ``files`` that it is saved to, in a folder of their own."""
 
     def __init__(self, settings: Checkpoint, state: State, ranks: TorchRanks, folder: Path) -> None:
-        storage.require_room(folder, num_bytes(state))
+        require_room(folder, num_bytes(state))
         self._settings = settings
         self.state = state
         self._ranks = ranks
@@ -69,10 +133,10 @@ class Checkpoints:
         if self._ranks.rank != 0:
             return {}
         if self._settings.drop_page_cache:
-            storage.drop_page_cache(folder)
+            drop_page_cache(folder)
         return {
-            "checkpoint_bytes": storage.size_bytes(folder),
-            "page_cache_fraction": storage.page_cache_fraction(folder),
+            "checkpoint_bytes": size_bytes(folder),
+            "page_cache_fraction": page_cache_fraction(folder),
         }
 
     def _compare(self, before: dict[str, int]) -> None:

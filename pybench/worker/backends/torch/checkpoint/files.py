@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import distributed
@@ -14,9 +15,53 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.checkpoint.state import State
-from pybench.worker.backends.torch.train.package import needs_package
+from pybench.worker.backends.turn.checks import digest
+from pybench.worker.imports import needs_package
+
+State = dict[str, torch.Tensor]
+"""Tensors by name, each rank's own part where they are split; loading writes into them."""
+
+
+def state_of(settings: Checkpoint, model: Any, optimizer: torch.optim.Optimizer) -> State:
+    """Of a model, whole or wrapped by DDP, and its optimizer; names are those of the model without the wrapper."""
+    named = list(getattr(model, "module", model).named_parameters())
+    kept = {name: weight for name, weight in named if settings.contents != "adapters" or weight.requires_grad}
+    found = {f"model.{name}": weight.detach() for name, weight in kept.items()}
+    if settings.contents == "trainer":
+        found.update(_optimizer_states(named, optimizer))
+    return found
+
+
+def _optimizer_states(named: Any, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, weight in named:
+        for key, value in optimizer.state.get(weight, {}).items():
+            if isinstance(value, torch.Tensor):
+                yield f"optimizer.{name}.{key}", value
+
+
+def num_bytes(state: State) -> int:
+    """Bytes of all whole tensors; a split tensor counts once."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's part."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def digests(state: State) -> dict[str, int]:
+    """A number for the bits of this rank's part of each tensor."""
+    return {name: digest(local(tensor)) for name, tensor in state.items()}
+
+
+@torch.no_grad()
+def overwrite(state: State) -> None:
+    """Overwrite every number with -1, counters and weights alike: no trainer has this value."""
+    for tensor in state.values():
+        local(tensor).fill_(-1)
+
 
 _FILE = "trainer"
 

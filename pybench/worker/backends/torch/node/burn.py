@@ -8,8 +8,7 @@ import torch
 
 from pybench.model.workloads.burn import Burn
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.node.measured import Measured, timed_s
-from pybench.worker.backends.torch.node.operands import random_matrix
+from pybench.worker.backends.torch.node.measured import Measured, random_matrix, timed_s
 
 # Time of work between two reads of the clock, which bounds how far a step overshoots.
 _CHUNK_S = 0.1

@@ -21,8 +21,7 @@ import torch
 from torch import distributed
 
 from pybench.model.workloads.collective import Collective
-from pybench.worker.backends.common_torch.collectives import all_gather, reduce_scatter
-from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks, all_gather, reduce_scatter
 from pybench.worker.backends.torch.node.measured import Measured, hold, timed_s
 
 # Untimed, so that no rank's clock runs while it waits for another to begin.

@@ -6,8 +6,7 @@ import torch
 
 from pybench.model.workloads.host_device_copy import HostDeviceCopy
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.node.measured import Measured, timed_s
-from pybench.worker.backends.torch.node.operands import random_bytes
+from pybench.worker.backends.torch.node.measured import Measured, random_bytes, timed_s
 
 
 class HostDeviceCopyBench(Measured):

@@ -9,8 +9,7 @@ import torch
 from pybench.model.workloads.matmul import Matmul
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.node.measured import Measured, timed_s
-from pybench.worker.backends.torch.node.operands import num_sets, random_matrix
+from pybench.worker.backends.torch.node.measured import Measured, num_sets, random_matrix, timed_s
 
 _STORED = {
     "bfloat16": torch.bfloat16,

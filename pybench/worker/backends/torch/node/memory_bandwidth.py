@@ -6,8 +6,7 @@ import torch
 
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.node.measured import Measured, timed_s
-from pybench.worker.backends.torch.node.operands import random_matrix
+from pybench.worker.backends.torch.node.measured import Measured, random_matrix, timed_s
 
 _SCALAR = 0.4
 _DTYPE = torch.float32

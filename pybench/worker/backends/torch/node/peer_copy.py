@@ -10,8 +10,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from pybench.model.workloads.peer_copy import PeerCopy
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.node.measured import Measured, timed_s
-from pybench.worker.backends.torch.node.operands import random_bytes
+from pybench.worker.backends.torch.node.measured import Measured, random_bytes, timed_s
 
 
 class PeerCopyBench(Measured):

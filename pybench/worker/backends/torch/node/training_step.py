@@ -8,8 +8,7 @@ from torch.nn import functional
 from pybench.model.workloads.training_step import TrainingStep
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.burn import CHECKSUM_MODULUS, bits, checksum
-from pybench.worker.backends.torch.node.measured import Measured, timed_s
-from pybench.worker.backends.torch.node.operands import random_matrix
+from pybench.worker.backends.torch.node.measured import Measured, random_matrix, timed_s
 
 _MLP_FACTOR = 4
 _HEAD_SIZE = 128

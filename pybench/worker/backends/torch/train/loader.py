@@ -15,8 +15,7 @@ from pybench.model.wire import Metric
 from pybench.worker.backends.torch.train.data import Parts, Resident, Source
 from pybench.worker.backends.torch.train.learner import Batch, Portion, Task
 from pybench.worker.backends.torch.train.token_file import Collate, Layout, TokenFile, layout, write_tokens
-from pybench.worker.ranks import rank_numbers
-from pybench.worker.scratch import scratch_folder
+from pybench.worker.ranks import rank_numbers, scratch_folder
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.package import needs_package
+from pybench.worker.imports import needs_package
 
 # The same for every library: each has its own default.
 WEIGHT_DECAY = 0.01

@@ -19,13 +19,13 @@ from pybench.worker.backends.torch.generate import Generation
 from pybench.worker.backends.torch.tensor_parallel import Shard as Split
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
+from pybench.worker.backends.turn.checks import digest
 from pybench.worker.backends.turn.delivery import Named, read
-from pybench.worker.backends.turn.digest import digest
-from pybench.worker.backends.turn.engine_weights import rounded, rounding
-from pybench.worker.backends.turn.objective import log_probabilities
+from pybench.worker.backends.turn.engine import rounded, rounding
 from pybench.worker.backends.turn.parked import Parked, local
 from pybench.worker.backends.turn.party import pinned_bytes
 from pybench.worker.backends.turn.peak_memory import NOTHING, Held
+from pybench.worker.backends.turn.trainer import log_probabilities
 
 
 class TorchEngine:

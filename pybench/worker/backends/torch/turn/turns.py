@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pybench.model.workloads.turn import Turn
-from pybench.worker.backends.common_torch.device import describe
-from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks, describe
 from pybench.worker.backends.torch.turn.apart import EngineApart
 from pybench.worker.backends.torch.turn.engine import TorchEngine
 from pybench.worker.backends.turn.engine import Engine

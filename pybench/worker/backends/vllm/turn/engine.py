@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.multiprocessing import reductions
 from vllm import SamplingParams
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import RequestOutputKind
@@ -15,16 +18,45 @@ from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.lora_shape import lora_shape
 from pybench.worker.backends.torch.train.model import trainable_model
-from pybench.worker.backends.turn.delivery import Named, adapter_config, parts
-from pybench.worker.backends.turn.engine_weights import rounding
+from pybench.worker.backends.turn.delivery import Named, adapter_config, packed, parts
+from pybench.worker.backends.turn.engine import rounding
+from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.peak_memory import NOTHING, Held
 from pybench.worker.backends.vllm.arguments import prompt_of
-from pybench.worker.backends.vllm.batch import BatchEngine
-from pybench.worker.backends.vllm.failure import engine_errors
-from pybench.worker.backends.vllm.turn.handles import Handles
-from pybench.worker.backends.vllm.turn.layout import Layout, cut
-from pybench.worker.backends.vllm.turn.pools import CACHE, WEIGHTS, pool
-from pybench.worker.backends.vllm.turn.worker import ADAPTER_ID
+from pybench.worker.backends.vllm.device_report import CACHE, WEIGHTS, pool
+from pybench.worker.backends.vllm.engines import BatchEngine, engine_errors
+from pybench.worker.backends.vllm.turn.worker import ADAPTER_ID, Layout, cut
+from pybench.worker.gpus import nvml_uuid
+
+
+class Handles:
+    """This rank's buckets and those of the others."""
+
+    def __init__(self, party: Party) -> None:
+        self._party = party
+
+    @contextmanager
+    def of(self, tensors: Sequence[Named]) -> Iterator[dict[str, bytes]]:
+        """Copy tensors to one piece of this rank's GPU memory; gives every rank's handle, by its GPU's UUID.
+
+        For all ranks together. The memory is there until all have left the context.
+        """
+        bucket = packed(list(tensors))
+        device = bucket.flat.device
+        torch.cuda.synchronize(device)
+        uuid = nvml_uuid(torch.cuda.get_device_properties(device).uuid)
+        handle = reductions.reduce_tensor(bucket.flat)  # type: ignore[no-untyped-call]
+        own = {uuid: pickle.dumps((bucket.places, handle))}
+        yield self._party.joined(own)
+        self._party.barrier()
+        del bucket
+        torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
+
+    def assist(self, tensors: Iterable[Named]) -> None:
+        """Of a rank without an engine: offer its GPU's buckets."""
+        for part in parts(tensors):
+            with self.of(part):
+                pass
 
 
 class VllmEngine:

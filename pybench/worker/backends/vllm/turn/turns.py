@@ -17,8 +17,7 @@ from vllm.engine.arg_utils import EngineArgs
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.engine_arguments import decided_arguments
 from pybench.model.workloads.turn import Turn
-from pybench.worker.backends.common_torch.device import describe
-from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
+from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined
 from pybench.worker.backends.engine.arguments import config_folder, merged
 from pybench.worker.backends.engine.replicas import forget_torchrun
 from pybench.worker.backends.torch.train.learner import Task
@@ -26,10 +25,8 @@ from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.trainer import Trainer
 from pybench.worker.backends.turn.turns import Turns
 from pybench.worker.backends.vllm.arguments import engine_arguments
-from pybench.worker.backends.vllm.batch import BatchEngine
-from pybench.worker.backends.vllm.failure import engine_errors
-from pybench.worker.backends.vllm.turn.engine import VllmEngine
-from pybench.worker.backends.vllm.turn.handles import Handles
+from pybench.worker.backends.vllm.engines import BatchEngine, engine_errors
+from pybench.worker.backends.vllm.turn.engine import Handles, VllmEngine
 from pybench.worker.gpus import show_by_number, visible_gpus
 from pybench.worker.header import Device
 from pybench.worker.process import end_group_with_me

@@ -16,8 +16,7 @@ from transformers import AttentionInterface
 
 from pybench.worker.backends.torch.attention import Masks, attend, chunk_masks
 from pybench.worker.backends.torch.exchange import gathered
-from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
-from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.strategies.ddp import learner as whole_sequences

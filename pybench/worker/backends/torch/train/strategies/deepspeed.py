@@ -13,13 +13,12 @@ from torch import nn
 from pybench.model.wire import Metric
 from pybench.model.workloads.deepspeed_config import DEFAULT_STAGE, with_own_keys
 from pybench.worker.backends.torch.attention import sequence_masks
-from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
+from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task, device_mesh
 from pybench.worker.backends.torch.train.loss import loss_of
-from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.optimizer import WEIGHT_DECAY
-from pybench.worker.backends.torch.train.package import needs_package
 from pybench.worker.gpus import show_by_number, visible_gpus
+from pybench.worker.imports import needs_package
 
 with needs_package("strategy 'deepspeed'", "deepspeed"):
     import deepspeed

@@ -12,8 +12,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.attention import Masks, sequence_masks
-from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
-from pybench.worker.backends.torch.train.mesh import HOSTS, SHARDS, device_mesh, hybrid_mesh
+from pybench.worker.backends.torch.train.learner import HOSTS, SHARDS, Learner, Portion, Task, device_mesh, hybrid_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, trainable_model
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.strategies.context_parallel import attend_over, chunk_masks_of

@@ -6,8 +6,7 @@ from importlib import import_module
 
 from pybench.worker.backends.torch.train.learner import Learner, Task
 from pybench.worker.backends.torch.train.optimizer import update_with_all_cores
-from pybench.worker.backends.torch.train.package import needs_package
-from pybench.worker.imports import spared_by_collector
+from pybench.worker.imports import needs_package, spared_by_collector
 
 _HERE = __name__.rpartition(".")[0]
 

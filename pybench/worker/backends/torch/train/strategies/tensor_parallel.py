@@ -26,9 +26,8 @@ from pybench.worker.backends.torch.tensor_parallel import (
     sum_gradients,
     whole_states,
 )
-from pybench.worker.backends.torch.train.learner import Learner, Task
+from pybench.worker.backends.torch.train.learner import Learner, Task, device_mesh
 from pybench.worker.backends.torch.train.loss import IGNORED, return_loss
-from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.whole_model import WholeModel

@@ -15,12 +15,11 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import parallelize_module
 
 from pybench.worker.backends.torch.architecture import Weights, empty_model, weight_of
-from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
-from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task, device_mesh
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
-from pybench.worker.backends.torch.train.package import needs_package
 from pybench.worker.backends.torch.train.strategies.fsdp import everything_gathered
 from pybench.worker.backends.torch.train.whole_model import WholeModel
+from pybench.worker.imports import needs_package
 
 with needs_package("strategy 'torchtune'", "torchtune"):
     from torchtune import modules, training

@@ -1,0 +1,202 @@
+"""Offline batches, through the engine that ``vllm.LLM`` and ``vllm bench throughput`` use."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from vllm import SamplingParams
+from vllm.engine.arg_utils import AsyncEngineArgs, EngineArgs
+from vllm.sampling_params import RequestOutputKind
+from vllm.usage.usage_lib import UsageContext
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError
+from vllm.v1.engine.llm_engine import LLMEngine
+from vllm.v1.executor.multiproc_executor import MultiprocExecutor
+
+from pybench.model.backend import BACKENDS
+from pybench.model.wire import Metric, RequestTimes, Work
+from pybench.worker.backend import EngineError, StepOutcome
+from pybench.worker.backends.engine.load import drive
+from pybench.worker.backends.engine.requests import Request
+from pybench.worker.backends.vllm.arguments import Salts, prompt_of
+from pybench.worker.backends.vllm.iterations import Iterations, times_of
+
+
+class ServingEngine:
+    """Closed or open loop. Times are the engine's own stamps, so nothing need be streamed to read them."""
+
+    def __init__(self, arguments: dict[str, Any], iterations: Iterations) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._num_sent = 0
+        self._salts = Salts(arguments)
+        self._salt: str | None = None
+        self.engine: Any = self._loop.run_until_complete(self._start(arguments, iterations))
+
+    async def _start(self, arguments: dict[str, Any], iterations: Iterations) -> Any:
+        return AsyncLLM.from_engine_args(
+            AsyncEngineArgs(**arguments),
+            usage_context=UsageContext.OPENAI_API_SERVER,
+            stat_loggers=[lambda _config, _index: iterations],
+        )
+
+    def generate(self, requests: tuple[Request, ...], concurrency: int | None) -> list[RequestTimes]:
+        """Send every request at its moment; returns their times once all have ended."""
+        self._salt = self._salts.next()
+        return self._loop.run_until_complete(drive(requests, concurrency, self._submit))
+
+    async def _submit(self, request: Request, arrival_ns: int) -> RequestTimes:
+        self._num_sent += 1
+        params = sampling(request, RequestOutputKind.FINAL_ONLY)
+        outputs = self.engine.generate(prompt_of(request.prompt, self._salt), params, request_id=str(self._num_sent))
+        last = [output async for output in outputs if output.finished]
+        if not last:
+            raise EngineError(f"vLLM ended request {request.index} without an output")
+        return times_of(last[-1], arrival_ns)
+
+    def ask_workers(self, method: str, *arguments: object) -> list[Any]:
+        """Call ``method`` of our extension in each of the engine's workers; returns their answers."""
+        answers: list[Any] = self._loop.run_until_complete(self.engine.collective_rpc(method, args=arguments))
+        return answers
+
+    def close(self) -> None:
+        """End the engine's processes."""
+        self.engine.shutdown()
+        self._loop.close()
+
+
+class Follower:
+    """This host's workers. Started as those of the first host are: both wait until all have met."""
+
+    def __init__(self, arguments: dict[str, Any], *, is_batch: bool) -> None:
+        # The context chooses the default sizes of a batch, which both hosts must have.
+        context = UsageContext.LLM_CLASS if is_batch else UsageContext.OPENAI_API_SERVER
+        config = EngineArgs(**arguments).create_engine_config(usage_context=context, headless=True)
+        self._is_left = False
+        self._executor: Any = MultiprocExecutor(config, monitor_workers=False)
+        self._executor.register_failure_callback(self._failed)
+        self._executor.start_worker_monitor()
+
+    def leave(self) -> None:
+        """From now on workers may end with the engine that drives them."""
+        self._is_left = True
+
+    def close(self) -> None:
+        """End the workers."""
+        self.leave()
+        self._executor.shutdown()
+
+    def _failed(self) -> None:
+        if not self._is_left:
+            # This process waits for the other hosts, which wait for the worker: only its end is seen.
+            print("a worker of vLLM on this host died unexpectedly", file=sys.stderr, flush=True)  # noqa: T201
+            os._exit(1)
+
+
+class Following:
+    """The steps of one point as this host sees them: the first host's requests, driven from there."""
+
+    def __init__(self, requests: tuple[Request, ...]) -> None:
+        self._work = Work(
+            prompt_tokens=sum(len(request.prompt) for request in requests),
+            output_tokens=sum(request.output_tokens for request in requests),
+            samples=len(requests),
+        )
+
+    def step(self, _index: int) -> StepOutcome:
+        """Nothing to drive: the barrier behind a step waits for the first host."""
+        return StepOutcome(work=self._work)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """The first host reports those of all workers."""
+        return ()
+
+
+_NOT_STARTED = BACKENDS["vllm"].log_words.not_started
+
+
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    """Raise :class:`EngineError` for an error that vLLM raises because another of its processes failed."""
+    try:
+        yield
+    except EngineDeadError as error:
+        raise EngineError("vLLM's engine process died at work") from error
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _NOT_STARTED):
+            raise
+        raise EngineError("vLLM's engine process did not start") from error
+
+
+class BatchEngine:
+    """All requests at once: every one arrives when the step begins. ``iterations`` gets its statistics, if any."""
+
+    def __init__(self, arguments: dict[str, Any], iterations: Iterations | None = None) -> None:
+        # As vllm.LLM does: the context chooses the default sizes of a batch.
+        self.engine: Any = LLMEngine.from_engine_args(
+            EngineArgs(**arguments),
+            usage_context=UsageContext.LLM_CLASS,
+            stat_loggers=[] if iterations is None else [lambda _config, _index: iterations],
+        )
+        self._num_sent = 0
+        self._salts = Salts(arguments)
+
+    def generate(self, requests: tuple[Request, ...], _concurrency: int | None) -> list[RequestTimes]:
+        """Send every request, run the engine until all have ended; returns their times."""
+        arrival_ns = time.monotonic_ns()
+        kind, salt = RequestOutputKind.FINAL_ONLY, self._salts.next()
+        work = [(prompt_of(request.prompt, salt), sampling(request, kind)) for request in requests]
+        return [times_of(output, arrival_ns) for output in self.run(work)]
+
+    def run(
+        self,
+        work: Sequence[tuple[Any, Any]],
+        adapter: Any = None,
+        halfway: Callable[[], None] | None = None,
+        after: int = 0,
+    ) -> list[Any]:
+        """Run prompts with their sampling parameters to their end; vLLM's outputs in the prompts' order.
+
+        ``halfway`` is called between two iterations, ``after`` so many of them.
+        """
+        with_adapter = {} if adapter is None else {"lora_request": adapter}
+        for prompt, params in work:
+            self._num_sent += 1
+            self.engine.add_request(str(self._num_sent), prompt, params, **with_adapter)
+        ended, num_iterations = [], 0
+        while self.engine.has_unfinished_requests():
+            ended += [output for output in self.engine.step() if output.finished]
+            num_iterations += 1
+            if halfway is not None and num_iterations >= after:
+                halfway()
+                halfway = None
+        if len(ended) != len(work):
+            raise EngineError(f"vLLM ended {len(ended)} of {len(work)} requests, and has no more; see its log")
+        return sorted(ended, key=lambda output: int(output.request_id))
+
+    def ask_workers(self, method: str, *arguments: object) -> list[Any]:
+        """Call ``method`` of our extension in each of the engine's workers; returns their answers."""
+        answers: list[Any] = self.engine.collective_rpc(method, args=arguments)
+        return answers
+
+    def close(self) -> None:
+        """End the engine's processes."""
+        self.engine.engine_core.shutdown()
+
+
+def sampling(request: Request, kind: Any) -> Any:
+    """As ``vllm bench throughput`` samples, without text: exactly so many tokens, whatever they are."""
+    return SamplingParams(
+        n=1,
+        temperature=1.0,
+        top_p=1.0,
+        ignore_eos=True,
+        max_tokens=request.output_tokens,
+        detokenize=False,
+        output_kind=kind,
+    )
