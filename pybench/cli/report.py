@@ -141,8 +141,8 @@ def name_faults(job: Run, progress: Progress) -> None:
         progress.note(text)
 
 
-def write_reports(job: Run, results: Results, *, shown: bool, detail: bool = False) -> None:
-    """Write the reports that the run's folder keeps; print the terminal's where it is ``shown``."""
+def write_reports(job: Run, results: Results, *, shown: str | None, detail: bool = False) -> None:
+    """Write the reports that the run's folder keeps; print the one in the text format ``shown``, if any."""
     from pybench.cli.io import echo
     from pybench.machine.disk import disk_error
     from pybench.report.run.view import RunView
@@ -152,6 +152,8 @@ def write_reports(job: Run, results: Results, *, shown: bool, detail: bool = Fal
     with disk_error(job.folder.path, *resume_remedy(job.folder.path, job.launcher)):
         for name, file in REPORT_FILES.items():
             job.folder.write_report(file, render(view, name))
-    if shown:
+    if shown == "terminal":
         print_terminal_report(view, detail=detail)
         echo(f"run folder: {job.folder.path}")
+    elif shown is not None:
+        echo(render(view, shown), nl=False)

@@ -12,6 +12,7 @@ import click
 
 from pybench.cli.params import FOLDER, PATH, Duration
 from pybench.cli.plan import plan_options
+from pybench.report.formats import TEXTS
 from pybench.run.engines.registry import ENGINES
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class RunOptions:
     sbatch: bool
     batch: tuple[str, ...]
     root: Path
+    shown: str
     detail: bool
     plan: PlanOptions
     hosts: HostOptions
@@ -95,6 +97,8 @@ class RunOptions:
             (options.suite is None) == (options.resume is None)
         ):
             raise UsageError("run takes either a SUITE, alone or with one of --ab and --aa, or --resume RUN alone")
+        if options.shown != "terminal" and (options.ab or options.aa or options.detail):
+            raise UsageError(f"--format {options.shown} is complete, and of one run: leave out -v, --ab and --aa")
         if options.batch and not options.sbatch:
             raise UsageError(f"{options.batch[0]}: run takes one SUITE; only --sbatch takes further words, behind --")
         return options
@@ -125,6 +129,8 @@ class RunOptions:
 @click.option("--resume", type=FOLDER, metavar="RUN", help="Finish an interrupted run instead of starting one.")
 @click.option("--ab", type=(str, str), metavar="A B", help="Two Pythons or images, measured in turn and compared.")
 @click.option("--aa", type=click.IntRange(2, 100), metavar="N", help="Repeat the suite N times, as runs of their own.")
+@click.option("--format", "shown", type=click.Choice(TEXTS), default="terminal", show_default=True, metavar="NAME",
+              help=f"What is printed at the end: {', '.join(TEXTS)}.")  # fmt: skip
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table, not only one row a point.")
 @_host_options
 @_engine_options
@@ -158,7 +164,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
                 results = job.finish(progress)
             except KeyboardInterrupt:
                 interrupted, results = True, job.results()
-            write_reports(job, results, shown=True, detail=options.detail)
+            write_reports(job, results, shown=options.shown, detail=options.detail)
             if interrupted and gathering is not None:
                 gathering.dismiss("the run was interrupted on the host that leads")
         if interrupted:

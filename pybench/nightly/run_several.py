@@ -70,7 +70,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
             name_resuming(job)
         return INTERRUPTED
     for job, own in zip(jobs, results, strict=True):
-        write_reports(job, own, shown=False)
+        write_reports(job, own, shown=None)
     before, now = map(run_figures, results)
     found = compare(now, [before], across=("software",), others=read_history(several.root).runs)
     # A row that is unchanged is an answer, too.
@@ -169,7 +169,7 @@ def run_again(several: Several, times: int) -> int:
             click.echo(f"pybench: run {number} of {times} is not finished", err=True)
             name_resuming(job)
             return INTERRUPTED
-        write_reports(job, results, shown=False)
+        write_reports(job, results, shown=None)
         echo(f"run {number} of {times}: {results.verdict.replace('_', ' ')}: {job.folder.path}")
         codes.append(BY_VERDICT[results.verdict])
         took_s.append(time.monotonic() - begun_s)

@@ -33,6 +33,7 @@ class Format:
 _LIST = (
     Format(name="terminal", module="run.terminal"),
     Format(name="json", module="run.results_json", file="results.json"),
+    Format(name="json-line", module="export.json_line"),
     Format(name="junit", module="export.junit", file="junit.xml"),
     Format(name="markdown", module="run.markdown", file="summary.md"),
     Format(name="html", module="page.render", file="report.html"),
@@ -46,6 +47,8 @@ _LIST = (
     Format(name="github-benchmark", module="export.github_benchmark", output="folder"),
 )
 FORMATS = {entry.name: entry for entry in _LIST}
+TEXTS = tuple(entry.name for entry in _LIST if entry.output == "text")
+"""Formats that can be printed."""
 REPORT_FILES = {entry.name: entry.file for entry in _LIST if entry.file is not None}
 
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_prom
 
 from pybench.files.run.results_file import read_results
 from pybench.model.errors import UsageError
-from pybench.model.results import Estimate, Results
+from pybench.model.results import Estimate, NodeCheck, Results
 from pybench.report.export.csv_cell import csv_cell
 from pybench.report.export.github_benchmark import BIGGER, SMALLER
 from pybench.report.formats import export, render
@@ -168,3 +168,23 @@ def test_text_from_outside_stays_text(results: Results, name: str) -> None:
         assert all(math.isfinite(sample.value) for sample in labelled)
     else:
         assert len(json.loads(text)) == len(points)
+
+
+def test_a_json_line_names_gpus_by_index(results: Results) -> None:
+    """Of two that only disagree both; a link's both ends; each fault once, the gravest first."""
+    first, second = "GPU 0 (GPU-a)", "GPU 1 (GPU-b)"
+    check = NodeCheck(
+        name="link", subject=f"{first} → {second}", point_id=None, value=-0.5, limit=-0.1, unit="fraction",
+        verdict="fail", reason="slow",
+    )  # fmt: skip
+    wrong = dataclasses.replace(check, name="checksum", subject=f"{first}, {second}", unit="steps", value=6.0)
+    text = render(RunView(results=dataclasses.replace(results, node=(check, wrong))), "json-line")
+    line = json.loads(text)
+    assert text.count("\n") == 1
+    assert [(fault["part"], fault["kind"], fault["gpus"]) for fault in line["faults"]] == [
+        ("GPU", "wrong_results", [0, 1]),
+        ("link", "slow_link", [0, 1]),
+    ]
+    assert "disagree" in line["faults"][0]["text"]
+    assert line["verdict"] == results.verdict
+    assert all(finding["text"] for finding in line["findings"])

@@ -106,6 +106,7 @@ _OF_HOSTS = {"heat", "narrow_pcie"}
 """Kinds that one cause in the host gives to every GPU."""
 _HOST_COPIES = "host_copy_bytes_per_s"
 _END = re.compile(r"(?:GPU \d+ \([^)]*\)|rank \d+|PCI [\da-fA-F:.]+|GPU-[\w-]+)")
+_GPU = re.compile(r"GPU (\d+) \(")
 _LEAST_LINKS = 3
 """From so many failed links on, with more than one other end, the GPU that they share is named instead of each."""
 
@@ -225,13 +226,14 @@ def _of_links(links: Sequence[NodeCheck], names: Mapping[str, str]) -> Iterable[
         if number >= _LEAST_LINKS and len(others) > 1:
             where = f"{plural(len(own), 'link')} of {_renamed(shared, names)} are up to"
             sentence = f"{where} {worst} slower than others of their kind"
-            yield Fault(part="link", sentence=sentence, kind="slow_link", checks=tuple(own), gpus=_indices(own[:1]))
+            gpus = tuple(int(index) for index in _GPU.findall(shared))
+            yield Fault(part="link", sentence=sentence, kind="slow_link", checks=tuple(own), gpus=gpus)
         else:
             pair = set(_ends(left[0]))
             own = [check for check in left if set(_ends(check)) == pair]
             where = listed(_renamed(end, names) for end in sorted(pair))
             sentence = f"the link between {where} is {_worst(own)} slower than others of its kind"
-            yield Fault(part="link", sentence=sentence, kind="slow_link", checks=tuple(own))
+            yield Fault(part="link", sentence=sentence, kind="slow_link", checks=tuple(own), gpus=_indices(own))
         left = [check for check in left if check not in own]
 
 
@@ -263,7 +265,7 @@ def _words(kind: str, own: Sequence[NodeCheck], benchmarks: Mapping[str, str]) -
         )
         return " and ".join(words)
     return {
-        "wrong_results": lambda: f"computes wrong results: {first}",
+        "wrong_results": lambda: f"disagree: {first}" if len(_ends(own[0])) > 1 else f"computes wrong results: {first}",
         "memory_errors": lambda: f"has memory faults: {first}",
         "xid": lambda: f"reported {listed(dict.fromkeys(check.reason.split(' in ')[0] for check in own))}",
         "narrow_pcie": lambda: f"has a PCIe link of {first}",
@@ -285,5 +287,5 @@ def _renamed(subject: str, names: Mapping[str, str]) -> str:
 
 
 def _indices(checks: Sequence[NodeCheck]) -> tuple[int, ...]:
-    found = (re.match(r"GPU (\d+) ", check.subject) for check in checks)
-    return tuple(sorted({int(match[1]) for match in found if match}))
+    """Of every GPU that the checks' subjects name."""
+    return tuple(sorted({int(index) for check in checks for index in _GPU.findall(check.subject)}))

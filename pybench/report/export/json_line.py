@@ -1,0 +1,34 @@
+"""One line of JSON for a health agent: the verdict, and every broken GPU and link by index."""
+
+from __future__ import annotations
+
+import json
+
+from pybench.core.node.faults import faults
+from pybench.report.run.findings import findings
+from pybench.report.run.view import RunView
+
+_MOST_SUBJECTS = 4
+
+
+def render(view: RunView) -> str:
+    """The verdict with its reason, the node's faults, the gravest first, and all findings with what to do next."""
+    results = view.results
+    broken = faults(results.node, results.points, results.provenance.gpus)
+    line = {
+        "suite": results.suite,
+        "run": results.run_id,
+        "folder": None if view.path is None else str(view.path),
+        "finished_utc": results.provenance.finished_utc,
+        "verdict": results.verdict,
+        "reason": results.reason,
+        "faults": [
+            {"part": fault.part, "kind": fault.kind, "gpus": list(fault.gpus), "text": fault.sentence}
+            for fault in broken
+        ],
+        "findings": [
+            {"verdict": finding.verdict, "text": finding.text(_MOST_SUBJECTS), "next": finding.step}
+            for finding in findings(view)
+        ],
+    }
+    return json.dumps(line) + "\n"
