@@ -11,6 +11,7 @@ from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind, Devices
 from pybench.model.memory_text import amount_text
 from pybench.model.plural import listed, plural
+from pybench.model.servers import server_reasons
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.collective import Collective
@@ -245,6 +246,8 @@ def generate_reasons(settings: Generate, device: DeviceKind) -> Iterator[str]:
         yield f"backend {settings.backend} has no quantization {settings.quantization!r}, only {able}"
     if settings.quantization == "bitsandbytes" and settings.tensor_parallel > 1:
         yield "quantization 'bitsandbytes' packs whole weights, which tensor_parallel would split"
+    if settings.backend == "server":
+        yield from server_reasons(settings, device)
     yield from _of_requests(settings)
     if settings.nodes % settings.data_parallel and settings.data_parallel % settings.nodes:
         yield (

@@ -11,7 +11,7 @@ from pybench.core.formulas.joint_step import JointStep, joint_spans, joint_steps
 from pybench.core.gpu_states import gpu_states
 from pybench.core.measurements import Measurements
 from pybench.core.statistics.interval import Samples, estimate, location, medians, outlying_attempts
-from pybench.core.validity import company, excess, starvation
+from pybench.core.validity import company, excess, starvation, unserved
 from pybench.model.gpu_state import GpuUse
 from pybench.model.plan_options import time_limit_text
 from pybench.model.record import RankReport, Record
@@ -118,6 +118,7 @@ def _flags(
         "kv_starved": starvation(point, samples) is not None,
         "not_alone": company(good) is not None,
         "beyond_peak": excess(samples) is not None,
+        "late_load": unserved(samples) is not None,
         "input_bound": _exceeds(samples, "input_wait_fraction", INPUT_BOUND),
         "stages_wait": _has_microbatches(point) and _exceeds(samples, "stage_idle_fraction", _STAGES_WAIT),
         "no_control_steps": _lacks_control_steps(point, samples),
@@ -228,8 +229,9 @@ def _of_attempt(record: Record) -> list[PhaseResult]:
     parts = _reported_parts(steps)
     joules = {phase.name: phase for phase in record.energy.phases} if record.energy else {}
     is_reported = bool(parts)
-    if not parts:
-        parts = _cut(steps) if joules else {}
+    if not parts and joules:
+        steady = joules.get("steady")
+        parts = {"steady": _Part([steady.duration_s / len(steps)])} if steady else _cut(steps)
     per_step = 1 / len(steps) if steps else 0.0
     results = []
     for name, part in parts.items():

@@ -12,6 +12,8 @@ from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 
+_MOST_UNSERVED_FRACTION = 0.005
+"""Share of a step's requests that may arrive late, or fail, in a row that passes: half of the requests beyond p99."""
 _PEAK_SHARES = {"mfu_fraction": "operations", "mbu_fraction": "memory bandwidth"}
 
 
@@ -58,6 +60,20 @@ def excess(samples: Mapping[str, Samples]) -> str | None:
     return None
 
 
+def unserved(samples: Mapping[str, Samples]) -> str | None:
+    """The share of a step's requests that were sent late, or that a server failed; ``None`` where it is small.
+
+    Late arrivals hide how long requests would have waited (coordinated omission, G. Tene).
+    """
+    names = ("late_arrival_fraction", "num_failed_requests", "requests_per_s", "step_s")
+    late, failed, rate, length_s = (_most(samples, name) or 0.0 for name in names)
+    if late > _MOST_UNSERVED_FRACTION:
+        return f"{short_percent(late)} of arrivals were sent late: give the load generator a core, or lower the rate"
+    if failed > _MOST_UNSERVED_FRACTION * (rate * length_s + failed):
+        return f"the server failed {failed:.0f} requests of a step"
+    return None
+
+
 def valid_ratio(judgement: Judgement, measurements: Measurements, points: Sequence[Point]) -> Judgement:
     """A pass of a ratio over ``points`` is none where one was not measured alone, or did not do all of its work."""
     beside = next((words for point in points if (words := company(measurements.good(point.id)))), None)
@@ -71,8 +87,11 @@ def valid_figure(judgement: Judgement, measurements: Measurements, points: Seque
 
     A limit that a figure keeps beside another process it keeps without: that only adds time and joules.
     """
-    beyond = next((words for point in points if (words := excess(measurements.samples(point)))), None)
-    return judgement if beyond is None else _not_passed(judgement, beyond, "beyond_peak")
+    for flag, problem in (("beyond_peak", excess), ("late_load", unserved)):
+        words = next((words for point in points if (words := problem(measurements.samples(point)))), None)
+        if words is not None:
+            judgement = _not_passed(judgement, words, flag)
+    return judgement
 
 
 def _not_passed(judgement: Judgement, why: str, flag: str) -> Judgement:

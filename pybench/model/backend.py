@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from pybench.model.servers import SERVERS
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import NODE_WORKLOADS
 from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, Settings, WorkloadName
@@ -21,7 +22,8 @@ def install(extra: str) -> str:
 class Extra:
     """Packages that a point needs for one of its settings: for ``value``, or for any where that is ``None``.
 
-    ``name`` is the extra of pybench that brings them. The strategies in ``own_of`` have code of their own instead.
+    ``name`` is the extra of pybench that brings them, unless there is a ``remedy``. The strategies in ``own_of`` have
+    code of their own instead.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Extra:
     setting: str
     value: str | None = None
     own_of: tuple[StrategyName, ...] = ()
+    remedy: str | None = None
 
     def is_needed(self, settings: Settings) -> bool:
         """Whether a point of these settings needs it."""
@@ -138,7 +141,9 @@ MODEL_CLASSES = {
     "gpt_oss": "GptOssForCausalLM",
 }
 _ENGINE_OPTIONS = ("max_num_seqs", "max_context_tokens", "enforce_eager", "gpu_memory_utilization", "engine_args")
-_SERVING = ("concurrency", "request_rate_per_s", "length_spread_fraction")
+_SERVING = ("concurrency", "request_rate_per_s", "burstiness", "length_spread_fraction")
+_LIMITS = ("ttft_limit_s", "tpot_limit_s", "e2e_limit_s")
+_OF_SERVERS = ("server", "server_command", "request_limit_s")
 _PREFIXES = ("shared_prefix_tokens", "prefix_caching")
 _SIZES = ("batch_size", "prompt_tokens", "output_tokens")
 
@@ -160,6 +165,13 @@ _TRAINING_EXTRAS = (
     *_OWN_MODELS,
 )
 
+_SERVERS = tuple(
+    Extra(
+        name=name, packages=(entry.package,), setting="server", value=name, remedy=f"use its image, or install {name}"
+    )
+    for name, entry in SERVERS.items()
+    if entry.package
+)
 _TRAINER_LIBRARY = "pybench.worker.backends.turn.library"
 
 BACKENDS: dict[BackendName, BackendTraits] = {
@@ -256,6 +268,21 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             not_started=("Executor worker returned error", "Executor worker died during initialization"),
             memory=("insufficient gpu memory",),
         ),
+        pads_vocabulary=True,
+        fuses_norms=True,
+    ),
+    "server": BackendTraits(
+        model_types=tuple(MODEL_CLASSES),
+        parallel_axes={"generate": ("tensor_parallel", "pipeline_parallel", "data_parallel")},
+        packages=("aiohttp",),
+        extras=_SERVERS,
+        remedy=install("server"),
+        axes_inside=("tensor_parallel", "pipeline_parallel"),
+        options=(*_ENGINE_OPTIONS, "quantization", *_SERVING, *_PREFIXES, *_OF_SERVERS),
+        quantizations=("fp8",),
+        warm_settings={"generate": (*_SIZES, *_SERVING, "shared_prefix_tokens", *_LIMITS)},
+        shaping=("context_tokens",),
+        distributions=("aiohttp", *(entry.package for entry in SERVERS.values() if entry.package)),
         pads_vocabulary=True,
         fuses_norms=True,
     ),

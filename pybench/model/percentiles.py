@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 
-def percentiles(ordered: Sequence[float], percents: tuple[int, ...]) -> list[float]:
+def percentiles(ordered: Sequence[float], percents: tuple[float, ...]) -> list[float]:
     """Those percentiles of values in order, interpolated between the two nearest, in the values' unit.
 
     Definition 7 of R. Hyndman and Y. Fan (The American Statistician 50(4), 1996), as numpy's default. Raises
@@ -19,7 +19,7 @@ def percentiles(ordered: Sequence[float], percents: tuple[int, ...]) -> list[flo
 
 
 @lru_cache
-def _places(count: int, percents: tuple[int, ...]) -> tuple[tuple[int, int, float], ...]:
+def _places(count: int, percents: tuple[float, ...]) -> tuple[tuple[int, int, float], ...]:
     """For each percentile of so many values in order: the two nearest, and the weight of the second.
 
     Most steps have few values, for which numpy's call costs more than the work.

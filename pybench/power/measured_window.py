@@ -13,6 +13,7 @@ from statistics import median_high
 import numpy as np
 
 from pybench.core.formulas.joint_step import joint_spans, phase_cuts_ns
+from pybench.core.formulas.serving import steady_window_ns
 from pybench.model.health import GpuConditions
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy
 from pybench.model.suite import Point
@@ -41,6 +42,9 @@ def window_energy(point: Point, ranks: Sequence[Sequence[Step]], trace: PowerTra
     together = list(zip(*ranks, strict=True))
     if isinstance(point.settings, Generate) and point.settings.is_batch:
         energy = replace(energy, phases=phase_energies(trace, together, rhythm))
+    if isinstance(point.settings, Generate) and point.settings.backend == "server":
+        windows = [window for step in together if (window := steady_window_ns(point.settings, step))]
+        energy = replace(energy, phases=(_phase(trace, "steady", windows, rhythm),) if windows else ())
     if TRAITS_OF[point.settings.workload].phases:
         energy = replace(energy, phases=span_energies(trace, together))
     return energy

@@ -21,6 +21,7 @@ from pybench.model.plural import plural
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.results import Results
+from pybench.model.servers import image_backend
 from pybench.model.suite import Point
 from pybench.model.tuning import variables_of
 from pybench.report.formats import REPORT_FILES
@@ -196,7 +197,7 @@ class OpenRun:
         return Job(
             stage=self.folder.worker,
             exchange=exchange,
-            backend=point.settings.backend,
+            backend=image_backend(point.settings),
             num_processes=BACKENDS[point.settings.backend].num_processes(point.settings),
             places=self._places(point),
             host=self.gathering.lead.name if self.gathering and point.settings.num_nodes > 1 else "",

@@ -29,6 +29,7 @@ from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.plan_options import NO_OPTIONS, PlanOptions
 from pybench.model.plural import abridged, listed
+from pybench.model.servers import image_backend
 from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
 from pybench.model.workloads.settings import Settings
 from pybench.run.engines.base import Launcher
@@ -133,7 +134,7 @@ def _digests(plan: Plan) -> set[str]:
 def launch_requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchRequirements:
     """What running a plan takes."""
     return LaunchRequirements(
-        backends=tuple(dict.fromkeys(point.settings.backend for point in plan.points)),
+        backends=tuple(dict.fromkeys(image_backend(point.settings) for point in plan.points)),
         device=machine.devices.kind,
         request=_reaching_others(suite.container, plan),
         gpu_uuids=tuple(gpu.uuid for gpu in machine.gpus)[: most_gpus(plan)],
@@ -186,5 +187,5 @@ def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str,
         return settings.backend, reason
     for extra in traits.extras:
         if extra.is_needed(settings) and (absent := missing(extra.packages)):
-            return extra.name, f"{extra} needs {listed(absent)}, not found here: {install(extra.name)}"
+            return extra.name, f"{extra} needs {listed(absent)}, not found here: {extra.remedy or install(extra.name)}"
     return None

@@ -127,7 +127,10 @@ def test_every_unit_is_the_metrics_own(build: Build) -> None:
     several_gpus_only = {"energy_imbalance_fraction", "nvlink_bytes", "nvlink_bytes_per_s_per_gpu"}
     known_gpus_only = {"mfu_fraction", "mbu_fraction"}
     phases_only = {"prefill_energy_j_per_prompt_token", "decode_energy_j_per_output_token"}
-    absent = engines_only | several_gpus_only | known_gpus_only | phases_only
+    steady_only = {"steady_output_tokens_per_s", "steady_energy_j_per_output_token"}
+    servers_only = {"num_failed_requests", "num_cancelled_requests", "late_arrival_fraction", "client_cpu_fraction"}
+    servers_only |= {"server_ttft_s", "server_itl_s", "energy_j_per_request", "goodput_requests_per_s"} | steady_only
+    absent = engines_only | several_gpus_only | known_gpus_only | phases_only | servers_only
     assert set(result.metrics) == set(METRICS_OF["generate"]) - absent
 
 

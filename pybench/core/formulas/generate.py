@@ -22,6 +22,7 @@ from statistics import fmean
 
 from pybench.core.flops import decode_round_bytes, generate_flops
 from pybench.core.formulas.joint_step import JointStep, energy_imbalance, total_work
+from pybench.core.formulas.serving import num_good, steady_tokens, steady_window_ns
 from pybench.core.gpu_models import GpuPeak, gpu_peak
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.percentiles import percentiles
@@ -29,7 +30,7 @@ from pybench.model.record import Energy
 from pybench.model.suite import Point
 from pybench.model.wire import RequestTimes, Step
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.latency import KINDS, PERCENTILES
+from pybench.model.workloads.latency import KINDS, PERCENTILES, percentile_name
 from pybench.model.workloads.settings import DTYPE_BYTES
 
 
@@ -42,14 +43,27 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "output_tokens_per_s": work.output_tokens / length_s,
         "total_tokens_per_s": (work.prompt_tokens + work.output_tokens) / length_s,
         "requests_per_s": work.samples / length_s,
+        "goodput_requests_per_s": _goodput_per_s(point.settings, step),
+        "steady_output_tokens_per_s": _steady_rate_per_s(point.settings, step),
         **latencies(step),
         **computed,
     }
 
 
-def shares(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
+def _goodput_per_s(settings: Generate, step: JointStep) -> float | None:
+    return num_good(settings, requests_of(step)) / step.length_s if settings.has_goodput else None
+
+
+def _steady_rate_per_s(settings: Generate, step: JointStep) -> float | None:
+    window = steady_window_ns(settings, step.replicas)
+    return steady_tokens(step.replicas, window) / (window[1] - window[0]) * 1e9 if window else None
+
+
+def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
     """What the joules of all steps are divided by."""
-    return {"energy_j_per_output_token": total_work([step.work for step in steps]).output_tokens}
+    work = total_work([step.work for step in steps])
+    served = {"energy_j_per_request": work.samples} if point.settings.backend == "server" else {}
+    return {"energy_j_per_output_token": work.output_tokens, **served}
 
 
 def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
@@ -60,6 +74,7 @@ def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[
         "output_tokens_per_s_per_w": _over(work.output_tokens, energy.energy_j),
         "prefill_energy_j_per_prompt_token": _over(phases.get("prefill"), work.prompt_tokens),
         "decode_energy_j_per_output_token": _over(phases.get("decode"), work.output_tokens),
+        "steady_energy_j_per_output_token": _over(phases.get("steady"), _steady_tokens(point, steps)),
         "energy_imbalance_fraction": energy_imbalance(energy),
         "model_flops_per_j": _over(_model_flops(point, steps), energy.energy_j),
     }
@@ -74,11 +89,18 @@ def _model_flops(point: Point, steps: Sequence[JointStep]) -> float | None:
     return sum(known) if len(known) == len(steps) else None
 
 
+def _steady_tokens(point: Point, steps: Sequence[JointStep]) -> float:
+    """Tokens decoded while the load was steady, of all steps that were steady for a time."""
+    assert isinstance(point.settings, Generate)
+    windows = [(step.replicas, steady_window_ns(point.settings, step.replicas)) for step in steps]
+    return sum(steady_tokens(replicas, window) for replicas, window in windows if window)
+
+
 def _over(amount: float | None, share: float | None) -> float | None:
     return amount / share if amount is not None and share else None
 
 
-_NAMES = {kind: (f"{kind}_s", *(f"{kind}_p{percent}_s" for percent in PERCENTILES)) for kind in KINDS}
+_NAMES = {kind: (f"{kind}_s", *(percentile_name(kind, percent) for percent in PERCENTILES)) for kind in KINDS}
 
 
 def requests_of(step: JointStep) -> tuple[RequestTimes, ...]:

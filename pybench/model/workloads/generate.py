@@ -11,13 +11,17 @@ from typing import Annotated, Any, Literal
 from pybench.model.limits import Range
 from pybench.model.workloads import latency
 from pybench.model.workloads.engine_arguments import engine_argument_breaches
-from pybench.model.workloads.metric import less, more, throughput
+from pybench.model.workloads.metric import less, more, part_of_step, throughput
 from pybench.model.workloads.rules import Breach, GivenSettings, shared_work_rules
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Nodes, Tokens
 from pybench.model.workloads.traits import WorkloadTraits
 
 EngineArgument = str | int | float | bool | list[Any] | dict[str, Any]
 """A value of both TOML and JSON; lists and tables contain such values."""
+
+ServerName = Literal["vllm", "stub"]
+"""Entries of ``pybench.model.servers``."""
+Limit = Range(1e-6, 86400)
 
 SAME_PLACEMENTS = {"balanced": "auto"}
 """Values of ``device_map`` by which transformers places layers as by another: both fill GPUs evenly."""
@@ -28,7 +32,7 @@ class Generate(ModelSettings):
     """Generation: one step prefills ``batch_size`` prompts and decodes ``output_tokens`` for each.
 
     All at once by default; with ``concurrency`` as many at a time, each followed by the next (closed loop); with
-    ``request_rate_per_s`` at random moments of a Poisson process, whether or not earlier ones have ended (open loop).
+    ``request_rate_per_s`` at random moments, whether or not earlier ones have ended (open loop).
     The ``data_parallel`` replicas share nothing but the samples.
     """
 
@@ -38,7 +42,10 @@ class Generate(ModelSettings):
     prompt_tokens: Annotated[int, Tokens, "prompt length of every sequence, in tokens"]
     output_tokens: Annotated[int, Range(2, 2**20), "tokens decoded for every sequence"]
     concurrency: Annotated[int | None, BatchSize, "requests in flight at a time, over all GPUs"] = None
-    request_rate_per_s: Annotated[float | None, Range(1e-3, 1e6), "mean of Poisson arrivals, over all GPUs"] = None
+    request_rate_per_s: Annotated[float | None, Range(1e-3, 1e6), "mean of random arrivals, over all GPUs"] = None
+    burstiness: Annotated[
+        float, Range(0.01, 100), "shape of the gamma distribution of times between arrivals; 1: a Poisson process"
+    ] = 1.0
     length_spread_fraction: Annotated[
         float, Range(0, 0.99), "lengths are drawn evenly from this far below to this far above their setting"
     ] = 0.0
@@ -72,6 +79,15 @@ class Generate(ModelSettings):
     engine_args: Annotated[dict[str, EngineArgument], "more arguments of the engine, by the engine's own names"] = (
         field(default_factory=dict)
     )
+    server: Annotated[ServerName | None, "server that pybench starts, by its entry"] = None
+    server_command: Annotated[
+        list[str] | None,
+        "command of another server, without a shell; `{port}`, `{model_folder}`, `{tensor_parallel}` are replaced",
+    ] = None
+    ttft_limit_s: Annotated[float | None, Limit, "a request with a longer TTFT is no goodput"] = None
+    tpot_limit_s: Annotated[float | None, Limit, "a request with a longer TPOT is no goodput"] = None
+    e2e_limit_s: Annotated[float | None, Limit, "a request with a longer end-to-end latency is no goodput"] = None
+    request_limit_s: Annotated[float, Range(0.1, 86400), "a server's request is cancelled after this time"] = 600.0
 
     @property
     def longest_sequence_tokens(self) -> int:
@@ -82,6 +98,11 @@ class Generate(ModelSettings):
     def context_tokens(self) -> int:
         """Longest sequence that the engine accepts."""
         return self.max_context_tokens or self.longest_sequence_tokens
+
+    @property
+    def has_goodput(self) -> bool:
+        """Whether a request must keep a limit to count as goodput."""
+        return any(limit is not None for limit in (self.ttft_limit_s, self.tpot_limit_s, self.e2e_limit_s))
 
     def longest(self, tokens: int) -> int:
         """Greatest length that may be drawn for one of ``tokens``."""
@@ -115,6 +136,11 @@ class Generate(ModelSettings):
 def _rules(given: GivenSettings) -> Iterator[Breach]:
     if all(given.values(key) for key in ("concurrency", "request_rate_per_s")):
         yield Breach("needs at most one of concurrency (closed loop) and request_rate_per_s (open loop)")
+    servers = [key for key in ("server", "server_command") if given.values(key)]
+    if "server" in given.values("backend") and len(servers) != 1:
+        yield Breach("needs server (an entry) or server_command (any other), and not both", "server")
+    if set(given.values("burstiness")) - {1.0} and not given.values("request_rate_per_s"):
+        yield Breach("shapes arrivals at random: give request_rate_per_s", "burstiness")
     if given.values("max_memory") and any(isinstance(value, dict) for value in given.values("device_map")):
         yield Breach("has no effect beside a device_map that is a table: remove one of them", "max_memory")
     words = {value for value in given.values("device_map") if isinstance(value, str)} - {"auto"}
@@ -127,8 +153,14 @@ _METRICS = {
     "output_tokens_per_s": throughput("tokens/s", "decoded tokens over the step's length, all GPUs together"),
     "total_tokens_per_s": throughput("tokens/s", "prompt and decoded tokens over the step's length"),
     "requests_per_s": throughput("requests/s", "finished sequences over the step's length"),
+    "goodput_requests_per_s": throughput(
+        "requests/s", "finished sequences that kept every limit, over the step's length"
+    ),
     **latency.METRICS,
     "energy_j_per_output_token": less("J/token", "energy over decoded tokens, all GPUs together"),
+    "energy_j_per_request": less("J", "energy over finished sequences, all GPUs together"),
+    "steady_output_tokens_per_s": throughput("tokens/s", "tokens decoded while the load was steady, over that time"),
+    "steady_energy_j_per_output_token": less("J/token", "energy over decoded tokens while the load was steady"),
     "output_tokens_per_s_per_w": more("tokens/s/W", "decoded tokens per joule"),
     "prefill_energy_j_per_prompt_token": less(
         "J/token", "energy until every sequence has its first token, where none ends before"
@@ -144,6 +176,12 @@ _METRICS = {
     "num_runnable": more("", "sequences that a large enough cache would run at a time, all replicas together", "sum"),
     "prefix_hit_fraction": more("", "share of a step's prompt tokens that prefix_caching had computed already", "mean"),
     "num_preemptions": less("", "times that a running sequence lost its place in the key-value cache", "sum"),
+    "num_failed_requests": less("", "requests that a server refused, broke off or answered wrongly", "sum"),
+    "num_cancelled_requests": less("", "of these, requests that took longer than request_limit_s", "sum"),
+    "late_arrival_fraction": less("", "share of requests that the load generator itself sent late", "max"),
+    "client_cpu_fraction": less("", "CPU time of the load generator over the step's length", "max"),
+    "server_ttft_s": part_of_step(less("s", "mean TTFT by the server's own histogram", "mean")),
+    "server_itl_s": part_of_step(less("s", "mean ITL by the server's own histogram", "mean")),
 }
 WORKLOAD = WorkloadTraits(
     settings=Generate,
@@ -169,7 +207,7 @@ class RequestLengths:
 def drawn_lengths(settings: Generate, replica: int) -> Iterator[RequestLengths]:
     """The share of replica ``replica`` in the step's requests, every ``data_parallel``-th of them.
 
-    Lengths are evenly distributed within the settings' spread; arrivals are a Poisson process of the settings' rate
+    Lengths are evenly distributed within the settings' spread; arrivals have the settings' rate
     over all replicas together, else all at 0. Replicas have requests in turn, as by a round-robin load balancer: each
     one's arrivals are more even than a Poisson process.
     """
@@ -177,10 +215,17 @@ def drawn_lengths(settings: Generate, replica: int) -> Iterator[RequestLengths]:
     arrival_s = 0.0
     for index in range(settings.batch_size):
         if settings.request_rate_per_s is not None:
-            arrival_s += numbers.expovariate(settings.request_rate_per_s)
+            arrival_s += _gap_s(numbers, settings.request_rate_per_s, settings.burstiness)
         prompt, output = (_length(numbers, settings, n) for n in (settings.prompt_tokens, settings.output_tokens))
         if index % settings.data_parallel == replica:
             yield RequestLengths(index, prompt, output, arrival_s)
+
+
+def _gap_s(numbers: random.Random, rate_per_s: float, burstiness: float) -> float:
+    """Time between two arrivals, as ``vllm bench serve --burstiness`` draws it."""
+    if burstiness == 1:
+        return numbers.expovariate(rate_per_s)
+    return numbers.gammavariate(burstiness, 1 / (rate_per_s * burstiness))
 
 
 def _length(numbers: random.Random, settings: Generate, tokens: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pybench.model.workloads.metric import MetricTraits, OverRanks, less
 
-PERCENTILES = (50, 90, 95, 99)
+PERCENTILES = (50, 90, 95, 99, 99.9)
 
 KINDS = {
     "ttft": "time to first token, from a request's arrival",
@@ -14,9 +14,16 @@ KINDS = {
 }
 
 
+def percentile_name(kind: str, percent: float) -> str:
+    """The metric of a percentile: ``ttft_p99_s``, ``ttft_p999_s``."""
+    return f"{kind}_p{percent:g}_s".replace(".", "")
+
+
 def _of_kind(kind: str, description: str) -> dict[str, MetricTraits]:
     over_ranks: OverRanks | None = "max" if kind == "itl" else None
-    names = {f"{kind}_s": "mean"} | {f"{kind}_p{percent}_s": f"{percent}th percentile" for percent in PERCENTILES}
+    names = {f"{kind}_s": "mean"} | {
+        percentile_name(kind, percent): f"{percent}th percentile" for percent in PERCENTILES
+    }
     return {name: less("s", f"{description}; {which}", over_ranks) for name, which in names.items()}
 
 

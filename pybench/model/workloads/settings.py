@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
 
-BackendName = Literal["torch", "transformers", "vllm", "tensorrt_llm"]
+BackendName = Literal["torch", "transformers", "vllm", "tensorrt_llm", "server"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 """Bytes of a number of each type: :data:`Dtype`, and what weights and caches are quantised to."""

@@ -21,6 +21,7 @@ MEANINGS = {
     "gpu_without_layers": "no layer of the model lies on one of the GPUs, which had nothing to do",
     "not_alone": "a process of somebody else was on a GPU while steps were measured",
     "beyond_peak": "more operations or bytes a second than the GPUs can do: a part of the work was left out",
+    "late_load": "more than 0.5 % of a step's requests were sent late by the load generator, or failed by the server",
     "starved_baseline": "the baseline's key-value cache was too small, so its ratio is not judged",
     "suspect_baseline": "more than 10 % above linear: the baseline was held back",
     "better_than_expected": "beyond the better side of the expected range: the table may need an update",
@@ -64,6 +65,7 @@ _OF_ANY_ROW = {
     "gpu_without_layers",
     "not_alone",
     "beyond_peak",
+    "late_load",
     "throttled",
     "lost",
 }

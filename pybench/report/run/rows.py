@@ -17,7 +17,7 @@ from pybench.core.numbers import (
     with_spread,
 )
 from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
-from pybench.model.workloads.latency import PERCENTILES
+from pybench.model.workloads.latency import PERCENTILES, percentile_name
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
 from pybench.report.run import gpu_states, machine_use, phase_energy, turns
@@ -132,7 +132,11 @@ def _latency(results: Results, names: Mapping[str, str]) -> Table:
     """Percentiles of points whose requests differ from each other."""
     kinds = {"ttft": "first token", "tpot": "per token", "itl": "between tokens", "e2e": "end to end"}
     rows = tuple(
-        (names[point.id], noun, *(quantity(point.metrics.get(f"{kind}_p{percent}_s")) for percent in PERCENTILES))
+        (
+            names[point.id],
+            noun,
+            *(quantity(point.metrics.get(percentile_name(kind, percent))) for percent in PERCENTILES),
+        )
         for point in results.points
         if requests_differ(point)
         for kind, noun in kinds.items()

@@ -162,9 +162,10 @@ class Contract:
 
     def _check_work(self, rank: int, log: RankLog, step: Step) -> None:
         ordered = ordered_work(self.order.settings, ordered_replica(self.order.settings, rank))
-        if ordered is not None and step.work != ordered:
+        failed = _failures(step)
+        if ordered is not None and step.work != ordered and not (failed and _is_the_rest(step.work, ordered, failed)):
             raise broken(rank, "step.work", f"{step.work} was done, {ordered} ordered")
-        if log.steps and step.work != log.steps[-1].work:
+        if log.steps and step.work != log.steps[-1].work and not failed and not _failures(log.steps[-1]):
             raise broken(rank, "step.work", "differs from the step before")
         most = step.work.output_tokens
         require(len(step.token_end_ns) <= most, rank, "step.token_end_ns", f"has more times than {most} tokens")
@@ -240,6 +241,17 @@ class Contract:
 
 
 _DISCARDED = 2  # sleep level at which the engine's weights are gone
+
+
+def _failures(step: Step) -> float:
+    """Requests that a server failed, by the worker's count."""
+    return step.values.get("num_failed_requests", 0.0)
+
+
+def _is_the_rest(work: Work, ordered: Work, num_failed: float) -> bool:
+    """Whether ``work`` can be what is left of the ordered work without the requests that failed."""
+    fewer = work.prompt_tokens < ordered.prompt_tokens and work.output_tokens < ordered.output_tokens
+    return fewer and work.samples > 0 and work.samples + num_failed == ordered.samples
 
 
 def ordered_work(settings: AnySettings, replica: int) -> Work | None:

@@ -170,7 +170,11 @@ def test_skipped_left_out_and_filtered() -> None:
         ("generate", {"quantization": "fp8"}, "backend torch has no quantization"),
         ("generate", {"engine_args": {"a": 1}}, "backend torch has no engine_args"),
         ("generate", {"backend": "vllm", "engine_args": {"a": 1}, "concurrency": 2}, None),
-        ("generate", {"max_context_tokens": 32}, "backend torch has no max_context_tokens, only vllm and tensorrt_llm"),
+        (
+            "generate",
+            {"max_context_tokens": 32},
+            "backend torch has no max_context_tokens, only vllm, tensorrt_llm and server",
+        ),
         ("generate", {"backend": "vllm", "max_context_tokens": 32}, None),
         (
             "generate",

@@ -6,17 +6,18 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from statistics import fmean
+from typing import TypeVar
 
 from pybench.model.percentiles import percentiles
-from pybench.model.wire import RequestTimes
-from pybench.model.workloads.latency import PERCENTILES
+from pybench.model.workloads.latency import PERCENTILES, percentile_name
 from pybench.worker.backends.engine.requests import Request
 
-Submit = Callable[[Request, int], Awaitable[RequestTimes]]
+Outcome = TypeVar("Outcome")
+Submit = Callable[[Request, int], Awaitable[Outcome]]
 """Sends a request that arrived at a CLOCK_MONOTONIC time in ns, and waits for its end."""
 
 
-async def drive(requests: Sequence[Request], concurrency: int | None, submit: Submit) -> list[RequestTimes]:
+async def drive(requests: Sequence[Request], concurrency: int | None, submit: Submit[Outcome]) -> list[Outcome]:
     """Send every request and wait for all.
 
     Open loop without ``concurrency``: each is sent at its own moment whatever became of the others, and arrives then,
@@ -30,7 +31,7 @@ async def drive(requests: Sequence[Request], concurrency: int | None, submit: Su
     return [times for lane in await asyncio.gather(*lanes) for times in lane]
 
 
-async def _at_its_moment(request: Request, start_ns: int, submit: Submit) -> RequestTimes:
+async def _at_its_moment(request: Request, start_ns: int, submit: Submit[Outcome]) -> Outcome:
     arrival_ns = start_ns + round(request.arrival_s * 1e9)
     delay_s = (arrival_ns - time.monotonic_ns()) / 1e9
     if delay_s > 0:
@@ -38,7 +39,7 @@ async def _at_its_moment(request: Request, start_ns: int, submit: Submit) -> Req
     return await submit(request, arrival_ns)
 
 
-async def _one_after_another(waiting: Iterator[Request], submit: Submit) -> list[RequestTimes]:
+async def _one_after_another(waiting: Iterator[Request], submit: Submit[Outcome]) -> list[Outcome]:
     return [await submit(request, time.monotonic_ns()) for request in waiting]
 
 
@@ -48,4 +49,4 @@ def gap_values(gaps_s: Sequence[float]) -> dict[str, float]:
         return {}
     ordered = sorted(gaps_s)
     found_s = zip(PERCENTILES, percentiles(ordered, PERCENTILES), strict=True)
-    return {"itl_s": fmean(ordered), **{f"itl_p{percent}_s": value for percent, value in found_s}}
+    return {"itl_s": fmean(ordered), **{percentile_name("itl", percent): value for percent, value in found_s}}

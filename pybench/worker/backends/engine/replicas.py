@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -29,18 +30,20 @@ def joined_replica(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
     """
     end_group_with_me()
     numbers = rank_numbers()
-    gpus = _own_gpus(order, numbers)
-    show_by_number(gpus)
-    uuids = tuple(gpu.uuid for gpu in gpus)
-    device = Device("cuda", gpus[0].name, uuids[0], uuids=uuids, replica=replica_of(order, numbers))
+    replica = replica_of(order, numbers)
+    if order.device == "cuda":
+        gpus = _own_gpus(order, numbers)
+        show_by_number(gpus)
+        uuids = tuple(gpu.uuid for gpu in gpus)
+        device = Device("cuda", gpus[0].name, uuids[0], uuids=uuids, replica=replica)
+    else:
+        device = Device("cpu", platform.machine(), replica=replica)
     ranks = _met(numbers)
     forget_torchrun()
     yield ranks, device
 
 
 def _own_gpus(order: WorkOrder, numbers: RankNumbers) -> tuple[Gpu, ...]:
-    if order.device != "cuda":
-        raise UnsupportedError(f"{order.point_id}: backend {order.settings.backend} runs on GPUs only")
     size, rest = divmod(order.settings.num_gpus, numbers.world_size)
     found = visible_gpus()
     first = numbers.local_rank * size

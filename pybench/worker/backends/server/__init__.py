@@ -1,0 +1,1 @@
+"""The server backend: start a server, send it requests, read its answers."""
