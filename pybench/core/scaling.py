@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pybench.core.claims import claim_result
 from pybench.core.lookup import NO_TABLE, context_of, no_row, ratio_row
 from pybench.core.measurements import Measurements, absence
+from pybench.core.numbers import percent
 from pybench.core.plan import point_id
-from pybench.core.statistics.interval import Interval, NoRatioError
+from pybench.core.statistics.interval import Interval, NoRatioError, Samples, location
 from pybench.core.validity import starvation, valid_ratio
 from pybench.core.verdict import Judgement, judge_ratio, ratio_statistics
 from pybench.model.decoder_shape import DecoderShape
@@ -155,7 +156,8 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
         assert isinstance(entry, Point), "what was measured is planned"
         assert isinstance(baseline, Point), "what was measured is planned"
         held_to = _unjudged(context, entry) if expected is None else expected
-        interval, judgement = judged_ratio(measurements, metric, entry, baseline, held_to, linear)
+        prediction = context.predictions.get((entry.id, baseline.id))
+        interval, judgement = judged_ratio(measurements, metric, entry, baseline, held_to, linear, prediction)
         verdict, reason, flags, decision = judgement
     speedup, low, high = interval or (None, None, None)
     return ScalingResult(
@@ -188,9 +190,18 @@ def _unjudged(context: _Context, point: Point) -> str:
 
 
 def judged_ratio(
-    measurements: Measurements, metric: str, point: Point, baseline: Point, expected: Expected | str, linear: float
+    measurements: Measurements,
+    metric: str,
+    point: Point,
+    baseline: Point,
+    expected: Expected | str,
+    linear: float,
+    prediction: Prediction | None = None,
 ) -> tuple[Interval | None, Judgement]:
-    """The ratio with its interval, and its verdict; no interval where a value of zero or below has no ratio."""
+    """The ratio with its interval, and its verdict; no interval where a value of zero or below has no ratio.
+
+    The reason of a fail names the part of the step that is longer than its ``prediction``.
+    """
     try:
         evidence = ratio_statistics(measurements, metric, point, baseline)
     except NoRatioError as error:
@@ -201,7 +212,31 @@ def judged_ratio(
         return evidence.interval, ("inconclusive", f"no valid baseline: {starved}", ("starved_baseline",), None)
     more = METRICS[metric].higher_is_better
     judgement = judge_ratio(evidence, expected, linear, more=more)
-    return evidence.interval, valid_ratio(judgement, measurements, (point, baseline))
+    verdict, reason, flags, decision = valid_ratio(judgement, measurements, (point, baseline))
+    if verdict == "fail" and prediction is not None and METRICS[metric].of_all_gpus:
+        part = missing_part(measurements.samples(point), evidence.interval[0], prediction)
+        reason = "; ".join(filter(None, (reason, part)))
+    return evidence.interval, (verdict, reason, flags, decision)
+
+
+def missing_part(samples: Mapping[str, Samples], speedup: float, prediction: Prediction) -> str | None:
+    """The part of a step to which a speedup below its prediction is due, by steps without communication.
+
+    A part is named where it explains at least half of the time beyond the prediction. ``None`` where the backend has no
+    steps without communication, and where the speedup is not below the prediction.
+    """
+    names = ("exposed_communication_fraction", "straggler_gap_fraction")
+    shortfall, predicted = 1 - speedup / prediction.speedup, prediction.communication_fraction
+    if shortfall <= 0 or predicted is None or any(name not in samples for name in names):
+        return None
+    exposed, gap = (location(samples[name]) for name in names)
+    beyond = exposed - predicted * (1 - shortfall)
+    communication = f"communication takes {percent(exposed)} of the step, predicted {percent(predicted)}"
+    if beyond >= max(shortfall / 2, gap / (1 + gap)):
+        return communication
+    if gap / (1 + gap) >= shortfall / 2:
+        return f"imbalance: the slowest GPU takes {percent(gap)} longer than the others"
+    return f"{communication}, and GPUs differ by {percent(gap)}: the host is left, its CPUs or its loader"
 
 
 def scaling_claims(

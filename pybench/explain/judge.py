@@ -150,7 +150,8 @@ class _Kept:
             return row
         point, baseline = points
         linear = (point.num_gpus / baseline.num_gpus) if row.along == NODES else row.count / row.baseline_count
-        interval, judgement = judged_ratio(self.measurements, row.metric, point, baseline, expected, linear)
+        prediction = self.predictions.get((point.id, baseline.id))
+        interval, judgement = judged_ratio(self.measurements, row.metric, point, baseline, expected, linear, prediction)
         speedup, low, high = interval or (row.speedup, None, None)
         verdict, reason, flags, decision = judgement
         return replace(

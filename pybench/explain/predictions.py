@@ -38,16 +38,20 @@ def predictions(steps: Iterable[MeasuredStep], node: MeasuredNode) -> tuple[Pred
             speedup=speedup,
             band_fraction=band.fraction,
             source=_source(node, band),
+            communication_fraction=communication,
         )
-        for base, other, speedup in predicted_speedups(steps, node)
+        for base, other, speedup, communication in predicted_speedups(steps, node)
         if (band := bands.get(kind_of(base.settings, other.settings))) is not None and band.fraction <= WIDEST_BAND
     )
 
 
 def predicted_speedups(
     steps: Iterable[MeasuredStep], node: MeasuredNode
-) -> Iterator[tuple[MeasuredStep, MeasuredStep, float]]:
-    """Baseline, point and predicted ratio of their rates; pairs that the model cannot predict are left out."""
+) -> Iterator[tuple[MeasuredStep, MeasuredStep, float, float]]:
+    """Baseline, point, predicted ratio of their rates, and the share of communication in the point's last phase.
+
+    Pairs that the model cannot predict are left out.
+    """
     for group in grouped(steps):
         for base, other in combinations(group, 2):
             try:
@@ -55,11 +59,12 @@ def predicted_speedups(
                 joined = rates.over(other.settings.num_nodes)
                 refuse_launch_bound(other.rates(joined), other.point, other.samples, base.samples_each)
                 baseline = base.as_baseline(base.predicted(rates))
-                predicted_s = baseline.calibrated_s(other.predicted(rates))
+                phases = other.predicted(rates)
             except (UnmeasuredError, UsageError):
                 continue
             if base.point.num_gpus < other.point.num_gpus:
-                yield base, other, other.samples / predicted_s / base.rate
+                speedup = other.samples / baseline.calibrated_s(phases) / base.rate
+                yield base, other, speedup, baseline.communication_fraction(phases)
 
 
 def _rates(node: MeasuredNode, steps: Sequence[MeasuredStep]) -> NodeRates:

@@ -103,6 +103,11 @@ class Baseline:
         """Seconds of a step with these predicted phases, calibrated by the baseline."""
         return sum(own.pace * phase.total_s + own.beyond_s(phase) for own, phase in self.paired(step))
 
+    def communication_fraction(self, step: Sequence[StepTime]) -> float:
+        """Share of communication in the last phase of a step, calibrated: of a generation, its decode rounds."""
+        own, phase = self.paired(step)[-1]
+        return own.pace * phase.communication_s / (own.pace * phase.total_s + own.beyond_s(phase))
+
     def paired(self, step: Sequence[StepTime]) -> list[tuple[BaselinePhase, StepTime]]:
         """Pairs of the baseline's phases and those of ``step``."""
         phases = [total(step)] if len(self.phases) == 1 else step

@@ -33,7 +33,8 @@ class Expected:
 class Prediction:
     """A speedup of throughput that a node's own rates predict, and the band below it that healthy runs keep.
 
-    ``source`` names the node's run, and the runs that the band comes from.
+    ``communication_fraction`` is the predicted share of a step, of generation a decode round, that communication takes;
+    ``None`` in runs of before. ``source`` names the node's run, and the runs that the band comes from.
     """
 
     point_id: str
@@ -41,6 +42,7 @@ class Prediction:
     speedup: float
     band_fraction: float
     source: str
+    communication_fraction: float | None = None
 
     @property
     def expected(self) -> Expected:

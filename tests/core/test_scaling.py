@@ -12,7 +12,7 @@ from pybench.core.assemble import assemble
 from pybench.core.counts import count
 from pybench.core.lookup import Context, ratio_row
 from pybench.core.measurements import Measurements
-from pybench.core.scaling import scaling_claims, scaling_results
+from pybench.core.scaling import missing_part, scaling_claims, scaling_results
 from pybench.core.summary import summarize
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
@@ -583,3 +583,26 @@ def test_one_attempt_on_another_card_decides_nothing(build: Build) -> None:
         build.machine(),
     )
     assert row.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("speedup", "exposed", "gap", "part"),
+    [
+        (1.5, 0.30, 0.01, "communication takes 30.0 % of the step, predicted 10.0 %"),
+        (1.7, 0.11, 0.12, "imbalance: the slowest GPU takes 12.0 % longer than the others"),
+        (1.5, 0.09, 0.01, "the host is left, its CPUs or its loader"),
+        (1.95, 0.30, 0.01, None),
+    ],
+    ids=["a slow link", "a slow GPU", "a slow host", "above its prediction"],
+)
+def test_the_part_that_is_longer_than_predicted_is_named(
+    speedup: float, exposed: float, gap: float, part: str | None
+) -> None:
+    """By steps without communication: what they save, and how far their slowest rank is behind."""
+    prediction = Prediction(
+        point_id="p", baseline_id="b", speedup=1.9, band_fraction=0.05, source="", communication_fraction=0.1
+    )
+    samples = {"exposed_communication_fraction": ((exposed,),), "straggler_gap_fraction": ((gap,),)}
+    named = missing_part(samples, speedup, prediction)
+    assert named == part or (part is not None and named is not None and named.endswith(part))
+    assert missing_part({}, speedup, prediction) is None

@@ -48,6 +48,51 @@ def _slower(results: Results, point_id: str, factor: float) -> Results:
     return dataclasses.replace(results, points=points)
 
 
+def _with(results: Results, point_id: str, **values: float) -> Results:
+    """The results with other values of some metrics of one point."""
+
+    def replaced(name: str, found: Estimate) -> Estimate:
+        value = values.get(name, found.value)
+        return dataclasses.replace(found, value=value, medians=(value,) * len(found.medians))
+
+    points = tuple(
+        dataclasses.replace(point, metrics={name: replaced(name, found) for name, found in point.metrics.items()})
+        if point.id == point_id
+        else point
+        for point in results.points
+    )
+    return dataclasses.replace(results, points=points)
+
+
+@pytest.mark.parametrize(
+    ("link", "rank", "host", "words"),
+    [
+        (1.0, 1.0, 1.0, None),
+        (3.0, 1.0, 1.0, "communication takes 35.9 % of the step, predicted 10.3 %"),
+        (1.0, 1.25, 1.0, "imbalance: the slowest GPU takes 25.0 % longer"),
+        (1.0, 1.0, 1.25, "the host is left"),
+    ],
+    ids=["healthy", "a third of the bandwidth", "a rank 25 % slower", "a host that adds a quarter"],
+)
+def test_a_planted_fault_fails_with_its_part_named(link: float, rank: float, host: float, words: str | None) -> None:
+    """In the kept steps of four H100s: DDP, of whose step 15.7 % is communication that nothing hides."""
+    results, name = read_results(KEPT / "ddp_scaling-h100x4-20261126.json"), "weak[data_parallel=4]"
+    (point,) = (point for point in results.points if point.id == name)
+    exposed = point.metrics["exposed_communication_fraction"].value
+    silent = (1 - exposed) * rank + host - 1
+    factor = silent + exposed * link
+    planted = _with(
+        _slower(results, name, factor),
+        name,
+        exposed_communication_fraction=exposed * link / factor,
+        straggler_gap_fraction=rank - 1,
+    )
+    judged = judged_again(planted, measured_node(NODE))
+    (row,) = (row for row in judged.scaling if row.point_id == name and row.metric == "tokens_per_s")
+    assert row.verdict == ("pass" if words is None else "fail")
+    assert words is None or words in (row.reason or "")
+
+
 def test_no_kept_speedup_of_a_healthy_machine_fails() -> None:
     """Of those without a row of a table most pass, and what is written can be read again."""
     judged = []

@@ -167,6 +167,12 @@ _METRICS = {
     ),
     "decode_energy_j_per_output_token": less("J/token", "energy after every sequence has its first token"),
     "energy_imbalance_fraction": less("", "(max - min) / mean of the GPUs' energy"),
+    "exposed_communication_fraction": less(
+        "", "share of decode rounds that rounds without communication save (backend torch)", "max"
+    ),
+    "straggler_gap_fraction": less(
+        "", "slowest rank over the median of the others, less 1, in rounds without communication", "max"
+    ),
     "model_flops": more("FLOP", "operations the model needs for one step's sequences, all GPUs together"),
     "model_flops_per_j": more("FLOP/J", "those operations over energy, all GPUs together"),
     "mfu_fraction": more("", "model FLOPs over what the GPUs' tensor cores can do at the type in use"),

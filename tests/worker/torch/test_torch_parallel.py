@@ -158,3 +158,11 @@ def test_cached_decode_equals_full_forward(architecture: dict[str, Any], family:
                 best = model(input_ids=tokens, use_cache=False).logits[:, -1:].argmax(-1)
                 tokens = torch.cat([tokens, best], dim=1)
         assert work.output.tolist() == tokens[:, prompt_tokens:].tolist()
+
+
+def test_rounds_without_communication_follow_the_measured_steps(two_ranks: dict[str, Any]) -> None:
+    """They give the share of communication and the gap between ranks, and the model sums over its ranks again."""
+    metrics, before, after = two_ranks["control"]
+    assert {"exposed_communication_fraction", "straggler_gap_fraction"} <= metrics.keys()
+    assert 0 <= metrics["exposed_communication_fraction"] < 1
+    assert before == after

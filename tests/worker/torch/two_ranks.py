@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import distributed
 
+from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.architecture import build_model
+from pybench.worker.backends.torch.generate import Generation
 from pybench.worker.backends.torch.tensor_parallel import Shard
 from pybench.worker.backends.torch.turn.engine import TorchEngine
 from pybench.worker.backends.torch.turn.turns import turns
@@ -60,7 +62,28 @@ def fault_of(shape: dict[str, Any], given: dict[str, Any]) -> str:
     return ""
 
 
+def controlled(shape: dict[str, Any]) -> tuple[dict[str, float], list[Any], list[Any]]:
+    """The metrics after two steps, and the tokens of a step before and after rounds without communication."""
+    settings = Generate(
+        backend="torch",
+        model="tiny",
+        dtype="float32",
+        batch_size=2,
+        prompt_tokens=6,
+        output_tokens=5,
+        tensor_parallel=2,
+    )
+    model: Any = build_model(shape, torch.float32, CPU, 0, shard).eval()
+    work = Generation(settings, model, model.config, CPU, 0, TorchRanks(rank, 2, CPU))
+    work.step(0)
+    before = work.output.tolist()
+    metrics = {metric.name: metric.value for metric in work.metrics()}
+    work.step(0)
+    return metrics, before, work.output.tolist()
+
+
 saved: dict[str, Any] = {
+    "control": controlled(shapes["llama"]),
     "split": {name: logits(shape, 0) for name, shape in shapes.items()},
     "broken": {name: logits(shape, rank) for name, shape in shapes.items()},
     "turns": {name: taken(shapes["llama"], given) for name, given in orders.items()},

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.nn.functional import linear
 from transformers.cache_utils import Cache, StaticLayer
 
 from pybench.model.wire import Metric, Work, WorkOrder
@@ -21,17 +23,22 @@ from pybench.worker.backends.common_torch.round_clock import round_clock
 from pybench.worker.backends.common_torch.tokens import step_prompts
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
-from pybench.worker.backends.torch.tensor_parallel import Shard
+from pybench.worker.backends.torch.tensor_parallel import Shard, without_sums
+from pybench.worker.backends.torch.train.control import control_metrics
 
 # Eager rounds before capture: libraries allocate their workspaces in the first ones.
 _ROUNDS_BEFORE_CAPTURE = 3
+_CONTROL_ROUNDS = 32
+"""Most decode rounds of a control step: 0.2 s of an 8B model."""
+_CONTROL_STEPS = 2
 _NOT_PRODUCED = -1
 
 
 class Generation:
     """A model, its cache and its token buffers; every tensor a decode round touches stays where it is.
 
-    Replica ``replica`` takes its share of every step's sequences.
+    Replica ``replica`` takes its share of every step's sequences. With ``ranks``, decode rounds without communication
+    follow the measured steps where tensor parallelism has any.
     """
 
     def __init__(
@@ -41,8 +48,10 @@ class Generation:
         config: Any,
         device: torch.device,
         replica: int = 0,
+        ranks: TorchRanks | None = None,
     ) -> None:
         self._settings = settings
+        self._ranks = ranks
         self._batch_size = settings.batch_size // settings.data_parallel
         self._replica = replica
         self._model = model
@@ -64,6 +73,7 @@ class Generation:
         else:  # one token is a decode round at position 0: it must not see the empty cache
             self._prompt_masks = decode_masks(config, torch.zeros(1, dtype=torch.long, device=device), self._length)
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._round = self._decode_round
         self._second_context = False
 
     @torch.inference_mode()
@@ -100,28 +110,30 @@ class Generation:
     def decode(self) -> None:
         """Produce the next token of each sequence."""
         if self._graph is None:
-            self._decode_round()
+            self._round()
         else:
             self._graph.replay()
 
     @torch.inference_mode()
     def capture(self) -> None:
         """Record one decode round as a CUDA graph, so that launching its kernels does not bound it."""
-        rounds = min(_ROUNDS_BEFORE_CAPTURE, self._settings.output_tokens - 1)
+        self.prefill(self.prompts(0))
+        self._graph = self._recorded(self._decode_round)
+        self._second_context = make_and_destroy_context(self._device)
+
+    def _recorded(self, decode_round: Callable[[], None]) -> torch.cuda.CUDAGraph:
         side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(side):
-            self.prefill(self.prompts(0))
-            for _ in range(rounds):
-                self._decode_round()
+            for _ in range(min(_ROUNDS_BEFORE_CAPTURE, self._settings.output_tokens - 1)):
+                decode_round()
         torch.cuda.current_stream(self._device).wait_stream(side)
         torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
         # thread_local: NCCL's watchdog thread makes CUDA calls of its own while we capture.
         with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
-            self._decode_round()
-        self._graph = graph
-        self._second_context = make_and_destroy_context(self._device)
+            decode_round()
+        return graph
 
     def close(self) -> None:
         """Drop the graph: it holds collectives and must go before the process group does."""
@@ -134,7 +146,52 @@ class Generation:
         """Peak memory, whether decode rounds ran from a CUDA graph, and whether a second context made it fast."""
         captured = Metric(name="cuda_graph", value=float(self._graph is not None), unit="")
         made = Metric(name="second_context", value=float(self._second_context), unit="")
-        return (*memory_metrics(self._device), captured, made)
+        return (*memory_metrics(self._device), captured, made, *self._control())
+
+    @torch.inference_mode()
+    def _control(self) -> tuple[Metric, ...]:
+        """Share of decode rounds that communication takes, and how far the slowest rank is behind the others."""
+        if self._ranks is None or self._settings.tensor_parallel == 1:
+            return ()
+        self.prefill(self.prompts(0))
+        return control_metrics(self._some_rounds, self._silence(), self._ranks, _CONTROL_STEPS)
+
+    def _some_rounds(self) -> None:
+        self._slot.zero_()
+        self._position.fill_(self._settings.prompt_tokens)
+        for layer in self._layers:
+            layer.cumulative_length.fill_(self._settings.prompt_tokens)
+        for _ in range(min(_CONTROL_ROUNDS, self._settings.output_tokens - 1)):
+            self.decode()
+
+    @contextmanager
+    def _silence(self) -> Iterator[None]:
+        """Decode rounds that exchange nothing: each rank takes its own sums, and tokens from its own columns."""
+        model: Any = self._model
+        graph, head = self._graph, model.get_output_embeddings()
+        own_head = head.weight.to_local() if isinstance(head.weight, DTensor) else head.weight
+
+        def silent_round() -> None:
+            hidden = model.base_model(
+                input_ids=self._token,
+                attention_mask=decode_masks(self._config, self._position, self._length),
+                position_ids=self._position[None],
+                past_key_values=self._cache,
+                use_cache=True,
+            ).last_hidden_state
+            self._take(linear(hidden[:, -1:], own_head))
+            self._position.add_(1)
+
+        with without_sums(self._model):
+            self._graph, self._round = None, silent_round
+            try:
+                if graph is not None:
+                    self._some_rounds()
+                    self._graph = self._recorded(silent_round)
+                yield
+            finally:
+                self.close()
+                self._graph, self._round = graph, self._decode_round
 
     def _decode_round(self) -> None:
         masks = decode_masks(self._config, self._position, self._length)
@@ -150,6 +207,9 @@ class Generation:
             use_cache=True,
             logits_to_keep=1,
         ).logits
+        self._take(logits)
+
+    def _take(self, logits: torch.Tensor) -> None:
         self._token.copy_(logits[:, -1].argmax(dim=-1, keepdim=True))
         self.output.index_copy_(1, self._slot, self._token)
         self._slot.add_(1)
@@ -167,7 +227,7 @@ def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRa
 def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Generation]:
     """Cache and buffers of one point, and on a GPU its decode round captured."""
     settings, _ = generation_of(order)
-    work = Generation(settings, model, model.config, ranks.device, ranks.rank // settings.tensor_parallel)
+    work = Generation(settings, model, model.config, ranks.device, ranks.rank // settings.tensor_parallel, ranks)
     if ranks.device.type == "cuda":
         work.capture()
     try:

@@ -7,7 +7,8 @@ several times as long. GPUs that have a quarter of each layer would wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -167,6 +168,20 @@ def columns(module: nn.Linear, given: torch.Tensor) -> torch.Tensor:
     return linear(given, _own(module.weight), None if module.bias is None else _own(module.bias))
 
 
+@contextmanager
+def without_sums(model: nn.Module) -> Iterator[None]:
+    """Layers give each rank's part where they would give the sum over all ranks."""
+    rows = [module for module in model.modules() if isinstance(module, _Rows)]
+    groups = [module.group for module in rows]
+    for module in rows:
+        module.group = None
+    try:
+        yield
+    finally:
+        for module, group in zip(rows, groups, strict=True):
+            module.group = group
+
+
 def sum_gradients(model: nn.Module, group: ProcessGroup) -> None:
     """Sum the gradients that ranks have parts of, those of :class:`Whole`, in one message."""
     partial: list[Any] = [each for each in model.parameters() if _is_partial(each.grad)]
@@ -210,12 +225,14 @@ class _Columns(nn.Linear):
 
 
 class _Rows(nn.Linear):
-    group: ProcessGroup
+    group: ProcessGroup | None
     tokens_split: bool
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
         output = linear(given, _own(self.weight))
-        if self.tokens_split:
+        if self.group is None:
+            pass
+        elif self.tokens_split:
             output = scattered(output.reshape(1, -1, output.shape[-1]), self.group)
         else:
             output = summed(output, self.group)
