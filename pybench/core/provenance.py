@@ -12,9 +12,8 @@ from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.provenance import Containment, EnergyScope, Provenance
-from pybench.model.record import EXCLUDED, Record
+from pybench.model.record import Record
 
-_CPU_PARTS = ("CPU", "host memory")
 _NOTE = (
     "GPU boards only: what NVLink switches use is left out, "
     "which may understate the energy of tensor parallelism by 3 to 10 % (an estimate)"
@@ -80,13 +79,13 @@ def software_of(manifest: Manifest, records: Sequence[Record]) -> dict[str, str]
 
 
 def _energy_scope(records: Sequence[Record]) -> EnergyScope | None:
-    scopes = {record.energy.scope for record in records if record.energy is not None}
-    if not scopes:
+    excluded = {record.energy.scope: record.energy.excluded for record in records if record.energy is not None}
+    if not excluded:
         return None
-    if "module" in scopes:
-        excluded = tuple(part for part in EXCLUDED if part not in _CPU_PARTS)
-        return EnergyScope(scope="module", excluded=excluded, note="the sensor includes the module's CPU and memory")
-    return EnergyScope(scope="gpu_board", excluded=EXCLUDED, note=_NOTE)
+    if "module" in excluded:
+        note = "the sensor includes the module's CPU and memory"
+        return EnergyScope(scope="module", excluded=excluded["module"], note=note)
+    return EnergyScope(scope="gpu_board", excluded=excluded["gpu_board"], note=_NOTE)
 
 
 def _containment(setup: ContainerSetup) -> Containment:

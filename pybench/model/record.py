@@ -59,6 +59,7 @@ class PhaseEnergy:
 
 EXCLUDED = ("NVSwitch", "PCIe switches", "CPU", "host memory")
 """What the joules of GPU boards leave out."""
+_OF_MODULES = ("CPU", "host memory")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,11 @@ class Energy:
     gpus: tuple[GpuEnergy, ...]
     scope: str = "gpu_board"
     phases: tuple[PhaseEnergy, ...] = ()
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """What the joules leave out; the sensor of a module includes its CPU and memory."""
+        return tuple(part for part in EXCLUDED if self.scope != "module" or part not in _OF_MODULES)
 
     @property
     def energy_j(self) -> float | None:

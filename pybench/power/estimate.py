@@ -98,7 +98,7 @@ def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, rhythm: LoadPe
     Raises ``ValueError`` when the window is empty.
     """
     gpus = gpu_energies(trace, [(start_ns, end_ns)], rhythm)
-    scope = "module" if any(gpu.scope == "module" for gpu in trace.gpus) else "gpu_board"
+    scope = "module" if any(gpu.is_module for gpu in trace.gpus) else "gpu_board"
     return Energy(start_ns=start_ns, end_ns=end_ns, gpus=gpus, scope=scope)
 
 
@@ -275,7 +275,8 @@ def _gpu_energy(
         energy_low_j=max(0.0, low_j),
         energy_high_j=high_j,
         mean_power_w=estimate.energy_j / window.length_s,
-        max_power_w=peak_w,
+        # Samples may miss the peak, which is no lower than the mean.
+        max_power_w=None if peak_w is None else max(peak_w, estimate.energy_j / window.length_s),
         method=estimate.method,
         num_publications=estimate.num_publications,
         flags=flags,

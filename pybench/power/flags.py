@@ -59,6 +59,6 @@ def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
         "dropped_records": gpu.dropped_records > 0,
         "mig": bool(gpu.mig),
         "shared_board": bool(gpu.shared_board),
-        "module_scope": gpu.scope == "module",
+        "module_scope": gpu.is_module,
     }
     return [name for name, up in raised.items() if up]

@@ -10,7 +10,7 @@ import numpy as np
 
 from pybench.core.numbers import plain, short_percent
 from pybench.model.gpu_state import gpu_label
-from pybench.model.record import EXCLUDED, Energy, GpuEnergy
+from pybench.model.record import Energy, GpuEnergy
 from pybench.power.chart import command_payload, power_samples
 from pybench.power.samples import Column
 from pybench.power.text import GAIN_FRACTION
@@ -50,7 +50,7 @@ def render(
         command=shown,
         total="energy unknown" if energy.energy_j is None else f"{plain(energy.energy_j, 6)} J",
         sentence=f"{len(energy.gpus)} GPU{'s' * (len(energy.gpus) != 1)} in {plain(energy.duration_s)} s{ended}",
-        scope=f"Scope: {energy.scope}, without {', '.join(EXCLUDED)}. {_GAIN}",
+        scope=f"Scope: {energy.scope}, without {', '.join(energy.excluded)}. {_GAIN}",
         heads=_HEADS,
         rows=[*map(_row, energy.gpus), *_packages(package_j)],
         flag_legend=legend(energy.flags),

@@ -32,6 +32,7 @@ class SensorModel:
     Attributes:
         source: the measurement or publication.
         calibrated: whether pybench measured this kind of board.
+        module: whether readings include the CPU of the GPU's module.
         tau_s: time constant of the low-pass, known to within ``tau_sigma_s``.
         lag_low_s: shortest age of a published counter value.
         lag_high_s: longest age of a published counter value.
@@ -41,6 +42,7 @@ class SensorModel:
     name: str
     source: str
     calibrated: bool = False
+    module: bool = False
     period_s: float
     window_s: float
     tau_s: float = 0.0
@@ -87,7 +89,8 @@ def shipped_model(board: str, driver: str) -> SensorModel:
     for name, entry in _entries().items():
         if re.search(entry["board"], board) and re.match(entry.get("driver", ""), driver):
             times_s = {f"{key.removesuffix('_ms')}_s": ms / 1e3 for key, ms in entry.items() if key.endswith("_ms")}
-            return SensorModel(name=name, source=entry["source"], calibrated=entry.get("calibrated", False), **times_s)
+            facts = {key: entry[key] for key in ("source", "calibrated", "module") if key in entry}
+            return SensorModel(name=name, **facts, **times_s)
     return UNKNOWN_SENSOR
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pybench.core.numbers import percent, plain, short_percent
 from pybench.model.gpu_state import gpu_label
-from pybench.model.record import EXCLUDED, Energy, GpuEnergy
+from pybench.model.record import Energy, GpuEnergy
 from pybench.power.calibrate import Calibration
 from pybench.power.rapl import SCOPE
 from pybench.power.samples import series_times_ns
@@ -35,14 +35,24 @@ def energy_table(energy: Energy, package_j: Mapping[str, float], package_reason:
         rows.append(_cells(GpuEnergy(uuid="all", index=None, method="", **totals)))
     out.print(draw(Table("", _HEADS, tuple(rows)).without_empty_columns(), width))
     for flag, words in legend(energy.flags):
-        hanging(out, f"  {flag}: {words}")
+        hanging(out, f"  {flag}: {words}{_apart(energy) if flag == 'counter_vs_power' else ''}")
     for name, joules in package_j.items():
         hanging(out, f"  {name}: {plain(joules, 6)} J (CPU package, by RAPL)")
     if package_reason is not None:
         hanging(out, f"  CPU packages: unknown: {package_reason}")
     gain = f"the board's gain error, ±{short_percent(GAIN_FRACTION)}, is not included"
-    hanging(out, f"  {plain(energy.duration_s)} s; scope: {energy.scope}, without {', '.join(EXCLUDED)}; {gain}")
+    hanging(out, f"  {plain(energy.duration_s)} s; scope: {energy.scope}, without {', '.join(energy.excluded)}; {gain}")
     return without_trailing_spaces(stream.getvalue())
+
+
+def _apart(energy: Energy) -> str:
+    """How far the ends of the widest bound are apart that holds a counter and a power that contradict each other."""
+    bounds = [
+        (gpu.energy_high_j - gpu.energy_low_j) / gpu.energy_low_j
+        for gpu in energy.gpus
+        if "counter_vs_power" in gpu.flags and gpu.energy_low_j and gpu.energy_high_j
+    ]
+    return f"; its ends are {short_percent(max(bounds))} apart" if bounds else ""
 
 
 def _cells(gpu: GpuEnergy) -> tuple[str, ...]:
@@ -64,7 +74,7 @@ def energy_json(energy: Energy, package_j: Mapping[str, float], package_reason: 
     """The window and the joules of every GPU; unknown is null."""
     return {
         "window": {"start_monotonic_ns": energy.start_ns, "end_monotonic_ns": energy.end_ns},
-        "excluded": list(EXCLUDED),
+        "excluded": list(energy.excluded),
         "gain_fraction": GAIN_FRACTION,
         **energy.as_dict(),
         "cpu_packages": [{"name": name, "scope": SCOPE, "energy_j": joules} for name, joules in package_j.items()],

@@ -120,6 +120,11 @@ class GpuTrace:
     slow: SlowColumns = SlowColumns()
     stalls: StallColumns = StallColumns()
 
+    @property
+    def is_module(self) -> bool:
+        """Whether the sensor includes the CPU of the GPU's module, by the driver or by what is known of the board."""
+        return self.scope == "module" or (self.sensor is not None and self.sensor.module)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PowerTrace:

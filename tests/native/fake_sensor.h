@@ -23,6 +23,7 @@ struct Sample {
 struct Sensor {
     double counter_period_s = 0.100;
     double counter_lag_s = 0;
+    double counter_gain = 1;
     double sample_period_s = 0.020;
     double sample_jitter_s = 0;  // each sample is up to this much early or late
     double sample_late_s = 0;    // a few come later by up to this
@@ -35,7 +36,7 @@ struct Sensor {
     int64_t zero_every = 0;     // glitches: each so manieth sample reads 0
     double reset_s = INFINITY;  // the counter starts again from nothing
 
-    // ideal, or h200 as measured on that board.
+    // ideal, h200 as measured on that board, or gh200, whose counter and power contradict each other.
     explicit Sensor(const std::string& name) {
         if (name == "h200") {
             sample_jitter_s = 3 * kMs;
@@ -45,6 +46,8 @@ struct Sensor {
             sample_step_w = 0.323;
             polled_period_s = 102 * kMs;
             polled_wander_s = 5 * kMs;
+        } else if (name == "gh200") {
+            counter_gain = 1.6;  // the counter is the module's, the power the GPU's
         } else if (name != "ideal") {
             throw std::invalid_argument("unknown sensor " + name);
         }
@@ -57,7 +60,7 @@ struct Sensor {
         const double phase = phase_s(device);
         const double published_s = std::floor((now_s - phase) / counter_period_s) * counter_period_s + phase;
         const double counted_s = published_s - counter_lag_s;
-        if (counted_s < reset_s) return load.energy_j(counted_s);
+        if (counted_s < reset_s) return counter_gain * load.energy_j(counted_s);
         return load.energy_j(counted_s) - load.energy_j(reset_s) - kCountedBefore_j;
     }
 

@@ -133,7 +133,7 @@ def test_counter_and_series_at_constant_load() -> None:
     assert found.method == "counter+series"
     assert found.energy_j == pytest.approx(400.0, rel=1e-3)
     assert found.mean_power_w == pytest.approx(400.0, rel=1e-3)
-    assert found.max_power_w == 400.0
+    assert found.max_power_w == found.mean_power_w
     assert found.flags == ()
     # The floor, 0.1 %, and the moments of publication: grid, lag and shape of a steady load do not matter.
     assert 0.4 <= half_width_j(found) <= 2.0
@@ -164,7 +164,14 @@ def test_a_counter_that_contradicts_the_power(counter_w: float, length_ms: int) 
     assert joules.energy_low_j <= min(counter_w, 400.0) * length_ms / 1e3
     assert joules.energy_high_j >= max(counter_w, 400.0) * length_ms / 1e3
     assert joules.mean_power_w == pytest.approx(min(counter_w, 400.0), rel=0.01)
-    assert joules.max_power_w == 400.0
+    assert joules.max_power_w == pytest.approx(400.0, rel=1e-3)
+
+
+def test_a_mean_is_never_above_the_peak() -> None:
+    """Also where the counter is 2 % above the series, which a sensor's gain may be: samples may miss the peak."""
+    joules = energy(gpu(counter(constant(408), READS_MS), series(lambda _: 400)))
+    assert joules.flags == ()
+    assert joules.mean_power_w == joules.max_power_w == pytest.approx(408.0, rel=1e-3)
 
 
 @pytest.mark.parametrize("end_ms", [960, 990, 1000, 1010, 1040])
@@ -562,7 +569,7 @@ def test_a_series_of_zero_watts_shows_no_power(shown_w: float, zero_of_20: int) 
     alone = energy(gpu(series=zeros))
     if zero_of_20 == 20:
         assert (alone.energy_j, alone.max_power_w, "insufficient" in alone.flags) == (None, None, True)
-    assert known.max_power_w in {None, 400.0}
+    assert known.max_power_w is None or known.max_power_w == pytest.approx(max(400.0, known.mean_power_w or 0.0))
 
 
 @pytest.mark.parametrize("wrong_mj", [0, 2**40, OFFSET_MJ // 2], ids=["zero", "spike", "fallen"])
@@ -581,7 +588,7 @@ def test_an_impossible_sample_moves_no_joule(spike_w: int) -> None:
     found = energy(gpu(counter(constant(400), READS_MS), series(lambda t: spike_w if t == 500 else 400)))
     assert found.flags == ("glitch",)
     assert found.energy_j == pytest.approx(400.0, rel=1e-3)
-    assert found.max_power_w == pytest.approx(400.0)
+    assert found.max_power_w == pytest.approx(400.0, rel=1e-4)
 
 
 def test_a_load_that_is_short_beside_its_window_is_no_glitch() -> None:
@@ -616,4 +623,4 @@ def test_a_lone_peak_is_no_glitch_where_a_low_pass_left_its_tail(
 def test_readings_that_no_board_draws_are_glitches_together_too() -> None:
     found = energy(gpu(counter(constant(400), READS_MS), series(lambda t: 2_000_000 if t in (480, 500) else 400)))
     assert found.flags == ("glitch",)
-    assert found.max_power_w == pytest.approx(400.0)
+    assert found.max_power_w == pytest.approx(400.0, rel=1e-4)

@@ -68,3 +68,11 @@ def test_one_gpu_without_a_flag_has_no_column_of_them() -> None:
     lines = energy_table(replace(ENERGY, gpus=(KNOWN,)), {}, None).splitlines()
     assert lines[0].split() == ["GPU", "energy", "bound", "mean", "peak", "method"]
     assert lines[3].startswith("  1 s; scope: gpu_board, without NVSwitch")
+
+
+def test_a_counter_that_contradicts_the_power_says_by_how_much() -> None:
+    """The joules of a module leave out neither its CPU nor its memory."""
+    apart = replace(KNOWN, energy_low_j=400.0, energy_high_j=640.0, flags=("counter_vs_power", "module_scope"))
+    text = " ".join(energy_table(replace(ENERGY, gpus=(apart,), scope="module"), {}, None).split())
+    assert "differ by more than 3 %: the bound holds both; its ends are 60 % apart" in text
+    assert "scope: module, without NVSwitch, PCIe switches; the board" in text

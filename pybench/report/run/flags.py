@@ -29,7 +29,7 @@ MEANINGS = {
     "gap": "the power series lacks more than 0.3 s of the window; the counter's total is complete unless it ends there",
     "stalled": "a driver call took longer than one second within the window",
     "counter_reset": "the energy counter fell within the window: the driver was reloaded",
-    "counter_vs_power": "the energy counter and the power series differ by more than 3 %",
+    "counter_vs_power": "the energy counter and the power series differ by more than 3 %: the bound holds both",
     "alias_risk": "the load keeps the power sensor's rhythm: joules may lie beyond their bound; dither avoids it",
     "clock_step": "the wall clock was set while power was recorded; later samples were moved back",
     "glitch": "power readings of 0 W were left out",
