@@ -24,7 +24,7 @@ from pybench.worker.backends.common_torch.tokens import step_prompts
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.tensor_parallel import Shard, without_sums
-from pybench.worker.backends.torch.train.control import control_metrics
+from pybench.worker.backends.torch.train.training import control_metrics
 
 # Eager rounds before capture: libraries allocate their workspaces in the first ones.
 _ROUNDS_BEFORE_CAPTURE = 3
