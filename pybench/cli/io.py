@@ -86,10 +86,15 @@ def write_text(file: Path, text: str) -> None:
     write_bytes(file, text.encode())
 
 
+def json_text(value: object) -> str:
+    """A value as JSON, and a line's end."""
+    return json.dumps(value, indent=2) + "\n"
+
+
 def write_json(file: Path | None, value: object) -> None:
     """Write a value as JSON; nothing when ``file`` is ``None``. Raises ``UsageError``."""
     if file is not None:
-        write_text(file, json.dumps(value, indent=2) + "\n")
+        write_text(file, json_text(value))
 
 
 def write_shown(file: Path, content: bytes) -> None:

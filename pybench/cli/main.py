@@ -54,6 +54,7 @@ EXTENSIONS = {
     "aa": f"{_NIGHTLY}.run_several:run_again",
     "explanation": "pybench.explain.page:explained_section",
     "predictions": "pybench.explain.command_judge:predictions_of_run",
+    "predicts": "pybench.explain.command_judge:predicts_here",
 }
 """What products add to commands of the core, which call it through their context's ``obj``."""
 

@@ -74,6 +74,10 @@ FILE = _Path(path_type=Path, dir_okay=False)
 FOLDER = _Folder(path_type=Path, file_okay=False)
 
 
+format_option = click.option(
+    "--format", "name", type=click.Choice(("terminal", "json")), default="terminal", show_default=True,
+    help="What to print.",
+)  # fmt: skip
 across_option = click.option(
     "--across", multiple=True, metavar="KEY",
     help="A key in which the runs may differ: driver, kernel, software, a package, settings, ... Repeatable.",

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from pybench.cli.params import FOLDER, PATH, Duration
+from pybench.cli.params import FOLDER, PATH, Duration, format_option
 from pybench.model.plural import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pybench.model.machine import Machine
+    from pybench.model.suite import Point
 
 _SET = "Replace a setting: batch_size=1, benchmark.decode.attempts=5. Repeatable."
 _REQUIRE = "What must be here, such as gpus=8,backend=vllm; else no pass. table: no prediction judges."
@@ -54,6 +57,7 @@ def plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are ty
 )
 @click.option("--nodes", "num_hosts", type=click.IntRange(1, 1024), metavar="N", help="Plan for N such hosts.")
 @plan_options
+@format_option
 @click.pass_context
 def plan(
     ctx: click.Context,
@@ -64,6 +68,7 @@ def plan(
     count: int | None,
     num_hosts: int | None,
     root: Path,
+    name: str,
     **chosen: Any,  # noqa: ANN401 - the plan's options
 ) -> None:
     """Print the points SUITE expands to here, or on GPUs to choose.
@@ -72,15 +77,18 @@ def plan(
     """
     from shutil import get_terminal_size
 
+    from pybench.cli.io import echo, json_text
     from pybench.core.gpu_models import with_gpus
+    from pybench.core.judged_by import judged_by
     from pybench.files.expected.file import load_tables
     from pybench.files.shipped import described_suites
     from pybench.machine.environment import snapshot
     from pybench.model.errors import UsageError
     from pybench.model.plan_options import PlanOptions
-    from pybench.report.plan import render
+    from pybench.report.plan import plan_json, render
     from pybench.report.suites import render_suites
     from pybench.run.suite_plan import earlier_times_s, plan_suite
+    from pybench.run.time_budget import kept_attempt_s
 
     width = get_terminal_size().columns
     if suite is None:
@@ -97,10 +105,30 @@ def plan(
     found, points = plan_suite(suite, machine, options, root, assumed_hosts=(num_hosts or 1) if is_assumed else None)
     for text in machine.unused_gpus:
         click.echo(f"pybench: {text}", err=True)
-    load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
-    takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)
+    tables = load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
+    takes = {} if is_assumed else earlier_times_s(found, points, machine, root)
+    judges = judged_by(found, points, tables, machine, predicts_here(ctx, root, machine))
+    kept_s = kept_attempt_s(found.name, machine) if num_hosts is None else None
+    if name == "json":
+        click.echo(json_text(plan_json(found, points, takes, judges, kept_s)), nl=False)
+        return
     assumed = _assumed(machine, kind, num_hosts) if is_assumed else None
-    click.echo(render(found, points, takes, machine.gpu_memory_bytes, assumed=assumed, width=width), nl=False)
+    text = render(
+        found, points, takes, machine.gpu_memory_bytes, judges=judges, kept_s=kept_s, assumed=assumed, width=width
+    )
+    echo(text, nl=False)
+
+
+def predicts_here(ctx: click.Context, root: Path, machine: Machine) -> Callable[[Point, Point], bool]:
+    """Which rates a run of node_check below ``root`` predicts; none where the product was removed."""
+    from pybench.core.provenance import fingerprint, run_fields
+    from pybench.model.errors import UsageError
+
+    try:
+        found: Callable[[Point, Point], bool] = ctx.obj("predicts")(root, fingerprint(run_fields(machine, ())))
+    except UsageError:
+        return lambda _base, _point: False
+    return found
 
 
 def _assumed(machine: Machine, kind: str | None, num_hosts: int | None) -> str:
@@ -110,16 +138,22 @@ def _assumed(machine: Machine, kind: str | None, num_hosts: int | None) -> str:
 
 
 @click.command()
+@format_option
 @click.pass_context
-def doctor(ctx: click.Context) -> None:
+def doctor(ctx: click.Context, name: str) -> None:
     """Report what this machine has and lacks, each with its remedy."""
+    from dataclasses import asdict
+
     from pybench.cli.exit_codes import MACHINE
-    from pybench.cli.io import echo, terminal_options
+    from pybench.cli.io import echo, json_text, terminal_options
     from pybench.machine.doctor import examine
     from pybench.machine.environment import snapshot
     from pybench.report.doctor import render
     from pybench.run.engines.doctor import examine_containers
 
     findings = (*examine(lambda text: click.echo(f"pybench: {text}", err=True)), *examine_containers(snapshot()))
-    echo(render(findings, width=terminal_options()["width"]), nl=False)
+    if name == "json":
+        echo(json_text({"findings": [asdict(finding) for finding in findings]}), nl=False)
+    else:
+        echo(render(findings, width=terminal_options()["width"]), nl=False)
     ctx.exit(MACHINE if any(finding.state == "missing" for finding in findings) else 0)

@@ -159,6 +159,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
                 ctx.exit(0)  # this host served the one that leads
             job = replace(_prepare(options, gathering, progress), predict=_predictor(ctx))
             name_faults(job, progress)
+            _name_judges(ctx, job, progress)
             interrupted = False
             try:
                 results = job.finish(progress)
@@ -170,6 +171,24 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
         if interrupted:
             name_resuming(job)
         ctx.exit(INTERRUPTED if interrupted else BY_VERDICT[results.verdict])
+
+
+def _name_judges(ctx: click.Context, job: Run, progress: Progress) -> None:
+    """Say before the first attempt what judges the points, and how long they take where no earlier run shows it."""
+    from pybench.cli.plan import predicts_here
+    from pybench.core.judged_by import judged_by, judged_sentence
+    from pybench.report.plan import takes_text
+    from pybench.run.suite_plan import earlier_times_s
+    from pybench.run.time_budget import kept_attempt_s
+
+    manifest, root = job.manifest, job.folder.path.parent
+    predicts = predicts_here(ctx, root, manifest.machine)
+    judges = judged_by(manifest.suite, manifest.plan, manifest.tables, manifest.machine, predicts)
+    kept_s = None if manifest.machines else kept_attempt_s(manifest.suite.name, manifest.machine)
+    takes = takes_text(
+        manifest.plan, earlier_times_s(manifest.suite, manifest.plan, manifest.machine, root, manifest.machines), kept_s
+    )
+    progress.note(f"{judged_sentence(judges)}; {takes}")
 
 
 def _predictor(ctx: click.Context) -> Any:  # noqa: ANN401 - a function of a product

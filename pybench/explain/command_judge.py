@@ -10,9 +10,12 @@ import click
 from pybench.cli.params import FILE, PATH
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pybench.core.measurements import Measurements
     from pybench.files.run.folder import RunFolder
     from pybench.model.manifest import Manifest
+    from pybench.model.suite import Point
     from pybench.model.verdict import Prediction
 
 
@@ -60,3 +63,16 @@ def predictions_of_run(run: RunFolder, manifest: Manifest, measurements: Measure
     except RunFolderError:
         return ()
     return predictions(steps, node)
+
+
+def predicts_here(root: Path, fingerprint: str) -> Callable[[Point, Point], bool]:
+    """Which rates are predicted from a run of node_check below ``root``; none without such a run."""
+    from pybench.explain.node_run import latest_node_run
+    from pybench.explain.predictions import has_band
+    from pybench.model.errors import RunFolderError
+
+    try:
+        latest_node_run(root / "-", fingerprint)
+    except (RunFolderError, OSError):
+        return lambda _base, _point: False
+    return has_band

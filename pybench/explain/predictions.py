@@ -45,6 +45,14 @@ def predictions(steps: Iterable[MeasuredStep], node: MeasuredNode) -> tuple[Pred
     )
 
 
+def has_band(base: Point, other: Point) -> bool:
+    """Whether a prediction of the rate of ``other`` over that of ``base`` gives a verdict."""
+    if not isinstance(base.settings, ModelSettings) or not isinstance(other.settings, ModelSettings):
+        return False
+    band = load_bands().get(kind_of(base.settings, other.settings))
+    return band is not None and band.fraction <= WIDEST_BAND
+
+
 def predicted_speedups(
     steps: Iterable[MeasuredStep], node: MeasuredNode
 ) -> Iterator[tuple[MeasuredStep, MeasuredStep, float, float]]:

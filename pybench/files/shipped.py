@@ -86,6 +86,12 @@ def load_bands() -> dict[str, Band]:
 
 
 @cache
+def load_durations() -> dict[str, dict[str, dict[str, float]]]:
+    """Seconds of an attempt of kept runs, by kind of machine, number of GPUs and suite. Read once a process."""
+    return tomllib.loads(resources.files("pybench").joinpath("data", "durations.toml").read_text(encoding="utf-8"))
+
+
+@cache
 def load_models() -> dict[str, Architecture]:
     """Hugging Face config mappings by model name, ``model_type`` included, in the data file's order.
 

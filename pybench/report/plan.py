@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+from pybench.core.judged_by import judged_sentence
 from pybench.core.memory import may_not_fit, memory_need
-from pybench.core.schedule import sessions, unknown
+from pybench.core.schedule import sessions
 from pybench.model.container import ContainerRequest
 from pybench.model.memory_text import amount_text
 from pybench.model.plan_options import duration_text
@@ -22,13 +24,16 @@ def render(
     attempt_s: Mapping[str, float] | None = None,
     gpu_memory_bytes: float | None = None,
     *,
+    judges: Mapping[str, tuple[str, ...]] | None = None,
+    kept_s: float | None = None,
     assumed: str | None = None,
     width: int = 80,
 ) -> str:
     """Points in the order they run, then those that can't run here or were left out, then the totals.
 
     With ``attempt_s``, the seconds of an attempt by the digest of its point, also how long all attempts take. With
-    ``gpu_memory_bytes``, what each GPU has, also what each point needs of it. ``assumed`` names GPUs that are not here.
+    ``gpu_memory_bytes``, what each GPU has, also what each point needs of it. ``judges`` are what judges each point, by
+    its id. ``kept_s`` are the seconds of an attempt by kept runs. ``assumed`` names GPUs that are not here.
     """
     stream = io.StringIO()
     out = console(stream, width, color=False)
@@ -38,7 +43,7 @@ def render(
         hanging(out, line)
     if plan.points:
         out.print()
-        out.print(draw(_points(plan, gpu_memory_bytes), width))
+        out.print(draw(_points(plan, gpu_memory_bytes, judges), width))
     out.print()
     for line in (
         *_reasons(((skip.id, skip.reason) for skip in plan.skips), "skipped: "),
@@ -46,12 +51,43 @@ def render(
         *_tight(plan, gpu_memory_bytes),
     ):
         hanging(out, line)
-    for line in _totals(plan, attempt_s):
+    for line in _totals(plan, attempt_s, kept_s):
         hanging(out, line)
+    if judges:
+        hanging(out, judged_sentence(judges))
     return without_trailing_spaces(stream.getvalue())
 
 
-def _points(plan: Plan, gpu_memory_bytes: float | None) -> Table:
+def plan_json(
+    suite: Suite,
+    plan: Plan,
+    attempt_s: Mapping[str, float],
+    judges: Mapping[str, tuple[str, ...]],
+    kept_s: float | None,
+) -> dict[str, Any]:
+    """The same as values: points, what judges each and what an attempt takes, and what is left out."""
+    return {
+        "suite": suite.name,
+        "profile": suite.profile,
+        "points": [
+            {
+                "id": point.id,
+                "axes": point.axes,
+                "gpus": point.num_gpus,
+                "attempts": point.effort.attempts,
+                "steps": point.effort.steps,
+                "judged_by": list(judges[point.id]),
+                "attempt_s": attempt_s.get(point.digest, kept_s),
+            }
+            for point in plan.points
+        ],
+        "skipped": [{"id": skip.id, "reason": skip.reason} for skip in plan.skips],
+        "left_out": [{"id": skip.id, "reason": skip.reason} for skip in plan.left_out],
+        "takes": takes_text(plan, attempt_s, kept_s),
+    }
+
+
+def _points(plan: Plan, gpu_memory_bytes: float | None, judges: Mapping[str, tuple[str, ...]] | None) -> Table:
     """A row for each point, without columns that all would leave empty."""
     columns = {
         "point": [point.id for point in plan.points],
@@ -62,6 +98,8 @@ def _points(plan: Plan, gpu_memory_bytes: float | None) -> Table:
     if gpu_memory_bytes is not None:
         needs = (memory_need(point) for point in plan.points)
         columns[f"of {amount_text(gpu_memory_bytes)} a GPU"] = ["" if need is None else str(need) for need in needs]
+    if judges is not None:
+        columns["judged by"] = [", ".join(judges[point.id]) for point in plan.points]
     return Table("", tuple(columns), tuple(zip(*columns.values(), strict=True))).without_empty_columns()
 
 
@@ -87,7 +125,7 @@ def _reasons(found: Iterable[tuple[str, str]], state: str) -> Iterator[str]:
             yield from (f"  {name}" for name in names)
 
 
-def _totals(plan: Plan, attempt_s: Mapping[str, float] | None) -> Iterator[str]:
+def _totals(plan: Plan, attempt_s: Mapping[str, float] | None, kept_s: float | None) -> Iterator[str]:
     attempts = sum(point.effort.attempts for point in plan.points)
     made = (
         f"{plural(len(plan.points), 'point')}, {plural(attempts, 'attempt')} in "
@@ -96,8 +134,8 @@ def _totals(plan: Plan, attempt_s: Mapping[str, float] | None) -> Iterator[str]:
     rest = ((len(plan.skips), "skipped"), (len(plan.left_out), "left out"))
     others = ", ".join(f"{number} {word}" for number, word in rest if number)
     yield f"{made}; {others}" if others else made
-    if attempt_s is not None:
-        yield _takes(plan, attempt_s)
+    if attempt_s is not None and plan.points:
+        yield takes_text(plan, attempt_s, kept_s)
 
 
 def _batches(suite: Suite) -> Iterator[str]:
@@ -122,9 +160,16 @@ def _container(request: ContainerRequest) -> Iterator[str]:
     yield from (f"container {what}: {found}" for what, found in wanted.items() if found)
 
 
-def _takes(plan: Plan, attempt_s: Mapping[str, float]) -> str:
-    total_s = sum(attempt_s.get(point.digest, 0.0) * point.effort.attempts for point in plan.points)
-    names = unknown(plan, attempt_s)
-    known = f"about {duration_text(total_s)} by earlier runs" if len(names) < len(plan.points) else ""
-    rest = f"no earlier run shows how long {len(names)} of {len(plan.points)} points take" if names else ""
-    return "; ".join(text for text in (known, rest) if text) or "nothing to measure"
+def takes_text(plan: Plan, attempt_s: Mapping[str, float], kept_s: float | None = None) -> str:
+    """How long all attempts take: by earlier runs here, else by kept runs of the same machine."""
+    if not plan.points:
+        return "nothing to measure"
+    rest = [point for point in plan.points if point.digest not in attempt_s]
+    earlier_s = sum(attempt_s.get(point.digest, 0.0) * point.effort.attempts for point in plan.points)
+    by_kept_s = (kept_s or 0.0) * sum(point.effort.attempts for point in rest)
+    if not rest or (kept_s is None and earlier_s):
+        unknown = f"; unknown for {len(rest)} of {plural(len(plan.points), 'point')}, not measured here" if rest else ""
+        return f"takes about {duration_text(earlier_s)} by earlier runs{unknown}"
+    if kept_s is None:
+        return "time unknown: no run of this suite on such a machine is kept"
+    return f"takes about {duration_text(earlier_s + by_kept_s)} by kept runs of the same kind and number of GPUs"

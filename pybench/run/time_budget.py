@@ -13,7 +13,9 @@ from statistics import median
 from pybench.core.schedule import Attempt
 from pybench.files.run.earlier_runs import earlier_runs
 from pybench.files.run.folder import RunFolder
+from pybench.files.shipped import load_durations
 from pybench.model.errors import RunFolderError
+from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import time_limit_text
 from pybench.model.plural import plural
@@ -93,6 +95,11 @@ def earlier_attempts_s(
         if wanted <= found.keys():
             break
     return {digest: value for digest, value in found.items() if digest in wanted}
+
+
+def kept_attempt_s(suite: str, machine: Machine) -> float | None:
+    """Seconds of an attempt of a shipped suite by kept runs of the same kind and number of GPUs."""
+    return load_durations().get(machine.kind, {}).get(str(len(machine.gpus)), {}).get(suite)
 
 
 def attempts_s(records: Sequence[Record]) -> dict[str, float]:

@@ -256,7 +256,7 @@ def test_plan_lists_every_point(drill: Drill) -> None:
     drill()
     result = pybench("plan", "drill.toml")
     assert result.exit_code == 0
-    assert re.search(r"^decode\[tensor_parallel=1\] +1 +2 +3$", result.stdout, re.MULTILINE)
+    assert re.search(r"^decode\[tensor_parallel=1\] +1 +2 +3 +baseline$", result.stdout, re.MULTILINE)
     assert not Path("runs").exists()
 
 

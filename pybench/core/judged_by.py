@@ -1,0 +1,77 @@
+"""What will judge each point of a plan, known before any GPU hour is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from pybench.core.absolute import absolute_checks
+from pybench.core.comparisons import comparison_results
+from pybench.core.measurements import Measurements
+from pybench.core.scaling import scaling_results
+from pybench.core.summary import summarize
+from pybench.model.expected import ExpectedTable
+from pybench.model.machine import Machine
+from pybench.model.results import ScalingResult
+from pybench.model.suite import Plan, Point, Suite
+from pybench.model.workloads.registry import METRICS, METRICS_OF, SLOWER_FRACTIONS
+
+TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE, NOTHING = (
+    "table", "prediction", "limit", "neighbours", "comparison", "baseline", "nothing",
+)  # fmt: skip
+_ORDER = (TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE)
+
+
+def judged_by(
+    suite: Suite,
+    plan: Plan,
+    tables: Mapping[str, ExpectedTable],
+    machine: Machine,
+    predicts: Callable[[Point, Point], bool] = lambda _base, _point: False,
+) -> dict[str, tuple[str, ...]]:
+    """What judges each point, by its id: words of this module, ``nothing`` alone.
+
+    ``table`` has a row for this machine, ``limit`` stands in the suite, ``neighbours`` are the other GPUs of the node.
+    ``predicts`` tells whether a rate of the second point over the first is predicted. GPUs that are not here, whose
+    links are not known, are taken for ones joined by NVLink where a table has such rows.
+    """
+    measurements = Measurements.of(plan, ())
+    planned = {point.id: point for point in plan.points}
+    found: dict[str, set[str]] = {name: set() for name in planned}
+    theirs = [machine]
+    if machine.gpus and machine.fabric == "none":
+        theirs = [replace(machine, fabric="nvlink"), replace(machine, fabric="pcie")]
+    for there in theirs:
+        for row in scaling_results(suite, measurements, tables, there):
+            point, base = planned.get(row.point_id), planned.get(row.baseline_id)
+            if point is not None and base is not None and (word := _judge(row, base, point, predicts)):
+                found[point.id].add(word)
+                found[base.id].add(BASELINE)
+        for check in absolute_checks(suite, measurements, summarize(measurements), tables, there):
+            if check.point_id in found and (check.minimum, check.maximum) != (None, None):
+                found[check.point_id].add(LIMIT if check.table is None else TABLE)
+    orders = [row for row in comparison_results(suite, measurements) if planned.keys() >= set(row.point_ids)]
+    for name, word in (
+        *((row.point_id, COMPARISON) for row in orders),
+        *((point.id, NEIGHBOURS) for point in plan.points if point.num_gpus > 1 and _has_figure_of_each_gpu(point)),
+    ):
+        found[name].add(word)
+    return {name: tuple(word for word in _ORDER if word in words) or (NOTHING,) for name, words in found.items()}
+
+
+def _judge(row: ScalingResult, base: Point, point: Point, predicts: Callable[[Point, Point], bool]) -> str | None:
+    if row.expected is not None:
+        return TABLE
+    return PREDICTION if METRICS[row.metric].of_all_gpus and predicts(base, point) else None
+
+
+def _has_figure_of_each_gpu(point: Point) -> bool:
+    workload = point.settings.workload
+    return workload == "peer_copy" or not SLOWER_FRACTIONS.keys().isdisjoint(METRICS_OF[workload])
+
+
+def judged_sentence(judges: Mapping[str, tuple[str, ...]]) -> str:
+    """``judged by: table 4 points, neighbours 14, nothing 2``."""
+    counts = {word: sum(word in words for words in judges.values()) for word in (*_ORDER, NOTHING)}
+    named = ", ".join(f"{word} {number}" for word, number in counts.items() if number)
+    return f"of {len(judges)} points judged by {named}"
