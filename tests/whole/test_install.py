@@ -23,19 +23,6 @@ SUITE = f'schema = 1\nname = "tiny"\n\n{DECODE}'
 pytestmark = pytest.mark.timeout(1200)
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the checkout's tracked and untracked files, without the network.
-
-    In the folder that the editable install compiled in: what has not changed since then is compiled once.
-    """
-    out = tmp_path_factory.mktemp("wheel")
-    wheel = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation")
-    subprocess.run([*wheel, "--wheel-dir", str(out), str(ROOT)], check=True)
-    (built,) = out.glob("*.whl")
-    return built
-
-
 def test_the_wheel_holds_what_a_run_needs(wheel: Path) -> None:
     """Every data file of the checkout, and nothing that only a checkout needs."""
     names = set(zipfile.ZipFile(wheel).namelist())
