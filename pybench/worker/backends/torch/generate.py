@@ -24,7 +24,6 @@ from pybench.worker.backends.common_torch.tokens import step_prompts
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.tensor_parallel import Shard, without_sums
-from pybench.worker.backends.torch.train.training import control_metrics
 
 # Eager rounds before capture: libraries allocate their workspaces in the first ones.
 _ROUNDS_BEFORE_CAPTURE = 3
@@ -153,6 +152,8 @@ class Generation:
         """Share of decode rounds that communication takes, and how far the slowest rank is behind the others."""
         if self._ranks is None or self._settings.tensor_parallel == 1:
             return ()
+        from pybench.worker.backends.torch.train.training import control_metrics
+
         self.prefill(self.prompts(0))
         return control_metrics(self._some_rounds, self._silence(), self._ranks, _CONTROL_STEPS)
 
