@@ -49,7 +49,7 @@ def absolute_claims(
     tables: Mapping[str, ExpectedTable],
     machine: Machine,
 ) -> tuple[ClaimResult, ...]:
-    """What tables' claims promise of the figures themselves, beside what was found."""
+    """Claims of tables about figures, each with the measured figure."""
     return tuple(
         claim
         for judged in _all(suite, measurements, points)
@@ -94,7 +94,7 @@ def _claim(measurements: Measurements, judged: _Judged, table: ExpectedTable, ma
 
 
 def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
-    """Held to the worse side alone, as ratios are: beyond the better side is a pass."""
+    """Checked on the worse side alone, as ratios are: a figure beyond the better side passes."""
     metric = judged.expectation.metric
     row = absolute_row(table, judged.point, metric, machine) if judged.point is not None else None
     if row is None:
@@ -106,9 +106,9 @@ def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTab
 
 
 def _no_row(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
-    """A worker that broke is an error all the same; what can't run here is not missing: nothing is known to be.
+    """A check without a row: *error* where the worker failed, else *no_expectation*.
 
-    Where there is no figure, a row would not help: the reason is why there is none.
+    A point without a figure has its own reason, since a row would not help.
     """
     result, metric = judged.result, judged.expectation.metric
     nodes = judged.point.settings.num_nodes if judged.point is not None else 1

@@ -23,17 +23,13 @@ from pybench.core.summary import summarize
 from pybench.core.verdict import ratio_statistics, value_statistics
 from pybench.model.manifest import Manifest
 from pybench.model.results import (
-    CheckResult,
-    ComparisonResult,
     Estimate,
     JobResult,
     JudgedRow,
-    NodeCheck,
     Results,
-    ScalingResult,
 )
 from pybench.model.suite import Point, Skip
-from pybench.model.verdict import Decision, Prediction
+from pybench.model.verdict import Decision
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import GPU_AXES, NODES
 from pybench.model.workloads.train import Train
@@ -45,18 +41,19 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     suite, plan = manifest.suite, measurements.plan
     tables, machine = manifest.tables, manifest.machine
     points = summarize(measurements, manifest.options.time_limit_s)
-    scaling, checks, comparisons, node = _judged(
-        scaling_results(suite, measurements, tables, machine, _predictions(manifest)),
-        absolute_checks(suite, measurements, points, tables, machine),
-        comparison_results(suite, measurements),
-        node_checks(measurements, machine),
-    )
+    predictions = () if parse_required(manifest.options.require).table else manifest.predictions
+    scaling = scaling_results(suite, measurements, tables, machine, predictions)
+    checks = absolute_checks(suite, measurements, points, tables, machine)
+    comparisons, node = comparison_results(suite, measurements), node_checks(measurements, machine)
+    together: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)
+    scaling, checks = corrected(scaling, together), corrected(checks, together)
+    comparisons, node = corrected(comparisons, together), corrected(node, together)
     measured = {point.id for point in points if point.status == "ok"}
     counts = count(suite, plan, (*scaling, *checks, *comparisons), node, measured)
     losses = loss_checks(measurements)
     left_out = left_out_list(plan)
     rows: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)
-    # What a time limit left out is owed no more.
+    # Attempts that a time limit cut are no longer owed.
     owed = pending(plan.points, measurements.records) if manifest.options.time_limit_s is None else ()
     verdict, reason = overall(
         points,
@@ -104,10 +101,6 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     )
 
 
-def _predictions(manifest: Manifest) -> tuple[Prediction, ...]:
-    return () if parse_required(manifest.options.require).table else manifest.predictions
-
-
 def _without_unfit(manifest: Manifest, measurements: Measurements) -> Measurements:
     """Leave out the points that ran out of memory; those that are required lack it, and so are missing.
 
@@ -136,47 +129,35 @@ def _unfit(point: Point, measurements: Measurements) -> Skip | None:
     return skipped(point, f"does not fit: {failures[0].message}", "points that do not fit the memory")
 
 
-def _judged(
-    scaling: Sequence[ScalingResult],
-    checks: Sequence[CheckResult],
-    comparisons: Sequence[ComparisonResult],
-    node: Sequence[NodeCheck],
-) -> tuple[tuple[ScalingResult, ...], tuple[CheckResult, ...], tuple[ComparisonResult, ...], tuple[NodeCheck, ...]]:
-    """The rows, of which those stay fails that are when all are judged together."""
-    rows: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)
-    return corrected(scaling, rows), corrected(checks, rows), corrected(comparisons, rows), corrected(node, rows)
-
-
 _Row = TypeVar("_Row", bound=JudgedRow)
 
 
-def fails_that_stand(decisions: Sequence[Decision]) -> list[bool]:
-    """Which rows fail when all are judged together, each at its own level."""
-    stand = sure({place: decision.p_fail / decision.fail_level for place, decision in enumerate(decisions)})
-    return [place in stand for place in range(len(decisions))]
+def sure_fails(decisions: Sequence[Decision]) -> list[bool]:
+    """Whether each row fails when all rows are judged together at their own levels."""
+    places = sure({place: decision.p_fail / decision.fail_level for place, decision in enumerate(decisions)})
+    return [place in places for place in range(len(decisions))]
 
 
 def corrected(rows: Sequence[_Row], all_rows: Sequence[JudgedRow]) -> tuple[_Row, ...]:
-    """``rows`` with fails that do not stand among ``all_rows`` made inconclusive."""
+    """``rows`` whose fails are inconclusive where they are not significant among ``all_rows``."""
     decisions = [row.decision for row in all_rows if row.decision is not None]
-    stands = {id(decision): stand for decision, stand in zip(decisions, fails_that_stand(decisions), strict=True)}
-    return tuple(_corrected(row, stands, len(decisions)) for row in rows)
-
-
-def _corrected(row: _Row, stands: dict[int, bool], num_rows: int) -> _Row:
-    decision = row.decision
-    if decision is None or row.verdict != "fail" or stands[id(decision)]:
-        return row
-    reason = f"{row.reason}; a fail by itself, but not yet sure among {num_rows} judged rows"
-    open_again = replace(decision, attempts_to_decide=decision.num_attempts + 1)
-    return replace(row, verdict="inconclusive", reason=reason, decision=open_again)
+    sure_ids = {id(each) for each, is_sure in zip(decisions, sure_fails(decisions), strict=True) if is_sure}
+    kept: list[_Row] = []
+    for row in rows:
+        if row.verdict == "fail" and row.decision is not None and id(row.decision) not in sure_ids:
+            reason = f"{row.reason}; a fail by itself, but not yet sure among {len(decisions)} judged rows"
+            undecided = replace(row.decision, attempts_to_decide=row.decision.num_attempts + 1)
+            kept.append(replace(row, verdict="inconclusive", reason=reason, decision=undecided))
+        else:
+            kept.append(row)
+    return tuple(kept)
 
 
 _TIME, _ENERGY = "job_h", "job_energy_j"
 
 
 def job_results(measurements: Measurements) -> tuple[JobResult, ...]:
-    """One row for each measured point that has a job; points that differ in their GPUs alone stand together."""
+    """One row for each measured point that has a job, grouped by points that differ in their GPUs alone."""
     groups: dict[str, list[Point]] = {}
     for point, _ in measurements.measured(_TIME):
         elsewhere = sorted((name, value) for name, value in point.axes.items() if name not in {*GPU_AXES, NODES})
@@ -187,8 +168,9 @@ def job_results(measurements: Measurements) -> tuple[JobResult, ...]:
 def _rows(measurements: Measurements, group: Sequence[Point]) -> Iterator[JobResult]:
     ordered = sorted(group, key=lambda point: point.num_gpus)
     for point in ordered:
-        job = point.job
+        job, settings, first = point.job, point.settings, measurements.good(point.id)[0]
         assert job is not None, "only points with a job have its length"
+        assert isinstance(settings, Train)
         baseline = None if point is ordered[0] else ordered[0]
         yield JobResult(
             benchmark=point.benchmark,
@@ -197,23 +179,12 @@ def _rows(measurements: Measurements, group: Sequence[Point]) -> Iterator[JobRes
             num_gpus=point.num_gpus,
             samples=job.samples,
             epochs=job.epochs,
-            steps=_steps(measurements, point),
+            steps=job_steps(job, settings, first.ranks[0].steps[0].work.samples),
             time_h=_estimate(measurements, _TIME, point),
-            energy_j=_estimate(measurements, _ENERGY, point) if _has(measurements, _ENERGY, point) else None,
+            energy_j=_estimate(measurements, _ENERGY, point) if _ENERGY in measurements.samples(point) else None,
             time_saved_fraction=_saved(measurements, _TIME, point, baseline),
             energy_saved_fraction=_saved(measurements, _ENERGY, point, baseline),
         )
-
-
-def _steps(measurements: Measurements, point: Point) -> int:
-    assert point.job is not None
-    assert isinstance(point.settings, Train)
-    first = measurements.good(point.id)[0]
-    return job_steps(point.job, point.settings, first.ranks[0].steps[0].work.samples)
-
-
-def _has(measurements: Measurements, metric: str, point: Point) -> bool:
-    return metric in measurements.samples(point)
 
 
 def _estimate(measurements: Measurements, metric: str, point: Point) -> Estimate:
@@ -222,8 +193,8 @@ def _estimate(measurements: Measurements, metric: str, point: Point) -> Estimate
 
 
 def _saved(measurements: Measurements, metric: str, point: Point, baseline: Point | None) -> Estimate | None:
-    """1 less the ratio to the baseline, of which the ends change places."""
-    if baseline is None or not all(_has(measurements, metric, each) for each in (point, baseline)):
+    """1 less the ratio to the baseline; the ends of the interval swap."""
+    if baseline is None or not all(metric in measurements.samples(each) for each in (point, baseline)):
         return None
     try:
         value, low, high = ratio_statistics(measurements, metric, point, baseline).interval

@@ -1,4 +1,4 @@
-"""What somebody promises, beside what was found: shown with its source, and never part of a verdict."""
+"""Published claims next to measured figures: shown with their source, never part of a verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def claim_result(
     found: Estimate,
     evidence: RowStatistics,
 ) -> ClaimResult:
-    """One claim beside one figure. Only its worse side counts: more than was promised keeps the promise."""
+    """One claim with its measured figure. Only the worse side counts: a figure better than the claim keeps it."""
     minimum, maximum = row.limits
     more = METRICS[row.metric].higher_is_better
     least, most = minimum if more else None, None if more else maximum
@@ -38,7 +38,7 @@ def claim_result(
 
 
 def claim_state(found: Estimate, minimum: float | None, maximum: float | None) -> ClaimState:
-    """Whether the whole interval lies on the claimed side of a limit, or beyond it."""
+    """*kept* if the whole interval is on the claimed side of the limits, *not kept* if all of it is beyond one."""
     if found.low is None or found.high is None:
         return "open"
     if (minimum is not None and found.high < minimum) or (maximum is not None and found.low > maximum):

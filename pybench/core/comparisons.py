@@ -1,4 +1,4 @@
-"""Whether one benchmark's points stay below, or above, another's, and move further away along an axis."""
+"""Whether points of one benchmark are below, or above, points of another, and move further away along an axis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybench.core.statistics.interval import Interval, NoRatioError
 from pybench.core.validity import starvation, valid_ratio
 from pybench.core.verdict import Judgement, RowStatistics, change_statistics, judge_comparison, ratio_statistics
 from pybench.model.results import ClaimResult, ComparisonResult, Estimate
-from pybench.model.suite import AxisValue, Comparison, Point, Skip, Suite
+from pybench.model.suite import Comparison, Point, Skip, Suite
 from pybench.model.verdict import Verdict
 from pybench.model.workloads.settings import GPU_AXES
 
@@ -21,20 +21,20 @@ _Pair = tuple[Point | Skip, Point | Skip]
 
 @dataclass(frozen=True, kw_only=True)
 class _Compared:
-    """A comparison of one benchmark, and what it is judged by."""
+    """A comparison of one benchmark with its measurements."""
 
     benchmark: str
     expected: Comparison
     measurements: Measurements
 
     def absence(self, pair: _Pair) -> tuple[Verdict, str] | None:
-        """Why one of the two has no value."""
+        """Verdict and reason of a pair without both values."""
         (entry, other), metric = pair, self.expected.metric
         of = f"{other.benchmark}: "
         return absence(entry, metric, self.measurements) or absence(other, metric, self.measurements, of=of)
 
     def starvation(self, pair: _Pair) -> str | None:
-        """How the other lacked key-value cache, so that nothing may be compared with it."""
+        """Lack of key-value cache of the other point, which makes the comparison invalid."""
         other = pair[1]
         return starvation(other, self.measurements.samples(other)) if isinstance(other, Point) else None
 
@@ -42,8 +42,9 @@ class _Compared:
 def comparison_results(suite: Suite, measurements: Measurements) -> tuple[ComparisonResult, ...]:
     """One row for each comparison and each pair of comparable points.
 
-    A pair occupies as many GPUs and has the same values on the axes that both have, but for those that multiply GPUs.
-    A comparison that must widen has one row more for each group of pairs that differ along that axis only.
+    Two points are comparable with equal numbers of GPUs and equal values on their common axes, except axes that
+    multiply GPUs. A comparison that must widen has one more row for each group of pairs that differ along that axis
+    only.
     """
     return tuple(
         row
@@ -55,7 +56,7 @@ def comparison_results(suite: Suite, measurements: Measurements) -> tuple[Compar
 
 
 def comparison_claims(suite: Suite, measurements: Measurements) -> tuple[ClaimResult, ...]:
-    """What somebody claims, beside the ratios of all measured pairs of comparable points, or how these change."""
+    """Claims about ratios of comparable points, or about their change along an axis, each with the measured ratio."""
     return tuple(
         claim
         for benchmark in suite.benchmarks
@@ -67,7 +68,7 @@ def comparison_claims(suite: Suite, measurements: Measurements) -> tuple[ClaimRe
 
 
 def _claimed(measurements: Measurements, name: str, expected: Comparison) -> Iterator[tuple[_Pair, _Pair | None]]:
-    """Each pair that a claim is of, and the first one along the axis where it is of how much further apart they are."""
+    """Each pair of a claim; for a claim about a change along an axis, with the axis's first pair."""
     pairs = tuple(_pairs(measurements, name, expected.other))
     if expected.widening_along is None:
         yield from ((pair, None) for pair in pairs)
@@ -113,22 +114,14 @@ def _rows(compared: _Compared) -> Iterator[ComparisonResult]:
 def _pairs(measurements: Measurements, name: str, other_name: str) -> Iterator[_Pair]:
     others = [entry for entry in measurements.entries if entry.benchmark == other_name]
     for entry in measurements.entries:
-        if entry.benchmark == name:
-            yield from ((entry, other) for other in others if _comparable(entry, other))
-
-
-def _comparable(entry: Point | Skip, other: Point | Skip) -> bool:
-    own, theirs = _work_axes(entry.axes), _work_axes(other.axes)
-    shared = own.keys() & theirs.keys()
-    return entry.num_gpus == other.num_gpus and all(own[name] == theirs[name] for name in shared)
-
-
-def _work_axes(axes: dict[str, AxisValue]) -> dict[str, AxisValue]:
-    return {name: value for name, value in axes.items() if name not in GPU_AXES}
+        for other in others if entry.benchmark == name else ():
+            shared = (entry.axes.keys() & other.axes.keys()) - {*GPU_AXES}
+            if entry.num_gpus == other.num_gpus and all(entry.axes[axis] == other.axes[axis] for axis in shared):
+                yield entry, other
 
 
 def _ends(pairs: Sequence[_Pair], along: str) -> Iterator[tuple[_Pair, _Pair]]:
-    """Of the pairs that differ along the axis only: those at its least and at its greatest value."""
+    """First and last pair along the axis, for each group of pairs that differ along the axis only."""
     groups: dict[str, list[_Pair]] = {}
     for pair in pairs:
         elsewhere = [sorted((name, value) for name, value in entry.axes.items() if name != along) for entry in pair]
@@ -140,7 +133,7 @@ def _ends(pairs: Sequence[_Pair], along: str) -> Iterator[tuple[_Pair, _Pair]]:
 
 
 def _row(compared: _Compared, pair: _Pair, first: _Pair | None = None, along: str | None = None) -> ComparisonResult:
-    """The row of a pair; with the ``first`` pair along an axis, of how much further apart this last one is."""
+    """The row of a pair; with the ``first`` pair along an axis, of the change from there to this last pair."""
     pairs = (pair,) if first is None else (pair, first)
     missing = next((found for each in pairs if (found := compared.absence(each))), None)
     interval: Interval | None = None
@@ -188,7 +181,7 @@ def _judged(
 
 
 def _evidence(measurements: Measurements, metric: str, pair: _Pair, first: _Pair | None) -> RowStatistics:
-    """Of a pair's ratio; with the ``first`` pair, of how it changed from there. Raises ``NoRatioError``."""
+    """Statistics of a pair's ratio; with the ``first`` pair, of the change from its ratio. Raises ``NoRatioError``."""
     if first is None:
         return ratio_statistics(measurements, metric, *_planned(pair))
     return change_statistics(measurements, metric, _planned(pair), _planned(first))

@@ -1,4 +1,4 @@
-"""How much of what a suite expects was judged."""
+"""Counts of a suite's judged expectations, and the verdict of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_NAMED = 3
 def count(
     suite: Suite, plan: Plan, rows: Sequence[ExpectationRow], node: Sequence[NodeCheck], measured: Container[str] = ()
 ) -> Counts:
-    """Count rows by what became of them. A ratio without a table or a prediction is shown, and no expectation.
+    """Count rows by their outcome. A ratio without a table or a prediction is shown, and is no expectation.
 
     ``measured`` are ids of points with figures. A metric that such a point lacks (joules without a driver) and that no
     row of a table would judge is not *missing*.
@@ -53,7 +53,7 @@ def counted(counts: Counts, machine: str) -> str:
 
 
 def counted_with(counts: Counts, machine: str, left_out: Sequence[str]) -> str:
-    """The same with what the plan leaves out: ``6 of 8 expectations judged; 2 left out: 8 GPUs (4 here)``."""
+    """The same with the plan's ``left_out``: ``6 of 8 expectations judged; 2 left out: 8 GPUs (4 here)``."""
     if not left_out:
         return counted(counts, machine)
     before = ": " if counts.left_out and not counts.missing else "; left out: "
@@ -77,7 +77,7 @@ def _reason(text: str) -> str:
 
 
 def _lacks_metric(row: ExpectationRow) -> bool:
-    """Not a ratio of values of zero, which were measured."""
+    """Whether no value was measured; a ratio of zeros has measured values."""
     if isinstance(row, CheckResult):
         return row.value is None
     ratio = row.speedup if isinstance(row, ScalingResult) else row.ratio
@@ -149,7 +149,7 @@ def _of_nothing(points: Sequence[PointResult], left_out: Sequence[str], skips: S
 
 
 def _first_of(reasons: Sequence[str]) -> str:
-    """And how many there are besides: ``a needs 80 GiB (and 2 more)``."""
+    """The first, and the number of others: ``a needs 80 GiB (and 2 more)``."""
     return reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
 
 

@@ -34,7 +34,8 @@ def infeasible(point: Point, there: Devices) -> str | None:
     reasons = [*_device_reasons(point, there), *_workload_reasons(point.settings, there.kind)]
     reasons += type_reasons(point.settings, point.shape, there)
     if isinstance(point.settings, ModelSettings) and point.shape is not None:
-        reasons += _model_reasons(point.settings, point.shape)
+        reasons += _backend_reasons(point.settings, point.shape)
+        reasons += (*shape_reasons(point.settings, point.shape), *batch_reasons(point.settings))
     if isinstance(point.settings, Generate):
         reasons += generate_reasons(point.settings, device)
         reasons += spread_reasons(point.settings, point.shape) if point.shape is not None else ()
@@ -91,12 +92,6 @@ def _workload_reasons(settings: Settings, kind: DeviceKind) -> Iterator[str]:
     if isinstance(settings, Collective) and settings.operation == "bisection":
         halves = {"gpus": settings.gpus, "nodes": settings.nodes if settings.nodes > 1 else 2}
         yield from (f"{name} {count} can't be halved (bisection)" for name, count in halves.items() if count % 2)
-
-
-def _model_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
-    yield from _backend_reasons(settings, shape)
-    yield from shape_reasons(settings, shape)
-    yield from batch_reasons(settings)
 
 
 def batch_reasons(settings: ModelSettings) -> Iterator[str]:
@@ -206,15 +201,11 @@ def _remedy(setting: str, settings: Settings, shape: DecoderShape | None, there:
         return f"remove {setting}"
     if setting == "precision" and getattr(settings, setting) == "tfloat32":
         return "set precision = 'float32'"
-    if setting == "dtype" and not _has_half(settings, shape):
+    # AdamW's epsilon of 1e-8 is 0 in float16, so training takes no float16; nor do models whose sums overflow.
+    if setting == "dtype" and (not isinstance(settings, Generate | Evaluate) or _overflows(settings, shape)):
         return "set dtype = 'float32'"
     narrow = "bfloat16" if has_type("bfloat16", there) else "float16"
     return f"set {setting} = '{narrow}'"
-
-
-def _has_half(settings: Settings, shape: DecoderShape | None) -> bool:
-    """AdamW's epsilon of 1e-8 is 0 in float16, so training takes no float16; nor do models whose sums overflow."""
-    return isinstance(settings, Generate | Evaluate) and not _overflows(settings, shape)
 
 
 def _overflows(settings: Settings, shape: DecoderShape | None) -> bool:

@@ -13,7 +13,7 @@ from pybench.model.decoder_flops import (
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train import Train, projections
 
-# Upper limits in parameters. A class gathers models whose compute and communication stand in about the same ratio.
+# Upper limits in parameters. Models of one class have about the same ratio of compute to communication.
 _CLASSES: tuple[tuple[float, str], ...] = (
     (0.5e9, "tiny"),
     (2e9, "1b"),
@@ -40,8 +40,8 @@ def num_parameters(shape: DecoderShape) -> int:
 def generate_flops(shape: DecoderShape, prompt_tokens: float, output_tokens: float) -> float:
     """Floating-point operations to generate one sequence, the prefill included.
 
-    Prefill runs the prompt through every layer and its last token through the head, which gives the first output token;
-    each one after it is a forward pass of its own at the context so far. Same terms as :func:`forward_flops_per_token`.
+    Prefill runs the prompt through every layer, and its last token through the head, which gives the first output
+    token. Each later token is a forward pass at its context. Same terms as :func:`forward_flops_per_token`.
     """
     head = head_flops_per_token(shape)
     # The nth token attends to n: to the mean of n - 1/2 and n + 1/2.
@@ -53,8 +53,8 @@ def generate_flops(shape: DecoderShape, prompt_tokens: float, output_tokens: flo
 def read_weights(shape: DecoderShape, num_tokens: float) -> float:
     """Weights that a forward pass of ``num_tokens`` reads, which may be a mean.
 
-    All but the embedding, of which it reads some rows; tied, it is the head. Of a mixture's experts those that any of
-    the tokens chooses, on the mean of routers that choose evenly, as ours do: one token misses each by 1 - k / n.
+    All but the embedding, of which a pass reads some rows; a tied embedding is the head. In a mixture, the experts that
+    some token chooses: with even routers, as ours are, one token misses an expert with probability 1 - k / n.
     """
     missed: float = (1 - shape.active_experts / shape.num_experts) ** num_tokens
     unread = shape.layers * shape.expert_weights * shape.num_experts * missed
@@ -77,7 +77,7 @@ def decode_round_bytes(
 ) -> float:
     """Bytes that one decode round must read: :func:`read_weights`, and each sequence's keys and values.
 
-    ``head_bytes`` are those of a weight of the head, which quantisation may leave as it is.
+    ``head_bytes`` is the size of one weight of the head, which some quantisations keep unpacked.
 
     Bytes of weights plus cache, over the time of a round, are the achieved bandwidth of memory-bandwidth utilisation
     (Databricks, LLM Inference Performance Engineering: Best Practices, 2023).
@@ -96,7 +96,7 @@ def model_class(shape: DecoderShape) -> str:
 def model_flops_per_token(shape: DecoderShape, settings: Train) -> float:
     """Operations of one token that the model needs, by PaLM (arXiv:2204.02311, appendix B): 6 N + 12 L H Q T.
 
-    Of LoRA less, as :func:`~pybench.model.decoder_flops.backward_flops_per_token` has it.
+    LoRA needs fewer; see :func:`~pybench.model.decoder_flops.backward_flops_per_token`.
     """
     tokens = settings.sequence_tokens
     backward = backward_flops_per_token(shape, tokens, adapters=settings.lora_rank is not None)
@@ -104,12 +104,12 @@ def model_flops_per_token(shape: DecoderShape, settings: Train) -> float:
 
 
 def hardware_flops_per_token(shape: DecoderShape, settings: Train) -> float:
-    """As :func:`model_flops_per_token`, and what is computed again.
+    """:func:`model_flops_per_token` with recomputation.
 
     Full checkpointing runs every layer's forward twice, a loss in chunks the head's. Selective checkpointing keeps
-    matrix products and attention, all that is counted here.
+    matrix products and attention, so nothing counted here runs twice.
     """
-    # As many tokens as PaLM counts: each attends to the whole sequence.
+    # PaLM's count: each token attends to the whole sequence.
     layer, head = step_flops_per_token(
         shape,
         settings.sequence_tokens,
@@ -122,9 +122,9 @@ def hardware_flops_per_token(shape: DecoderShape, settings: Train) -> float:
 
 
 def adapter_parameters(shape: DecoderShape, settings: Train) -> int | None:
-    """Weights of all adapters: rank times inputs and outputs of each target, in every layer; ``None`` without LoRA.
+    """Weights of all LoRA adapters (arXiv:2106.09685); ``None`` without LoRA.
 
-    Each projection counts by itself, also where a model has several in one.
+    Rank times inputs and outputs of each target, in every layer. Fused projections count one by one.
     """
     if settings.lora_rank is None:
         return None

@@ -67,7 +67,8 @@ def table_of_run(
     ratios = [
         (points[row.point_id], _ratio_row(manifest, measurements, row))
         for row in results.scaling
-        if _wanted(manifest, row, only)
+        if row.speedup is not None
+        and (only is None or only in {expectation.table for expectation in expectations_of(manifest.suite, row)})
     ]
     found = [*_named([*figures, *ratios])]
     if not found:
@@ -78,9 +79,9 @@ def table_of_run(
 
 
 def _refuse(manifest: Manifest, results: Results) -> None:
-    """A table is what later machines are held to: nothing that failed or can't be repeated.
+    """Refuse runs that failed or can't be repeated: the table judges later machines.
 
-    A run cut by -k, by --max-gpus or by what the machine lacks gives rows of what it measured.
+    A run cut by -k, by --max-gpus or by the machine gives rows of its measured points.
     """
     run, container = manifest.run_id, manifest.container
     few = [point.id for point in results.points if 0 < point.attempts - point.failed_attempts < _MIN_ATTEMPTS]
@@ -99,33 +100,27 @@ def _refuse(manifest: Manifest, results: Results) -> None:
 
 
 def _named(rows: Sequence[tuple[Point, ExpectedRow]]) -> Iterator[tuple[Point, ExpectedRow]]:
-    """The rows, those that would be one with the settings in which their points differ."""
+    """The rows; rows with equal keys name the settings in which their points differ."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for point, row in rows:
         groups.setdefault(row.key, []).append(point.settings.to_json())
-    differing = {key: _differing(*group) for key, group in groups.items()}
     for point, row in rows:
         values = point.settings.to_json()
-        named = {name: values[name] for name in differing[row.key] if isinstance(values[name], str | int | float)}
-        yield point, replace(row, where={**row.where, **named})
-
-
-def _differing(first: dict[str, Any], *others: dict[str, Any]) -> list[str]:
-    """Settings of one workload, in their order, that a row may name and that are not equal in all."""
-    names = [name for name in first if name not in _APART]
-    return [name for name in names if any(other[name] != first[name] for other in others)]
+        differing = [name for name in values if any(other[name] != values[name] for other in groups[row.key])]
+        names = [name for name in differing if name not in _APART and isinstance(values[name], str | int | float)]
+        yield point, replace(row, where={**row.where, **{name: values[name] for name in names}})
 
 
 def _rows(manifest: Manifest, found: Sequence[tuple[Point, ExpectedRow]]) -> tuple[ExpectedRow, ...]:
-    """Each row once: two tables of a suite may judge one point. The next run would hold two points to one's figure."""
+    """Each row once, since two tables of a suite may judge one point. Two points of a row would share its figure."""
     rows: dict[str, tuple[Point, ExpectedRow]] = {}
     for point, row in found:
         other, _ = rows.setdefault(row.key, (point, row))
         if other is not point:
             raise UsageError(
-                f"{manifest.run_id}: {other.id} and {point.id} would have one row, as no setting tells them apart: "
-                "write it from a run that -k has cut to one of them, or give their expectations tables of their own "
-                "and take one by --table"
+                f"{manifest.run_id}: {other.id} and {point.id} would have one row, since their settings are equal: "
+                "write the table from a run that -k cuts to one of them, or give their expectations separate tables "
+                "and choose one with --table"
             )
     return tuple(row for _, row in rows.values())
 
@@ -139,11 +134,6 @@ def _absolute(manifest: Manifest, only: str | None) -> Iterator[tuple[Point, Tab
                     for point in manifest.plan.points
                     if point.benchmark == benchmark.name and expectation.is_for(point.num_gpus)
                 )
-
-
-def _wanted(manifest: Manifest, row: ScalingResult, only: str | None) -> bool:
-    tables = {expectation.table for expectation in expectations_of(manifest.suite, row)}
-    return row.speedup is not None and (only is None or only in tables)
 
 
 def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, expectation: TableFigure) -> FigureRow:
@@ -204,14 +194,14 @@ def _tolerance(
         what = metric if len(sides) == 1 else f"the ratio of {metric}"
         few = plural(min(map(len, sides)), "attempt")
         raise UsageError(
-            f"{manifest.run_id}: {point.id}: {what} scatters so far between {few} that another run may have "
-            f"{'half' if more else 'twice'} as much, so that its row would hold nothing; measure more attempts"
+            f"{manifest.run_id}: {point.id}: {what} scatters so widely between {few} that another run may have "
+            f"{'half' if more else 'twice'} the figure, and its row would decide nothing; measure more attempts"
         )
     return max(MIN_TOLERANCE, -as_fraction(-reach) if more else as_fraction(reach))
 
 
 def _keys(manifest: Manifest, point: Point, samples: Samples) -> dict[str, Any]:
-    """What the figure was measured on."""
+    """Keys of the figure's row: machine, backend, model and source."""
     nodes = point.settings.num_nodes
     if nodes > 1 and manifest.machine.network is None:
         raise UsageError(f"{manifest.run_id}: {point.id}: what joins its {nodes} nodes is not known; a row needs it")

@@ -48,8 +48,8 @@ class GpuModel:
     peak: GpuPeak | None = None
 
 
-# First match wins: a part's PCIe or NVL form, with its lower power and other links, stands before the SXM part, and a
-# superchip's name before that of the GPU in it.
+# First match wins. PCIe and NVL boards have less power and other links, so they come before the SXM board; a superchip
+# comes before its GPU.
 _MODELS: tuple[GpuModel, ...] = (
     GpuModel(r"GB300", "gb300", "10.3"),
     GpuModel(r"GB200", "gb200", "10.0"),
@@ -94,7 +94,7 @@ def known_kinds() -> frozenset[str]:
 
 
 def compute_capability(kind: str) -> str | None:
-    """Of GPUs of a short name, such as ``9.0``; ``None`` for those that the table lacks."""
+    """Compute capability of a short name, such as ``9.0``; ``None`` for kinds outside the table."""
     return next((model.compute_capability for model in _MODELS if model.kind == kind), None)
 
 
@@ -145,14 +145,17 @@ def with_gpus(machine: Machine, word: str | None, count: int | None) -> Machine:
     """
     if word is None and count is None:
         return machine
-    if word is None:
-        return _assumed(machine, machine.kind, _own_memory_gib(machine), count or 1, _own_capability(machine))
-    kind, memory_gib = _kind_and_memory_gib(word)
-    return _assumed(machine, kind, memory_gib, count or 1, compute_capability(kind))
-
-
-def _assumed(machine: Machine, kind: str, memory_gib: float | None, count: int, capability: str | None) -> Machine:
-    gpus = tuple(_gpu(index, kind, memory_gib, capability) for index in range(count))
+    count = count or 1
+    kind, memory_gib, capability = machine.kind, None, None
+    if word is not None:
+        kind, memory_gib = _kind_and_memory_gib(word)
+        capability = compute_capability(kind)
+    elif not machine.gpus:
+        raise UsageError("--gpus: there is no GPU here to take the kind from; give it: --gpu h200")
+    else:
+        memory_gib = min((gpu.vram_gib for gpu in machine.gpus if gpu.vram_gib is not None), default=None)
+        least = machine.devices.compute_capability
+        capability = None if least is None else f"{least[0]}.{least[1]}"
     return replace(
         machine,
         kind=kind,
@@ -160,23 +163,12 @@ def _assumed(machine: Machine, kind: str, memory_gib: float | None, count: int, 
         gpu_count=count,
         gpu_names=(kind,) * count,
         gpu_vram_gib=(memory_gib,) * count,
-        gpus=gpus,
+        gpus=tuple(_gpu(index, kind, memory_gib, capability) for index in range(count)),
         gpu_reason=None,
         gpu_faults=(),
         topology=(),
         memory_bytes=None,
     )
-
-
-def _own_memory_gib(machine: Machine) -> float | None:
-    if not machine.gpus:
-        raise UsageError("--gpus: there is no GPU here to take the kind from; give it: --gpu h200")
-    return min((gpu.vram_gib for gpu in machine.gpus if gpu.vram_gib is not None), default=None)
-
-
-def _own_capability(machine: Machine) -> str | None:
-    least = machine.devices.compute_capability
-    return None if least is None else f"{least[0]}.{least[1]}"
 
 
 def _kind_and_memory_gib(word: str) -> tuple[str, float]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pybench.model.host import HostClock
-from pybench.model.wire import Event, Phase, RequestTimes, Span, Step
+from pybench.model.wire import Event, Phase, Step
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class RoundTrip:
 def clock_of(trips: Sequence[RoundTrip]) -> HostClock:
     """The other host's clock less this one's.
 
-    Each answer was given between its message's two times here, whatever the ways took (Cristian, "Probabilistic clock
-    synchronization", 1989): the offset lies in every trip's interval, so in what all of them share. Raises
-    ``ValueError`` without a trip, or where no offset fits all: a clock jumped.
+    Each answer came between the two times of its message here, so the offset is within the intersection of all trips'
+    intervals (Cristian, "Probabilistic clock synchronization", 1989). Raises ``ValueError`` without a trip, or where no
+    offset fits all of them: a clock jumped.
     """
     if not trips:
         raise ValueError("no message came back")
@@ -60,19 +60,14 @@ def moved_step(step: Step, by_ns: int) -> Step:
         start_ns=step.start_ns + by_ns,
         end_ns=step.end_ns + by_ns,
         token_end_ns=tuple(end_ns + by_ns for end_ns in step.token_end_ns),
-        requests=tuple(_moved_request(request, by_ns) for request in step.requests),
-        spans=tuple(_moved_span(span, by_ns) for span in step.spans),
+        requests=tuple(
+            replace(
+                request,
+                arrival_ns=request.arrival_ns + by_ns,
+                first_token_ns=request.first_token_ns + by_ns,
+                last_token_ns=request.last_token_ns + by_ns,
+            )
+            for request in step.requests
+        ),
+        spans=tuple(replace(span, start_ns=span.start_ns + by_ns, end_ns=span.end_ns + by_ns) for span in step.spans),
     )
-
-
-def _moved_request(request: RequestTimes, by_ns: int) -> RequestTimes:
-    return replace(
-        request,
-        arrival_ns=request.arrival_ns + by_ns,
-        first_token_ns=request.first_token_ns + by_ns,
-        last_token_ns=request.last_token_ns + by_ns,
-    )
-
-
-def _moved_span(span: Span, by_ns: int) -> Span:
-    return replace(span, start_ns=span.start_ns + by_ns, end_ns=span.end_ns + by_ns)

@@ -8,13 +8,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from pybench.core.provenance import HOST_FIELD
 from pybench.model.errors import UsageError
 from pybench.model.figures import MACHINE_KEYS, NO_MEDIANS, PointFigures, RunFigures
-from pybench.model.gpu_state import GpuState
-from pybench.model.results import Estimate, PointResult, Results
+from pybench.model.results import PointResult, Results
 from pybench.model.tuning import tuning_alone
 from pybench.model.workloads.registry import HEADLINES
 
@@ -63,8 +61,8 @@ def check_across(across: Collection[str], keys: Collection[str]) -> None:
 def differing(before: RunFigures, now: RunFigures, across: Collection[str] = ()) -> tuple[str, ...]:
     """Each key that differs and is not ``across``, as ``driver: 580.1 -> 580.2``.
 
-    Of a run without any figure only the keys count that it has recorded. A run of a version that recorded two
-    fingerprints alone agrees with no run that recorded their fields.
+    A run without any figure is compared by the keys that it recorded. A run with two bare fingerprints, as an older
+    version recorded, agrees with no run that has their fields.
     """
     if before.is_measured and now.is_measured:
         return _differing(before.keys, now.keys, across)
@@ -84,7 +82,7 @@ def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collec
         for name in dict.fromkeys((*before, *now))
         # Results of earlier versions have no build; they are compared all the same.
         if not (name == BUILD and (name not in before or name not in now))
-        if _compared(name, before) != _compared(name, now) and not _is_across(name, across)
+        if _compared(name, before) != _compared(name, now) and not {name, *_groups(name)}.intersection(across)
     )
 
 
@@ -121,16 +119,9 @@ def point_difference(before: PointFigures, now: PointFigures, across: Collection
     if before.digest is None or now.digest is None:
         return f"{SETTINGS}: not recorded in {'this run' if now.digest is None else 'the reference'}"
     if changed and before.settings and now.settings:
-        return "; ".join(_change(name, before.settings, now.settings) for name in changed)
+        texts = {name: [_shown(json.dumps(side.settings.get(name))) for side in (before, now)] for name in changed}
+        return "; ".join(f"{name}: {' -> '.join(sides)}" for name, sides in texts.items())
     return f"{SETTINGS}: steps, warm-up, the model's shape or how processes are shared"
-
-
-def _change(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    return f"{name}: {_shown(json.dumps(before.get(name)))} -> {_shown(json.dumps(now.get(name)))}"
-
-
-def _is_across(name: str, across: Collection[str]) -> bool:
-    return name in across or any(group in across for group in _groups(name))
 
 
 def _groups(name: str) -> Iterator[str]:
@@ -214,8 +205,10 @@ def run_figures(results: Results, metrics: Collection[str] = ()) -> RunFigures:
 
 
 def _point(point: PointResult, metrics: Collection[str]) -> PointFigures:
-    found = {name: _medians(point.metrics[name]) for name in _names(point, metrics)}
-    medians = {name: values for name, values in found.items() if values}
+    columns = {name: point.metrics[name].medians for name in _names(point, metrics)}
+    medians = {name: values for name, values in columns.items() if values and all(map(math.isfinite, values))}
+    clocks_hz = [gpu.sm_clock_hz for gpu in point.gpu_states if gpu.sm_clock_hz is not None]
+    absence = NO_MEDIANS if point.status == "ok" else point.reason or point.status
     return PointFigures(
         id=point.id,
         benchmark=point.benchmark,
@@ -223,10 +216,10 @@ def _point(point: PointResult, metrics: Collection[str]) -> PointFigures:
         num_gpus=point.num_gpus,
         digest=point.digest,
         medians=medians,
-        absence=None if medians else _absence(point),
+        absence=None if medians else absence,
         num_failed=point.failed_attempts,
         settings=point.settings,
-        sm_clock_hz=_mean_clock_hz(point.gpu_states),
+        sm_clock_hz=fmean(clocks_hz) if clocks_hz else None,
         temperature_c=max((t for gpu in point.gpu_states if (t := gpu.temperature_c) is not None), default=None),
         held_by=tuple(sorted({word for gpu in point.gpu_states for word in gpu.held_by or ()})),
         flags=point.flags,
@@ -242,19 +235,3 @@ def _names(point: PointResult, metrics: Collection[str]) -> list[str]:
     if not any(name.startswith(f"{_ENERGY_OF_STEP}_per") for name in watched) and _ENERGY_OF_STEP in point.metrics:
         watched.append(_ENERGY_OF_STEP)
     return list(dict.fromkeys((*watched, *(name for name in metrics if name in point.metrics))))
-
-
-def _medians(estimate: Estimate) -> tuple[float, ...]:
-    """None where a value is no number."""
-    return estimate.medians if all(map(math.isfinite, estimate.medians)) else ()
-
-
-def _absence(point: PointResult) -> str:
-    if point.status != "ok":
-        return point.reason or point.status
-    return NO_MEDIANS
-
-
-def _mean_clock_hz(states: Sequence[GpuState]) -> float | None:
-    clocks_hz = [gpu.sm_clock_hz for gpu in states if gpu.sm_clock_hz is not None]
-    return fmean(clocks_hz) if clocks_hz else None

@@ -1,8 +1,8 @@
-"""Which row of an expected table holds for a point.
+"""The row of an expected table for a point.
 
-Among the rows whose keys and settings all match, the one that names most settings wins, then the closest machine (its
-kind, then ``gpu``, then ``any``), then the most keys spelled out, then measured before published. Claims are looked up
-apart: they judge nothing.
+All keys and settings of a row must match. Among matching rows the most named settings win, then the closest machine
+(its kind, then ``gpu``, then ``any``), then the most named keys, then measured before published. Claims judge nothing
+and have a separate lookup.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPARING = ("prefix_caching",)
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a row's keys are held against."""
+    """Keys of a point, to compare with a row's."""
 
     machine: str
     fabric: str
@@ -75,19 +75,17 @@ def ratio_row(
 def figure_row(table: ExpectedTable, context: Context, num_gpus: int, *, claims: bool = False) -> FigureRow | None:
     """The closest figure of the metric itself, or ``None``.
 
-    Of those that name as many settings, a figure of exactly so many GPUs goes before one of each GPU.
+    With equally many named settings, a figure of this number of GPUs goes before a figure of each GPU.
     """
     fitting = [
         row
         for row in table.rows
-        if isinstance(row, FigureRow) and _holds_for(row, context, num_gpus) and _fits(row, context, claims=claims)
+        if isinstance(row, FigureRow)
+        and (row.count <= num_gpus if row.per_gpu else row.count == num_gpus)
+        and not any(context.settings.get(name) and name not in row.where for name in SPARING)
+        and _fits(row, context, claims=claims)
     ]
     return max(fitting, key=lambda row: (len(row.where), not row.per_gpu, _closeness(row)), default=None)
-
-
-def _holds_for(row: FigureRow, context: Context, num_gpus: int) -> bool:
-    enough = row.count <= num_gpus if row.per_gpu else row.count == num_gpus
-    return enough and not any(context.settings.get(name) and name not in row.where for name in SPARING)
 
 
 def _fits(row: ExpectedRow, context: Context, *, claims: bool) -> bool:
@@ -103,7 +101,7 @@ def _fits(row: ExpectedRow, context: Context, *, claims: bool) -> bool:
 
 
 def no_row(table: str, machine: Machine, nodes: int) -> str:
-    """Why a table has no row for a point over so many hosts."""
+    """Reason for a point without a row, on ``nodes`` hosts."""
     if nodes == 1:
         return f"table {table} {NO_FIGURE} this point on {machine.kind}"
     if machine.network is None:

@@ -1,8 +1,8 @@
 """Whether points that train the same show the same loss: a wrong but fast strategy must not pass.
 
-Points of a run train the same when model, data, optimizer and effective batch are equal. Each is held against the
-first of them with the fewest GPUs, at every one of the first steps: a small part of how far that one's loss moved may
-lie between them. Where it moved less than rounding does, agreement shows nothing.
+Points of a run train the same when model, data, optimizer and effective batch are equal. The baseline is the first of
+them with the fewest GPUs. In each of the first steps a loss may differ from the baseline's by a small part of the
+distance that the baseline's loss moved. Agreement shows nothing where the loss moved less than rounding.
 """
 
 from __future__ import annotations
@@ -46,28 +46,19 @@ def loss_checks(measurements: Measurements) -> tuple[CheckResult, ...]:
 
 
 def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object, ...], tuple[float, ...]]]:
-    """The first losses of each good attempt, with what they depend on; dropout's depend on chance."""
+    """The first losses of each good attempt by the settings that determine them; dropout makes them random."""
     settings = point.settings
     if not isinstance(settings, Train) or settings.lora_dropout:
         return []
     equal = (getattr(settings, name) for name in (*_SAME, *_SAME_SAMPLES, *_SAME_ADAPTERS))
-    same = (*equal, _packer(settings), *_update(settings))
+    # torchao and bitsandbytes round scales of four-bit blocks differently.
+    packer = "torchao" if settings.strategy == "torchtune" else "bitsandbytes"
+    # Ranks that exchange approximate gradients, or quantise them by a config, make another update.
+    rank = settings.powersgd_rank or 1 if settings.comm_hook == "powersgd" and settings.data_parallel > 1 else None
+    update = (settings.optimizer or "adamw", rank, json.dumps(settings.deepspeed_config, sort_keys=True))
+    same = (*equal, packer if settings.weights == "nf4" else None, *update)
     good = [record for record in measurements.good(point.id) if record.ranks[0].losses]
     return [((*same, record.ranks[0].steps[0].work.samples), record.ranks[0].losses[:NUM_STEPS]) for record in good]
-
-
-def _packer(settings: Train) -> str | None:
-    """Whose four bits: torchao and bitsandbytes round the scales of blocks each in its own way."""
-    if settings.weights != "nf4":
-        return None
-    return "torchao" if settings.strategy == "torchtune" else "bitsandbytes"
-
-
-def _update(settings: Train) -> tuple[object, ...]:
-    """How gradients change the weights: by which optimizer, and whether ranks exchange less than all of them."""
-    approximated = settings.comm_hook == "powersgd" and settings.data_parallel > 1
-    own = json.dumps(settings.deepspeed_config, sort_keys=True)  # quantised gradients, for one, are in there
-    return settings.optimizer or "adamw", (settings.powersgd_rank or 1) if approximated else None, own
 
 
 def _coarsest_type(settings: Train) -> str:

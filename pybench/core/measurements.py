@@ -1,4 +1,4 @@
-"""What a run measured: its plan, the records of each point, and the values of every metric, worked out once."""
+"""Measurements of a run: its plan, the records of each point, and the values of every metric, computed once."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Measurements:
                 yield point, found
 
     def spread(self, metric: str) -> Spread | None:
-        """What the points have in common of a metric's spread between attempts; ``None`` if none has two attempts."""
+        """Common spread of a metric between attempts, over all points; ``None`` if no point has two attempts."""
         if metric not in self._spreads:
             measured = [(point, found) for point, own in self.measured(metric) if (found := _logs(own))]
             more_follow = all(len(found) < point.effort.max_attempts for point, found in measured)
@@ -134,7 +134,7 @@ def metric_samples(point: Point, good: Sequence[Record]) -> dict[str, Samples]:
 def absence(entry: Point | Skip, metric: str, measurements: Measurements, of: str = "") -> tuple[Verdict, str] | None:
     """Verdict and reason, which ``of`` begins; ``None`` when the point has the metric."""
     if isinstance(entry, Skip):
-        # What the user left out is not missing.
+        # A point that the user left out is not missing.
         return ("missing" if entry in measurements.plan.skips else "no_expectation"), of + entry.reason
     if metric in measurements.samples(entry):
         return None

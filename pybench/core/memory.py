@@ -202,9 +202,9 @@ def _state_bytes(settings: Train) -> int:
 def _passing_bytes(settings: Train, shape: DecoderShape, tokens: int) -> float:
     """Bytes of activations and logits of a pass over ``tokens``, and of weights that are gathered for it.
 
-    With flash attention a layer of hidden size H, intermediate size I, Q queries and K keys keeps 8 H + 2 (Q + K) + 4 I
-    numbers of each token for backward, and H where it is recomputed, one layer at a time, after the loss is made.
-    Method: Korthikanti et al., arXiv:2205.05198.
+    With flash attention a layer keeps 8 H + 2 (Q + K) + 4 I numbers of each token for backward: hidden size H,
+    intermediate size I, Q queries, K keys. A recomputed layer keeps H, and its activations come one layer at a time
+    after the loss. Method: Korthikanti et al., arXiv:2205.05198.
     """
     number, hidden = DTYPE_BYTES[settings.computing_dtype], shape.hidden
     attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_width

@@ -117,7 +117,7 @@ def _decimals(low: float, high: float) -> int | None:
 
 
 def _rounded(value: float, decimals: int | None) -> str:
-    """With so many decimals; in two digits where nothing would be left of it, as beside a far wider interval."""
+    """Rounded to ``decimals``; two digits where that would leave 0, as with a far wider interval."""
     if decimals is None:
         return plain(value)
     rounded = round(value, decimals)
@@ -212,19 +212,15 @@ def _texts(prefix: str, numbers: Sequence[str]) -> Iterator[str]:
 
 
 def _runs(numbers: Sequence[str]) -> Iterator[str]:
-    """Runs such as ``01-03``: each from its first number to its last, those of fewer digits first."""
+    """Runs such as ``01-03``, from first to last number; runs with fewer digits come first."""
     runs: list[tuple[str, str]] = []
     for number in sorted(numbers, key=lambda text: (int(text), len(text))):
-        place = next((place for place, run in enumerate(runs) if _next(*run) == number), None)
+        # A run whose first number begins with zeros keeps its width.
+        follows = (f"{int(last) + 1:0{len(first) if first.startswith('0') else 1}}" for first, last in runs)
+        place = next((place for place, following in enumerate(follows) if following == number), None)
         if place is None:
             runs.append((number, number))
         else:
             runs[place] = (runs[place][0], number)
     for first, last in sorted(runs, key=lambda run: (len(run[0]), int(run[0]))):
         yield first if first == last else f"{first}-{last}"
-
-
-def _next(first: str, last: str) -> str:
-    """The number behind a run: as wide as its first one where that begins with zeros."""
-    width = len(first) if first.startswith("0") else 1
-    return f"{int(last) + 1:0{width}}"

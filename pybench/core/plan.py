@@ -96,7 +96,10 @@ def expand(
         elif lacks is not None and not demanded:
             left_out.append(skipped(point, f"left out: {lacks}", lacks))
         elif reason := infeasible(point, there) or memory_reason(point, there):
-            if _is_implied(point, written[point.benchmark]) and not demanded:
+            benchmark = written[point.benchmark]
+            by_word = any(point.axes.get(name) in values for name, values in benchmark.implied.items())
+            by_word |= any(benchmark.settings.get(name) == REST for name in point.axes)
+            if by_word and not demanded:
                 left_out.append(skipped(point, f"left out: {reason}", f"{point.benchmark}: {reason}"))
             else:
                 skips.append(skipped(point, reason, lacks))
@@ -113,7 +116,7 @@ def _points(suite: Suite, architectures: Mapping[str, Architecture], usable: tup
 
 
 def _point(benchmark: Benchmark, axes: dict[str, AxisValue], architectures: Mapping[str, Architecture]) -> Point:
-    settings = _settings(benchmark, axes)
+    settings: AnySettings = SETTINGS_OF[benchmark.workload](**{**benchmark.settings, **axes})
     return Point(
         id=point_id(benchmark.name, axes),
         benchmark=benchmark.name,
@@ -123,10 +126,6 @@ def _point(benchmark: Benchmark, axes: dict[str, AxisValue], architectures: Mapp
         architecture=architectures[settings.model] if isinstance(settings, ModelSettings) else None,
         job=benchmark.job,
     )
-
-
-def _settings(benchmark: Benchmark, axes: Mapping[str, AxisValue]) -> AnySettings:
-    return SETTINGS_OF[benchmark.workload](**{**benchmark.settings, **axes})
 
 
 def point_id(benchmark: str, axes: Mapping[str, AxisValue]) -> str:
@@ -149,11 +148,6 @@ def is_required(point: Point, required: Required) -> bool:
     else:
         there = point.num_gpus <= required.num_gpus
     return there or point.settings.backend in required.backends
-
-
-def _is_implied(point: Point, written: Benchmark) -> bool:
-    words = any(point.axes.get(name) in values for name, values in written.implied.items())
-    return words or any(written.settings.get(name) == REST for name in point.axes)
 
 
 def left_out_list(plan: Plan) -> tuple[str, ...]:

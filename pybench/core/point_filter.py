@@ -48,10 +48,6 @@ def _tokens(text: str) -> list[_Token]:
     return [*tokens, _Token("", len(text) + 1)]
 
 
-def _has(word: str) -> Filter:
-    return lambda point_id: word in point_id.casefold()
-
-
 class _Parser:
     """Recursive descent: ``either`` holds ``both``, ``both`` holds ``single``."""
 
@@ -84,7 +80,8 @@ class _Parser:
         if depth > _MAX_DEPTH:
             raise self.refuse(f"at most {_MAX_DEPTH} levels of 'not' and parentheses")
         if self._take("not"):
-            return _not(self.single(depth + 1))
+            inner = self.single(depth + 1)
+            return lambda point_id: not inner(point_id)
         if self._take("("):
             inner = self.either(depth + 1)
             if not self._take(")"):
@@ -92,16 +89,12 @@ class _Parser:
             return inner
         if self.peek().text in {"", ")", "and", "or"}:
             raise self.refuse("a word, 'not' or '('")
-        word = self.peek().text
+        word = self.peek().text.casefold()
         self._next += 1
-        return _has(word.casefold())
+        return lambda point_id: word in point_id.casefold()
 
     def _take(self, text: str) -> bool:
         if self.peek().text != text:
             return False
         self._next += 1
         return True
-
-
-def _not(inner: Filter) -> Filter:
-    return lambda point_id: not inner(point_id)

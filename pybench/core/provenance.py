@@ -1,4 +1,4 @@
-"""When, with what and on what a run was measured; fields of machine and software, and their fingerprint."""
+"""Date, versions and machine of a run; fields of machine and software, and their fingerprint."""
 
 from __future__ import annotations
 
@@ -45,13 +45,8 @@ def provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
         finished_utc=_finished_utc(records),
         worker_sha256=manifest.worker_sha256,
         hosts=tuple(host.name for host in manifest.machines),
-        clock_bound_s=_clock_bound_s(records),
+        clock_bound_s=max((part.clock.bound_ns / 1e9 for record in records for part in record.hosts), default=None),
     )
-
-
-def _clock_bound_s(records: Sequence[Record]) -> float | None:
-    """The widest bound of the clocks of hosts that measured together."""
-    return max((part.clock.bound_ns / 1e9 for record in records for part in record.hosts), default=None)
 
 
 def _finished_utc(records: Sequence[Record]) -> str | None:

@@ -13,11 +13,10 @@ from pybench.core.plan import point_id
 from pybench.core.statistics.interval import Interval, NoRatioError, Samples, location
 from pybench.core.validity import starvation, valid_ratio
 from pybench.core.verdict import Judgement, judge_ratio, ratio_statistics
-from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.machine import Machine
 from pybench.model.results import ClaimResult, Estimate, ScalingResult
-from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Skip, Suite
+from pybench.model.suite import AxisValue, Benchmark, Point, Scaling, Skip, Suite
 from pybench.model.verdict import Expected, Prediction, Verdict
 from pybench.model.workloads.registry import METRICS, SETTINGS_OF
 from pybench.model.workloads.settings import NODES, REST, ModelSettings, defaults
@@ -114,7 +113,11 @@ def _count(value: AxisValue) -> int:
 def _filtered(sibling: Point | Skip, context: _Context, count: int) -> Skip:
     """Stand-in for a baseline that is not in the plan."""
     along = context.along
-    grown = {name: _count(value) * count // _count(sibling.axes[along]) for name, value in _filled(sibling, context)}
+    grown = {
+        name: _count(value) * count // _count(sibling.axes[along])
+        for name, value in sibling.axes.items()
+        if name in context.apart - {along}
+    }
     axes: dict[str, AxisValue] = {**sibling.axes, **grown, along: count}
     return Skip(
         id=point_id(sibling.benchmark, axes),
@@ -125,13 +128,8 @@ def _filtered(sibling: Point | Skip, context: _Context, count: int) -> Skip:
     )
 
 
-def _filled(entry: Point | Skip, context: _Context) -> Iterator[tuple[str, AxisValue]]:
-    """Axes that grow with the one that scaling runs along."""
-    yield from ((name, value) for name, value in entry.axes.items() if name in context.apart - {context.along})
-
-
 def _gpus(context: _Context, entry: Point | Skip) -> int:
-    """What a table counts: the axis's value, but along nodes GPUs, of which more nodes may have as many."""
+    """Count for a table: the axis's value, but GPUs along nodes."""
     return entry.num_gpus if context.along == NODES else _count(entry.axes[context.along])
 
 
@@ -155,9 +153,10 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
     else:
         assert isinstance(entry, Point), "what was measured is planned"
         assert isinstance(baseline, Point), "what was measured is planned"
-        held_to = _unjudged(context, entry) if expected is None else expected
+        table, nodes = context.table, entry.settings.num_nodes
+        judged_by = expected or (NO_TABLE if table is None else no_row(table.name, context.machine, nodes))
         prediction = context.predictions.get((entry.id, baseline.id))
-        interval, judgement = judged_ratio(measurements, metric, entry, baseline, held_to, linear, prediction)
+        interval, judgement = judged_ratio(measurements, metric, entry, baseline, judged_by, linear, prediction)
         verdict, reason, flags, decision = judgement
     speedup, low, high = interval or (None, None, None)
     return ScalingResult(
@@ -180,13 +179,6 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
         flags=flags,
         decision=decision,
     )
-
-
-def _unjudged(context: _Context, point: Point) -> str:
-    """Why nothing is expected of a ratio."""
-    if context.table is None:
-        return NO_TABLE
-    return no_row(context.table.name, context.machine, point.settings.num_nodes)
 
 
 def judged_ratio(
@@ -246,7 +238,7 @@ def scaling_claims(
     machine: Machine,
     rows: Sequence[ScalingResult],
 ) -> tuple[ClaimResult, ...]:
-    """What tables' claims promise, beside the measured speedups among ``rows``."""
+    """Claims of tables about speedups, each with the measured speedup among ``rows``."""
     entries = {entry.id: entry for entry in measurements.entries}
     return tuple(
         claim
@@ -279,17 +271,17 @@ def _table_row(
 ) -> RatioRow | None:
     if context.table is None:
         return None
-    settings = _settings(context.benchmark, entry)
-    plan = context.measurements.plan
-    shape = entry.shape if isinstance(entry, Point) else _shape(plan, settings.get("model"))
+    if isinstance(entry, Point):
+        settings, shape = entry.settings.to_json(), entry.shape
+    else:
+        benchmark = context.benchmark
+        settings = {**defaults(SETTINGS_OF[benchmark.workload]), **benchmark.settings, **entry.axes}
+        planned = ((point.settings, point.shape) for point in context.measurements.plan.points)
+        model = settings.get("model")
+        shapes = (shape for each, shape in planned if isinstance(each, ModelSettings) and each.model == model)
+        shape = next(shapes, None)
     wanted = context_of(context.machine, context.expectation.metric, settings, shape)
     return ratio_row(context.table, wanted, _gpus(context, entry), _gpus(context, baseline), claims=claims)
-
-
-def _settings(benchmark: Benchmark, entry: Point | Skip) -> dict[str, object]:
-    if isinstance(entry, Point):
-        return entry.settings.to_json()
-    return {**defaults(SETTINGS_OF[benchmark.workload]), **benchmark.settings, **entry.axes}
 
 
 def _expected(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Expected | None:
@@ -307,14 +299,8 @@ def expected_by_row(row: RatioRow, table: str) -> Expected:
     return Expected(minimum=minimum, maximum=maximum, source=row.source, table=table)
 
 
-def _shape(plan: Plan, model: object) -> DecoderShape | None:
-    """Shape of a model that some planned point runs."""
-    settings = ((point.settings, point.shape) for point in plan.points)
-    return next((shape for own, shape in settings if isinstance(own, ModelSettings) and own.model == model), None)
-
-
 def expectations_of(suite: Suite, row: ScalingResult) -> Iterator[Scaling]:
-    """Those that the row is of; several where they differ in their tables alone."""
+    """Expectations of the row; several where only their tables differ."""
     for benchmark in suite.benchmarks:
         for expectation in benchmark.expectations:
             if isinstance(expectation, Scaling) and is_row_of(row, benchmark, expectation):

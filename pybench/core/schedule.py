@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from pybench.core.plan import skipped
 from pybench.model.backend import BACKENDS
 from pybench.model.plan_options import duration_text, time_limit_text
 from pybench.model.plural import plural
@@ -80,10 +81,10 @@ def by_decision(
 ) -> tuple[Attempt, ...]:
     """The ``owed`` attempts in the order in which they decide ``rows``.
 
-    First come two attempts of the points that a row judges, one group of points after another: a group shares rows or
-    a process, and the one that takes least time is first. ``attempt_s`` has the seconds of an attempt by the digest of
-    its point; groups whose time is not known keep their order, behind the others. Then come more attempts of undecided
-    rows, more of the others, and last points that nothing judges. Within each part the given order stays.
+    First come two attempts of points that a row judges, group by group. A group shares rows or a process, and the group
+    with the shortest time is first. ``attempt_s`` has the seconds of an attempt by the digest of its point; groups of
+    unknown time keep their order and come last. Then come more attempts of undecided rows, more of decided rows, and
+    points without a row. Within each part the given order stays.
     """
     judging = [row for row in rows if row.verdict != "no_expectation"]
     undecided_ids = {id_ for row in judging if row.verdict not in ("pass", "fail") for id_ in row.point_ids}
@@ -127,7 +128,8 @@ def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Seque
     More attempts change no row without a decision, such as a starved baseline, a loss curve or a driver's count. Even
     attempts run in reverse, as in :func:`pending`: drift biases no point against another.
     """
-    wanted = {point_id for row in rows if _could_change(row) for point_id in row.point_ids}
+    undecided_rows = [row for row in rows if row.verdict == "inconclusive" and row.decision]
+    wanted = {id_ for row in undecided_rows if row.decision and not row.decision.is_final for id_ in row.point_ids}
     taken = Counter(record.point_id for record in records)
     owed = [
         (point, taken[point.id] + 1)
@@ -138,11 +140,6 @@ def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Seque
     ]
     order = {point.id: place for place, point in enumerate(points)}
     return tuple(sorted(owed, key=lambda a: (a[1], order[a[0].id] if a[1] % 2 else -order[a[0].id])))
-
-
-def _could_change(row: JudgedRow) -> bool:
-    decision = row.decision
-    return row.verdict == "inconclusive" and decision is not None and not decision.is_final
 
 
 def session_key(point: Point) -> str | None:
@@ -229,15 +226,12 @@ def settings_of_next(point: Point, records: Iterable[Record]) -> AnySettings:
     settings = point.settings
     if not isinstance(settings, Train) or not settings.finds_batch_size:
         return settings
-    found = next((size for record in records if (size := _found(point, record)) is not None), None)
-    return settings if found is None else replace(settings, batch_size_per_gpu=found)
-
-
-def _found(point: Point, record: Record) -> int | None:
-    if record.point_id != point.id or not record.ok:
-        return None
-    sizes = [int(metric.value) for rank in record.ranks for metric in rank.metrics if metric.name == METRIC]
-    return min(sizes, default=None)
+    for record in records:
+        metrics = (metric for rank in record.ranks for metric in rank.metrics)
+        sizes = [int(metric.value) for metric in metrics if metric.name == METRIC]
+        if record.point_id == point.id and record.ok and sizes:
+            return replace(settings, batch_size_per_gpu=min(sizes))
+    return settings
 
 
 def within(plan: Plan, attempt_s: Mapping[str, float], limit_s: float) -> Plan:
@@ -250,7 +244,12 @@ def within(plan: Plan, attempt_s: Mapping[str, float], limit_s: float) -> Plan:
     for point in plan.points:
         takes_s = attempt_s.get(point.digest, 0.0) * point.effort.attempts
         if takes_s > left_s:
-            beyond.append(_beyond(point, takes_s, left_s, limit_s))
+            limit, attempts = time_limit_text(limit_s), plural(point.effort.attempts, "attempt")
+            reason = (
+                f"{attempts} of about {duration_text(takes_s)} together do not fit: "
+                f"{limit} has {duration_text(left_s)} left for them"
+            )
+            beyond.append(skipped(point, reason, f"points beyond {limit}"))
         else:
             kept.append(point)
             left_s -= takes_s
@@ -278,17 +277,3 @@ def in_time(attempts: Sequence[Attempt], attempt_s: Mapping[str, float], left_s:
 def unknown(plan: Plan, attempt_s: Mapping[str, float]) -> tuple[str, ...]:
     """Ids of the points whose attempts have no known length."""
     return tuple(point.id for point in plan.points if point.digest not in attempt_s)
-
-
-def _beyond(point: Point, takes_s: float, left_s: float, limit_s: float) -> Skip:
-    limit = time_limit_text(limit_s)
-    attempts = plural(point.effort.attempts, "attempt")
-    return Skip(
-        id=point.id,
-        benchmark=point.benchmark,
-        axes=point.axes,
-        num_gpus=point.num_gpus,
-        reason=f"{attempts} of about {duration_text(takes_s)} together do not fit: "
-        f"{limit} has {duration_text(left_s)} left for them",
-        lacks=f"points beyond {limit}",
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
 from pybench.core.formulas.joint_step import JointStep, joint_spans, joint_steps, phase_cuts_ns
@@ -14,7 +14,7 @@ from pybench.core.statistics.interval import Samples, estimate, location, median
 from pybench.core.validity import company, excess, starvation, unserved
 from pybench.model.gpu_state import GpuUse
 from pybench.model.plan_options import time_limit_text
-from pybench.model.record import RankReport, Record
+from pybench.model.record import Record
 from pybench.model.results import Estimate, PhaseResult, PointResult
 from pybench.model.steadiness import are_scattered, are_steady
 from pybench.model.suite import Point, Skip
@@ -43,7 +43,8 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
     failures = [record.failure for record in records if record.failure]
     reason = None
     if not good:
-        reason = f"{failures[0].cause}: {failures[0].message}" if failures else _unmeasured(time_limit_s)
+        limit = "" if time_limit_s is None else f": the run had {time_limit_text(time_limit_s)}"
+        reason = f"{failures[0].cause}: {failures[0].message}" if failures else f"not measured{limit}"
     samples, gpus = measurements.samples(point), gpu_use(good)
     return PointResult(
         id=point.id,
@@ -66,11 +67,6 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
     )
 
 
-def _unmeasured(time_limit_s: float | None) -> str:
-    limit = "" if time_limit_s is None else f": the run had {time_limit_text(time_limit_s)}"
-    return f"not measured{limit}"
-
-
 def _cut_short(point: Point, records: Sequence[Record], time_limit_s: float | None) -> tuple[str, ...]:
     """Cautions where the point has fewer attempts than the suite wants, or a time limit left an attempt fewer steps."""
     few = 0 < len(records) < point.effort.attempts and all(record.ok for record in records)
@@ -87,13 +83,12 @@ def _shared_with(good: Sequence[Record], measurements: Measurements) -> tuple[st
 
 
 def _estimates(samples: Mapping[str, Samples]) -> dict[str, Estimate]:
-    """Of every metric; sequences in lockstep have all percentiles in common, so each samples' interval once."""
-    found = {own: (*estimate(own), tuple(medians(own))) for own in set(samples.values())}
-    return {name: _with_unit(*found[own], METRICS[name].unit) for name, own in samples.items()}
-
-
-def _with_unit(value: float, low: float | None, high: float | None, attempts: tuple[float, ...], unit: str) -> Estimate:
-    return Estimate(value=value, low=low, high=high, unit=unit, medians=attempts)
+    """Of every metric. Sequences in lockstep share all percentiles, so equal samples have one estimate."""
+    by_samples: dict[Samples, Estimate] = {}
+    for values in {*samples.values()}:
+        value, low, high = estimate(values)
+        by_samples[values] = Estimate(value=value, low=low, high=high, unit="", medians=tuple(medians(values)))
+    return {name: replace(by_samples[values], unit=METRICS[name].unit) for name, values in samples.items()}
 
 
 def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
@@ -110,9 +105,13 @@ def _flags(
     point: Point, good: Sequence[Record], samples: Mapping[str, Samples], gpus: Sequence[GpuUse]
 ) -> tuple[str, ...]:
     first_ranks = [record.ranks[0] for record in good if record.ranks]
+    settings = point.settings if isinstance(point.settings, Train) else None
     cautions = {
         "single_attempt": len(good) == 1,
-        "not_steady": not all(_steady(rank) for rank in first_ranks),
+        # Where a suite has few warm-up steps, the measured steps show it.
+        "not_steady": any(
+            rank.steady is False and not are_steady([step.duration_ns for step in rank.steps]) for rank in first_ranks
+        ),
         "scattered_steps": any(are_scattered([step.duration_ns for step in rank.steps]) for rank in first_ranks),
         "outlying_attempt": "step_s" in samples and bool(outlying_attempts(samples["step_s"])),
         "kv_starved": starvation(point, samples) is not None,
@@ -120,8 +119,14 @@ def _flags(
         "beyond_peak": excess(samples) is not None,
         "late_load": unserved(samples) is not None,
         "input_bound": _exceeds(samples, "input_wait_fraction", INPUT_BOUND),
-        "stages_wait": _has_microbatches(point) and _exceeds(samples, "stage_idle_fraction", _STAGES_WAIT),
-        "no_control_steps": _lacks_control_steps(point, samples),
+        # Strategies with stages but without microbatches wait by design.
+        "stages_wait": settings is not None
+        and STRATEGIES[settings.strategy].has_microbatches
+        and _exceeds(samples, "stage_idle_fraction", _STAGES_WAIT),
+        "no_control_steps": settings is not None
+        and settings.has_control_steps
+        and bool(samples)
+        and "exposed_communication_fraction" not in samples,
         "gpu_without_layers": any(gpu.num_layers == 0 for gpu in gpus),
     }
     energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
@@ -131,23 +136,6 @@ def _flags(
 
 def _exceeds(samples: Mapping[str, Samples], metric: str, limit: float) -> bool:
     return metric in samples and location(samples[metric]) > limit
-
-
-def _lacks_control_steps(point: Point, samples: Mapping[str, Samples]) -> bool:
-    """Of a point that was measured."""
-    settings = point.settings
-    wanted = isinstance(settings, Train) and settings.has_control_steps
-    return wanted and bool(samples) and "exposed_communication_fraction" not in samples
-
-
-def _has_microbatches(point: Point) -> bool:
-    """Of other strategies with stages, waiting is the method."""
-    return isinstance(point.settings, Train) and STRATEGIES[point.settings.strategy].has_microbatches
-
-
-def _steady(rank: RankReport) -> bool:
-    """Whether the warm-up was, or where a suite has few steps of it, what was measured."""
-    return rank.steady is not False or are_steady([step.duration_ns for step in rank.steps])
 
 
 def _skipped(skip: Skip, measurements: Measurements) -> PointResult:
@@ -174,8 +162,8 @@ _MEMORY = ("peak_memory_bytes", "peak_reserved_memory_bytes", "device_memory_use
 def gpu_use(records: Sequence[Record]) -> tuple[GpuUse, ...]:
     """One for each GPU that a rank or the sampler names, in the order of the ranks.
 
-    A rank that drives several GPUs reports the memory of its fullest one: that of each is not known then, only
-    the layers that lie on it.
+    A rank with several GPUs reports the memory of its fullest GPU. Memory of each GPU is then unknown; layers of each
+    are known.
     """
     reported: dict[str, dict[str, list[float]]] = {}
     for uuid, name, value in (found for record in records for found in _reported(record)):
@@ -214,8 +202,7 @@ class _Part:
 def phase_results(records: Sequence[Record]) -> tuple[PhaseResult, ...]:
     """Each phase of one step: the location of its steps' times, means of the joules and of the sensor's bounds.
 
-    Phases that the workload reports are there without a sensor, too; prefill and decode are of interest for their
-    joules.
+    Phases of the workload's reports need no sensor; prefill and decode need joules.
     """
     found: dict[str, list[PhaseResult]] = {}
     for record in records:

@@ -25,9 +25,13 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
             yield f"strategy {settings.strategy} has no {axis} above 1, only {listed(able)}"
     if device == "cpu":
         yield from _on_cpu(settings)
-    yield from _family(settings, shape)
+    families = STRATEGIES[settings.strategy].model_types
+    if families is not None and shape.model_type not in families:
+        yield f"strategy {settings.strategy} has models of type {listed(families)} only, not {shape.model_type}"
     yield from _experts(settings, shape)
-    yield from _fused(settings, shape)
+    # One projection makes queries, keys and values: an adapter is for all three.
+    if shape.model_type == "phi3" and settings.lora_rank and settings.lora_targets in {None, "query_value"}:
+        yield f"lora_targets = 'query_value': {settings.model} has them in one projection with keys; use 'attention'"
     yield from _tuned_adapters(settings, shape)
     yield from _tuned_offload(settings)
     yield from split_reasons(settings, shape)
@@ -43,12 +47,6 @@ def _on_cpu(settings: Train) -> Iterator[str]:
         yield f"batch_size_per_gpu = {AUTO!r} needs a GPU's memory limit: give a number"
 
 
-def _family(settings: Train, shape: DecoderShape) -> Iterator[str]:
-    families, family = STRATEGIES[settings.strategy].model_types, shape.model_type
-    if families is not None and family not in families:
-        yield f"strategy {settings.strategy} has models of type {listed(families)} only, not {family}"
-
-
 def _experts(settings: Train, shape: DecoderShape) -> Iterator[str]:
     """The experts of a layer are one weight: no linear layer that peft adapts or bitsandbytes packs."""
     if shape.num_experts == 1:
@@ -57,12 +55,6 @@ def _experts(settings: Train, shape: DecoderShape) -> Iterator[str]:
         yield f"lora_targets = 'all_linear': {settings.model} has experts, which get no adapters; use 'attention'"
     if settings.weights == "nf4":
         yield f"weights = 'nf4' packs linear layers, and the experts of {settings.model} are none; use 'dtype'"
-
-
-def _fused(settings: Train, shape: DecoderShape) -> Iterator[str]:
-    """One projection makes queries, keys and values: an adapter is for all three."""
-    if shape.model_type == "phi3" and settings.lora_rank and settings.lora_targets in {None, "query_value"}:
-        yield f"lora_targets = 'query_value': {settings.model} has them in one projection with keys; use 'attention'"
 
 
 def _tuned_adapters(settings: Train, shape: DecoderShape) -> Iterator[str]:
@@ -78,7 +70,9 @@ def _tuned_adapters(settings: Train, shape: DecoderShape) -> Iterator[str]:
     if shape.model_type == "qwen2" and settings.lora_targets != "all_linear":
         yield "torchtune packs those projections of qwen2 alone that have adapters: set lora_targets = 'all_linear'"
     together = _WEIGHTS_OF_A_SCALE * settings.data_parallel
-    uneven = [size for size in _projections(shape) if size % together]
+    width = shape.hidden * shape.head_width
+    sizes = (width * shape.key_value_heads, width * shape.heads, shape.hidden * shape.intermediate)
+    uneven = [size for size in sizes if size % together]
     if uneven:
         size = f"{uneven[0]} weights of a projection are no multiple of {together}"
         yield f"torchao packs {_WEIGHTS_OF_A_SCALE} weights at once on each rank, and {size}"
@@ -91,12 +85,6 @@ def _tuned_offload(settings: Train) -> Iterator[str]:
         yield "torchtune's recipes offload what recomputed layers keep: set activation_checkpointing = 'full'"
     if settings.cpu_offload and settings.data_parallel == 1:
         yield "torchtune leaves to host memory what FSDP splits: take data_parallel of 2 or more, or remove cpu_offload"
-
-
-def _projections(shape: DecoderShape) -> tuple[int, ...]:
-    """Sizes of a layer's projections: key or value, query or output, gate, up or down."""
-    width = shape.hidden * shape.head_width
-    return (width * shape.key_value_heads, width * shape.heads, shape.hidden * shape.intermediate)
 
 
 def split_reasons(settings: Train, shape: DecoderShape) -> Iterator[str]:

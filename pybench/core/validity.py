@@ -20,7 +20,7 @@ _PEAK_SHARES = {"mfu_fraction": "operations", "mbu_fraction": "memory bandwidth"
 def starvation(point: Point, samples: Mapping[str, Samples]) -> str | None:
     """How the key-value cache was too small for the point's requests, ``None`` when it was not.
 
-    Speedup over such a point measures memory, not compute: 8 GPUs look like 15 times one that could hold few sequences.
+    Speedup over such a point measures memory instead of compute: 8 GPUs look like 15 times a GPU with few sequences.
     """
     if not isinstance(point.settings, Generate):
         return None
@@ -52,7 +52,7 @@ def company(records: Sequence[Record]) -> str | None:
 def excess(samples: Mapping[str, Samples]) -> str | None:
     """The share of its GPUs' peak that a point exceeds, ``None`` where it exceeds none.
 
-    A part of what was counted was not done then, or the GPU is of another kind than its name.
+    Then a part of the counted work was not done, or the GPU's name is wrong.
     """
     for name, resource in _PEAK_SHARES.items():
         if name in samples and (share := location(samples[name])) > 1:

@@ -39,7 +39,8 @@ def level_per_look(first: int, last: int, num_points: int) -> float:
     return ERROR / (1 + factor * math.log(max(last, first) / max(first, 1)))
 
 
-# Boards' power sensors have gains of their own, of which an H200's is known to 5 %: taken as a normal's 2.5 sd.
+# Gains of power sensors differ between boards. An H200's gain is known to 5 %, taken as 2.5 sd of a normal
+# distribution.
 BOARD_GAIN_SD = 0.02
 # A common prior fits points whose spreads differ only roughly. These shares of a look's level hold the errors at 2.5 %
 # a row, and any false fail of 30 rows at 5 %, with spreads from 0.3 to 2 % (tests/benchmarks/test_verdict_errors.py).
@@ -61,7 +62,7 @@ CARDS_OF_OTHER_RUNS = frozenset({"h100", "h200"})
 SPREAD_OF_MEMORY = (LEAST_SD, 113.0, 59)
 """Of peak memory in the same runs, which scattered by 0.01 % at most on average."""
 _UNUSUAL = 3.0
-"""A point of one attempt fails only where it would if its machine scattered so many times as much as other runs."""
+"""A point of one attempt fails only if it would fail with this many times the scatter of other runs."""
 
 ONE_ATTEMPT = "one attempt shows no spread between runs; two are needed"
 
@@ -75,10 +76,10 @@ class RowStatistics:
     """A row's plain 95 % interval, and the contrast that decides; ``contrast`` is ``None`` with one attempt.
 
     ``logarithmic`` values are held against the logarithms of limits; ``num_points`` share their spread, 0 if none do.
-    ``fails_by`` is a second contrast that a fail needs, too. Where values were pulled in, it is of those as measured:
-    those pulled in may be the good ones of a point whose other attempts were bad. With ``by_other_runs``, where one
-    attempt is judged by the spread of other runs, it is of a machine that scatters three times as much. ``notes`` say
-    what attempts break of what verdicts assume.
+    ``fails_by`` is a second contrast that a fail needs, too. Where values were pulled in, it has the values as
+    measured: the pulled values may be the good ones of a point with mostly bad attempts. With ``by_other_runs``, one
+    attempt is judged by the spread of other runs, and ``fails_by`` assumes three times their scatter. ``notes`` name
+    assumptions of verdicts that the attempts break.
     """
 
     interval: Interval
@@ -133,7 +134,7 @@ class RowStatistics:
 
 
 def ratio_statistics(measurements: Measurements, metric: str, point: Point, baseline: Point) -> RowStatistics:
-    """Of the metric of ``point`` over that of ``baseline``. Raises ``NoRatioError``."""
+    """Statistics of the metric of ``point`` over the metric of ``baseline``. Raises ``NoRatioError``."""
     sensors = sensor_sd(measurements, metric, [point], [baseline])
     own, base = (measurements.samples(each)[metric] for each in (point, baseline))
     return _evidence(measurements, metric, [point], [baseline], ratio(own, base, sensors), sensors)
@@ -142,7 +143,7 @@ def ratio_statistics(measurements: Measurements, metric: str, point: Point, base
 def change_statistics(
     measurements: Measurements, metric: str, now: tuple[Point, Point], then: tuple[Point, Point]
 ) -> RowStatistics:
-    """Of the ratio of ``now``'s two over that of ``then``'s two. Raises ``NoRatioError``."""
+    """Statistics of the ratio of ``now`` over the ratio of ``then``. Raises ``NoRatioError``."""
     above, below = [now[0], then[1]], [now[1], then[0]]
     sensors = sensor_sd(measurements, metric, above, below)
     top, base, last, first = (measurements.samples(each)[metric] for each in (now[0], now[1], then[0], then[1]))
@@ -263,7 +264,7 @@ def _gain_sd(measurements: Measurements, above: Sequence[Point], below: Sequence
 
 
 def verdict_of(decision: Decision) -> Verdict:
-    """By its own level; fails of a whole run are corrected afterwards."""
+    """Verdict at the row's level; fails of a whole run are corrected afterwards."""
     if decision.p_pass <= decision.pass_level:
         return "pass"
     return "fail" if decision.p_fail <= decision.fail_level else "inconclusive"

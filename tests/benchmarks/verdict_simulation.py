@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pybench.core.assemble import fails_that_stand
+from pybench.core.assemble import sure_fails
 from pybench.core.statistics.contrast import contrast
 from pybench.core.statistics.spread import common_spread
 from pybench.core.verdict import MODERATED_FAIL, MODERATED_PASS, RowStatistics, level_per_look
@@ -54,7 +54,7 @@ def decide(
     while True:
         decisions = look([own[:n] for own, n in zip(values, taken, strict=True)], rows, limits, sensors)
         passed = np.array([decision.p_pass <= decision.pass_level for decision in decisions])
-        failed = np.array(fails_that_stand(decisions)) & ~passed
+        failed = np.array(sure_fails(decisions)) & ~passed
         undecided = [row for row, done in zip(rows, passed | failed, strict=True) if not done]
         wanted = {point for row in undecided for point in row if point is not None}
         more = [point for point in wanted if taken[point] < LAST]

@@ -156,7 +156,7 @@ def test_a_ratio_that_may_halve_is_refused(build: Build) -> None:
         *build.measured(one, [[4.0], [4.4]]),
         *(record for record in run.records if record.point_id != one.id),
     ]
-    with pytest.raises(UsageError, match=r"the ratio of output_tokens_per_s scatters .* half as much"):
+    with pytest.raises(UsageError, match=r"the ratio of output_tokens_per_s scatters .* half the figure"):
         run.table("t")
 
 

@@ -60,14 +60,14 @@ def _steady_rate_per_s(settings: Generate, step: JointStep) -> float | None:
 
 
 def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
-    """What the joules of all steps are divided by."""
+    """Divisors of the joules of all steps."""
     work = total_work([step.work for step in steps])
     served = {"energy_j_per_request": work.samples} if point.settings.backend == "server" else {}
     return {"energy_j_per_output_token": work.output_tokens, **served}
 
 
 def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
-    """What joules gave. Those of prefill and decode are apart where all sequences run together."""
+    """Metrics made of joules; prefill and decode have separate ones where all sequences run together."""
     work = total_work([step.work for step in steps])
     phases = {phase.name: phase.energy_j for phase in energy.phases}
     return {
@@ -81,7 +81,7 @@ def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[
 
 
 def _model_flops(point: Point, steps: Sequence[JointStep]) -> float | None:
-    """Of all steps; ``None`` where that of one is not known."""
+    """Of all steps; ``None`` where a step's is unknown."""
     assert isinstance(point.settings, Generate)
     if point.shape is None:
         return None
@@ -104,12 +104,12 @@ _NAMES = {kind: (f"{kind}_s", *(percentile_name(kind, percent) for percent in PE
 
 
 def requests_of(step: JointStep) -> tuple[RequestTimes, ...]:
-    """Every request of every replica. Sequences that went in lockstep have the times of the decode rounds in common."""
+    """Every request of every replica; sequences in lockstep share the times of the decode rounds."""
     return tuple([request for requests in requests_by_replica(step) for request in requests])
 
 
 def requests_by_replica(step: JointStep) -> tuple[Sequence[RequestTimes], ...]:
-    """The same, those of each replica by themselves."""
+    """The same, grouped by replica."""
     return tuple([replica.requests or _in_lockstep(replica) for replica in step.replicas])
 
 
@@ -122,7 +122,11 @@ def latencies(step: JointStep) -> dict[str, float | None]:
         requests = requests[:1]  # sequences in lockstep: each has the mean and the percentiles of all
     kinds: dict[str, Sequence[float]] = {
         "ttft": [request.first_token_ns - request.arrival_ns for request in requests],
-        "tpot": [tpot for request in requests if (tpot := _tpot_ns(request)) is not None],
+        "tpot": [
+            (request.last_token_ns - request.first_token_ns) / (request.output_tokens - 1)
+            for request in requests
+            if request.output_tokens > 1
+        ],
         "e2e": [request.last_token_ns - request.arrival_ns for request in requests],
         "itl": _gaps_ns(step),
     }
@@ -139,11 +143,6 @@ def _spread(values_ns: Sequence[float]) -> Iterable[float]:
     if ordered[0] == ordered[-1]:
         return repeat(ordered[0] / 1e9, 1 + len(PERCENTILES))
     return fmean(ordered) / 1e9, *(value_ns / 1e9 for value_ns in percentiles(ordered, PERCENTILES))
-
-
-def _tpot_ns(request: RequestTimes) -> float | None:
-    gaps = request.output_tokens - 1
-    return (request.last_token_ns - request.first_token_ns) / gaps if gaps > 0 else None
 
 
 def _in_lockstep(step: Step) -> tuple[RequestTimes, ...]:
@@ -169,14 +168,16 @@ def _gaps_ns(step: JointStep) -> list[int]:
 
 
 def utilisation(settings: Generate, shape: DecoderShape, step: JointStep) -> dict[str, float | None]:
-    """Model FLOPs, MFU and MBU; none where a cache spares a part of the work, no share of peaks that are not known."""
+    """Model FLOPs, MFU and MBU; ``None`` where a cache spares a part of the work, or a peak is unknown."""
     flops = model_flops(settings, shape, step)
     peak = gpu_peak(step.device_name)
     if flops is None or peak is None:
         return {"model_flops": flops}
+    flops_per_s = peak.flops_per_s(settings.computing_type)
     return {
         "model_flops": flops,
-        "mfu_fraction": _mfu(settings, flops, step.length_s, peak),
+        # FLOPs over the step's length times the peaks of all GPUs (PaLM, arXiv:2204.02311, appendix B).
+        "mfu_fraction": flops / (step.length_s * settings.num_gpus * flops_per_s) if flops_per_s else None,
         "mbu_fraction": _mbu(settings, shape, step, peak),
     }
 
@@ -184,7 +185,7 @@ def utilisation(settings: Generate, shape: DecoderShape, step: JointStep) -> dic
 def model_flops(settings: Generate, shape: DecoderShape, step: JointStep) -> float | None:
     """Operations that the model needs for the step's sequences; ``None`` where a part of them came from a cache.
 
-    What is recomputed after a preemption is not counted: it is no progress.
+    Recomputation after a preemption is not counted: it is no progress.
     """
     lengths = Counter((request.prompt_tokens, request.output_tokens) for request in requests_of(step))
     if settings.prefix_caching or not lengths:
@@ -192,21 +193,15 @@ def model_flops(settings: Generate, shape: DecoderShape, step: JointStep) -> flo
     return sum(count * generate_flops(shape, *tokens) for tokens, count in lengths.items())
 
 
-def _mfu(settings: Generate, flops: float, length_s: float, peak: GpuPeak) -> float | None:
-    """FLOPs over the step's length times the peaks of all GPUs (PaLM, arXiv:2204.02311, appendix B)."""
-    flops_per_s = peak.flops_per_s(settings.computing_type)
-    return None if flops_per_s is None else flops / (length_s * settings.num_gpus * flops_per_s)
-
-
 def _mbu(settings: Generate, shape: DecoderShape, step: JointStep, peak: GpuPeak) -> float | None:
     """Bytes of one decode round over TPOT times the peak bandwidth of one replica's GPUs.
 
-    Sequences in a round: time that requests spent in decode, over the time in which any of their replica did (Little's
-    law); their context is the mean over rounds, of which long answers have more. ``None`` for pipelines, whose stages
-    read their weights several times in one TPOT, for weights of four bits, which are unpacked to memory and read again,
-    and for a key-value cache of a type whose size is not known.
+    Sequences in a round: the requests' total time in decode, over their replica's time in decode (Little's law). Their
+    context is the mean over rounds. ``None`` for pipelines, whose stages read their weights several times in one TPOT;
+    for weights of four bits, which are unpacked to memory and read again; and for a key-value cache of unknown type.
     """
-    cache_bytes = _cache_bytes(settings)
+    dtype = str(settings.engine_args.get("kv_cache_dtype", "auto"))
+    cache_bytes = DTYPE_BYTES.get(settings.dtype if dtype == "auto" else dtype)
     replicas = [[r for r in requests if r.last_token_ns > r.first_token_ns] for requests in requests_by_replica(step)]
     decoded = [request for requests in replicas for request in requests]
     packed = settings.quantization == "bitsandbytes"
@@ -228,15 +223,9 @@ def _mbu(settings: Generate, shape: DecoderShape, step: JointStep, peak: GpuPeak
 
 
 def _busy_ns(requests: Sequence[RequestTimes]) -> int:
-    """Time in which any of the requests decoded."""
+    """Length of the union of the requests' decode times."""
     busy_ns, until_ns = 0, 0
     for request in sorted(requests, key=lambda request: request.first_token_ns):
         busy_ns += max(0, request.last_token_ns - max(request.first_token_ns, until_ns))
         until_ns = max(until_ns, request.last_token_ns)
     return busy_ns
-
-
-def _cache_bytes(settings: Generate) -> int | None:
-    """Bytes of a cached number: the engine's own argument names its type, else it is that of weights as computed."""
-    dtype = str(settings.engine_args.get("kv_cache_dtype", "auto"))
-    return DTYPE_BYTES.get(settings.dtype if dtype == "auto" else dtype)

@@ -32,7 +32,7 @@ class JointStep:
 
     @property
     def work(self) -> Work:
-        """What all replicas got done together."""
+        """Work of all replicas together."""
         return total_work([step.work for step in self.replicas])
 
     @property
@@ -52,7 +52,7 @@ def joint_steps(record: Record) -> tuple[JointStep, ...]:
 
 
 def total_work(works: Sequence[Work]) -> Work:
-    """Sum of what was done."""
+    """Sum of the work."""
     if len(works) == 1:
         return works[0]
     return Work(
@@ -65,19 +65,15 @@ def total_work(works: Sequence[Work]) -> Work:
 def phase_cuts_ns(ranks: Sequence[Step]) -> tuple[int, int, int]:
     """Start of a step, the moment when every sequence has its first token, end of the step; of all ``ranks`` together.
 
-    CLOCK_MONOTONIC nanoseconds. The first two are equal where prefill and decode are not apart: of a step without
-    tokens, and where a sequence ended before another had its first token, as where an engine runs a part at a time.
+    CLOCK_MONOTONIC nanoseconds. The first two are equal where prefill and decode overlap: a sequence ended before
+    another had its first token. They are also equal in a step without tokens.
     """
     start_ns, end_ns = min(step.start_ns for step in ranks), max(step.end_ns for step in ranks)
-    cut_ns = max((_first_tokens_ns(step) for step in ranks), default=start_ns)
+    first_tokens_ns = [request.first_token_ns for step in ranks for request in step.requests]
+    first_tokens_ns += [step.token_end_ns[0] for step in ranks if step.token_end_ns and not step.requests]
+    cut_ns = max((*first_tokens_ns, *(step.start_ns for step in ranks)))
     first_end_ns = min((request.last_token_ns for step in ranks for request in step.requests), default=end_ns)
     return start_ns, cut_ns if cut_ns <= first_end_ns else start_ns, end_ns
-
-
-def _first_tokens_ns(step: Step) -> int:
-    if step.requests:
-        return max(request.first_token_ns for request in step.requests)
-    return step.token_end_ns[0] if step.token_end_ns else step.start_ns
 
 
 def joint_spans(ranks: Sequence[Step]) -> tuple[Span, ...]:
@@ -106,24 +102,24 @@ _SEVERAL = 2
 def energy_imbalance(energy: Energy) -> float | None:
     """(most - least) / mean of the GPUs' energy; ``None`` with one GPU, or where that of one is not known."""
     joules = [gpu.energy_j for gpu in energy.gpus if gpu.energy_j is not None]
-    return _apart(joules) if len(joules) == len(energy.gpus) else None
+    return _relative_range(joules) if len(joules) == len(energy.gpus) else None
 
 
 def stage_use(busy_s: Sequence[float], length_s: float) -> dict[str, float | None]:
-    """Of ranks that compute for ``busy_s`` of a step of ``length_s``; nothing with one rank, which waits for no other.
+    """Idle share and imbalance of ranks that compute for ``busy_s`` of a step of ``length_s``; empty with one rank.
 
-    A schedule of p equal stages and m microbatches leaves each of them (p - 1) / (m + p - 1) of its time (GPipe,
-    arXiv:1811.06965, 2.3); unequal stages, sending and launches add to it.
+    With p equal stages and m microbatches each rank idles (p - 1) / (m + p - 1) of its time (GPipe, arXiv:1811.06965,
+    2.3). Unequal stages, sending and launches add to it.
     """
     if len(busy_s) < _SEVERAL:
         return {}
     return {
         "stage_idle_fraction": 1 - sum(busy_s) / len(busy_s) / length_s,
-        "stage_imbalance_fraction": _apart(busy_s),
+        "stage_imbalance_fraction": _relative_range(busy_s),
     }
 
 
-def _apart(amounts: Sequence[float]) -> float | None:
+def _relative_range(amounts: Sequence[float]) -> float | None:
     """(most - least) / mean; ``None`` with one, or where all are 0."""
     if len(amounts) < _SEVERAL or not sum(amounts):
         return None

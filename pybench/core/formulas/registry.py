@@ -21,8 +21,8 @@ from pybench.model.workloads.settings import WorkloadName
 class Formulas:
     """One workload's formulas; a workload whose ranks report all metrics needs none.
 
-    ``of_step`` gives the metrics of a step, ``of_attempt`` those of all steps together and of what ranks reported,
-    ``of_energy`` those made of joules. ``shares`` gives divisors of joules by the name of the metric.
+    ``of_step`` returns metrics of a step. ``of_attempt`` returns metrics of all steps and of the ranks' reports.
+    ``of_energy`` returns metrics made of joules. ``shares`` returns divisors of joules by the name of the metric.
     """
 
     of_step: Callable[[Point, JointStep], dict[str, float | None]] = lambda _point, _step: {}
@@ -71,7 +71,7 @@ _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
 
 
 def metric_values(point: Point, record: Record) -> dict[str, tuple[float, ...]]:
-    """Metrics of a good record: a value for each step, or one for the whole attempt. What is unknown is absent."""
+    """Metrics of a good record: a value for each step, or one for the whole attempt. Unknown metrics are absent."""
     steps = joint_steps(record)
     columns: dict[str, list[float]] = {}
     for step in steps:
@@ -113,7 +113,7 @@ def _over_ranks(point: Point, reported: Sequence[dict[str, float]]) -> dict[str,
 
 
 def _nvlink(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[str, float]:
-    """What all ranks together sent in a step; nothing where that of one is not known."""
+    """Bytes that all ranks together sent in a step; empty where a rank's are unknown."""
     sent = [metric.value for rank in record.ranks for metric in rank.metrics if metric.name == "nvlink_sent_bytes"]
     if len(sent) < len(record.ranks) or not steps:
         return {}

@@ -23,23 +23,24 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     """Rates over the joint length; utilisation where the GPU's peak is known."""
     samples = step.first.work.samples
     tokens_per_s = samples * _settings(point).sequence_tokens / step.length_s
+    waits_s = [rank.values["input_wait_s"] for rank in step.ranks if "input_wait_s" in rank.values]
+    busy_s = [rank.values["stage_busy_s"] for rank in step.ranks if "stage_busy_s" in rank.values]
     return {
         "tokens_per_s": tokens_per_s,
         "samples_per_s": samples / step.length_s,
         "model_flops": None if point.shape is None else samples * _sample_flops(point, point.shape),
         "loss": step.first.loss,
-        "input_wait_fraction": _input_wait(step),
-        "job_h": _job_h(point, step),
-        **stage_use(_busy(step), step.length_s),
+        "input_wait_fraction": max(waits_s) / step.length_s if waits_s else None,
+        "job_h": None if point.job is None else _job_steps(point, point.job, step) * step.length_s / _S_PER_H,
+        **stage_use(busy_s, step.length_s),
         **_utilisation(point, tokens_per_s / point.num_gpus, step.device_name),
     }
 
 
 def of_attempt(point: Point, steps: Sequence[JointStep], reported: Mapping[str, float]) -> dict[str, float]:
-    """Percentiles of the steps' lengths, as those of latencies: interpolated between the two nearest.
+    """Percentiles of the steps' lengths, interpolated between the two nearest; shares of LoRA and of evaluation.
 
-    LoRA's share of the parameters. That of evaluation is e / (n s + e), with e the length of one, n the steps between
-    two, and s the median step.
+    The share of evaluation is e / (n s + e), with e its length, n the steps between two, and s the median step.
     """
     lengths_s = [step.length_s for step in steps]
     found_s = percentiles(sorted(lengths_s), _PERCENTILES)
@@ -54,23 +55,10 @@ def of_attempt(point: Point, steps: Sequence[JointStep], reported: Mapping[str, 
 
 
 def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
-    """What the joules of all steps are divided by."""
+    """Divisors of the joules of all steps."""
     samples = sum(step.first.work.samples for step in steps)
     of_job = {} if point.job is None else {"job_energy_j": len(steps) / _job_steps(point, point.job, steps[0])}
     return {"energy_j_per_token": samples * _settings(point).sequence_tokens, **of_job}
-
-
-def _input_wait(step: JointStep) -> float | None:
-    waits_s = [rank.values["input_wait_s"] for rank in step.ranks if "input_wait_s" in rank.values]
-    return max(waits_s) / step.length_s if waits_s else None
-
-
-def _busy(step: JointStep) -> list[float]:
-    return [rank.values["stage_busy_s"] for rank in step.ranks if "stage_busy_s" in rank.values]
-
-
-def _job_h(point: Point, step: JointStep) -> float | None:
-    return None if point.job is None else _job_steps(point, point.job, step) * step.length_s / _S_PER_H
 
 
 def _job_steps(point: Point, job: Job, step: JointStep) -> int:
@@ -78,12 +66,12 @@ def _job_steps(point: Point, job: Job, step: JointStep) -> int:
 
 
 def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
-    """What joules gave."""
-    apart = {"energy_imbalance_fraction": energy_imbalance(energy)}
+    """Metrics made of joules."""
+    imbalance = {"energy_imbalance_fraction": energy_imbalance(energy)}
     if point.shape is None or not energy.energy_j:
-        return apart
+        return imbalance
     samples = sum(step.first.work.samples for step in steps)
-    return {**apart, "model_flops_per_j": samples * _sample_flops(point, point.shape) / energy.energy_j}
+    return {**imbalance, "model_flops_per_j": samples * _sample_flops(point, point.shape) / energy.energy_j}
 
 
 def _sample_flops(point: Point, shape: DecoderShape) -> float:
@@ -114,9 +102,8 @@ def _settings(point: Point) -> Train:
 def job_steps(job: Job, settings: Train, samples_of_step: int) -> int:
     """Steps of all epochs: an epoch's sequences over those of a step, the last step of an epoch counted whole.
 
-    Packed, samples of their mean length fill every sequence; else each takes one of its own, padded to
-    ``sequence_tokens``. ``samples_of_step`` is the effective batch as it was measured, in sequences: an ``auto`` batch
-    size is not known before.
+    Packed samples of mean length fill every sequence; otherwise each sample is padded to ``sequence_tokens``.
+    ``samples_of_step`` is the measured effective batch in sequences, since an ``auto`` batch size is found by a run.
     """
     sequences = job.samples
     if settings.packing:

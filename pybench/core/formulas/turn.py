@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from pybench.core.formulas.joint_step import JointStep, joint_spans
-from pybench.model.record import Energy, PhaseEnergy
+from pybench.model.record import Energy, GpuEnergy, PhaseEnergy
 from pybench.model.suite import Point
 from pybench.model.wire import Span
 from pybench.model.workloads.turn import CHECK, TRAINING, WORKING, Turn
@@ -35,7 +35,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     tokens = (step.work.prompt_tokens + step.work.output_tokens) / settings.turns
     sent = max((rank.values.get("handover_bytes", 0.0) for rank in step.ranks), default=0.0)
     floor_s = max((rank.values.get("handover_floor_s", 0.0) for rank in step.ranks), default=0.0)
-    # Else the half of it that is read lies in `generate`.
+    # With async syncing, `generate` contains the half that is read.
     is_whole = bool(handover_s) and not settings.async_weight_syncing
     waiting = settings.num_gpus - settings.num_trainers
     return {
@@ -43,10 +43,10 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "tokens_per_s_per_gpu": tokens / turn_s / settings.num_gpus,
         "switch_s": switch_s,
         "switch_fraction": switch_s / turn_s,
-        **{name: seconds(phases) for name, phases in _OF_PHASES.items() if _has(spans, phases)},
+        **{name: seconds(phases) for name, phases in _OF_PHASES.items() if any(span.name in phases for span in spans)},
         "handover_bytes_per_s": sent / handover_s if sent and is_whole else None,
         "handover_efficiency": floor_s / handover_s if floor_s and is_whole else None,
-        "resident_asleep_bytes": _resident_bytes(spans),
+        "resident_asleep_bytes": max(_asleep_bytes(spans), default=None),
         "host_pinned_bytes": max((span.host_bytes for span in spans if span.host_bytes is not None), default=None),
         "idle_gpu_s": waiting * seconds(TRAINING),
         "idle_gpu_fraction": waiting / settings.num_gpus * seconds(TRAINING) / turn_s,
@@ -55,15 +55,13 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
 
 def of_attempt(_point: Point, steps: Sequence[JointStep], _reported: Mapping[str, float]) -> dict[str, float]:
     """Growth of what stays on the GPU asleep: the slope of a straight line through the turns (least squares)."""
-    resident = [
-        span.device_bytes
-        for step in steps
-        for span in _turn_spans(step)
-        if span.name == "engine_sleep" and span.device_bytes is not None
-    ]
-    if len(resident) < _FEWEST_FOR_SLOPE:
+    resident = [num_bytes for step in steps for num_bytes in _asleep_bytes(_turn_spans(step))]
+    count = len(resident)
+    if count < _FEWEST_FOR_SLOPE:
         return {}
-    return {"resident_growth_bytes_per_turn": _slope(resident)}
+    # Of whole numbers, so that equal ones give exactly 0.
+    moments = sum((2 * place - count + 1) * value for place, value in enumerate(resident))
+    return {"resident_growth_bytes_per_turn": 6 * moments / (count * (count**2 - 1))}
 
 
 def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
@@ -73,7 +71,9 @@ def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[
     phases = [phase for phase in energy.phases if phase.name != CHECK]
     whole = _joules(phases)
     switch = _joules(phase for phase in phases if phase.name not in WORKING)
-    idle = _idle_joules(phases) if settings.num_trainers < settings.num_gpus else None
+    # The trainer is on the first GPU of rank 0.
+    waiting = [gpu for phase in phases if phase.name in TRAINING for gpu in phase.gpus[1:]]
+    idle = _joules(waiting) if settings.num_trainers < settings.num_gpus else None
     return {
         "energy_j_per_turn": None if whole is None else whole / num_turns,
         "switch_energy_fraction": switch / whole if whole and switch is not None else None,
@@ -85,41 +85,24 @@ def _turn_spans(step: JointStep) -> tuple[Span, ...]:
     return tuple(span for span in joint_spans(step.ranks) if span.name != CHECK)
 
 
-def _has(spans: Sequence[Span], names: Sequence[str]) -> bool:
-    return any(span.name in names for span in spans)
-
-
 def _seconds(
     spans: Sequence[Span], turns: int, names: Sequence[str] | None = None, without: Sequence[str] = ()
 ) -> float:
-    """Of one turn: all phases, or those of ``names``, but not those ``without``."""
+    """Seconds of one turn: of all phases or of ``names``, except ``without``."""
     chosen = [span for span in spans if (names is None or span.name in names) and span.name not in without]
     return sum(span.end_ns - span.start_ns for span in chosen) / 1e9 / turns
 
 
-def _resident_bytes(spans: Sequence[Span]) -> float | None:
-    asleep = [span.device_bytes for span in spans if span.name == "engine_sleep" and span.device_bytes is not None]
-    return max(asleep, default=None)
+def _asleep_bytes(spans: Sequence[Span]) -> list[int]:
+    """Bytes that stay on the GPU while the engine sleeps."""
+    return [span.device_bytes for span in spans if span.name == "engine_sleep" and span.device_bytes is not None]
 
 
-def _slope(values: Sequence[int]) -> float:
-    """Least squares over 0, 1, 2 and so on; of whole numbers, so that equal ones give exactly 0."""
-    count = len(values)
-    moments = sum((2 * place - count + 1) * value for place, value in enumerate(values))
-    return 6 * moments / (count * (count**2 - 1))
-
-
-def _joules(phases: Iterable[PhaseEnergy]) -> float | None:
-    found = [phase.energy_j for phase in phases]
-    known = [joules for joules in found if joules is not None]
-    return sum(known) if known and len(known) == len(found) else None
-
-
-def _idle_joules(phases: Sequence[PhaseEnergy]) -> float | None:
-    """The trainer is on the first GPU of rank 0; ``None`` where a GPU's joules are not known."""
-    found = [gpu.energy_j for phase in phases if phase.name in TRAINING for gpu in phase.gpus[1:]]
-    known = [joules for joules in found if joules is not None]
-    return sum(known) if known and len(known) == len(found) else None
+def _joules(windows: Iterable[PhaseEnergy | GpuEnergy]) -> float | None:
+    """Sum of all windows; ``None`` where a window's joules are unknown."""
+    joules = [window.energy_j for window in windows]
+    known = [energy_j for energy_j in joules if energy_j is not None]
+    return sum(known) if known and len(known) == len(joules) else None
 
 
 def _settings(point: Point) -> Turn:

@@ -1,4 +1,4 @@
-"""What the driver counted and reported over all attempts: PCIe links, memory errors, XIDs."""
+"""Checks by the driver's reports over all attempts: PCIe links, memory errors, XIDs, throttling."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pybench.core.gpu_states import POWER_LIMIT, gpu_states
 from pybench.core.node.ranks import gpu_name
 from pybench.model.health import GpuCounters, PcieLink
-from pybench.model.machine import GpuInfo, Machine
+from pybench.model.machine import Machine
 from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.results import NodeCheck
@@ -50,7 +50,14 @@ def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeC
 
     A GPU whose errors were not counted does not pass.
     """
-    pairs = list(_counts(records))
+    pairs = [
+        (before, after)
+        for record in records
+        if record.health
+        for before in record.health.before
+        for after in record.health.after
+        if after.uuid == before.uuid
+    ]
     counted = {now.uuid for before, now in pairs if None not in {before.ecc_uncorrected, now.ecc_uncorrected}}
     found = {
         uuid: judged
@@ -76,12 +83,6 @@ def _watched(records: Sequence[Record]) -> Sequence[str]:
     return tuple(dict.fromkeys(gpu.uuid for record in records if record.health for gpu in record.health.before))
 
 
-def _counts(records: Sequence[Record]) -> Iterator[tuple[GpuCounters, GpuCounters]]:
-    for health in (record.health for record in records if record.health):
-        after = {gpu.uuid: gpu for gpu in health.after}
-        yield from ((gpu, after[gpu.uuid]) for gpu in health.before if gpu.uuid in after)
-
-
 def _memory_verdict(pairs: Sequence[tuple[GpuCounters, GpuCounters]]) -> tuple[Verdict, str] | None:
     rows = _risen(pairs, "rows_remapped_corrected") + _risen(pairs, "rows_remapped_uncorrected")
     uncorrected, corrected = _risen(pairs, "ecc_uncorrected"), _risen(pairs, "ecc_corrected")
@@ -100,7 +101,7 @@ def _memory_verdict(pairs: Sequence[tuple[GpuCounters, GpuCounters]]) -> tuple[V
 
 
 def _risen(pairs: Sequence[tuple[GpuCounters, GpuCounters]], name: str) -> int:
-    """By how much a count rose during attempts, where both ends were read; one that fell was reset with the driver."""
+    """Rise of a count during attempts with both ends read; a fallen count was reset with the driver."""
     counts = [(getattr(before, name), getattr(after, name)) for before, after in pairs]
     return sum(max(0, now - then) for then, now in counts if then is not None and now is not None)
 
@@ -110,7 +111,8 @@ def xids(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
     logs = [record.health.xids for record in records if record.health and record.health.xids is not None]
     found = {xid.sequence: xid for log in logs for xid in log}
     for xid in found.values():
-        uuid = next((gpu.uuid for gpu in machine.gpus if _same_slot(gpu.pci_bus_id, xid.pci_bus_id)), None)
+        slot = _slot(xid.pci_bus_id)
+        uuid = next((gpu.uuid for gpu in machine.gpus if gpu.pci_bus_id and _slot(gpu.pci_bus_id) == slot), None)
         subject = f"PCI {xid.pci_bus_id}" if uuid is None else gpu_name(uuid, machine)
         yield run_check("xid", subject, "fail", f"XID {xid.number} in the kernel's log")
     if not logs:
@@ -119,17 +121,13 @@ def xids(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
         yield run_check("xid", "all GPUs", "pass", "no XID in the kernel's log")
 
 
-def _same_slot(nvml: str | None, kernel: str) -> bool:
-    """Whether ``00000000:19:00.0`` and ``0000:19:00`` are one."""
-    return nvml is not None and _slot(nvml) == _slot(kernel)
-
-
 def _slot(address: str) -> str:
+    """Equal for NVML's ``00000000:19:00.0`` and the kernel's ``0000:19:00``."""
     return address.partition(".")[0].lower().lstrip("0")
 
 
 def run_check(name: str, subject: str, verdict: Verdict, reason: str) -> NodeCheck:
-    """Judged by what the driver reports, without a figure and a limit."""
+    """A check by the driver's report, without a figure and a limit."""
     return NodeCheck(
         name=name, subject=subject, point_id=None, value=None, limit=None, unit="", verdict=verdict, reason=reason
     )
@@ -178,12 +176,10 @@ def _power_limits(capped: Sequence[str], num_known: int, machine: Machine) -> st
     if not capped:
         return "none met its power limit"
     names = "all GPUs" if len(capped) == num_known else ", ".join(gpu_name(u, machine) for u in capped)
-    lowered = [text for gpu in machine.gpus if gpu.uuid in capped and (text := _lowered(gpu))]
+    lowered = []
+    for gpu in machine.gpus:
+        limit_w, default_w = gpu.power_limit_w, gpu.power_limit_default_w
+        if gpu.uuid in capped and limit_w is not None and default_w is not None and limit_w < default_w:
+            limits = f"limited to {limit_w:.0f} W, below its default of {default_w:.0f} W"
+            lowered.append(f"a cause: GPU {gpu.index} is {limits}")
     return "; ".join((f"met their power limit: {names}", *lowered))
-
-
-def _lowered(gpu: GpuInfo) -> str | None:
-    limit_w, default_w = gpu.power_limit_w, gpu.power_limit_default_w
-    if limit_w is None or default_w is None or limit_w >= default_w:
-        return None
-    return f"a cause: GPU {gpu.index} is limited to {limit_w:.0f} W, below its default of {default_w:.0f} W"

@@ -1,4 +1,4 @@
-"""What is broken on a node: failed checks, gathered by the GPU or link they point to, and the remedy of each kind."""
+"""Faults of a node: failed checks, grouped by their GPU or link, and the remedy of each kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybench.model.plural import listed, plural
 from pybench.model.results import JudgedRow, NodeCheck, PointResult
 
 Part = Literal["GPU", "link", "host", "software"]
-"""What a finding points to."""
+"""Subject of a finding."""
 PARTS: tuple[Part, ...] = ("GPU", "link", "host", "software")
 
 

@@ -44,22 +44,14 @@ def slow_links(point: PointRecords) -> Iterator[NodeCheck]:
         alike = [link for link in links if (link.kind, link.ends) == sort]
         if len(alike) < 2:  # noqa: PLR2004 - nothing to be compared with
             continue
-        tolerance = _tolerance(point, alike[0].kind)
+        over_fabric = SLOWER_FRACTION if alike[0].kind.startswith("NV") else _SLOWER_FRACTION_OVER_PCIE
+        tolerance = over_fabric if point.on_gpu else _SLOWER_FRACTION_ON_CPU
         best = sorted(alike, key=lambda link: location(link.bytes_per_s), reverse=True)[: _NUM_BEST + 1]
-        shares = {index: shares_of_others(link.bytes_per_s, _others(best, link)) for index, link in enumerate(alike)}
+        others = [[other.bytes_per_s for other in best if other is not link][:_NUM_BEST] for link in alike]
+        shares = {index: shares_of_others(link.bytes_per_s, others[index]) for index, link in enumerate(alike)}
         judged = judge_alike(point.point, shares, tolerance)
         for index in shown(judged):
             yield _check(point, alike[index], judged[index], tolerance, _blind_spot(point, alike))
-
-
-def _tolerance(point: PointRecords, kind: str) -> float:
-    if not point.on_gpu:
-        return _SLOWER_FRACTION_ON_CPU
-    return SLOWER_FRACTION if kind.startswith("NV") else _SLOWER_FRACTION_OVER_PCIE
-
-
-def _others(best: Sequence[_Link], link: _Link) -> list[Samples]:
-    return [other.bytes_per_s for other in best if other is not link][:_NUM_BEST]
 
 
 def _blind_spot(point: PointRecords, alike: Sequence[_Link]) -> str:
@@ -69,23 +61,14 @@ def _blind_spot(point: PointRecords, alike: Sequence[_Link]) -> str:
 
 
 def _matrix(point: PointRecords) -> list[_Link]:
-    links = []
+    """Links with the topology's word for their kind; ranks have the numbers of the machine's GPUs."""
+    links, topology = [], point.machine.topology
     for receiver in range(point.point.num_gpus):
-        reported = point.values(f"link_to_{receiver}_bytes_per_s")
-        links += [_link(point, sender, receiver, samples) for sender, samples in reported.items()]
+        for sender, bytes_per_s in point.values(f"link_to_{receiver}_bytes_per_s").items():
+            known = point.on_gpu and max(sender, receiver) < len(topology)
+            ends = point.device_name(sender), point.device_name(receiver)
+            links.append(_Link(sender, receiver, topology[sender][receiver] if known else "link", ends, bytes_per_s))
     return links
-
-
-def _link(point: PointRecords, sender: int, receiver: int, bytes_per_s: Samples) -> _Link:
-    ends = point.device_name(sender), point.device_name(receiver)
-    return _Link(sender, receiver, _kind(point, sender, receiver), ends, bytes_per_s)
-
-
-def _kind(point: PointRecords, sender: int, receiver: int) -> str:
-    """The topology's word for the way; ranks are numbered as the machine's GPUs are."""
-    topology = point.machine.topology
-    known = point.on_gpu and max(sender, receiver) < len(topology)
-    return topology[sender][receiver] if known else "link"
 
 
 def _check(point: PointRecords, link: _Link, found: Judged, tolerance: float, blind_spot: str) -> NodeCheck:

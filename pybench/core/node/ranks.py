@@ -1,4 +1,4 @@
-"""What each rank of a point reported, and which GPU it is."""
+"""Reports of each rank of a point, its GPU, and how a rank or link is judged against the others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Judged:
 
     @property
     def what_next(self) -> str:
-        """What an undecided one would take; nothing of others."""
+        """Attempts that an undecided throughput needs; empty for others."""
         undecided = self.verdict == "inconclusive" and self.low is not None
         return f"; {more_attempts_text(self.decision)}" if undecided else ""
 
@@ -159,10 +159,7 @@ def _judged(
 
 
 def _spread(others: Sequence[Variance]) -> Spread | None:
-    """The others' pooled variance; ``None`` without any.
-
-    It is trusted no more than a few attempts' own, since one GPU may be noisy by itself.
-    """
+    """The others' pooled variance, with few degrees of freedom, since one GPU may be noisy; ``None`` without others."""
     if not others:
         return None
     variance, freedom = pooled(others)
@@ -170,6 +167,6 @@ def _spread(others: Sequence[Variance]) -> Spread | None:
 
 
 def shown(judged: Mapping[_Key, Judged]) -> list[_Key]:
-    """What a report names: all that fail, all that are undecided, and if all pass the one that is lowest."""
+    """Keys that a report names: all failing and undecided ones; if all pass, the lowest."""
     open_or_failing = [key for key, found in judged.items() if found.verdict != "pass"]
     return open_or_failing or [min(judged, key=lambda key: judged[key].fraction)]
