@@ -17,6 +17,8 @@ from pybench.model.workloads.settings import Settings
 
 SERVED_MODEL = "pybench"
 """The model's name in requests."""
+GRAPH_BATCH_SIZE = 256
+"""Largest batch with a CUDA graph in TensorRT-LLM, whose default is 128: the largest batch of the shipped suites."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,7 @@ class ServerTraits:
     ``command`` has settings and other :func:`values <command_values>` in braces. ``flags`` maps a setting to its flag,
     of a boolean to the flags for true and for false, where ``None`` is no flag. A setting that is ``None`` gets none.
     ``config`` is the content of a file, in JSON, whose path replaces ``{config}``; it has values in braces, too.
-    ``engine_args`` become flags where ``takes_more``.
+    ``engine_args`` go there, or become flags where there is no file; nowhere unless ``takes_more``.
 
     ``health_path`` answers 200 once requests may come. ``metrics_path`` has Prometheus metrics. ``metrics`` maps a
     metric of ours to the counter whose increase in a step it is, or to two whose increases are divided. ``salt`` names
@@ -83,6 +85,52 @@ SERVERS: dict[str, ServerTraits] = {
         },
         salt="cache_salt",
     ),
+    "sglang": ServerTraits(  # 0.5.23: sglang/srt/arg_groups/fields; not run
+        command=(
+            *("{python}", "-m", "sglang.launch_server", "--model-path", "{model_folder}"),
+            *("--served-model-name", SERVED_MODEL, "--host", "127.0.0.1", "--port", "{port}"),
+            *("--log-level-http", "warning", "--enable-metrics", "--load-format", "dummy"),
+        ),
+        flags={
+            "dtype": "--dtype",
+            "seed": "--random-seed",
+            "context_tokens": "--context-length",
+            "tensor_parallel": "--tp-size",
+            "pipeline_parallel": "--pp-size",
+            "gpu_memory_utilization": "--mem-fraction-static",
+            "prefix_caching": (None, "--disable-radix-cache"),
+            "max_num_seqs": "--max-running-requests",
+            "enforce_eager": ("--disable-cuda-graph", None),
+            "quantization": "--quantization",
+        },
+        package="sglang",
+        image_backend="sglang",
+        metrics={"num_preemptions": ("sglang:num_retracted_requests_total",), **_latencies("sglang:")},
+        salt="cache_salt",
+    ),
+    "trtllm": ServerTraits(  # 1.2: tensorrt_llm/commands/serve.py; not run
+        command=(
+            *("trtllm-serve", "{model_folder}", "--host", "127.0.0.1", "--port", "{port}", "--backend", "pytorch"),
+            *("--enable_chunked_prefill", "--extra_llm_api_options", "{config}"),
+        ),
+        flags={
+            "context_tokens": "--max_seq_len",
+            "tensor_parallel": "--tp_size",
+            "pipeline_parallel": "--pp_size",
+            "max_num_seqs": "--max_batch_size",
+        },
+        config={
+            "load_format": "dummy",
+            "dtype": "{dtype}",
+            "cuda_graph_config": {"enable_padding": True, "max_batch_size": "{graph_batch_size}"},
+            "kv_cache_config": {
+                "enable_block_reuse": "{prefix_caching}",
+                "free_gpu_memory_fraction": "{gpu_memory_utilization}",
+            },
+        },
+        package="tensorrt_llm",
+        image_backend="tensorrt_llm",
+    ),
     "stub": ServerTraits(
         command=("{python}", "-I", "-B", "{stub}", "--port", "{port}"),
         flags={"tensor_parallel": "--tensor-parallel-size"},
@@ -92,9 +140,12 @@ SERVERS: dict[str, ServerTraits] = {
 }
 """By the name that a suite gives as ``server``."""
 
-# Settings that a flag must pass on where they are not at their defaults.
-_PASSED = ("tensor_parallel", "pipeline_parallel")
-_OPTIONAL = ("max_num_seqs", "enforce_eager", "gpu_memory_utilization", "quantization", "prefix_caching")
+# Settings that a server must pass on where they are not at their defaults.
+_PASSED = (
+    *("tensor_parallel", "pipeline_parallel"),
+    *("max_num_seqs", "enforce_eager", "gpu_memory_utilization", "quantization", "prefix_caching"),
+)
+_OF_THE_PLACE = ("python", "stub", "model_folder", "port", "config")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -114,11 +165,12 @@ def image_backend(settings: Settings) -> str:
 
 def command_values(settings: Generate) -> dict[str, Any]:
     """What a command may have in braces: settings, and what follows from them."""
-    ours = {"context_tokens": settings.context_tokens, "prefix_caching": bool(settings.prefix_caching)}
-    return {**settings.to_json(), **ours}
-
-
-_OF_THE_PLACE = ("python", "stub", "model_folder", "port", "config")
+    return {
+        **settings.to_json(),
+        "context_tokens": settings.context_tokens,
+        "prefix_caching": bool(settings.prefix_caching),
+        "graph_batch_size": settings.max_num_seqs or GRAPH_BATCH_SIZE,
+    }
 
 
 def server_reasons(settings: Generate, device: str) -> Iterator[str]:
@@ -127,56 +179,62 @@ def server_reasons(settings: Generate, device: str) -> Iterator[str]:
     name = f"server {settings.server}" if settings.server else "server_command"
     if server.device not in {None, device}:
         yield f"{name} runs on GPUs only"
-    named = {word for part in server.command for word in _PLACEHOLDER.findall(part)}
-    known = {*command_values(settings), *_OF_THE_PLACE}
-    for word in sorted(named - known):
-        yield f"{name} has {{{word}}}, which is no setting; write {{{{ and }}}} for braces that stay"
+    named = set(_PLACEHOLDER.findall(json.dumps([server.command, server.config])))
+    if unknown := sorted(named - {*command_values(settings), *_OF_THE_PLACE}):
+        yield f"{name} has {{{unknown[0]}}}, which is no setting"
+        return
     if settings.server_command and "port" not in named:
         yield "server_command lacks {port}, the port that the server must listen on"
-    passed = {*server.flags, *named}
-    for axis in _PASSED:
-        if getattr(settings, axis) > 1 and axis not in passed:
-            yield f"{name} has no flag for {axis}"
-    for option in _OPTIONAL:
-        if settings.chosen().get(option) and option not in passed:
-            yield f"{name} has no flag for {option}"
+    for setting in _PASSED:
+        if setting in settings.chosen() and setting not in {*server.flags, *named}:
+            yield f"{name} does not pass {setting} on"
     if settings.engine_args and not server.takes_more:
         yield f"{name} takes no engine_args: write them into the command"
+    decided = {_plain(word) for word in (*server.config, *_own_command(settings, dict.fromkeys(_OF_THE_PLACE, "")))}
+    for argument in settings.engine_args:
+        if _plain(argument) in decided:
+            yield f"engine_args.{argument}: pybench sets it itself"
+
+
+def _plain(word: str) -> str:
+    return word.lstrip("-").replace("-", "_")
 
 
 def server_command(settings: Generate, place: Mapping[str, str]) -> tuple[str, ...]:
     """The command line of one replica's server; ``place`` has the values that only its worker knows."""
+    more = {} if server_of(settings).config else settings.engine_args
+    flags = [part for name, value in more.items() for part in _flag(f"--{name.replace('_', '-')}", value)]
+    return (*_own_command(settings, place), *flags)
+
+
+def _own_command(settings: Generate, place: Mapping[str, str]) -> Iterator[str]:
     server = server_of(settings)
     values = {**command_values(settings), **place}
-    command = [part.format_map(values) for part in server.command]
+    for part in server.command:
+        yield _PLACEHOLDER.sub(lambda found: str(values[found[1]]), part)
     for setting, flag in server.flags.items():
         value = values[setting]
         if isinstance(flag, tuple):
-            command += [text for text in (flag[0] if value else flag[1],) if text]
+            yield from [text for text in (flag[0] if value else flag[1],) if text]
         elif value is not None:
-            command += [flag, str(value)]
-    for name, value in settings.engine_args.items():
-        command += _more(f"--{name.replace('_', '-')}", value)
-    return tuple(command)
+            yield from (flag, str(value))
 
 
-def _more(flag: str, value: object) -> list[str]:
-    if value is True:
-        return [flag]
-    if value is False:
-        return [f"--no-{flag[2:]}"]
-    return [flag, value if isinstance(value, str) else json.dumps(value)]
+def _flag(flag: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, bool):
+        return (flag if value else f"--no-{flag[2:]}",)
+    return flag, value if isinstance(value, str) else json.dumps(value)
 
 
 def server_config(settings: Generate) -> str | None:
-    """The text of the server's file; ``None`` where it has none. A key whose value is ``None`` is left out."""
-    server = server_of(settings)
-    return json.dumps(_filled(server.config, command_values(settings)), indent=1) if server.config else None
+    """The text of the server's file, in JSON; ``None`` where it has none."""
+    config = server_of(settings).config
+    values = command_values(settings)
+    return json.dumps({**_filled(config, values), **settings.engine_args}, indent=1) if config else None
 
 
-def _filled(value: object, values: Mapping[str, object]) -> object:
+def _filled(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, dict):
-        filled = {name: _filled(part, values) for name, part in value.items()}
-        return {name: part for name, part in filled.items() if part is not None}
+        return {name: _filled(part, values) for name, part in value.items()}
     word = _PLACEHOLDER.fullmatch(value) if isinstance(value, str) else None
     return values[word[1]] if word else value

@@ -19,7 +19,7 @@ from pybench.model.workloads.traits import WorkloadTraits
 EngineArgument = str | int | float | bool | list[Any] | dict[str, Any]
 """A value of both TOML and JSON; lists and tables contain such values."""
 
-ServerName = Literal["vllm", "stub"]
+ServerName = Literal["vllm", "sglang", "trtllm", "stub"]
 """Entries of ``pybench.model.servers``."""
 Limit = Range(1e-6, 86400)
 
