@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import click
 
 from pybench.cli.exit_codes import INTERNAL, INTERRUPTED, MACHINE, exit_code_of
+from pybench.cli.io import echo
 from pybench.model.errors import PybenchError
 
 
@@ -81,7 +82,7 @@ def _check_output(ctx: click.Context, code: int) -> None:
     error = _output_error()
     if error is None or error.errno == errno.EPIPE:
         return
-    click.echo(f"pybench: standard output: {error.strerror}", err=True)
+    echo(f"pybench: standard output: {error.strerror}", err=True)
     if code == 0 and not is_verdict:
         ctx.exit(MACHINE)
 
@@ -91,7 +92,7 @@ def _end(ctx: click.Context, message: str, code: int) -> None:
 
     # A file's own text may be in it, of any length.
     lines = [ends(printable(line), _LONGEST_LINE) for line in f"pybench: {message}".splitlines()]
-    click.echo("\n".join(lines), err=True)
+    echo("\n".join(lines), err=True)
     ctx.exit(code)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pybench.cli.io import echo
 from pybench.cli.params import FILE, FOLDER, Duration
 from pybench.model.plural import plural
 
@@ -35,8 +36,8 @@ def ci(system: str, suite: str, runner: str, gpus: int, schedule: str, time_limi
     if is_bare(named):
         find_suite(named)
     elif not named.exists():
-        click.echo(f"pybench: {suite}: not here; the workflow looks for it in the repository", err=True)
-    click.echo(text, nl=False)
+        echo(f"pybench: {suite}: not here; the workflow looks for it in the repository", err=True)
+    echo(text, nl=False)
 
 
 @click.command()
@@ -64,10 +65,10 @@ def expect(run_folder: Path, table: str | None, output: Path | None) -> None:
     name = output.stem if output else table or manifest.suite.name
     made = table_of_run(manifest, measurements, assemble(manifest, measurements), name, table)
     if output is None:
-        click.echo(table_text(made), nl=False)
+        echo(table_text(made), nl=False)
     else:
         write_table(made, output)
-        click.echo(f"{output}: {plural(len(made.rows), 'row')}")
+        echo(f"{output}: {plural(len(made.rows), 'row')}")
 
 
 @click.command()
@@ -79,4 +80,4 @@ def schema(results: bool) -> None:
     from pybench.files.suite.file import suite_schema
     from pybench.report.run.results_json import results_schema
 
-    click.echo(json.dumps(results_schema() if results else suite_schema(), indent=2))
+    echo(json.dumps(results_schema() if results else suite_schema(), indent=2))

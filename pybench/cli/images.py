@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.io import echo
 from pybench.cli.params import PATH
 from pybench.run.engines.registry import CONTAINER_ENGINES
 
@@ -36,7 +37,7 @@ def show(path: Path | None) -> None:
     lock = _read(path)
     stores = _stores(CONTAINER_ENGINES)[0]
     here = {image.name: tuple(name for name, store in stores if store.has(image)) for image in lock.images}
-    click.echo(render(lock, this_platform(), here), nl=False)
+    echo(render(lock, this_platform(), here), nl=False)
 
 
 @images.command()
@@ -58,7 +59,7 @@ def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write:
     wrong = False
     for image in chosen(lock, names):
         found = disagreements(image, partial(fetch_manifest, tool))
-        click.echo(f"{image.name}: {'; '.join(found) or f'as locked ({tool})'}")
+        echo(f"{image.name}: {'; '.join(found) or f'as locked ({tool})'}")
         wrong = wrong or bool(found)
         if not found:
             lock = with_image(lock, confirmed(image, tool))
@@ -90,7 +91,7 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
     tool = registry_tool()
     for image in chosen(before, names):
         after = with_image(after, resolved(replace(image, tag=tag or image.tag), partial(fetch_manifest, tool), tool))
-    click.echo(lock_diff(before, after) or "nothing changes\n", nl=False)
+    echo(lock_diff(before, after) or "nothing changes\n", nl=False)
     if not dry_run:
         _write(after)
 
@@ -105,8 +106,8 @@ def pull(names: tuple[str, ...], path: Path | None, engine: str | None) -> None:
 
     found_in, store = _store(engine)
     for image in chosen(_read(path), names):
-        found = store.pull(image, partial(click.echo, err=True))
-        click.echo(f"{image.name}: {found.reference} is {found.id} in {found_in}")
+        found = store.pull(image, partial(echo, err=True))
+        echo(f"{image.name}: {found.reference} is {found.id} in {found_in}")
 
 
 @images.command()
@@ -123,9 +124,9 @@ def build(name: str, path: Path | None, engine: str | None) -> None:
 
     before = _read(path)
     found_in, store = _store(engine)
-    build_here = partial(store.build, notify=partial(click.echo, err=True))
+    build_here = partial(store.build, notify=partial(echo, err=True))
     after = with_image(before, build_image(before, name, found_in, build_here))
-    click.echo(lock_diff(before, after) or "nothing changes\n", nl=False)
+    echo(lock_diff(before, after) or "nothing changes\n", nl=False)
     _write(after)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import TextWrapper
-from typing import TypedDict
+from typing import TextIO, TypedDict
 
 import click
 
@@ -35,13 +35,15 @@ def terminal_options() -> TerminalOptions:
     return {"width": get_terminal_size((80, 24)).columns, "color": color}
 
 
-def echo(text: str, *, nl: bool = True) -> None:
-    """Print ``text``; an encoding that lacks a character gets its usual substitute, or a question mark.
+def echo(text: str, *, nl: bool = True, err: bool = False, stream: TextIO | None = None) -> None:
+    """Print ``text`` to standard output, standard error, or ``stream``; nothing else of the package prints.
 
-    On a terminal, lines that begin at its left edge break between words.
+    An encoding that lacks a character gets its usual substitute, or a question mark. On a terminal, lines that begin at
+    its left edge break between words.
     """
-    text = encodable(text, sys.stdout.encoding)
-    click.echo(broken_lines(text) if sys.stdout.isatty() else text, nl=nl)
+    stream = stream or (sys.stderr if err else sys.stdout)
+    text = encodable(text, stream.encoding)
+    click.echo(broken_lines(text) if stream.isatty() else text, stream, nl=nl)
 
 
 def broken_lines(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from pybench.cli.io import echo, json_text, terminal_options
 from pybench.cli.params import FOLDER, PATH, Duration, format_option
 from pybench.model.plural import plural
 
@@ -77,7 +78,6 @@ def plan(
     """
     from shutil import get_terminal_size
 
-    from pybench.cli.io import echo, json_text
     from pybench.core.gpu_models import with_gpus
     from pybench.core.judged_by import judged_by
     from pybench.files.expected.file import load_tables
@@ -94,23 +94,23 @@ def plan(
     if suite is None:
         if any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ctx.params):
             raise UsageError("plan with options takes a SUITE; `pybench plan` alone lists the shipped suites")
-        click.echo(render_suites(described_suites(), width=width), nl=False)
+        echo(render_suites(described_suites(), width=width), nl=False)
         return
     options = PlanOptions(**chosen)
-    here = snapshot(lambda text: click.echo(f"pybench: {text}", err=True))
+    here = snapshot(lambda text: echo(f"pybench: {text}", err=True))
     machine = with_gpus(here, kind, count)
     is_assumed = machine is not here or num_hosts is not None
     if is_assumed and options.time_limit_s is not None:
         raise UsageError("--time-limit goes by what runs took here: give it without --gpu, --gpus and --nodes")
     found, points = plan_suite(suite, machine, options, root, assumed_hosts=(num_hosts or 1) if is_assumed else None)
     for text in machine.unused_gpus:
-        click.echo(f"pybench: {text}", err=True)
+        echo(f"pybench: {text}", err=True)
     tables = load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
     takes = {} if is_assumed else earlier_times_s(found, points, machine, root)
     judges = judged_by(found, points, tables, machine, predicts_here(ctx, root, machine))
     kept_s = kept_attempt_s(found.name, machine) if num_hosts is None else None
     if name == "json":
-        click.echo(json_text(plan_json(found, points, takes, judges, kept_s)), nl=False)
+        echo(json_text(plan_json(found, points, takes, judges, kept_s)), nl=False)
         return
     assumed = _assumed(machine, kind, num_hosts) if is_assumed else None
     text = render(
@@ -145,13 +145,12 @@ def doctor(ctx: click.Context, name: str) -> None:
     from dataclasses import asdict
 
     from pybench.cli.exit_codes import MACHINE
-    from pybench.cli.io import echo, json_text, terminal_options
     from pybench.machine.doctor import examine
     from pybench.machine.environment import snapshot
     from pybench.report.doctor import render
     from pybench.run.engines.doctor import examine_containers
 
-    findings = (*examine(lambda text: click.echo(f"pybench: {text}", err=True)), *examine_containers(snapshot()))
+    findings = (*examine(lambda text: echo(f"pybench: {text}", err=True)), *examine_containers(snapshot()))
     if name == "json":
         echo(json_text({"findings": [asdict(finding) for finding in findings]}), nl=False)
     else:

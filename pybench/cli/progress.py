@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from pybench.cli.io import broken_lines, encodable
+from pybench.cli.io import broken_lines, echo, encodable
 from pybench.core.numbers import plain, quantity
 from pybench.model.plural import plural
 from pybench.model.progress import Progress
@@ -106,8 +106,7 @@ class PlainProgress:
         self._say(f"about {duration(left_s)} for the other {others}, by the first round")
 
     def _say(self, text: str) -> None:
-        text = encodable(printable(text), self._stream.encoding)
-        print(broken_lines(text) if self._stream.isatty() else text, file=self._stream, flush=True)
+        echo(printable(text), stream=self._stream)
 
 
 class LiveProgress(PlainProgress):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.io import echo, terminal_options, write_shown
 from pybench.cli.params import PATH
 from pybench.report.formats import FORMATS, REPORT_FILES, export, render, render_bytes
 
@@ -56,8 +57,6 @@ def report(
 
     RUN is a run's folder or its results.json. With REFERENCEs, RUN is reported against them.
     """
-    from pybench.cli.io import echo, write_shown
-
     _check_options(name, output, reference_paths, node_path, detail=detail)
     options: dict[str, object] = {"detail": detail} if name == "terminal" else {}
     if reference_paths:
@@ -122,8 +121,6 @@ def _view(path: Path) -> RunView:
 
 def print_terminal_report(view: RunView, *, detail: bool) -> None:
     """Print the report at the terminal's width, at 80 columns where there is no terminal."""
-    from pybench.cli.io import echo, terminal_options
-
     echo(render(view, "terminal", detail=detail, **terminal_options()), nl=False)
 
 
@@ -132,7 +129,7 @@ def name_resuming(job: Run) -> None:
     from pybench.run.machine_trouble import resume_command
 
     command = resume_command(job.folder.path, job.launcher)
-    click.echo(f"pybench: interrupted; go on with: {command}", err=True)
+    echo(f"pybench: interrupted; go on with: {command}", err=True)
 
 
 def name_faults(job: Run, progress: Progress) -> None:
@@ -143,7 +140,6 @@ def name_faults(job: Run, progress: Progress) -> None:
 
 def write_reports(job: Run, results: Results, *, shown: str | None, detail: bool = False) -> None:
     """Write the reports that the run's folder keeps; print the one in the text format ``shown``, if any."""
-    from pybench.cli.io import echo
     from pybench.machine.disk import disk_error
     from pybench.report.run.view import RunView
     from pybench.run.machine_trouble import resume_remedy

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.io import echo
+
 if TYPE_CHECKING:
     from pybench.run.engines.base import Launcher
     from pybench.run.engines.requirements import EngineOptions
@@ -139,9 +141,7 @@ def over_allocation(root: Path, num_nodes: int | None) -> int | None:
     allocation = Allocation.of(os.environ)
     if allocation is None:
         return None
-    return run_step(
-        allocation.srun(_command(sys.argv), num_nodes), root, os.environ, lambda line: click.echo(line, err=True)
-    )
+    return run_step(allocation.srun(_command(sys.argv), num_nodes), root, os.environ, lambda line: echo(line, err=True))
 
 
 def submit_batch(root: Path, options: Sequence[str]) -> None:
@@ -157,8 +157,8 @@ def submit_batch(root: Path, options: Sequence[str]) -> None:
     script.write_text(batch_script(command, Path.cwd()), encoding="utf-8")
     output = root.resolve() / "slurm-%j.out"
     job = submit(script, (f"--output={output}", *options))
-    click.echo(f"job {job} is submitted: {script}")
-    click.echo(f"its output: {str(output).replace('%j', job)}")
+    echo(f"job {job} is submitted: {script}")
+    echo(f"its output: {str(output).replace('%j', job)}")
 
 
 def _command(words: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pybench.cli.io import echo, terminal_options, write_json
 from pybench.cli.params import FILE, NAMED_PATH, PATH, across_option, effects_of, smallest_option
 
 
@@ -41,7 +42,6 @@ def check(
     """
     from dataclasses import asdict
 
-    from pybench.cli.io import echo, terminal_options, write_json
     from pybench.core.keys import check_across
     from pybench.fleet import text as report
     from pybench.fleet.decision import judge_fleet
@@ -91,7 +91,6 @@ def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, 
 
     All pairs of a round are measured at the same time.
     """
-    from pybench.cli.io import echo
     from pybench.fleet.pair_file import read_pairs
     from pybench.fleet.pairs import DECISION_ROUNDS, pair_rounds
     from pybench.fleet.runs import read_fleet
@@ -104,7 +103,7 @@ def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, 
     ]
     every_round = pair_rounds(names, [figure.nodes for figure in figures])
     if not every_round:
-        click.echo("every pair of these nodes has met", err=True)
+        echo("every pair of these nodes has met", err=True)
     for number, of_round in enumerate(every_round if every else every_round[: rounds or DECISION_ROUNDS], 1):
         for first, second in of_round:
             echo(f"{number} {first} {second}")

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
+from pybench.cli.io import echo
 
 if TYPE_CHECKING:
     from pybench.model.plan_options import PartOf, PlanOptions
@@ -53,7 +53,6 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     import shlex
 
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
-    from pybench.cli.io import echo
     from pybench.cli.report import name_faults, name_resuming, write_reports
     from pybench.core.keys import run_figures
     from pybench.nightly.compare_command import EXIT_CODES, print_comparison
@@ -147,7 +146,6 @@ def run_again(several: Several, times: int) -> int:
     one if it ends in time when it takes as long as the longest before it.
     """
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
-    from pybench.cli.io import echo
     from pybench.cli.report import name_faults, name_resuming, write_reports
     from pybench.run.time_budget import TimeBudget
 
@@ -166,7 +164,7 @@ def run_again(several: Several, times: int) -> int:
         try:
             results = job.finish(several.progress)
         except KeyboardInterrupt:
-            click.echo(f"pybench: run {number} of {times} is not finished", err=True)
+            echo(f"pybench: run {number} of {times} is not finished", err=True)
             name_resuming(job)
             return INTERRUPTED
         write_reports(job, results, shown=None)

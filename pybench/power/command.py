@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.io import kept_writable, write_bytes, write_json, write_text
+from pybench.cli.io import echo, kept_writable, terminal_options, write_bytes, write_json, write_text
 from pybench.cli.params import FILE
 from pybench.model.errors import MachineError, PybenchError, UsageError
 
@@ -53,7 +53,7 @@ def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
 
     probes = probe_sensors(_uuids(indices))
     write_json(json_file, [asdict(probe) for probe in probes])
-    click.echo(probe_text(probes), nl=False)
+    echo(probe_text(probes), nl=False)
 
 
 @power.command()
@@ -87,7 +87,7 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
             except OSError as error:  # what was fitted is shown all the same
                 calibration = replace(calibration, reason=f"{calibration_path(uuid)}: {error.strerror}")
         calibrations.append(calibration)
-        click.echo(calibration_text(calibration, path), nl=False)
+        echo(calibration_text(calibration, path), nl=False)
         if trace_file is not None:
             _write_trace_file(trace_file, trace)
     write_json(json_file, [asdict(calibration) for calibration in calibrations])
@@ -118,7 +118,6 @@ def record(
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and report its energy; exit with its exit code."""
-    from pybench.cli.io import terminal_options
     from pybench.power.measured_command import record_command
     from pybench.power.text import energy_json, energy_table
 
@@ -164,7 +163,7 @@ def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
             time.sleep(interval)
             watts = list(sampler.latest_power_w().values())
             shown = "  ".join("unknown" if value is None else f"{value:7.1f} W" for value in watts)
-            click.echo(f"{time.strftime('%H:%M:%S')}  {shown}")
+            echo(f"{time.strftime('%H:%M:%S')}  {shown}")
 
 
 def _check_trace_file(file: Path) -> None:
@@ -211,7 +210,7 @@ def _write_plot(file: Path, used: CommandPower) -> None:
 def _say(text: str) -> None:
     """On standard error; one that is full or closed must not cost the command's exit code."""
     with suppress(OSError):
-        click.echo(text, nl=False, err=True)
+        echo(text, nl=False, err=True)
 
 
 def _failure(write: Callable[..., object], *arguments: object) -> PybenchError | None:
@@ -233,5 +232,5 @@ def _uuids(indices: tuple[int, ...]) -> list[str]:
         known = "; ".join((f"there are {', '.join(map(str, there))}", *found.faults))
         raise UsageError(f"--gpu {absent[0]}: no such GPU; {known}")
     for fault in found.faults:
-        click.echo(f"pybench: {fault}; left out", err=True)
+        echo(f"pybench: {fault}; left out", err=True)
     return [there[index] for index in dict.fromkeys(indices)] or list(there.values())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+import pybench as pybench_package
+from pybench.cli.main import main
 
 Drill = Callable[..., tuple[str, ...]]
 CODE = "from pybench.cli.main import main; main()"
@@ -66,3 +71,57 @@ def test_no_colour_where_none_is_wanted(latin: tuple[Path, tuple[str, ...]], ref
     ran = pybench(folder, *arguments, NO_COLOR=refused)
     assert ran.returncode == 0
     assert b"\x1b" not in ran.stdout + ran.stderr
+
+
+def _printers() -> Iterator[tuple[str, int]]:
+    """Places of the package that print by another way than ``pybench.cli.io.echo``."""
+    package = Path(pybench_package.__file__).parent
+    for path in package.rglob("*.py"):
+        name = path.relative_to(package).as_posix()
+        if name.startswith("worker/"):  # a worker's streams are a file, its log
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id="print" | "pprint")):
+                    yield name, node.lineno
+                case ast.Attribute(value=ast.Name(id="click"), attr="echo" | "secho" | "echo_via_pager"):
+                    yield name, node.lineno
+                case ast.Attribute(value=ast.Attribute(attr="stdout" | "stderr"), attr="write" | "writelines"):
+                    yield name, node.lineno
+
+
+def test_one_function_prints() -> None:
+    """Others know nothing of the terminal's encoding."""
+    assert {name for name, _ in _printers()} == {"cli/io.py"}, [*_printers()]
+
+
+COMMANDS = (
+    *(
+        ("plan",),
+        ("plan", "tp_scaling"),
+        ("plan", "tp_scaling", "--gpu", "h200"),
+        ("images",),
+        ("doctor",),
+        ("schema",),
+    ),
+    *(
+        ("schema",),
+        ("power", "probe"),
+        ("power", "record", "--", "true"),
+        ("ci", "github", "tp_scaling"),
+        ("run", "nowhere.toml"),
+    ),
+)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252", "koi8-r", "euc_jp"])
+def test_commands_on_a_terminal_that_knows_few_characters(
+    encoding: str, fake_nvml: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on one that shows other scripts than ours."""
+    fake_nvml(devices=1)
+    monkeypatch.chdir(tmp_path)
+    for command in COMMANDS:
+        result = CliRunner(charset=encoding).invoke(main, command)
+        assert result.exit_code in {0, 2}, (command, result.output)
+        assert result.output.strip()
