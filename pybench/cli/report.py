@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     metavar="RUN",
     help="Run or results.json of node_check to explain RUN by; --format html of RUN's folder only.",
 )
+@click.option(
+    "--inconclusive",
+    type=click.Choice(("skipped", "failure")),
+    help="How --format junit marks what the run could not decide; default: skipped.",
+)
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
 @click.pass_context
 def report(
@@ -51,14 +56,17 @@ def report(
     name: str,
     output: Path | None,
     node_path: Path | None,
+    inconclusive: str | None,
     detail: bool,
 ) -> None:
     """Rebuild a report of RUN.
 
     RUN is a run's folder or its results.json. With REFERENCEs, RUN is reported against them.
     """
-    _check_options(name, output, reference_paths, node_path, detail=detail)
+    _check_options(name, output, reference_paths, node_path, inconclusive, detail=detail)
     options: dict[str, object] = {"detail": detail} if name == "terminal" else {}
+    if inconclusive is not None:
+        options["inconclusive"] = inconclusive
     if reference_paths:
         text = ctx.obj("comparison")(run_path, reference_paths, name, detail=detail)
     else:
@@ -82,7 +90,13 @@ def report(
 
 
 def _check_options(
-    name: str, output: Path | None, references: tuple[Path, ...], node_path: Path | None, *, detail: bool
+    name: str,
+    output: Path | None,
+    references: tuple[Path, ...],
+    node_path: Path | None,
+    inconclusive: str | None,
+    *,
+    detail: bool,
 ) -> None:
     """Raise ``UsageError`` for options that the format ``name`` does not have."""
     from pybench.model.errors import UsageError
@@ -90,6 +104,7 @@ def _check_options(
     kind = FORMATS[name].output
     faults = (
         (detail and name != "terminal", f"-v belongs to --format terminal; --format {name} is always complete"),
+        (inconclusive is not None and name != "junit", "--inconclusive belongs to --format junit"),
         (
             node_path is not None and (name != "html" or bool(references)),
             "--node belongs to --format html of one run; pybench explain prints the same for the terminal",

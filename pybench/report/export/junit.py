@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
-from pybench.model.results import PointResult
+from pybench.core.numbers import quantity
+from pybench.model.record import Record
+from pybench.model.results import CheckResult, ComparisonResult, NodeCheck, Results, ScalingResult
 from pybench.model.verdict import Verdict
 from pybench.report.run.findings import findings
 from pybench.report.run.view import RunView
@@ -18,68 +22,105 @@ _UNFIT = re.compile(
 
 _MOST_SUBJECTS = 4
 
-# CI must not read a failure as a pass: only `pass` leaves a case without a mark. A point that this machine can't run is
-# skipped; the expectation that needs it is missing, and so a failure.
+# A point that this machine can't run is skipped; the expectation that needs it is missing, and so a failure. What a run
+# could not decide is no failed test: the gate decides about it.
 _MARKS: dict[Verdict, str | None] = {
     "pass": None,
     "no_expectation": "skipped",
     "fail": "failure",
-    "inconclusive": "failure",
+    "inconclusive": "skipped",
     "missing": "failure",
     "error": "error",
 }
+_STATUS_MARKS = {"failed": "error", "missing": "failure", "skipped": "skipped", "does_not_fit": "skipped"}
 
 
-def render(view: RunView) -> str:
-    """Render one ``testsuite`` per run."""
-    results = view.results
+def render(view: RunView, *, inconclusive: str = "skipped") -> str:
+    """Render one ``testsuite`` per run; ``inconclusive`` is the mark of what it could not decide."""
+    results, marks = view.results, {**_MARKS, "inconclusive": inconclusive}
     suite = ET.Element("testsuite", name=_clean(results.suite))
+    _properties(suite, results)
+    benchmarks = {point.id: point.benchmark for point in results.points}
+
+    def case(point_id: str, name: str, mark: str | None, kind: str, reason: str, text: str = "") -> ET.Element:
+        # Viewers split the class at its last dot: the suite is the package, the benchmark the class.
+        words = (results.suite, benchmarks.get(point_id, "run"))
+        classname = ".".join(_clean(word).replace(".", "_") for word in words)
+        title = name if point_id == results.suite else f"{point_id} {name}"
+        element = ET.SubElement(suite, "testcase", classname=classname, name=_clean(title))
+        if mark is None:
+            ET.SubElement(element, "system-out").text = _clean(reason)
+        else:
+            found = ET.SubElement(element, mark, message=_clean(reason))
+            if mark != "skipped":
+                found.set("type", kind)
+                found.text = _clean(text or reason)
+        return element
+
     for point in results.points:
-        _point(suite, point)
-    for row in results.scaling:
-        name = f"{row.metric} {row.baseline_count} to {row.count} GPUs"
-        _case(suite, row.point_id, name, _MARKS[row.verdict], row.verdict, row.reason)
-    for check in results.checks:
-        _case(suite, check.point_id, f"{check.metric} limits", _MARKS[check.verdict], check.verdict, check.reason)
-    for order in results.comparisons:
-        name = f"{order.metric} {order.wanted} {order.other_id}"
-        _case(suite, order.point_id, name, _MARKS[order.verdict], order.verdict, order.reason)
-    for node in results.node:
-        name = f"{node.name} {node.subject}"
-        _case(suite, node.point_id or results.suite, name, _MARKS[node.verdict], node.verdict, node.reason)
+        figures = "\n".join(f"{name}: {quantity(value)}" for name, value in point.metrics.items())
+        reason = point.reason or figures
+        element = case(point.id, "measure", _STATUS_MARKS.get(point.status), point.status, reason)
+        _set_time(element, [record for record in view.records if record.point_id == point.id])
+    for point_id, name, row in _rows(results):
+        case(point_id, name, marks[row.verdict], row.verdict, row.reason)
     for number, finding in enumerate(found for found in findings(view) if found.evidence):
         text = "\n".join((*finding.evidence, *([f"next: {finding.step}"] if finding.step else [])))
-        name = f"{finding.part} fault {number + 1}"
-        _case(suite, results.suite, name, "failure", finding.verdict, finding.text(_MOST_SUBJECTS), text)
-    # Without a case of its own, a run that could only skip would look green.
-    mark = "failure" if results.num_owed else _MARKS[results.verdict]
-    _case(suite, results.suite, "verdict", mark, view.state, view.reason)
-    cases = list(suite)
-    suite.set("tests", str(len(cases)))
+        mark = inconclusive if finding.verdict == "inconclusive" else "failure"
+        name, reason = f"{finding.part} fault {number + 1}", finding.text(_MOST_SUBJECTS)
+        case(results.suite, name, mark, finding.verdict, reason, text)
+    # Without a case of its own, a run that owes attempts would look green.
+    of_run = "failure" if results.num_owed else marks[results.verdict]
+    case(results.suite, "verdict", of_run, view.state, view.reason)
+    suite.set("tests", str(len(suite.findall("testcase"))))
     for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(attribute, str(sum(case.find(tag) is not None for case in cases)))
+        suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
+    _set_time(suite, view.records)
     root = ET.Element("testsuites", name="pybench")
     root.append(suite)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _point(suite: ET.Element, point: PointResult) -> None:
-    marks = {"failed": "error", "missing": "failure", "skipped": "skipped", "does_not_fit": "skipped"}
-    mark = marks.get(point.status)
-    _case(suite, point.id, "measure", mark, point.status, point.reason or "")
+def _rows(
+    results: Results,
+) -> Iterator[tuple[str, str, ScalingResult | CheckResult | ComparisonResult | NodeCheck]]:
+    """Everything judged: its point, or the suite, the name of its case, and the row."""
+    for row in results.scaling:
+        yield row.point_id, f"{row.metric} {row.baseline_count} to {row.count} GPUs", row
+    for check in results.checks:
+        yield check.point_id, f"{check.metric} limits", check
+    for order in results.comparisons:
+        yield order.point_id, f"{order.metric} {order.wanted} {order.other_id}", order
+    for node in results.node:
+        yield node.point_id or results.suite, f"{node.name} {node.subject}", node
 
 
-def _case(
-    suite: ET.Element, point_id: str, name: str, mark: str | None, kind: str, reason: str, text: str = ""
-) -> None:
-    case = ET.SubElement(suite, "testcase", classname=_clean(point_id), name=_clean(name))
-    if mark is not None:
-        found = ET.SubElement(case, mark, message=_clean(reason))
-        if mark != "skipped":
-            found.set("type", kind)
-        if text:
-            found.text = _clean(text)
+def _set_time(element: ET.Element, records: Sequence[Record]) -> None:
+    """Time of attempts in s; unknown without a run's folder."""
+    if records:
+        element.set("time", f"{sum(record.duration_s for record in records):.3f}")
+
+
+def _properties(suite: ET.Element, results: Results) -> None:
+    """When, where and with what the run was made. The time is UTC: the format has no place for a zone."""
+    made = results.provenance
+    suite.set("timestamp", made.created_utc[: len("2026-01-31T12:00:00")])
+    suite.set("hostname", _clean(", ".join(made.hosts) or results.machine))
+    properties = ET.SubElement(suite, "properties")
+    values = {
+        "run": results.run_id,
+        "profile": results.profile,
+        "machine": results.machine,
+        "gpus": ", ".join(f"{count}x {name}" for name, count in Counter(made.gpu_names).items()),
+        "driver": made.driver,
+        "engine": made.engine,
+        "pybench": made.pybench_version,
+        "verdict": results.verdict,
+    }
+    for name, value in values.items():
+        if value:
+            ET.SubElement(properties, "property", name=name, value=_clean(value))
 
 
 def _clean(text: str) -> str:
