@@ -40,7 +40,7 @@ _MAX_BYTES = {
 _MAX_SOURCE_BYTES = 2**24
 """Most bytes of a file of the worker's source."""
 _MAX_DEPTH = 12
-# Whatever else workers write into an attempt's folder, such as caches of engines, is no evidence.
+# Other files of workers in an attempt's folder, such as caches of engines, are no evidence.
 _OF_ATTEMPT = re.compile(
     r"attempts/[^/]+/(?:trace(?:\.[^/]+)?\.npz|worker\.log|exchange/(?:orders|events\.\d{1,4})\.jsonl)"
 )
@@ -60,7 +60,7 @@ _MAGIC = b"PK"
 
 
 class BundleError(RunFolderError):
-    """A file that is no bundle, or that nobody should unpack."""
+    """A file that is no bundle, or is unsafe to unpack."""
 
 
 def is_evidence_name(name: str) -> bool:
@@ -102,19 +102,19 @@ def _names(folder: Path) -> Iterator[str]:
 
 def _below(folder: Path, top: Path) -> Iterator[Path]:
     """Everything but folders below ``top``. Raises ``RunFolderError`` where a folder of a run is a link."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
     if top.is_symlink():
         _regular(folder, top)
-    for parent, inside, files in os.walk(top, onerror=_raise):
+    for parent, inside, files in os.walk(top, onerror=refuse):
         for child in inside:
             path = Path(parent) / child
             if path.is_symlink() and (child == "exchange" or path.parent == folder / "attempts"):
                 _regular(folder, path)
         yield from (Path(parent) / name for name in (*files, *(i for i in inside if (Path(parent) / i).is_symlink())))
-
-
-def _raise(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
 
 
 def _regular(folder: Path, path: Path) -> str:
@@ -185,19 +185,12 @@ def write_bundle(folder: Path, run_id: str, file: Path) -> tuple[str, ...]:
             archive.writestr(_member(run_id, SUMS), sums)
         partial.replace(file)
     except OSError as error:
-        _remove(partial)
         remedy = "; make its folder first" if isinstance(error, FileNotFoundError) else ""
         raise UsageError(f"{file}: cannot write the bundle: {error.strerror}{remedy}") from error
-    except BaseException:
-        _remove(partial)
-        raise
+    finally:
+        with suppress(OSError):  # a place that refuses the bundle refuses this, too
+            partial.unlink()
     return names
-
-
-def _remove(partial: Path) -> None:
-    """A place where nothing can be written refuses this, too."""
-    with suppress(OSError):
-        partial.unlink()
 
 
 def _member(run_id: str, name: str) -> zipfile.ZipInfo:
@@ -243,7 +236,7 @@ def unpack_bundle(file: Path, into: Path) -> Path:
 
 
 def _check_end(file: Path, stream: IO[bytes]) -> None:
-    """Check the number of files and the size of the directory by the archive's last record, before zipfile reads it."""
+    """Check counts and sizes in the archive's last record before zipfile reads its directory."""
     size = stream.seek(0, os.SEEK_END)
     if size > _MAX_BUNDLE_BYTES:
         raise BundleError(f"{file}: larger than {_MAX_BUNDLE_BYTES} bytes, the most of a bundle")

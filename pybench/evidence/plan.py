@@ -28,12 +28,8 @@ def check_plan(manifest: Manifest, suite_file: Path | None, *, same_build: bool)
 
     What another build plans or ships otherwise is not checked.
     """
-    for discrepancy in (
-        *_machine(manifest),
-        *_tables(manifest, suite_file),
-        *_suite(manifest, suite_file),
-        *_points(manifest, same_build=same_build),
-    ):
+    machine_and_suite = (*_machine(manifest), *_tables(manifest, suite_file), *_suite(manifest, suite_file))
+    for discrepancy in (*machine_and_suite, *_points(manifest, same_build=same_build)):
         is_open = not same_build and discrepancy.state == "does not hold"
         yield replace(discrepancy, state="not checked") if is_open else discrepancy
 
@@ -71,7 +67,7 @@ def _tables(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy
 
 
 def _suite(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]:
-    """What the recorded command line changes of the suite may differ; every report shows those options."""
+    """Changes by the recorded command line may differ; every report shows those options."""
     suite, options = manifest.suite, manifest.options
     place = f"suite {suite.name}"
     if files := [word for word in options.settings if names_file(word)]:

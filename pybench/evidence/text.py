@@ -1,4 +1,4 @@
-"""What a verification found, in words: whether all holds first, then each thing that does not or is not there."""
+"""Text of a verification: the verdict first, then each discrepancy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ def render(found: Verification, *, width: int = 80) -> str:
         own = [each for each in found.discrepancies if each.state == state]
         if own:
             lines += [f"{title} ({len(own)})", *_listed(own), ""]
-    return "\n".join(part for line in lines for part in _wrapped(line, width)).rstrip("\n") + "\n"
+    wrapped = []
+    for line in lines:
+        after = "    " if line.startswith("  ") else ""
+        parts = textwrap.wrap(line, width, subsequent_indent=after, break_on_hyphens=False, break_long_words=False)
+        wrapped += parts or [line]
+    return "\n".join(wrapped).rstrip("\n") + "\n"
 
 
 def _headline(found: Verification) -> list[str]:
@@ -72,10 +77,3 @@ def _listed(found: Sequence[Discrepancy]) -> list[str]:
     if len(paragraphs) > _MOST_PARAGRAPHS:
         lines.append(f"  and {len(paragraphs) - _MOST_PARAGRAPHS} more; --json FILE has all")
     return lines
-
-
-def _wrapped(line: str, width: int) -> list[str]:
-    """What goes on below an indented line is indented further. An empty line stays."""
-    after = "    " if line.startswith("  ") else ""
-    found = textwrap.wrap(line, width, subsequent_indent=after, break_on_hyphens=False, break_long_words=False)
-    return found or [line]

@@ -1,4 +1,4 @@
-"""The outcome of a verification: what does not hold, what is not there yet, and what could not be checked."""
+"""The outcome of a verification: claims that do not hold, are unfinished, or could not be checked."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,6 @@ from pybench.model.verdict import Verdict
 from pybench.power.joined_energy import joined_conditions, joined_energy
 from pybench.power.measured_window import window_ns
 from pybench.power.sensor import shipped_model
-from pybench.power.trace import PowerTrace
 from pybench.power.trace_file import read_trace
 from pybench.report.run.results_json import render as results_text
 from pybench.report.run.view import RunView
@@ -52,15 +51,15 @@ _MAX_SUMS_BYTES = 2**23
 _ENERGY_TOLERANCE = 1e-6
 """Relative tolerance of joules: builds of NumPy solve fits in different orders."""
 
-_LATER_S = 86_400.0
-"""Seconds by which the wall clock of a later boot may be behind: it is set by hand or by NTP."""
+_LATER = timedelta(days=1)
+"""The wall clock of a later boot may be behind by this: it is set by hand or by NTP."""
 
 _UNDECIDED: frozenset[Verdict] = frozenset({"error", "missing", "inconclusive", "no_expectation"})
 _MALFORMED = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError),
     *(RecursionError, MemoryError),
 )
-"""What computing with edited values may raise."""
+"""Errors of computations with edited values."""
 
 
 def verify_bundle(file: Path, suite_file: Path | None = None, signers: Path | None = None) -> Verification:
@@ -148,7 +147,7 @@ def check_digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
 
 
 def check_worker(folder: RunFolder, manifest: Manifest, *, same_build: bool) -> Iterator[Discrepancy]:
-    """The source that measured has the manifest's digest, and that of this build where this build made the run."""
+    """The worker's source has the manifest's digest; for a run of this build also the digest of this build."""
     try:
         digest = worker_digest(folder.worker)
     except OSError as error:
@@ -194,7 +193,7 @@ def check_attempts(manifest: Manifest, records: Sequence[Record], results: Resul
             if window_ns(steps[1])[0] < window_ns(steps[0])[1]:
                 text = f"its steps begin before those of {_label(earlier)} end"
                 yield Discrepancy(kind="order", place=_label(later), text=text)
-        elif _seconds_between(earlier.started_utc, later.started_utc) < -_LATER_S:
+        elif datetime.fromisoformat(later.started_utc) < datetime.fromisoformat(earlier.started_utc) - _LATER:
             text = f"began {later.started_utc} on another boot, {_label(earlier)} at {earlier.started_utc}"
             yield Discrepancy(kind="order", place=_label(later), text=text, state="not checked")
 
@@ -217,7 +216,14 @@ def check_results(
     except OSError as error:
         yield Discrepancy(kind="unreadable", place=RESULTS_FILE, text=f"cannot be read: {error.strerror}")
         return
-    claimed = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Readers of JSON differ on which of two values of one name counts."""
+        if len(values := dict(pairs)) != len(pairs):
+            raise ValueError("a name comes twice in one object")
+        return values
+
+    claimed = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique)
     follows = json.loads(computed)
     checked["figures"] = num_values(follows)
     for place, difference in differences(claimed, follows, common=not same_build):
@@ -245,21 +251,24 @@ def check_joules(
             trace = read_trace(path, record.trace)
             checked["traces"] += 1
             hosts = joined_parts(path, record.hosts, trace)
-            yield from _check_sensors(record, trace)
+            for gpu in trace.gpus:
+                if gpu.sensor is not None and gpu.sensor != shipped_model(gpu.name, trace.driver):
+                    model = f"the sender's sensor model ({gpu.sensor.source}), not the one that pybench comes with"
+                    yield Discrepancy(kind="sensor", place=place, text=f"{gpu.uuid}: {model}", state="not checked")
             if not record.ok or point is None:
                 continue
             steps = [rank.steps for rank in record.ranks]
-            claimed: dict[str, Any] = {"energy": record.energy and asdict(record.energy)}
-            claimed["conditions"] = [asdict(condition) for condition in record.conditions]
-            follows: dict[str, Any] = {"energy": asdict(joined_energy(point, steps, hosts))}
-            follows["conditions"] = [asdict(condition) for condition in joined_conditions(steps, hosts)]
+            energies = (record.energy, joined_energy(point, steps, hosts))
+            conditions = (record.conditions, joined_conditions(steps, hosts))
+            claimed, follows = [
+                json.loads(json.dumps({"energy": energy and asdict(energy), "conditions": [*map(asdict, states)]}))
+                for energy, states in zip(energies, conditions, strict=True)
+            ]
         except (PybenchError, *_MALFORMED) as error:
             text = f"{error}".replace(f"{path}/", "") or type(error).__name__
             yield Discrepancy(kind="unreadable", place=place, text=f"its power trace cannot be used: {text}")
             continue
-        for where, difference in differences(
-            _plain(claimed), _plain(follows), tolerance=_ENERGY_TOLERANCE, common=not same_build
-        ):
+        for where, difference in differences(claimed, follows, tolerance=_ENERGY_TOLERANCE, common=not same_build):
             yield Discrepancy(
                 kind="joules",
                 place=place,
@@ -268,36 +277,9 @@ def check_joules(
             )
 
 
-def _check_sensors(record: Record, trace: PowerTrace) -> Iterator[Discrepancy]:
-    for gpu in trace.gpus:
-        if gpu.sensor is not None and gpu.sensor != shipped_model(gpu.name, trace.driver):
-            text = f"{gpu.uuid}: the sender's sensor model ({gpu.sensor.source}), not the one that pybench comes with"
-            yield Discrepancy(kind="sensor", place=_label(record), text=text, state="not checked")
-
-
 def _label(record: Record) -> str:
     return f"{record.point_id}, attempt {record.attempt}"
 
 
-def _seconds_between(earlier_utc: str, later_utc: str) -> float:
-    times = [datetime.fromisoformat(text) for text in (earlier_utc, later_utc)]
-    return (times[1] - times[0]).total_seconds()
-
-
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no value of JSON")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Readers of JSON differ on which of two values of one name counts."""
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError("a name comes twice in one object")
-    return values
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of JSON
-    """Lists for tuples, as JSON has them."""
-    if isinstance(value, dict):
-        return {name: _plain(inside) for name, inside in value.items()}
-    return [_plain(inside) for inside in value] if isinstance(value, list | tuple) else value

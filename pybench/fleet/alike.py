@@ -1,4 +1,4 @@
-"""Which runs belong to which node, and which nodes are of one kind and may be compared."""
+"""Runs by node, and the nodes of one kind, which may be compared."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def identify(runs: Sequence[NodeRun]) -> Identified:
     for node, of_node in by_node.items():
         first, *others = of_node.values()
         # One GPU may have been replaced, not all of them.
-        if stranger := next((run for run in others if run.uuids != first.uuids and not _share_gpu(run, first)), None):
+        if stranger := next(
+            (run for run in others if run.uuids != first.uuids and {*run.uuids}.isdisjoint(first.uuids)), None
+        ):
             one, other = ((run.uuids or ("a CPU",))[0] for run in (first, stranger))
             result.refused[node] = f"two machines have this name ({one} and {other}); give each with NODE=PATH"
             continue
@@ -48,10 +50,6 @@ def identify(runs: Sequence[NodeRun]) -> Identified:
         owners.update(dict.fromkeys(uuids, node))
         result.runs += of_node.values()
     return result
-
-
-def _share_gpu(run: NodeRun, other: NodeRun) -> bool:
-    return not {*run.uuids}.isdisjoint(other.uuids)
 
 
 def suite_to_judge(runs: Sequence[NodeRun]) -> str:

@@ -83,7 +83,7 @@ def judge_fleet(
 
 @dataclass(frozen=True, kw_only=True)
 class _Fleet:
-    """Everything that one node is judged with."""
+    """Everything that judges one node."""
 
     runs: Sequence[NodeRun]
     alike: Alike
@@ -162,7 +162,7 @@ class _Fleet:
         return "healthy", ""
 
     def _absence(self, name: str, runs: Sequence[NodeRun]) -> str:
-        """Why a group of figures is absent that half of the nodes have; empty where none is."""
+        """Reason for a missing group of figures that half of the nodes have; empty if no group is missing."""
         if not runs:
             return self.refused.get(name, "no run of it was given")
         groups = self._groups.get(name, set())

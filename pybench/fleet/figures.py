@@ -85,7 +85,7 @@ class Reading:
 
 
 class Distance(NamedTuple):
-    """How far a unit is above the others (negative: below), and the probability of so low a figure by chance."""
+    """Deviation of a unit from the others (negative: lower), and the probability of a figure this low by chance."""
 
     row: Row
     deviation: float
@@ -119,14 +119,14 @@ class Figures(Generic[Unit]):
     def distances(self) -> Mapping[tuple[Unit, str], list[Distance]]:
         """Of every unit, by its group of figures."""
         common = prior_of(self.spreads)
-        found: dict[tuple[Unit, str], list[Distance]] = {}
+        by_group: dict[tuple[Unit, str], list[Distance]] = {}
         for (row, _), units in self.compared.items():
             values = {unit: reading.value for unit, reading in units.items()}
             for unit, others in others_by_unit(values, common):
                 p = others.p_lower(values[unit], own_variance=units[unit].variance)
                 distance = Distance(row, values[unit] - others.mean, p, others.mean)
-                found.setdefault((unit, group_of(row.metric) or row.metric), []).append(distance)
-        return found
+                by_group.setdefault((unit, group_of(row.metric) or row.metric), []).append(distance)
+        return by_group
 
     @cached_property
     def probabilities(self) -> Mapping[tuple[Unit, str], float]:
@@ -228,7 +228,7 @@ class SlowFigures:
     def _of_group(
         self, node: str, group: str, units: Sequence[GpuOfNode], low: Sequence[Distance]
     ) -> Iterator[Symptom]:
-        """Of single GPUs where at least half of the node's GPUs are not nearly as ``low``; else of the node."""
+        """Symptoms of single GPUs if at most half of the node's GPUs are nearly as ``low``; else of the node."""
         limit = min(distance.deviation for distance in low) / 2
         by_gpu = {unit: min(self.gpus.distances[unit, group], key=lambda d: d.deviation) for unit in units}
         slow = [unit for unit, distance in by_gpu.items() if distance.deviation <= limit]
@@ -281,7 +281,7 @@ def _groups(rows: Mapping[Row, object] | Iterator[Row]) -> list[str]:
 
 
 def _slower_nodes(rows: Mapping[Row, Mapping[str, Reading]], group: str, smallest: float) -> frozenset[str]:
-    """The slower of two groups of nodes, by the mean over the group's rows; none where nodes are one group."""
+    """The slower of two groups of nodes, by the mean over the group's rows; empty if the nodes are one group."""
     deviations: dict[str, list[float]] = {}
     for row, units in rows.items():
         if group_of(row.metric) == group:
@@ -304,7 +304,7 @@ def _fraction_between(rows: Sequence[Mapping[str, Reading]], slower: frozenset[s
 
 
 def conditions_text(states: Sequence[GpuState], others: Sequence[GpuState]) -> str:
-    """How GPUs differ from others: clock from 1 % on, temperature from 5 °C on, what throttled clocks."""
+    """Differences of GPUs from others: clock from 1 % on, temperature from 5 °C on, causes of throttling."""
     parts = []
     clock, usual = _median([state.sm_clock_hz for state in states]), _median([state.sm_clock_hz for state in others])
     if clock and usual and abs(clock / usual - 1) >= _LEAST_CLOCK_FRACTION:

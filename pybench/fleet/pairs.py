@@ -1,4 +1,4 @@
-"""Nodes measured in pairs: which pairs to measure, and whether a node is slow or one link between two nodes.
+"""Nodes measured in pairs: the pairs to measure, and whether a node or a link between two nodes is slow.
 
 Pairs of one kind (metric, point, message size, rail) are compared, as logarithms. A node is slow where all its pairs
 are low. The slowest such node is removed with its pairs and the rest is judged again, so that its partners are not
@@ -61,7 +61,7 @@ def pair_rounds(names: Sequence[str], met: Collection[Pair] = ()) -> tuple[tuple
 
 @dataclass(frozen=True)
 class SlowPairs:
-    """What pairs show: symptoms by node, slow links, and notes on what is undecided."""
+    """Results of pairs: symptoms by node, slow links, and notes on undecided pairs."""
 
     symptoms: Mapping[str, Sequence[Symptom]]
     links: tuple[FleetLink, ...]
@@ -120,11 +120,10 @@ class _Kind:
             p = upper_tail(-deviation / error, freedom)
             if p <= FALSE_DISCOVERIES / len(by_node) or as_fraction(deviation) <= -SLOWER_FRACTION:
                 slow.append((deviation, node, p, len(own)))
-        return self._symptom(*min(slow)) if slow else None
-
-    def _symptom(self, deviation: float, node: str, p: float, num: int) -> tuple[str, Symptom]:
-        rail = self.pairs[0].rail
-        symptom = Symptom(
+        if not slow:
+            return None
+        rail, (deviation, node, p, num) = self.pairs[0].rail, min(slow)
+        return node, Symptom(
             group="pairs",
             text=f"{'' if rail is None else f'rail {rail}; '}with all of its {num} partners",
             fraction=as_fraction(deviation),
@@ -133,7 +132,6 @@ class _Kind:
             num_measured=num,
             is_bad=as_fraction(deviation) <= -bad_fraction(self.pairs[0].metric, on_gpu=True),
         )
-        return node, symptom
 
     def slow_links(self) -> Iterator[FleetLink]:
         """Pairs that are low while both nodes reach others at the usual speed."""
@@ -155,7 +153,7 @@ class _Kind:
             )
 
     def undecided(self) -> Iterator[str]:
-        """What pairs cannot show."""
+        """Notes on pairs that decide nothing."""
         if 0 < len(self.values) <= _MIN_PAIRS:
             names = ", ".join(f"{a} - {b}" for a, b in self.values)
             yield f"pairs: {names}: too few to show whether a node or a link is slow; measure more nodes in pairs"

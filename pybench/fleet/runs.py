@@ -27,14 +27,13 @@ from pybench.model.errors import PybenchError, RunFolderError
 from pybench.model.figures import Row
 from pybench.model.machine import Machine
 from pybench.model.manifest import MANIFEST_FILE
-from pybench.model.record import Record
 from pybench.model.results import RESULTS_FILE, NodeCheck, Results
 from pybench.model.suite import Point
 from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.registry import SLOWER_FRACTIONS, TRAITS_OF
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
-"""What a scheduler takes as a node's name."""
+"""A node's name for a scheduler."""
 _NAMED = re.compile(rf"({NODE_NAME.pattern})=(.+)", re.DOTALL)
 _RUN_NAME = re.compile(r"\d{8}T\d{6}Z-.*")
 _NO_NODE = re.compile(rf"{_RUN_NAME.pattern}|runs|results|\.{{0,2}}|/")
@@ -61,7 +60,7 @@ class CollectedRuns:
     notes: tuple[str, ...] = ()
 
     def require_names(self) -> None:
-        """Raise ``RunFolderError`` for runs without a node name: they would be judged by nobody."""
+        """Raise ``RunFolderError`` for runs without a node name, which belong to no node."""
         if self.nameless:
             raise RunFolderError(_lines(self.nameless))
 
@@ -123,11 +122,10 @@ def _lines(reasons: Sequence[str]) -> str:
 
 def _places(path: Path) -> list[Path]:
     """Every run below a path. Raises ``RunFolderError`` where there is none."""
-    if not os.path.lexists(path):
-        raise RunFolderError(f"{path}: no such file or folder; give a run, a results.json or a folder of those")
-    places = list(_runs_below(path, _MAX_LEVELS))
+    places = list(_runs_below(path, _MAX_LEVELS)) if os.path.lexists(path) else []
     if not places:
-        raise RunFolderError(f"{path}: no run in it; give a run, a results.json or a folder of those")
+        what = "no run in it" if os.path.lexists(path) else "no such file or folder"
+        raise RunFolderError(f"{path}: {what}; give a run, a results.json or a folder of those")
     return places
 
 
@@ -198,7 +196,7 @@ def node_run(node: str, results: Results, gpus: dict[Row, dict[str, tuple[float,
 
 
 def _faults(results: Results) -> Iterator[str]:
-    """Each failed check once for its subject, however many points show it; and limits of a table that are missed."""
+    """Each failed check once for its subject, with the number of points; and missed limits of a table."""
     failed: dict[tuple[str, str], list[NodeCheck]] = {}
     for check in results.node:
         if check.verdict == "fail":
@@ -251,8 +249,12 @@ def _pairs_of(point: Point, measurements: Measurements) -> Iterator[PairFigure]:
     for record, steps in zip(measurements.good(point.id), measurements.samples(point).get(metric, ()), strict=False):
         names = tuple(sorted({part.name for part in record.hosts}))
         if len(names) == 2:  # noqa: PLR2004 - a pair
-            by_rail = _rail_values(record, metric) if on_rails else [(None, median(steps))] if len(steps) else []
-            for rail, value in by_rail:
+            by_rail: dict[int | None, float] = {None: median(steps)} if len(steps) and not on_rails else {}
+            each = len(record.ranks) // 2
+            for number in range(each if on_rails else 0):  # the slower of its two GPUs counts
+                of_ranks = ([step.values[metric] for step in record.ranks[r].steps] for r in (number, number + each))
+                by_rail[number] = min(map(median, of_ranks))
+            for rail, value in by_rail.items():
                 if value > 0:
                     values.setdefault((names, rail), []).append(value)
     for (names, rail), own in values.items():
@@ -264,12 +266,3 @@ def _pairs_of(point: Point, measurements: Measurements) -> Iterator[PairFigure]:
             rail=rail,
             work=point.id,
         )
-
-
-def _rail_values(record: Record, metric: str) -> list[tuple[int | None, float]]:
-    """The median step of each rail, by the slower of its two GPUs."""
-    each = len(record.ranks) // 2
-    return [
-        (rail, min(median(step.values[metric] for step in record.ranks[r].steps) for r in (rail, rail + each)))
-        for rail in range(each)
-    ]

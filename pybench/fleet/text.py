@@ -1,4 +1,4 @@
-"""The nodes of a fleet for the terminal: the state, each node with its symptoms, links, what was left out."""
+"""Text of a fleet for the terminal: the state, each node with its symptoms, links, and notes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pybench.core.numbers import node_ranges, plain, short_percent
-from pybench.fleet.values import BY_IMPORTANCE, FleetLink, FleetResult, GroupSpread, NodeState, Symptom
+from pybench.fleet.values import BY_IMPORTANCE, FleetResult, NodeState, Symptom
 from pybench.model.figures import NO_MEDIANS, PointFigures, key_values
 from pybench.model.plural import counted, plural
 from pybench.report.text.change_words import value_text
@@ -28,8 +28,8 @@ _COLOUR: dict[NodeState, str] = {
 _NEXT: dict[NodeState, str] = {
     "bad": "--drain-list prints how to take bad nodes out of service; after a repair measure them again",
     "not measured": "measure them with pybench run node_check, and give their runs beside the others",
-    "suspect": "measure the suspect again, and give both runs, or both pairs, of it; one that is 5 % slower in both is "
-    "bad; hosts of one kind differ by less",
+    "suspect": "measure the suspect again and give both runs, or both pairs: 5 % slower in both is bad, since hosts of "
+    "one kind differ by less",
     "not compared": "three nodes of one kind can be compared; --across KEY lets them differ in a key",
 }
 _REBUILD = (
@@ -86,18 +86,17 @@ def _head(out: Console, result: FleetResult) -> None:
     parts.append(f"smallest effect {plain(100 * result.effects.default)} %")
     hanging(out, "; ".join(parts), style="dim")
     if result.groups:
-        hanging(out, f"found with 95 % power: {', '.join(map(_detectable, result.groups))} slower", style="dim")
+        parts = []
+        for group in result.groups:
+            gpu = "" if group.gpu_fraction is None else f" (one GPU {short_percent(group.gpu_fraction)})"
+            parts.append(f"{group.name} {short_percent(group.detectable_fraction)}{gpu}")
+        hanging(out, f"found with 95 % power: {', '.join(parts)} slower", style="dim")
     for group in result.groups:
         if group.slower and group.slower_fraction is not None:
             percent = short_percent(-group.slower_fraction)
             hanging(out, f"two groups in {group.name}: {node_ranges(group.slower)} {percent} below the others")
     for text in result.wanted:
         hanging(out, f"across: {text}")
-
-
-def _detectable(group: GroupSpread) -> str:
-    gpu = "" if group.gpu_fraction is None else f" (one GPU {short_percent(group.gpu_fraction)})"
-    return f"{group.name} {short_percent(group.detectable_fraction)}{gpu}"
 
 
 def _kind(result: FleetResult) -> str:
@@ -127,7 +126,9 @@ def _of_state(out: Console, state: NodeState, result: FleetResult, names: Mappin
             hanging(out, f"  {_symptom_text(symptom, names)}")
     for link in links:
         out.print(Text.assemble(_word(state), f": link {link.nodes[0]} - {link.nodes[1]}"))
-        hanging(out, f"  {_link_text(link)}")
+        rail, times = "" if link.rail is None else f", rail {link.rail}", plural(link.num_low, "measurement")
+        slower = f"{-100 * link.fraction:.1f} % slower than other pairs, in {times}; both reach others"
+        hanging(out, f"  {link.metric}{rail}: {slower}")
     for reason, own in by_reason.items():
         hanging(out, f"{state}: {node_ranges(own)}{f': {reason}' if reason else ''}")
 
@@ -150,12 +151,6 @@ def _short(symptom: Symptom) -> str:
         return symptom.text
     subject = f"{symptom.gpu}: {symptom.group}" if symptom.gpu else symptom.group
     return subject if symptom.fraction is None else f"{subject} {-100 * symptom.fraction:.1f} % slower"
-
-
-def _link_text(link: FleetLink) -> str:
-    rail = "" if link.rail is None else f", rail {link.rail}"
-    times = plural(link.num_low, "measurement")
-    return f"{link.metric}{rail}: {-100 * link.fraction:.1f} % slower than other pairs, in {times}; both reach others"
 
 
 def _word(state: NodeState) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Nodes of one kind compared with each other: what ``pybench fleet check`` reads and shows."""
+"""Values of ``pybench fleet check``: nodes of one kind compared with each other."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class GroupSpread:
 class FleetResult:
     """A fleet, the most important nodes first.
 
-    ``state`` is that of the worst node or link. ``notes`` name what was left out and what is undecided, with reasons.
+    ``state`` is the state of the worst node or link. ``notes`` name omissions and undecided points, with reasons.
     ``keys`` are equal in all ``num_compared`` compared runs; ``gpus`` has each list of GPU names once; ``wanted`` are
     the differences that are allowed.
     """
