@@ -75,11 +75,10 @@ def _locked(
     folder: Path, name: str, owner: str, notify: Callable[[str], None] | None, deadline_s: float | None
 ) -> Iterator[None]:
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        # With fs.protected_regular, O_CREAT is refused for another user's file in a folder that all may write.
-        file = os.open(folder / name, flags)
-    except FileNotFoundError:
-        file = os.open(folder / name, flags | os.O_CREAT, _FILE_MODE)
+    # With fs.protected_regular, O_CREAT alone is refused for another user's file in a folder that all may write.
+    with suppress(FileExistsError):
+        os.close(os.open(folder / name, flags | os.O_CREAT | os.O_EXCL, _FILE_MODE))
+    file = os.open(folder / name, flags)
     try:
         with suppress(PermissionError):  # another user made it; its mode is what the umask left
             os.fchmod(file, _FILE_MODE)

@@ -53,7 +53,7 @@ def prepare_run(
     launcher = choose(needs)
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
     plan = with_packages(plan, launcher, parse_required(options.require), must)
-    with _new_folder(root, suite.name) as folder:
+    with _new_folder(root, suite.name) as folder, folder.lock():
         stage_worker(folder.worker)
         manifest = Manifest(
             run_id=folder.run_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -82,3 +83,28 @@ def test_the_second_run_waits() -> None:
         assert notes == ["GPU-a is in use by process 7, runs/first; waiting for it to end"]
         with pytest.raises(MachineError, match="in use by process 8"), locked_devices(("GPU-a",), "process 9"):
             pytest.fail("entered twice")
+
+
+def test_a_file_of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fs.protected_regular, as systemd sets it, a file of another user is never opened to create it."""
+    plain = os.open
+
+    def protected(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT and not flags & os.O_EXCL and path.exists():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return plain(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", protected)
+    for owner in ("user a", "user b"):
+        with locked_devices(("GPU-a",), owner):
+            pass
+
+
+def test_a_wait_has_a_limit() -> None:
+    """After which the holder is named."""
+    with (
+        locked_devices(("GPU-a",), "process 7"),
+        pytest.raises(MachineError, match="GPU-a is in use by process 7; wait for it to end"),
+        locked_devices(("GPU-a",), "process 8", lambda _line: None, limit_s=0.0),
+    ):
+        pytest.fail("entered twice")
