@@ -179,7 +179,7 @@ def _rows(measurements: Measurements, group: Sequence[Point]) -> Iterator[JobRes
             num_gpus=point.num_gpus,
             samples=job.samples,
             epochs=job.epochs,
-            steps=job_steps(job, settings, first.ranks[0].steps[0].work.samples),
+            steps=job_steps(job, first.ranks[0].steps[0].work.samples),
             time_h=_estimate(measurements, _TIME, point),
             energy_j=_estimate(measurements, _ENERGY, point) if _ENERGY in measurements.samples(point) else None,
             time_saved_fraction=_saved(measurements, _TIME, point, baseline),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from pybench.core.flops import num_parameters
 from pybench.core.train_feasibility import train_reasons
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind, Devices
-from pybench.model.memory_text import amount_text
 from pybench.model.plural import listed, plural
 from pybench.model.servers import server_reasons
 from pybench.model.suite import Point
@@ -20,7 +18,7 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.placement import placement_reasons
 from pybench.model.workloads.rules import GivenSettings
-from pybench.model.workloads.settings import DTYPE_BYTES, PARALLEL_AXES, ModelSettings, Settings, defaults
+from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings, defaults
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
 from pybench.model.workloads.turn_rules import turn_rules
@@ -170,7 +168,7 @@ _LEAST = {
     "fp8": (7, 5),
 }
 _SETTINGS = ("dtype", "mixed_precision", "precision", "burn_precision", "quantization")
-"""Settings whose value is a type to compute in. What ``element`` and ``comm_hook`` name is moved and added only."""
+"""Settings whose value is a type to compute in. What ``element`` names is moved and added only."""
 _UNITS_ONLY = ("tfloat32", "float8_e4m3fn")
 """Types that a CPU has no substitute for."""
 
@@ -255,28 +253,14 @@ def generate_reasons(settings: Generate, device: DeviceKind) -> Iterator[str]:
 
 
 def spread_reasons(settings: Generate, shape: DecoderShape) -> Iterator[str]:
-    """Why the layers can't lie where ``device_map`` has them, or within ``max_memory``."""
-    table, limits, stages = settings.device_map, settings.max_memory, settings.pipeline_parallel
-    for name in [name for name, given in (("device_map", isinstance(table, dict)), ("max_memory", limits)) if given]:
-        if stages == 1:
-            yield f"{name} spreads layers over GPUs: give pipeline_parallel above 1"
-    if isinstance(table, dict) and stages > 1:
+    """Problems of a ``device_map`` that is a table."""
+    table, stages = settings.device_map, settings.pipeline_parallel
+    if not isinstance(table, dict):
+        return
+    if stages == 1:
+        yield "device_map spreads layers over GPUs: give pipeline_parallel above 1"
+    else:
         yield from placement_reasons(table, stages, shape.layers, tied=shape.tied_embeddings)
-    if limits is not None and settings.quantization:
-        yield "max_memory counts weights as they are: remove quantization, or place layers by a table as device_map"
-    elif limits is not None and stages > 1:
-        weight_bytes = DTYPE_BYTES[settings.dtype] * num_parameters(shape)
-        yield from _limit_reasons(limits, stages, weight_bytes)
-
-
-def _limit_reasons(limits: Mapping[str, int], num_gpus: int, weight_bytes: float) -> Iterator[str]:
-    """Why weights of ``weight_bytes`` can't lie on ``num_gpus`` GPUs within ``limits``."""
-    found, wanted = {int(gpu) for gpu in limits}, set(range(num_gpus))
-    if found != wanted:
-        numbers = ", ".join(map(str, sorted(found ^ wanted)))
-        yield f"max_memory and pipeline_parallel {num_gpus} differ in GPU {numbers}: give 0 to {num_gpus - 1}"
-    elif sum(limits.values()) < weight_bytes:
-        yield f"max_memory has {amount_text(sum(limits.values()))} for weights of {amount_text(weight_bytes)}"
 
 
 def _of_requests(settings: Generate) -> Iterator[str]:

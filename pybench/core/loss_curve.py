@@ -24,8 +24,7 @@ TOLERANCES = {"float32": 1e-3, "bfloat16": 2e-2, "float16": 2e-2}
 # Relative to the first loss: what rounding alone sets apart, 2e-7 in float32 on CPUs, 1e-4 in bfloat16 on H200s.
 NOISE = {"float32": 1e-6, "bfloat16": 2e-4, "float16": 2e-4}
 _SAME = ("model", "dtype", "mixed_precision", "seed", "sequence_tokens", "learning_rate", "max_grad_norm")
-_SAME_ADAPTERS = ("lora_rank", "lora_alpha", "lora_targets", "weights", "double_quantization")
-_SAME_SAMPLES = ("packing", "sample_tokens", "length_spread_fraction")
+_SAME_ADAPTERS = ("lora_rank", "lora_alpha", "lora_targets", "weights")
 _VERDICTS: tuple[Verdict, ...] = ("pass", "inconclusive", "fail")
 
 
@@ -50,12 +49,11 @@ def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object
     settings = point.settings
     if not isinstance(settings, Train) or settings.lora_dropout:
         return []
-    equal = (getattr(settings, name) for name in (*_SAME, *_SAME_SAMPLES, *_SAME_ADAPTERS))
+    equal = (getattr(settings, name) for name in (*_SAME, *_SAME_ADAPTERS))
     # torchao and bitsandbytes round scales of four-bit blocks differently.
     packer = "torchao" if settings.strategy == "torchtune" else "bitsandbytes"
-    # Ranks that exchange approximate gradients, or quantise them by a config, make another update.
-    rank = settings.powersgd_rank or 1 if settings.comm_hook == "powersgd" and settings.data_parallel > 1 else None
-    update = (settings.optimizer or "adamw", rank, json.dumps(settings.deepspeed_config, sort_keys=True))
+    # Ranks that quantise gradients by a config make another update.
+    update = (settings.optimizer or "adamw", json.dumps(settings.deepspeed_config, sort_keys=True))
     same = (*equal, packer if settings.weights == "nf4" else None, *update)
     good = [record for record in measurements.good(point.id) if record.ranks[0].losses]
     return [((*same, record.ranks[0].steps[0].work.samples), record.ranks[0].losses[:NUM_STEPS]) for record in good]
@@ -63,7 +61,7 @@ def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object
 
 def _coarsest_type(settings: Train) -> str:
     """The type that bounds the loss's precision."""
-    return settings.mixed_precision or ("bfloat16" if settings.comm_hook == "bf16" else settings.dtype)
+    return settings.mixed_precision or settings.dtype
 
 
 def _check(point: Point, curve: Sequence[float], baseline: Point, expected: Sequence[float]) -> CheckResult:

@@ -246,7 +246,7 @@ def train_host_bytes(settings: Train, shape: DecoderShape) -> float:
 def stored_bytes(settings: Train, shape: DecoderShape) -> float:
     """Bytes of a model's weights under adapters, in ``dtype`` or in four bits."""
     if settings.weights == "nf4":
-        return packed_bytes(shape, settings.dtype, double=settings.double_quantization is not False)
+        return packed_bytes(shape, settings.dtype, double=True)
     return float(DTYPE_BYTES[settings.dtype] * num_parameters(shape))
 
 

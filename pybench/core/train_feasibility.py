@@ -41,8 +41,6 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
 
 def _on_cpu(settings: Train) -> Iterator[str]:
     yield from (f"{option} needs GPUs" for option in GPU_ONLY if getattr(settings, option))
-    if settings.process_group == "nccl":
-        yield "process_group = 'nccl' needs GPUs"
     if settings.finds_batch_size:
         yield f"batch_size_per_gpu = {AUTO!r} needs a GPU's memory limit: give a number"
 

@@ -81,8 +81,7 @@ class BackendTraits:
     ``tuning_prefixes`` begin the names of environment variables that tune it. ``launches_per_layer``
     is how many kernels at least a decode round launches one by one for each layer, ``None`` where it replays a graph or
     that is not known. An engine that ``fuses_norms`` computes each in one kernel. The workloads in ``over_nodes`` it
-    can spread over several hosts. The function ``import_before_engine`` of the module ``before_engine`` runs before the
-    backend is imported. The module ``pybench.worker.backends.NAME.entry`` follows from its name.
+    can spread over several hosts. The module ``pybench.worker.backends.NAME.entry`` follows from its name.
     """
 
     model_types: tuple[str, ...]
@@ -108,7 +107,6 @@ class BackendTraits:
     log_words: LogWords = LogWords()
     pads_vocabulary: bool = False
     over_nodes: tuple[WorkloadName, ...] = ()
-    before_engine: str | None = None
 
     @property
     def all_packages(self) -> tuple[str, ...]:
@@ -172,8 +170,6 @@ _SERVERS = tuple(
     for name, entry in SERVERS.items()
     if entry.package
 )
-_TRAINER_LIBRARY = "pybench.worker.backends.turn.library"
-
 BACKENDS: dict[BackendName, BackendTraits] = {
     "torch": BackendTraits(
         # Gemma 2 caps the scores of attention, which no kernel of torch does.
@@ -195,7 +191,6 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         distributions=("torch", "transformers"),
         tuning_prefixes=("TORCH_", "TORCHINDUCTOR_", "TRITON_", "PYTORCH_"),
         over_nodes=("generate", "train", "collective"),
-        before_engine=_TRAINER_LIBRARY,
     ),
     "transformers": BackendTraits(
         model_types=("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3"),
@@ -209,7 +204,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         lone_axes=("tensor_parallel",),
         gpu_axes=("pipeline_parallel",),
         extras=(_FOUR_BITS,),
-        options=("device_map", "max_memory", "quantization", "beams"),
+        options=("device_map", "quantization", "beams"),
         quantizations=("bitsandbytes",),
         warm_settings={"generate": _SIZES},
         distributions=("transformers",),
@@ -249,7 +244,6 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         pads_vocabulary=True,
         fuses_norms=True,
         over_nodes=("generate",),
-        before_engine=_TRAINER_LIBRARY,
     ),
     "tensorrt_llm": BackendTraits(
         model_types=("llama", "mistral", "qwen2", "qwen3"),

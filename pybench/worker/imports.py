@@ -6,12 +6,31 @@ torch and transformers make 400,000 objects that live as long as the process; ea
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 
 from pybench.model.backend import install
+from pybench.model.workloads.settings import Settings
+from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import MissingPackageError
+
+_UNSLOTH = "pybench.worker.backends.torch.train.strategies.unsloth"
+
+
+def import_before_engine(settings: Settings) -> None:
+    """Import Unsloth for a turn that trains by it, else nothing. What lacks a package is reported by the trainer.
+
+    In standby Unsloth leaves torch's allocator as it is: its expandable segments are not compatible with an engine
+    that sleeps (vLLM's allocator refuses them), and processes would inherit them.
+    """
+    if isinstance(settings, Turn) and settings.strategy == "unsloth":
+        os.environ["UNSLOTH_VLLM_STANDBY"] = "1"
+        with suppress(MissingPackageError):
+            import_module(_UNSLOTH)
+
 
 # The extras of pybench whose packages the image of containers/train has.
 _IN_IMAGE = ("train", "deepspeed")

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from pybench.model.backend import BACKENDS
 from pybench.model.software import RECORDED_PACKAGES
 from pybench.model.wire import Event, Header, Phase, WorkOrder
 from pybench.worker.backend import Backend, Session, backend_module
@@ -21,7 +20,7 @@ from pybench.worker.exchange import EventStream, read_orders, wait_for_go
 from pybench.worker.failure import failure_of, missing_package
 from pybench.worker.gpus import NvlinkTraffic
 from pybench.worker.header import Device, read_header
-from pybench.worker.imports import spared_by_collector
+from pybench.worker.imports import import_before_engine, spared_by_collector
 from pybench.worker.ranks import Ranks, place_scratch, rank_numbers
 from pybench.worker.timing import TimingLoop
 
@@ -51,10 +50,8 @@ def run_rank(exchange: Path) -> int:
 def import_backend(order: WorkOrder) -> Backend:
     """Import the order's backend. Raises ``ImportError`` when a package is missing."""
     with spared_by_collector():
-        backend = order.settings.backend
-        if before := BACKENDS[backend].before_engine:
-            importlib.import_module(before).import_before_engine(order.settings)
-        return cast("Backend", importlib.import_module(backend_module(backend)))
+        import_before_engine(order.settings)
+        return cast("Backend", importlib.import_module(backend_module(order.settings.backend)))
 
 
 def blind_header(order: WorkOrder) -> Header:

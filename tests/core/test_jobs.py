@@ -12,7 +12,6 @@ from pybench.core.measurements import Measurements
 from pybench.model.record import Record
 from pybench.model.suite import Job, Plan, Point
 from pybench.model.wire import Work
-from pybench.model.workloads.train import Train
 from tests.build import Build
 from tests.builders import with_settings
 
@@ -36,19 +35,9 @@ def _records(build: Build, point: Point, seconds: list[list[float]], joules: flo
 
 def test_the_last_step_of_an_epoch_counts_whole() -> None:
     """2,686 samples by 8 are 335.75 steps."""
-    settings = Train(backend="torch", model="m", batch_size_per_gpu=8, sequence_tokens=100)
-    assert job_steps(GUIDE, settings, 8) == 3 * 336
-    assert job_steps(Job(samples=16), settings, 8) == 2
-    assert job_steps(Job(samples=3), settings, 8) == 1
-
-
-def test_packed_samples_need_fewer_steps() -> None:
-    """1,000 samples of 25 tokens fill 250 sequences of 100; padded, each takes one of its own."""
-    padded = Train(
-        backend="torch", model="m", batch_size_per_gpu=8, sequence_tokens=100, loader_workers=0, sample_tokens=25
-    )
-    assert job_steps(Job(samples=1000), padded, 8) == 125
-    assert job_steps(Job(samples=1000), replace(padded, packing=True), 8) == 32
+    assert job_steps(GUIDE, 8) == 3 * 336
+    assert job_steps(Job(samples=16), 8) == 2
+    assert job_steps(Job(samples=3), 8) == 1
 
 
 def test_a_job_on_more_gpus(build: Build) -> None:

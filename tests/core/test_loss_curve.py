@@ -174,9 +174,6 @@ def test_a_guard_that_passes_shows_nothing_by_itself(build: Build) -> None:
 @pytest.mark.parametrize(
     ("settings", "verdicts"),
     [
-        ({"comm_hook": "none"}, ["fail"]),
-        ({"comm_hook": "bf16"}, ["pass"]),
-        ({"comm_hook": "powersgd", "powersgd_rank": 4}, []),
         ({"optimizer": "sgd"}, []),
         ({"optimizer": "adamw"}, ["fail"]),
         ({"max_grad_norm": 0.1}, []),
@@ -186,14 +183,7 @@ def test_a_guard_that_passes_shows_nothing_by_itself(build: Build) -> None:
 def test_what_changes_the_training_is_not_held_against_what_does_not(
     build: Build, settings: Any, verdicts: list[str]
 ) -> None:
-    """A loss off by 1 % of its way: too much in float32, within bfloat16's rounding of gradients."""
+    """A loss off by 1 % of its way: too much in float32."""
     one, two = trained(build, 1), trained(build, 2, **settings)
     rows = checks((one, measured(build, one, CURVE)), (two, measured(build, two, (11.9, *CURVE[1:]))))
     assert [row.verdict for row in rows] == verdicts
-
-
-def test_a_baseline_that_rounds_its_gradients_has_their_tolerance(build: Build) -> None:
-    """Whichever of the two is the baseline."""
-    one, two = trained(build, 1, comm_hook="bf16"), trained(build, 2)
-    (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, (11.9, *CURVE[1:]))))
-    assert row.verdict == "pass"

@@ -35,7 +35,7 @@ def test_two_cores_take_turns_in_every_topology() -> None:
     assert plan.skips == plan.left_out == ()
     settings = [point.settings for point in plan.points if isinstance(point.settings, Turn)]
     assert {one.topology for one in settings} == {"shared", "decoupled", "full"}
-    assert {one.handover for one in settings} == {"direct", "ipc", "file"}
+    assert {one.handover for one in settings} == {"direct", "file"}
     assert {one.sleep_level for one in settings} == {0, 1, 2}
     assert {one.backend for one in settings} == {"torch"}
 
@@ -139,6 +139,6 @@ def test_every_order_is_judged_between_gpus(profile: str) -> None:
 
 
 def test_a_cpu_judges_the_orders_that_hold_within_a_memory() -> None:
-    """Where the host's memory is the device's, a file is as near as another process, and ranks share the memory."""
-    within = [order for order in ORDERS if order[0] == "direct"]
+    """The torch backend has one process, and its ranks share the host's memory: only the order of sleeps is left."""
+    within = [order for order in ORDERS if order[0] == "direct" and order[3] != "ipc"]
     assert _verdicts("cpu", _LENGTHS_MS) == dict.fromkeys(within, "pass")

@@ -31,7 +31,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "model_flops": None if point.shape is None else samples * _sample_flops(point, point.shape),
         "loss": step.first.loss,
         "input_wait_fraction": max(waits_s) / step.length_s if waits_s else None,
-        "job_h": None if point.job is None else _job_steps(point, point.job, step) * step.length_s / _S_PER_H,
+        "job_h": None if point.job is None else job_steps(point.job, step.first.work.samples) * step.length_s / _S_PER_H,
         **stage_use(busy_s, step.length_s),
         **_utilisation(point, tokens_per_s / point.num_gpus, step.device_name),
     }
@@ -57,12 +57,11 @@ def of_attempt(point: Point, steps: Sequence[JointStep], reported: Mapping[str, 
 def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
     """Divisors of the joules of all steps."""
     samples = sum(step.first.work.samples for step in steps)
-    of_job = {} if point.job is None else {"job_energy_j": len(steps) / _job_steps(point, point.job, steps[0])}
+    of_step = steps[0].first.work.samples
+    of_job = {} if point.job is None else {"job_energy_j": len(steps) / job_steps(point.job, of_step)}
     return {"energy_j_per_token": samples * _settings(point).sequence_tokens, **of_job}
 
 
-def _job_steps(point: Point, job: Job, step: JointStep) -> int:
-    return job_steps(job, _settings(point), step.first.work.samples)
 
 
 def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
@@ -99,13 +98,9 @@ def _settings(point: Point) -> Train:
     return point.settings
 
 
-def job_steps(job: Job, settings: Train, samples_of_step: int) -> int:
+def job_steps(job: Job, samples_of_step: int) -> int:
     """Steps of all epochs: an epoch's sequences over those of a step, the last step of an epoch counted whole.
 
-    Packed samples of mean length fill every sequence; otherwise each sample is padded to ``sequence_tokens``.
     ``samples_of_step`` is the measured effective batch in sequences, since an ``auto`` batch size is found by a run.
     """
-    sequences = job.samples
-    if settings.packing:
-        sequences = math.ceil(job.samples * settings.mean_sample_tokens / settings.sequence_tokens)
-    return job.epochs * math.ceil(sequences / samples_of_step)
+    return job.epochs * math.ceil(job.samples / samples_of_step)

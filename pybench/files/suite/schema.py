@@ -18,7 +18,7 @@ from pybench.model.effort import Effort
 from pybench.model.limits import Range
 from pybench.model.suite import Comparison, Job, Limits, Scaling, TableFigure
 from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
-from pybench.model.workloads.placement import limits_problem, table_problem
+from pybench.model.workloads.placement import table_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names
 from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
 
@@ -59,9 +59,6 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
         table = Annotated[dict[str, Any], AfterValidator(partial(_without_problem, table_problem))]
         word = next(kind for kind in members if get_origin(kind) is Literal)
         return Annotated[_either(table, word, _TABLE, _TABLES_WORD), Field(description=notes[-1])]
-    if name == "max_memory":
-        checked = AfterValidator(partial(_without_problem, limits_problem))
-        return Annotated[dict[str, Any], checked, Field(description=notes[-1])]
     if name == ENVIRONMENT:
         return Annotated[str, AfterValidator(_variables), Field(max_length=MAX_ENVIRONMENT, description=notes[-1])]
     if get_origin(base) is dict:

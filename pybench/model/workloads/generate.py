@@ -65,9 +65,6 @@ class Generate(ModelSettings):
         Literal["auto", "balanced", "sequential"] | dict[str, int],
         "how transformers spreads layers over pipeline_parallel GPUs; a table: each module's GPU",
     ] = "auto"
-    max_memory: Annotated[
-        dict[str, int] | None, "transformers: bytes of each of those GPUs that weights may take, by its number"
-    ] = None
     max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time, in each replica"] = None
     enforce_eager: Annotated[bool, "no CUDA graphs and no compilation"] = False
     quantization: Annotated[
@@ -141,8 +138,6 @@ def _rules(given: GivenSettings) -> Iterator[Breach]:
         yield Breach("needs server (an entry) or server_command (any other), and not both", "server")
     if set(given.values("burstiness")) - {1.0} and not given.values("request_rate_per_s"):
         yield Breach("shapes arrivals at random: give request_rate_per_s", "burstiness")
-    if given.values("max_memory") and any(isinstance(value, dict) for value in given.values("device_map")):
-        yield Breach("has no effect beside a device_map that is a table: remove one of them", "max_memory")
     words = {value for value in given.values("device_map") if isinstance(value, str)} - {"auto"}
     if words and set(given.values("pipeline_parallel") or (1,)) == {1}:
         yield Breach("spreads layers over GPUs: give pipeline_parallel above 1", "device_map")

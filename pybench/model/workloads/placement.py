@@ -1,4 +1,4 @@
-"""Where the modules of a decoder lie that transformers spreads over GPUs: a table of their names, and memory limits."""
+"""Where the modules of a decoder lie that transformers spreads over GPUs: a table of their names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pybench.model.plural import abridged
 
 _LAYERS = re.compile(r"model\.layers\.(\d+)(?:-(\d+))?")
 _WHOLE = ("model", "model.embed_tokens", "model.layers", "model.norm", "lm_head")
-_GPU = re.compile(r"\d{1,4}")
 _MOST_NAMES = 3
 
 
@@ -50,15 +49,7 @@ def table_problem(table: Mapping[str, object]) -> str | None:
     if not table:
         return "nothing in it: give modules and each one's GPU, such as { model = 0, lm_head = 1 }"
     problems = (name_problem(name) for name in table)
-    return next((problem for problem in problems if problem), None) or _number_problem(table, 0)
-
-
-def limits_problem(limits: Mapping[str, object]) -> str | None:
-    """Fault of a table of GPUs and bytes; ``None`` for nothing."""
-    if not limits:
-        return "nothing in it: give each GPU's bytes, such as { 0 = 40_000_000_000, 1 = 40_000_000_000 }"
-    strange = next((name for name in limits if not _GPU.fullmatch(name)), None)
-    return f"{strange!r} is no number of a GPU" if strange is not None else _number_problem(limits, 1)
+    return next((problem for problem in problems if problem), None) or _number_problem(table)
 
 
 def placement_reasons(table: Mapping[str, int], num_gpus: int, num_layers: int, *, tied: bool) -> Iterator[str]:
@@ -76,10 +67,10 @@ def placement_reasons(table: Mapping[str, int], num_gpus: int, num_layers: int, 
         yield "device_map parts lm_head from model.embed_tokens, which are one weight in this model"
 
 
-def _number_problem(table: Mapping[str, object], least: int) -> str | None:
+def _number_problem(table: Mapping[str, object]) -> str | None:
     for name, value in table.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
-            return f"{name!r} must be a whole number from {least}, found {value!r}"
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+            return f"{name!r} must be a whole number from 0, found {value!r}"
     return None
 
 

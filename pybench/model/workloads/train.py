@@ -48,17 +48,6 @@ class Train(ModelSettings):
         "samples come from a loader over a memory-mapped file, with so many processes on each rank; 0: the rank itself",
     ] = None
     pin_memory: Annotated[bool | None, "loader: batches in pinned host memory, copied while the rank goes on"] = None
-    packing: Annotated[
-        bool | None, "loader: samples one after another fill every sequence, instead of one padded to it"
-    ] = None
-    sample_tokens: Annotated[
-        int | None, Tokens, "loader: mean length of a sample, in tokens; default: sequence_tokens"
-    ] = None
-    length_spread_fraction: Annotated[
-        float | None,
-        Range(0, 0.99),
-        "loader: samples' lengths are drawn evenly from this far below to this far above their mean",
-    ] = None
     evaluation_every_steps: Annotated[
         int | None, Range(1, 1_000_000), "updates between two evaluations: what share of the time these take"
     ] = None
@@ -71,7 +60,6 @@ class Train(ModelSettings):
     evaluation_output_tokens: Annotated[
         int | None, Range(1, 2**20), "generation: tokens of an answer; default: 64. The prompt has the rest"
     ] = None
-    evaluation_beams: Annotated[int | None, Range(1, 64), "generation: beams; default: 1, greedy"] = None
     evaluation_accumulation_steps: Annotated[
         int | None, Range(1, 65_536), "batches whose results stay on the device together; default: all"
     ] = None
@@ -89,7 +77,7 @@ class Train(ModelSettings):
     loss_chunk_tokens: Annotated[
         int | None, Range(64, 1_048_576), "tokens whose logits are in memory at once; the head runs again in backward"
     ] = None
-    activation_offload: Annotated[bool | None, "what backward needs of the layers, in host memory until then"] = None
+    activation_offload: Annotated[bool | None, "torchtune: activations in host memory until backward"] = None
     compile: Annotated[bool | None, "torch.compile each layer, and the loss"] = None
     control_steps: Annotated[
         int | None, Range(0, 100), "steps without communication after the measured ones: exposed communication"
@@ -97,16 +85,7 @@ class Train(ModelSettings):
     bucket_cap_mb: Annotated[int | None, Range(1, 4096), "ddp: size of a gradient bucket, in MiB"] = None
     find_unused_parameters: Annotated[bool | None, "ddp: look for parameters without gradient"] = None
     broadcast_buffers: Annotated[bool | None, "ddp: rank 0's buffers before each forward pass"] = None
-    static_graph: Annotated[bool | None, "ddp: the graph never changes"] = None
     gradient_as_bucket_view: Annotated[bool | None, "ddp: gradients live in the buckets"] = None
-    comm_hook: Annotated[
-        Literal["none", "bf16", "powersgd"] | None,
-        "ddp: gradients are reduced as they are, in bfloat16, or as factors of low rank (PowerSGD)",
-    ] = None
-    powersgd_rank: Annotated[int | None, Range(1, 1024), "powersgd: rank of the factors; default: 1"] = None
-    process_group: Annotated[
-        Literal["nccl", "gloo"] | None, "library of the collectives; default: nccl on GPUs, gloo on CPUs"
-    ] = None
     reshard_after_forward: Annotated[bool | None, "fsdp: gather weights again for backward"] = None
     mixed_precision: Annotated[
         Literal["bfloat16"] | None, "fsdp, accelerate: compute in this type over weights of dtype"
@@ -133,7 +112,6 @@ class Train(ModelSettings):
     weights: Annotated[
         Literal["dtype", "nf4"] | None, "frozen weights under adapters: stored in dtype, or in four bits (QLoRA)"
     ] = None
-    double_quantization: Annotated[bool | None, "nf4: the scales of blocks quantised once more; default: true"] = None
     zero_stage: Annotated[int | None, Range(1, 3), "deepspeed: what ZeRO splits"] = None
     offload_optimizer: Annotated[bool | None, "deepspeed: optimizer states in host memory"] = None
     offload_parameters: Annotated[bool | None, "deepspeed: weights in host memory, stage 3 only"] = None
@@ -229,11 +207,6 @@ class Train(ModelSettings):
         return self.micro_batch_size * self.num_passes * self.data_parallel
 
     @property
-    def mean_sample_tokens(self) -> int:
-        """Of the samples before any is cut, padded or packed."""
-        return self.sample_tokens or self.sequence_tokens
-
-    @property
     def longest_sequence_tokens(self) -> int:
         """One sample."""
         return self.sequence_tokens
@@ -281,7 +254,6 @@ _METRICS = {
         less("s", "time that a step waits for its loader, on the rank that waits longest", "max")
     ),
     "input_wait_fraction": less("", "input_wait_s over the step's length"),
-    "padding_fraction": less("", "share of the trained tokens that pad samples to sequence_tokens", "max"),
     "batch_size_per_gpu": more("samples", "samples that each data-parallel rank takes at once", "max"),
     "trained_parameters": less("", "parameters that the optimizer updates, of the whole model", "max"),
     "trained_fraction": less("", "LoRA: trained_parameters over all parameters, adapters included"),
@@ -313,3 +285,19 @@ _PROJECTIONS: dict[str, tuple[str, ...]] = {
 def projections(lora_targets: str | None) -> tuple[str, ...]:
     """Names of a layer's projections, as transformers has them, for a setting; its default is ``query_value``."""
     return _PROJECTIONS[lora_targets or "query_value"]
+
+
+@dataclass(frozen=True)
+class LoraShape:
+    """Adapters of ``rank`` at the projections ``targets``, their product scaled by ``alpha`` over ``rank``."""
+
+    rank: int
+    alpha: int
+    targets: tuple[str, ...]
+
+
+def lora_shape(settings: Train) -> LoraShape:
+    """The settings with their defaults; they have a rank."""
+    rank = settings.lora_rank
+    assert rank is not None
+    return LoraShape(rank, settings.lora_alpha or 2 * rank, projections(settings.lora_targets))

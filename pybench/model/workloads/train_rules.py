@@ -14,7 +14,6 @@ _BATCH_OF_SCALING = {"strong": "global_batch_size", "weak": "batch_size_per_gpu"
 DEFAULT_OUTPUT_TOKENS = 64
 """Tokens of an answer that an evaluation decodes."""
 _SPLIT_STATES = "splits weights and states, which bitsandbytes' optimizers can't take: optimizer = 'adamw' or 'sgd'"
-_SCALES_TWICE = "has four bits with scales that are quantised once more only"
 _DECODED = "belongs to evaluation_method = 'generation'"
 _OTHER_OPTIMIZERS = ("adamw_8bit", "paged_adamw", "paged_adamw_8bit", "sgd")
 _ONE = (None, 1)
@@ -26,7 +25,6 @@ NEEDS: tuple[Need, ...] = (
     Need("lora_targets", "lora_rank"),
     Need("lora_dropout", "lora_rank"),
     Need("weights", "lora_rank"),
-    Need("double_quantization", "weights", ("nf4",), "belongs to weights = 'nf4'"),
     Need("schedule", "stages_per_rank", _ONE, "gpipe has one stage for each rank", ("gpipe",)),
     Need("schedule", "stages_per_rank", _ONE, "1f1b has one stage for each rank", ("1f1b",)),
     Need(
@@ -43,19 +41,11 @@ NEEDS: tuple[Need, ...] = (
         *("max_grad_norm", "cpu_offload", _OFF),
         "can't join the norms of gradients in host memory over the GPUs' process group: remove cpu_offload",
     ),
-    Need(
-        *("comm_hook", "dtype", ("float32",)),
-        *("'bf16' saves nothing where gradients have 16 bits: set dtype = 'float32'", ("bf16",)),
-    ),
-    Need("powersgd_rank", "comm_hook", ("powersgd",), "belongs to comm_hook = 'powersgd'"),
     Need("mixed_precision", "dtype", ("float32",), "computes over float32 weights: set dtype = 'float32'"),
     Need("offload_parameters", "zero_stage", (3,), "needs zero_stage = 3: only there weights are split", _ON),
     Need("hybrid_shard", "nodes"),
     Need("hybrid_shard", "context_parallel", _ONE, "splits weights inside a host alone: remove context_parallel", _ON),
     Need("pin_memory", "loader_workers"),
-    Need("packing", "loader_workers"),
-    Need("sample_tokens", "loader_workers"),
-    Need("length_spread_fraction", "loader_workers"),
     Need(
         *("evaluation_every_steps", "tensor_parallel", _ONE),
         "evaluates models whose layers are whole: remove tensor_parallel",
@@ -73,21 +63,16 @@ NEEDS: tuple[Need, ...] = (
     Need("evaluation_batches", "evaluation_every_steps"),
     Need("evaluation_accumulation_steps", "evaluation_every_steps"),
     Need("evaluation_output_tokens", "evaluation_method", ("generation",), _DECODED),
-    Need("evaluation_beams", "evaluation_method", ("generation",), _DECODED),
     *(
         Need("strategy", "optimizer", (None, "adamw", "sgd"), f"{name} {_SPLIT_STATES}", (name,))
         for name in ("fsdp", "tensor_parallel", "torchtune")
     ),
     *(
-        need
-        for name in ("torchtune", "unsloth")
-        for need in (
-            Need(
-                *("strategy", "activation_checkpointing", (None, "none", "full")),
-                *(f"{name} recomputes whole layers only", (name,)),
-            ),
-            Need("strategy", "double_quantization", (None, True), f"{name} {_SCALES_TWICE}", (name,)),
+        Need(
+            *("strategy", "activation_checkpointing", (None, "none", "full")),
+            *(f"{name} recomputes whole layers only", (name,)),
         )
+        for name in ("torchtune", "unsloth")
     ),
 )
 """Every setting of training that needs another one; a turn's trainer has those of the settings that a turn has."""
@@ -101,8 +86,6 @@ GPU_ONLY = (
 UNPREDICTED: dict[str, tuple[str, Container[object] | None]] = {
     "async_tensor_parallel": ("async_tensor_parallel", _ON),
     "optimizer": ("optimizer other than adamw", _OTHER_OPTIMIZERS),
-    "comm_hook": ("comm_hook", ("bf16", "powersgd")),
-    "process_group": ("process_group = 'gloo'", ("gloo",)),
     "activation_offload": ("activation_offload", _ON),
     "mixed_precision": ("mixed_precision", None),
     "cpu_offload": ("update in host memory, whose rate no node check measures (cpu_offload)", _ON),
@@ -121,7 +104,6 @@ def train_rules(given: GivenSettings) -> Iterator[Breach]:
     """Every rule of training that the settings break."""
     yield from _batch_sizes(given)
     yield from _found_batch(given)
-    yield from _sample_lengths(given)
     yield from _answers(given)
     yield from _options(given)
     yield from unmet_needs(given, NEEDS)
@@ -160,15 +142,6 @@ def _found_batch(given: GivenSettings) -> Iterator[Breach]:
     if staged and AUTO in given.values("batch_size_per_gpu"):
         message = f"{AUTO!r} can't be tried with strategy {staged[0]}, whose stages wait for each other; give a number"
         yield Breach(message, "batch_size_per_gpu")
-
-
-def _sample_lengths(given: GivenSettings) -> Iterator[Breach]:
-    """A sample longer than its sequence would be cut, and the rest of it never trained on."""
-    lengths, sequences = given.values("sample_tokens"), given.values("sequence_tokens")
-    if lengths and sequences and set(given.values("packing")) != {True}:
-        longest, shortest = (pick(int(str(v)) for v in values) for pick, values in ((max, lengths), (min, sequences)))
-        if longest > shortest:
-            yield Breach(f"{longest} is above sequence_tokens = {shortest}: needs packing = true", "sample_tokens")
 
 
 def _answers(given: GivenSettings) -> Iterator[Breach]:

@@ -20,18 +20,15 @@ StrategyName = Literal[
 Sharing = Literal["ddp", "fsdp", "zero"]
 
 _LORA = ("lora_rank", "lora_alpha", "lora_targets", "lora_dropout")
-_PACKED = ("weights", "double_quantization")
-_OWN_MODEL = (*_PACKED, "loss_chunk_tokens", "activation_offload")
+_PACKED = ("weights",)
+_OWN_MODEL = (*_PACKED, "loss_chunk_tokens")
 _UPDATE = ("optimizer", "max_grad_norm")
 _MODEL = ("activation_checkpointing", "compile")
 _EVALUATION = (
     *("evaluation_every_steps", "evaluation_method", "evaluation_batches", "evaluation_output_tokens"),
-    *("evaluation_beams", "evaluation_accumulation_steps"),
+    "evaluation_accumulation_steps",
 )
-_DDP = (
-    *("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "static_graph", "gradient_as_bucket_view"),
-    *("comm_hook", "powersgd_rank", "process_group"),
-)
+_DDP = (*("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "gradient_as_bucket_view"),)
 _STAGES = ("activation_checkpointing",)
 
 

@@ -15,7 +15,7 @@ from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import StrategyName
 from pybench.model.workloads.traits import WorkloadTraits
-from pybench.model.workloads.turn_rules import LARGEST_RATE, default_processes, turn_rules
+from pybench.model.workloads.turn_rules import LARGEST_RATE, turn_rules
 
 CHECK = "check"
 WORKING = ("generate", "train")
@@ -49,9 +49,6 @@ class Turn(ModelSettings):
     handover: Annotated[
         Literal["direct", "ipc", "file"], "how weights reach the engine: same process, CUDA IPC, a safetensors file"
     ] = "direct"
-    processes: Annotated[
-        int | None, Range(1, 2), "1: engine and trainer in one process; 2: apart; default: 1 for direct, else 2"
-    ] = None
     async_weight_syncing: Annotated[
         bool, "the engine wakes first and gets weights while it generates the next turn's first answers"
     ] = False
@@ -77,7 +74,6 @@ class Turn(ModelSettings):
         "the trainer's frozen weights under adapters: in dtype, or in four bits (QLoRA); the engine computes with what "
         "these unpack to, in dtype",
     ] = None
-    double_quantization: Annotated[bool | None, "nf4: the scales of blocks quantised once more; default: true"] = None
     max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time"] = None
     enforce_eager: Annotated[bool, "no CUDA graphs and no compilation in the engine"] = False
     gpu_memory_utilization: Annotated[float, Range(0.01, 1), "vllm: share of a GPU's memory"] = 0.9
@@ -112,8 +108,8 @@ class Turn(ModelSettings):
 
     @property
     def num_processes(self) -> int:
-        """Processes of a GPU that engine and trainer share: 1 or 2."""
-        return self.processes or default_processes(self.handover)
+        """Processes of a GPU that engine and trainer share: 1 where tensors are handed over as they are, else 2."""
+        return 1 if self.handover == "direct" or self.backend == "torch" else 2
 
     @property
     def generation(self) -> Generate:
@@ -157,7 +153,6 @@ class Turn(ModelSettings):
             lora_alpha=self.lora_alpha,
             lora_targets=self.lora_targets,
             weights=self.weights,
-            double_quantization=self.double_quantization,
         )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from pybench.model.plural import listed
 from pybench.model.workloads.rules import Breach, GivenSettings, unmet_needs
 from pybench.model.workloads.train_rules import NEEDS
 from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
@@ -33,12 +32,10 @@ _DEFAULTS: dict[str, Any] = {
     "strategy": "ddp",
     "sleep_level": 1,
     "handover": "direct",
-    "processes": None,
     "lora_rank": None,
     "lora_alpha": None,
     "lora_targets": None,
     "weights": None,
-    "double_quantization": None,
     "activation_checkpointing": None,
     "activation_offload": None,
     "loss": "cross_entropy",
@@ -50,11 +47,6 @@ _DEFAULTS: dict[str, Any] = {
     "backend": None,
 }
 """Settings that the rules join, as they are where a benchmark does not give them."""
-
-
-def default_processes(handover: object) -> int:
-    """Only tensors that are handed over as they are need engine and trainer in one process."""
-    return 1 if handover == "direct" else 2
 
 
 def turn_rules(given: GivenSettings) -> Iterator[Breach]:
@@ -136,27 +128,19 @@ def _trainers_options(point: Mapping[str, Any]) -> Iterator[Breach]:
         yield Breach(f"{why}; take level 0 or 1", "sleep_level")
     strategy = point["strategy"]
     if point["activation_offload"] and "activation_offload" not in STRATEGIES[strategy].options:
-        able = [name for name in _STRATEGIES[point["topology"]] if "activation_offload" in STRATEGIES[name].options]
-        yield Breach(f"strategy {strategy} has none, only {listed(able)}", "activation_offload")
+        yield Breach(f"strategy {strategy} has none; only torchtune has it", "activation_offload")
 
 
 def _handover(point: Mapping[str, Any]) -> Iterator[Breach]:
     way = point["handover"]
-    processes = point["processes"] or default_processes(way)
-    if way == "direct" and processes > 1:
-        yield Breach("'direct' gives tensors as they are, which two processes can't: take 'ipc' or 'file'", "handover")
-    if way == "ipc" and processes == 1:
-        yield Breach("'ipc' is for two processes: a process can't open its own memory's handle", "handover")
     several = not isinstance(point["tensor_parallel"], int) or point["tensor_parallel"] > 1
     if point["topology"] == "decoupled" and way != "file" and several:
         yield Breach("topology 'decoupled' reaches engines on other GPUs by 'file' only", "handover")
-    if point["backend"] == "torch" and way != "direct" and processes > 1 and several and point["topology"] == "full":
-        yield Breach("backend torch keeps an engine of several GPUs in the trainer's processes: take 1", "processes")
-    if point["backend"] == "torch" and point["strategy"] == "unsloth" and (processes == 1 or several):
-        why = (
-            "backend torch's engine computes by transformers, parts of which Unsloth replaces: keep them in 2 processes"
-        )
-        yield Breach(f"{why}, on one GPU with handover 'ipc' or 'file'", "strategy")
+    if point["backend"] == "torch" and way == "ipc":
+        yield Breach("backend torch has engine and trainer in one process: take 'direct' or 'file'", "handover")
+    if point["backend"] == "torch" and point["strategy"] == "unsloth":
+        why = "Unsloth replaces parts of transformers, with which backend torch's engine computes: take backend vllm"
+        yield Breach(why, "strategy")
     if point["async_weight_syncing"] and point["sleep_level"] == 2:  # noqa: PLR2004 - the level
         yield Breach("level 2 leaves no weights to generate with meanwhile: take level 0 or 1", "async_weight_syncing")
     if point["async_weight_syncing"] and way != "file":

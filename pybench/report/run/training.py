@@ -9,7 +9,7 @@ from pybench.model.results import Estimate, PointResult
 
 HEADS = (
     *("point", "rank", "tokens/s", "per GPU", "MFU", "HFU", "memory", "energy", "rank by memory", "rank by energy"),
-    *("batch per GPU", "trained", "exposed comm.", "straggler gap", "input wait", "padding", "evaluation", "loss"),
+    *("batch per GPU", "trained", "exposed comm.", "straggler gap", "input wait", "evaluation", "loss"),
 )
 
 
@@ -38,7 +38,6 @@ def _row(point: PointResult, name: str, everyone: Sequence[PointResult]) -> tupl
         _percent(metrics.get("exposed_communication_fraction")),
         _percent(metrics.get("straggler_gap_fraction")),
         _percent(metrics.get("input_wait_fraction")),
-        _percent(metrics.get("padding_fraction")),
         _percent(metrics.get("evaluation_overhead_fraction")),
         _plain(metrics.get("loss")),
     )

@@ -82,7 +82,6 @@ SPLIT = {"strategy": "tensor_parallel", "tensor_parallel": 2}
             {"strategy": "fsdp", "context_parallel": 2, "tensor_parallel": 2},
             "layers split over tensor_parallel don't attend over context_parallel: give one of them",
         ),
-        ({"process_group": "nccl", "data_parallel": 2, "device": "cpu"}, "process_group = 'nccl' needs GPUs"),
         (
             {**SPLIT, "sequence_parallel": True, "sequence_tokens": 15},
             "15 tokens in a sequence can't be split over tensor_parallel 2",

@@ -40,11 +40,6 @@ def test_what_works_is_planned(given: dict[str, Any]) -> None:
             {},
             "sleep_level: level 2 discards the base weights, LoRA hands over the adapter alone",
         ),
-        (
-            {**SHARED, "processes": 2},
-            {},
-            "handover: 'direct' gives tensors as they are, which two processes can't: take 'ipc' or 'file'",
-        ),
         ({**FULL, "tensor_parallel": 16}, {}, "can't be split over tensor_parallel 16"),
         ({**FULL, "tensor_parallel": 3}, {}, "can't be split over tensor_parallel 3"),
         (

@@ -221,14 +221,6 @@ def test_skipped_left_out_and_filtered() -> None:
                     {"device_map": {"model": 0}, "pipeline_parallel": 1},
                     "device_map spreads layers over GPUs: give pipeline_parallel above 1",
                 ),
-                ({"max_memory": {"0": 10**9, "1": 10**9}}, None),
-                ({"max_memory": {"0": 10**9}}, "differ in GPU 1: give 0 to 1"),
-                ({"max_memory": {"0": 1000, "1": 1000}}, "max_memory has 1.95 KiB for weights of "),
-                (
-                    {"max_memory": {"0": 10**9, "1": 10**9}, "quantization": "bitsandbytes"},
-                    "max_memory counts weights as they are",
-                ),
-                ({"backend": "vllm", "max_memory": {"0": 1}}, "backend vllm has no max_memory, only transformers"),
             )
         ),
         ("evaluate", {"beams": 2}, "backend torch has no beams, only transformers"),

@@ -16,8 +16,7 @@ from pybench.core.memory import held_back_bytes, held_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.stage_layers import rank_weights, stage_layers
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.learner import Learner, Task
-from pybench.worker.backends.torch.train.strategies import registry
+from pybench.worker.backends.torch.train.learner import Learner, Task, learner_of
 from pybench.worker.backends.torch.train.strategies.pipeline_parallel import stage_module
 from pybench.worker.backends.torch.train.training import trainer
 from pybench.worker.backends.torch.train.whole_model import WholeModel
@@ -59,7 +58,7 @@ def test_a_rank_of_eight_holds_what_the_plan_takes(name: str) -> None:
     """Norms, whole on each rank of split layers, are what is left out."""
     with first_of(8):
         task = task_of(EIGHT[name], 8)
-        parameters = registry.learner(task).parameters()
+        parameters = learner_of(task).parameters()
         held = sum(p.to_local().numel() if isinstance(p, DTensor) else p.numel() for p in parameters)
     assert held == pytest.approx(held_parameters(task.settings, SHAPE), rel=0.01)
 

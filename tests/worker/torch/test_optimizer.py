@@ -9,8 +9,8 @@ import torch
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.learner import Task
-from pybench.worker.backends.torch.train.strategies import ddp, registry
+from pybench.worker.backends.torch.train.learner import Task, learner_of
+from pybench.worker.backends.torch.train.strategies import ddp
 
 
 @pytest.mark.parametrize(("offloaded", "nodes", "num_threads"), [(True, 1, 4), (True, 2, 8), (False, 1, 1)])
@@ -34,7 +34,7 @@ def test_an_update_in_host_memory_has_all_cores(
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        registry.learner(Task(settings, {}, TorchRanks(0, 2, torch.device("cpu"))))
+        learner_of(Task(settings, {}, TorchRanks(0, 2, torch.device("cpu"))))
     finally:
         torch.set_num_threads(before)
     assert built == [num_threads]

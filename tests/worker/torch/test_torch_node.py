@@ -23,9 +23,14 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.burn import BurnBench, checksum
 from pybench.worker.backends.torch.node.collective import bus_factor, rail_of
-from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.node.matmul import MatmulBench
-from pybench.worker.backends.torch.node.measured import cache_bytes, num_sets, random_bytes, random_matrix
+from pybench.worker.backends.torch.node.measured import (
+    cache_bytes,
+    node_workload,
+    num_sets,
+    random_bytes,
+    random_matrix,
+)
 from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
 from tests.worker.conftest import points_of, run_staged, staged, steps_of
 

@@ -40,7 +40,6 @@ TURNS: dict[str, dict[str, Any]] = {
         "strategy": "tensor_parallel",
         "train_tensor_parallel": 2,
         "handover": "file",
-        "processes": 1,
         "async_weight_syncing": True,
     },
     "full_chunks": {"topology": "full", "strategy": "context_parallel", "train_context_parallel": 2},
@@ -55,7 +54,6 @@ TURNS: dict[str, dict[str, Any]] = {
     "decoupled": {
         "topology": "decoupled",
         "handover": "file",
-        "processes": 1,
         "lora_rank": 4,
         "lora_targets": "all_linear",
     },
@@ -67,7 +65,6 @@ TORCHTUNE: dict[str, dict[str, Any]] = {
         "strategy": "torchtune",
         "train_tensor_parallel": 2,
         "handover": "file",
-        "processes": 1,
         "async_weight_syncing": True,
         "loss": "grpo",
         "group_size": 2,

@@ -18,30 +18,14 @@ from tests.worker.torch.test_train_strategies import CP, DDP, FSDP, NORM, TP, Sp
 from tests.worker.torch.train_ranks import trained
 
 KNOBS: dict[str, Spec] = {
-    "ddp_norm": {**DDP, **NORM, "comm_hook": "none", "grad_accum": 2},
-    "fsdp_norm": {**FSDP, **NORM, "activation_offload": True, "activation_checkpointing": "full"},
-    "accelerate_norm": {"strategy": "accelerate", **DDP, **NORM, "activation_offload": True},
+    "ddp_norm": {**DDP, **NORM, "grad_accum": 2},
+    "fsdp_norm": {**FSDP, **NORM, "activation_checkpointing": "full"},
+    "accelerate_norm": {"strategy": "accelerate", **DDP, **NORM},
     "tensor_norm": {**TP, **NORM},
     "context_norm": {**CP, **NORM},
     "fsdp_context_norm": {**FSDP, **CP, **NORM, "strategy": "fsdp", "data_parallel": 1, "grad_accum": 2},
-    "ddp_8bit": {**DDP, "optimizer": "adamw_8bit", "activation_offload": True},
+    "ddp_8bit": {**DDP, "optimizer": "adamw_8bit"},
     "ddp_paged": {**DDP, "optimizer": "paged_adamw"},
-    "ddp_bf16": {**DDP, "comm_hook": "bf16"},
-    "ddp_powersgd": {**DDP, "comm_hook": "powersgd", "powersgd_rank": 4},
-    "ddp_powersgd_buckets": {
-        **DDP,
-        "comm_hook": "powersgd",
-        "powersgd_rank": 4,
-        "bucket_cap_mb": 1,
-        "architecture": {"hidden_size": 256, "intermediate_size": 1024},
-    },
-    "ddp_powersgd_passes": {
-        **DDP,
-        "comm_hook": "powersgd",
-        "powersgd_rank": 4,
-        "gradient_as_bucket_view": True,
-        "grad_accum": 2,
-    },
     "ddp_dropout": {**DDP, "lora_rank": 4, "lora_dropout": 0.5},
 }
 
@@ -80,27 +64,6 @@ def test_optimizers_of_bitsandbytes_train_nearly_the_same(two: Any, usual: Any) 
     assert two["ddp_paged"]["losses"] == pytest.approx(usual, rel=1e-5)
     assert two["ddp_8bit"]["losses"] == pytest.approx(usual, rel=1e-3)
     assert two["ddp_8bit"]["losses"] != pytest.approx(usual, rel=5e-6)
-
-
-def test_hooks_reduce_fewer_bytes_and_train_nearly_the_same(two: Any, usual: Any) -> None:
-    """By hand: each of four layers has two matrices of (64, 64), two of (32, 64) and three of (128, 64)."""
-    matrices = [*[(64, 64), (64, 64), (32, 64), (32, 64), (128, 64), (128, 64), (128, 64)] * 4, (256, 64), (256, 64)]
-    norms = 9 * 64
-    whole = sum(rows * columns for rows, columns in matrices) + norms
-    factors = sum(4 * (rows + columns) for rows, columns in matrices) + norms
-    names = ("ddp_norm", "ddp_bf16", "ddp_powersgd", "ddp_powersgd_passes")
-    expected = [4 * whole, 2 * whole, 4 * factors, 4 * factors]
-    assert [two[name]["metrics"]["reduced_bytes"] for name in names] == expected
-    for name, bound in (("ddp_bf16", 3e-3), ("ddp_powersgd", 5e-2), ("ddp_powersgd_passes", 5e-2)):
-        assert two[name]["losses"] == pytest.approx(usual, rel=bound)
-        assert two[name]["losses"] != pytest.approx(usual, rel=1e-6)
-        assert two[name]["losses"][-1] < usual[0] - 0.5
-
-
-def test_powersgd_reduces_many_buckets_in_one_order(two: Any) -> None:
-    """Each bucket's second reduction begins when its first is done, which gloo's threads find in any order."""
-    losses = two["ddp_powersgd_buckets"]["losses"]
-    assert losses[-1] < losses[0] - 0.5
 
 
 def test_dropout_shows_from_the_second_step_on(two: Any) -> None:

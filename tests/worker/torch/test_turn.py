@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -23,17 +21,15 @@ from transformers import AutoModelForCausalLM
 from pybench.model.wire import Event, Metric, Step, WorkOrder
 from pybench.model.workloads.turn import Turn
 from pybench.run.events.contract import ordered_phases
-from pybench.worker.backend import EngineError, WrongResultError
+from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch import entry
 from pybench.worker.backends.torch.architecture import unchanged
-from pybench.worker.backends.torch.train.strategies import registry
-from pybench.worker.backends.torch.turn.apart import EngineApart
-from pybench.worker.backends.torch.turn.engine import TorchEngine
+from pybench.worker.backends.torch.turns import TorchEngine
 from pybench.worker.backends.turn import delivery
-from pybench.worker.backends.turn.library import import_before_engine
 from pybench.worker.backends.turn.trainer import Trainer
 from pybench.worker.failure import cause_of
+from pybench.worker.imports import import_before_engine
 from pybench.worker.main import run_session
 
 BASE: dict[str, Any] = {
@@ -61,15 +57,6 @@ class _Heard:
 
     def write(self, event: Event) -> None:
         self.events.append(event)
-
-
-@pytest.fixture(autouse=True)
-def _engines_begin_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine in a process of its own is a fork of one process that has torch imported."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([TorchEngine.__module__])
-    monkeypatch.setattr("torch.multiprocessing.get_context", lambda _method: context)
 
 
 @pytest.fixture
@@ -100,14 +87,12 @@ def _steps(events: list[Event]) -> list[Step]:
         {"sleep_level": 0},
         {"sleep_level": 1},
         {"sleep_level": 2, "turns": 2},
-        {"sleep_level": 2, "handover": "ipc"},
         {"sleep_level": 2, "handover": "file"},
-        {"handover": "file", "processes": 1, "async_weight_syncing": True},
+        {"handover": "file", "async_weight_syncing": True},
         {"handover": "direct", **LORA},
-        {"handover": "ipc", **LORA},
         {"handover": "file", "async_weight_syncing": True, **LORA},
         QLORA,
-        {"handover": "file", "processes": 1, **QLORA, "double_quantization": False},
+        {"handover": "file", **QLORA},
         {"loss": "grpo", "group_size": 2, "max_grad_norm": 0.1},
     ],
     ids=str,
@@ -146,7 +131,7 @@ def test_an_engine_with_other_weights_than_four_bits_leave_is_caught(
     take: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the 16-bit weights that were packed it would answer by another policy than is trained."""
-    monkeypatch.setattr("pybench.worker.backends.torch.turn.engine.rounded", lambda _double: unchanged)
+    monkeypatch.setattr("pybench.worker.backends.torch.turns.rounded", lambda **_packed: unchanged)
     with pytest.raises(WrongResultError, match=r"_proj\.\S*weight: .* other bits than the trainer sent"):
         take(**QLORA)
 
@@ -191,7 +176,7 @@ class _FastLanguageModel:
 @pytest.fixture
 def unsloth(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The name of its strategy's module, which is imported anew."""
-    name = f"{registry.__package__}.unsloth"
+    name = "pybench.worker.backends.torch.train.strategies.unsloth"
     library: Any = ModuleType("unsloth")
     library.FastLanguageModel = _FastLanguageModel
     monkeypatch.setitem(sys.modules, "unsloth", library)
@@ -200,17 +185,6 @@ def unsloth(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop(name, None)
     yield name
     sys.modules.pop(name, None)
-
-
-@pytest.mark.usefixtures("unsloth")
-@pytest.mark.parametrize("given", [LORA, {**LORA, "loss": "grpo", "group_size": 2}, {"sleep_level": 2}], ids=str)
-def test_unsloth_hands_over_what_other_trainers_do(take: Take, given: dict[str, Any]) -> None:
-    """Its names have peft's prefix, its loss takes labels where others take logits: weights move alike."""
-    found, plain = (_steps(take(**given, **more)) for more in ({"strategy": "unsloth"}, {}))
-    for one, other in zip(found, plain, strict=True):
-        assert one.values["handover_bytes"] == other.values["handover_bytes"]
-        assert one.values["logprob_gap_to_old"] == pytest.approx(other.values["logprob_gap_to_old"], rel=1e-3)
-        assert one.values["logprob_gap"] < 1e-5
 
 
 def test_unsloth_is_imported_before_the_engine(unsloth: str) -> None:
@@ -317,23 +291,9 @@ def test_a_file_that_can_not_be_read_behind_the_work_is_named(take: Take, monkey
             file.write_bytes(b"cut short")
         return whole(file, device)
 
-    monkeypatch.setattr("pybench.worker.backends.torch.turn.engine.read", broken)
+    monkeypatch.setattr("pybench.worker.backends.torch.turns.read", broken)
     with pytest.raises(SafetensorError, match="header"):
-        take(handover="file", processes=1, async_weight_syncing=True)
-
-
-def test_an_engine_that_dies_asleep_is_an_engines_failure(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process is killed after it fell asleep: the next call gives its exit code."""
-    sleep = EngineApart.sleep
-
-    def deadly(self: EngineApart, level: int) -> None:
-        sleep(self, level)
-        os.kill(self.device_pids()[0], signal.SIGKILL)
-
-    monkeypatch.setattr(EngineApart, "sleep", deadly)
-    with pytest.raises(EngineError, match="ended with exit code -9") as caught:
-        take(handover="ipc")
-    assert cause_of(caught.value) == "engine"
+        take(handover="file", async_weight_syncing=True)
 
 
 def test_a_trainer_out_of_memory_says_what_the_engine_kept(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,5 +314,5 @@ def test_a_files_folder_is_gone_afterwards(take: Take, monkeypatch: pytest.Monke
     """Of this process, and of one that was killed half-way through a handover."""
     monkeypatch.setattr(delivery, "_MEMORY_FOLDER", tmp_path)
     (tmp_path / "pybench-handover-4194305-x").mkdir()  # above the kernel's greatest process id
-    take(handover="file", processes=1)
+    take(handover="file")
     assert list(tmp_path.iterdir()) == []

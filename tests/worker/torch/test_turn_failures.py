@@ -47,8 +47,6 @@ def _break(self, handover, recorder, *, behind=False):
     _count.append(1)
     drill = _NAMES[self._settings.seed]
     if len(_count) == 2:
-        if drill == "engine_dies":
-            _os.kill(self._engine.device_pids()[0], _signal.SIGKILL)
         if drill == "out_of_memory":
             with self._explained_memory():
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
@@ -69,7 +67,7 @@ def _break(self, handover, recorder, *, behind=False):
 
 Turns._hand_over = _break
 """
-DRILLS = ("engine_dies", "out_of_memory", "sender_killed", "stale", "healthy")
+DRILLS = ("out_of_memory", "sender_killed", "stale", "healthy")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +82,6 @@ def drilled(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Run:
 @pytest.mark.parametrize(
     ("drill", "cause", "message"),
     [
-        ("engine_dies", "engine", "the engine's process ended with exit code -9 while it was to "),
         ("out_of_memory", "out_of_memory", "RuntimeError: out of memory: the trainer ran out with "),
         ("sender_killed", "signal", "signal 9"),
         ("stale", "wrong_result", "model.embed_tokens.weight: shard 0 of the engine holds other bits"),

@@ -18,8 +18,7 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.generate import Generation
 from pybench.worker.backends.torch.tensor_parallel import Shard
-from pybench.worker.backends.torch.turn.engine import TorchEngine
-from pybench.worker.backends.torch.turn.turns import turns
+from pybench.worker.backends.torch.turns import TorchEngine, turns
 
 CPU = torch.device("cpu")
 shapes, tokens, orders = json.loads(sys.argv[1]), torch.tensor(json.loads(sys.argv[2])), json.loads(sys.argv[3])

@@ -105,8 +105,8 @@ def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[TorchRan
     device = _device(order.device, numbers.local_rank if local_rank is None else local_rank)
     on_gpu = device.type == "cuda"
     if numbers.world_size > 1:
-        library = getattr(order.settings, "process_group", None) or ("nccl" if on_gpu else "gloo")
-        bound = device if library == "nccl" else None
+        library = "nccl" if on_gpu else "gloo"
+        bound = device if on_gpu else None
         patience = timedelta(seconds=order.collective_timeout_s + _LATER_S)
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", _RECORDED_OPERATIONS)
         distributed.init_process_group(library, timeout=patience, device_id=bound)

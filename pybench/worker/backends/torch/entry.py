@@ -19,7 +19,7 @@ from pybench.model.workloads.settings import WorkloadName
 from pybench.worker.backend import Session, UnsupportedError, Workload
 from pybench.worker.backends.common_torch.memory import with_own_memory
 from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined, replica_of
-from pybench.worker.backends.torch.node.entry import node_workload
+from pybench.worker.backends.torch.node.measured import node_workload
 from pybench.worker.header import Device
 from pybench.worker.imports import needs_package, spared_by_collector
 
@@ -27,7 +27,7 @@ _OF_A_MODEL: dict[WorkloadName, tuple[str, str]] = {
     "generate": ("generate", "generations"),
     "train": ("train.training", "training"),
     "evaluate": ("evaluate", "evaluation"),
-    "turn": ("turn.turns", "turns"),
+    "turn": ("turns", "turns"),
     "checkpoint": ("checkpoint.checkpoints", "checkpoints"),
 }
 """Module and function of each workload that runs a model."""

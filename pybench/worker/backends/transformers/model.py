@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from accelerate import infer_auto_device_map
-from accelerate.utils import get_balanced_memory
 from transformers import AutoConfig, BitsAndBytesConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
@@ -56,8 +54,7 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
     """Model with random weights, loaded by the library.
 
     ``tensor_parallel`` above 1 splits every layer by ``tp_plan="auto"``, ``pipeline_parallel`` spreads the layers by
-    ``device_map``; else all of it is on ``device``. Raises :class:`UnsupportedError` for a family that is not known,
-    and where ``max_memory`` leaves no GPU for a layer.
+    ``device_map``; else all of it is on ``device``. Raises :class:`UnsupportedError` for an unknown family.
     """
     family = architecture.get("model_type")
     if family not in FAMILIES:
@@ -68,7 +65,7 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     dtype = getattr(torch, settings.dtype)
     weights = state_dict(kind, config, dtype, settings.seed)
-    options = {**_placement(settings, device, kind, config), **_quantization(settings, dtype), **_attention(config)}
+    options = {**_placement(settings, device, config), **_quantization(settings, dtype), **_attention(config)}
     model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype, **options)
     return model.eval()
 
@@ -102,7 +99,7 @@ def _attention(config: Any) -> dict[str, Any]:
     return {"attn_implementation": "eager"} if getattr(config, "attn_logit_softcapping", None) else {}
 
 
-def _placement(settings: Generate, device: torch.device, kind: Any, config: Any) -> dict[str, Any]:
+def _placement(settings: Generate, device: torch.device, config: Any) -> dict[str, Any]:
     if settings.tensor_parallel > 1:
         return _tensor_parallel()
     if settings.pipeline_parallel == 1:
@@ -110,22 +107,7 @@ def _placement(settings: Generate, device: torch.device, kind: Any, config: Any)
     if isinstance(settings.device_map, dict):
         where = placed(settings.device_map, config.num_hidden_layers)
         return {"device_map": {**where, "model.rotary_emb": where["model.embed_tokens"]}}
-    return {"device_map": settings.device_map if settings.max_memory is None else _within(settings, kind, config)}
-
-
-def _within(settings: Generate, kind: Any, config: Any) -> dict[str, Any]:
-    """The library's own placement within ``max_memory``, which is refused where it takes host memory or a disk."""
-    limits: Any = {int(gpu): count for gpu, count in (settings.max_memory or {}).items()}
-    with torch.device("meta"):
-        model = kind(config).to(getattr(torch, settings.dtype))
-    model.tie_weights()
-    whole = {"no_split_module_classes": model._no_split_modules}  # noqa: SLF001 - as the library's loader does
-    if settings.device_map != "sequential":
-        limits = get_balanced_memory(model, limits, **whole)
-    found: dict[str, Any] = infer_auto_device_map(model, limits, **whole)
-    if away := [name for name, place in found.items() if not isinstance(place, int)]:
-        raise UnsupportedError(f"max_memory leaves no GPU for {', '.join(away)}: give more bytes, or more GPUs")
-    return found
+    return {"device_map": settings.device_map}
 
 
 def _tensor_parallel() -> dict[str, Any]:

@@ -14,8 +14,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from pybench.model.workloads.train import lora_shape
 from pybench.model.workloads.turn import Turn
-from pybench.worker.backends.torch.train.lora_shape import lora_shape
 
 Named = tuple[str, torch.Tensor]
 

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import torch
 
-from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.architecture import Changed, unchanged
 from pybench.worker.backends.turn.delivery import Named
 from pybench.worker.backends.turn.peak_memory import Held
 from pybench.worker.imports import needs_package
 
 
-def rounding(training: Train) -> bool | None:
-    """Whether the scales of the trainer's four bits are quantised once more; ``None`` where it has no four bits."""
-    return training.double_quantization is not False if training.weights == "nf4" else None
-
-
-def rounded(double: bool | None) -> Changed:
-    """What :func:`rounding` leaves of each weight: an engine that had others would answer by another policy."""
-    if double is None:
+def rounded(*, packed: bool) -> Changed:
+    """The value of each weight after the trainer's four bits: with other values the engine would be another policy."""
+    if not packed:
         return unchanged
     with needs_package("weights = 'nf4'", "qlora"):
         from pybench.worker.backends.torch.train.nf4 import through_four_bits
-    return partial(through_four_bits, double=double)
+    return through_four_bits
 
 
 class Engine(Protocol):

@@ -17,9 +17,8 @@ from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.data import Parts, with_labels
-from pybench.worker.backends.torch.train.learner import Batch, Task
+from pybench.worker.backends.torch.train.learner import Batch, Task, learner_of
 from pybench.worker.backends.torch.train.loss import IGNORED
-from pybench.worker.backends.torch.train.strategies import registry
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.backends.turn.delivery import Named
 from pybench.worker.backends.turn.parked import Parked, local
@@ -99,7 +98,7 @@ class Trainer:
     def __init__(self, settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> None:
         self._settings = settings
         self._task = Task(settings.training, architecture, ranks)
-        learner = registry.learner(self._task)
+        learner = learner_of(self._task)
         if not isinstance(learner, WholeModel):
             raise UnsupportedError(f"strategy {settings.strategy} can't take turns with an engine")
         if settings.loss == "grpo":

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
 
 from pybench.model.wire import Metric, Work
+from pybench.model.workloads.node import NodeSettings
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.round_clock import timed_event
+
+
+def bench_of(settings: type[NodeSettings], workload: str) -> Callable[[NodeSettings, TorchRanks], Measured]:
+    """What measures a workload: class ``MatmulBench`` of the module ``matmul`` for settings of class ``Matmul``."""
+    module = importlib.import_module(f"{__package__}.{workload}")
+    bench: Callable[[NodeSettings, TorchRanks], Measured] = getattr(module, f"{settings.__name__}Bench")
+    return bench
+
+
+def node_workload(settings: NodeSettings, ranks: TorchRanks) -> AbstractContextManager[Measured]:
+    """Fill the memory that the workload of these settings works on."""
+    return nullcontext(bench_of(type(settings), settings.workload)(settings, ranks))
+
 
 _L3 = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 # Where the kernel does not report it: as much as one complex of recent server CPUs has.

@@ -1,27 +1,33 @@
-"""Where a step's samples come from: they lie on the device, or a loader brings them.
+"""The samples of a training step: resident on the device, or brought by a loader.
 
-Every step sees the same samples: what the model learns then shows in the loss at once, and ranks that don't learn
-together part ways. The joint batch is the same for every number of ranks and passes.
+Every step trains on the same samples, so that learning shows in the loss at once, and so do ranks that diverge. The
+joint batch is the same for every number of ranks and passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
+from torch.utils.data import DataLoader, Dataset
 
-from pybench.model.wire import Metric
+from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.tokens import sample_tokens
 from pybench.worker.backends.torch.train.learner import Batch, Portion, Task
 from pybench.worker.backends.torch.train.loss import IGNORED
+from pybench.worker.ranks import rank_numbers, scratch_folder
+
+_MOST_OF_TWO_BYTES = 2**16
 
 
 class Source(Protocol):
-    """This rank's part of every step's samples.
-
-    ``num_labels`` are the predicted tokens of a whole step, over all ranks.
-    """
+    """This rank's part of every step's samples. ``num_labels`` counts a step's predicted tokens over all ranks."""
 
     num_labels: int
 
@@ -31,24 +37,40 @@ class Source(Protocol):
     def values(self) -> dict[str, float]:
         """The last step's measurements of its input."""
 
-    def metrics(self) -> tuple[Metric, ...]:
-        """Metrics of the samples."""
+
+@contextmanager
+def source(task: Task, portion: Portion) -> Iterator[Source]:
+    """The samples of a point; its files are removed at the end."""
+    settings, vocab_size = task.settings, task.architecture["vocab_size"]
+    if settings.loader_workers is None:
+        yield Resident(task, portion, vocab_size)
+        return
+    numbers = rank_numbers()
+    # The ranks of a host share one file, which the first of them writes.
+    with scratch_folder(f"tokens.{numbers.rank - numbers.local_rank}") as folder:
+        path = folder / "tokens.bin"
+        if numbers.local_rank == 0:
+            write_tokens(path, settings, vocab_size)
+        task.ranks.barrier()
+        loaded = Loaded(task, portion, TokenFile(path, settings, vocab_size))
+        try:
+            yield loaded
+        finally:
+            loaded.close()
 
 
 class Resident:
-    """Samples on the device from the start: steps without any input pipeline."""
+    """Samples on the device from the start, without an input pipeline."""
 
     def __init__(self, task: Task, portion: Portion, vocab_size: int) -> None:
         settings = task.settings
-        self.num_labels = settings.effective_batch_size * (settings.sequence_tokens - 1)
-        size = settings.micro_batch_size
+        self.num_labels = _num_labels(settings)
+        size, length = settings.micro_batch_size, settings.sequence_tokens
         first = portion.replica * size * settings.num_passes
         parts = Parts(task, portion)
+        starts = range(first, first + settings.num_passes * size, size)
         self._batches = [
-            parts.batch(
-                *with_labels(sample_tokens(first + n * size, size, settings.sequence_tokens, vocab_size, settings.seed))
-            )
-            for n in range(settings.num_passes)
+            parts.batch(*with_labels(sample_tokens(start, size, length, vocab_size, settings.seed))) for start in starts
         ]
 
     def passes(self) -> Iterator[Batch]:
@@ -56,16 +78,104 @@ class Resident:
         return iter(self._batches)
 
     def values(self) -> dict[str, float]:
-        """Nothing is waited for."""
+        """Nothing: a step waits for no input."""
         return {}
 
-    def metrics(self) -> tuple[Metric, ...]:
-        """Nothing is padded."""
-        return ()
+
+class Loaded:
+    """Batches of torch's DataLoader over a file of tokens."""
+
+    def __init__(self, task: Task, portion: Portion, dataset: Dataset[torch.Tensor]) -> None:
+        settings = task.settings
+        self.num_labels = _num_labels(settings)
+        self._num_passes = settings.num_passes
+        self._parts = Parts(task, portion, non_blocking=bool(settings.pin_memory))
+        self._wait_s = 0.0
+        workers, size = settings.loader_workers or 0, settings.micro_batch_size
+        places: Any = Endless(portion.replica * size * settings.num_passes, size, settings.num_passes)
+        loader = DataLoader(
+            dataset,
+            batch_sampler=places,
+            num_workers=workers,
+            collate_fn=_collate,
+            pin_memory=bool(settings.pin_memory),
+            # A worker of another kind would import this process's main module anew.
+            multiprocessing_context="fork" if workers else None,
+        )
+        self._batches: Iterator[Any] = iter(loader)
+
+    def passes(self) -> Iterator[Batch]:
+        """The next batches. The wait for a batch ends when its copy to the device is issued."""
+        self._wait_s = 0.0
+        for _ in range(self._num_passes):
+            start_ns = time.monotonic_ns()
+            batch = self._parts.batch(*next(self._batches))
+            self._wait_s += (time.monotonic_ns() - start_ns) / 1e9
+            yield batch
+
+    def values(self) -> dict[str, float]:
+        """Seconds that the last step waited."""
+        return {"input_wait_s": self._wait_s}
+
+    def close(self) -> None:
+        """End the loader's workers."""
+        self._batches = iter(())
+
+
+@dataclass(frozen=True)
+class Endless:
+    """The numbers of one rank's sequences, pass by pass; endless, so that workers read ahead into the next step."""
+
+    first: int
+    size: int
+    num_passes: int
+
+    def __iter__(self) -> Iterator[list[int]]:
+        while True:
+            for number in range(self.num_passes):
+                start = self.first + number * self.size
+                yield list(range(start, start + self.size))
+
+
+class TokenFile(Dataset[torch.Tensor]):
+    """Sequence ``index`` as a tensor of shape (tokens,). Each process that reads the file maps it into its memory."""
+
+    def __init__(self, path: Path, settings: Train, vocab_size: int) -> None:
+        self._path = path
+        self._count, self._length = settings.effective_batch_size, settings.sequence_tokens
+        self._type = token_type(vocab_size)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self._tokens[index].to(torch.long)
+
+    @cached_property
+    def _tokens(self) -> torch.Tensor:
+        return _mapped(self._path, self._count, self._length, self._type)
+
+
+def write_tokens(path: Path, settings: Train, vocab_size: int) -> None:
+    """Write one step's tokens, sample after sample; each sample's tokens follow from its number alone."""
+    count, length = settings.effective_batch_size, settings.sequence_tokens
+    whole = _mapped(path, count, length, token_type(vocab_size))
+    for number in range(count):
+        whole[number] = sample_tokens(number, 1, length, vocab_size, settings.seed)[0]
+
+
+def token_type(vocab_size: int) -> torch.dtype:
+    """The type of a file's tokens: two bytes where they hold the vocabulary, else four."""
+    return torch.uint16 if vocab_size <= _MOST_OF_TWO_BYTES else torch.int32
+
+
+def _mapped(path: Path, count: int, length: int, kind: torch.dtype) -> torch.Tensor:
+    return torch.from_file(str(path), shared=True, size=count * length, dtype=kind).view(count, length)
+
+
+def _collate(sequences: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    return with_labels(torch.stack(list(sequences)))
 
 
 class Parts:
-    """Cuts whole sequences to this rank's chunk of them, and brings it to the device."""
+    """Cuts whole sequences to this rank's chunk of them, and copies it to the device."""
 
     def __init__(self, task: Task, portion: Portion, *, non_blocking: bool = False) -> None:
         self._portion = portion
@@ -74,7 +184,7 @@ class Parts:
         self._positions = self._chunk(torch.arange(task.settings.sequence_tokens)[None])
 
     def batch(self, tokens: torch.Tensor, labels: torch.Tensor) -> Batch:
-        """Of tokens and labels of shape (samples, tokens)."""
+        """A batch of tokens and labels of shape (samples, tokens)."""
         return Batch(self._chunk(tokens), self._chunk(labels), self._positions)
 
     def _chunk(self, whole: torch.Tensor) -> torch.Tensor:
@@ -83,5 +193,9 @@ class Parts:
 
 
 def with_labels(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The tokens, and behind each the one that follows; none behind the last."""
+    """The tokens and their labels: for each token the next one, for the last one none."""
     return tokens, torch.nn.functional.pad(tokens[:, 1:], (0, 1), value=IGNORED)
+
+
+def _num_labels(settings: Train) -> int:
+    return settings.effective_batch_size * (settings.sequence_tokens - 1)

@@ -1,4 +1,4 @@
-"""Evaluation between training steps: the loss of held-out samples, or their answers decoded with beams."""
+"""Evaluation between training steps: the loss of held-out samples, or their answers decoded greedily."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from pybench.worker.backends.common_torch.tokens import sample_tokens
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.train.data import Parts, with_labels
 from pybench.worker.backends.torch.train.learner import Batch, Task
-from pybench.worker.backends.torch.train.token_file import num_samples
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 _MOST_TIMES = 3
@@ -33,7 +32,7 @@ class Evaluation:
         self._learner = learner
         settings = task.settings
         size, count = settings.micro_batch_size, settings.evaluation_batches or 1
-        first = num_samples(settings) + learner.portion.replica * size * count
+        first = settings.effective_batch_size + learner.portion.replica * size * count
         self._batches = [self._batch(first + number * size) for number in range(count)]
 
     def metrics(self) -> tuple[Metric, ...]:
@@ -77,7 +76,7 @@ class Evaluation:
         outputs = settings.evaluation_output_tokens or DEFAULT_OUTPUT_TOKENS
         prompts = batch.tokens[:, : settings.sequence_tokens - outputs]
         model = getattr(self._learner.model, "module", self._learner.model)
-        return beam_search(model, prompts, outputs, settings.evaluation_beams or 1)
+        return greedy_answers(model, prompts, outputs)
 
     def _batch(self, first: int) -> Batch:
         settings = self._task.settings
@@ -100,31 +99,23 @@ def _require_finite(found: list[tuple[torch.Tensor, ...]]) -> None:
         raise WrongResultError("evaluation found a loss, or the score of an answer, that is no finite number")
 
 
-def beam_search(model: Any, prompts: torch.Tensor, outputs: int, beams: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The likeliest answers of ``outputs`` tokens among ``beams`` for each prompt, and the logarithm of how likely.
+def greedy_answers(model: Any, prompts: torch.Tensor, outputs: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Answers of ``outputs`` tokens, and the logarithm of each answer's probability.
 
-    Of shapes (samples, outputs) and (samples,). With one beam it is greedy. No answer ends early: every rank has as
-    many passes, which FSDP gathers weights for.
+    Of shapes (samples, outputs) and (samples,). No answer ends early: FSDP gathers weights for as many passes on every
+    rank.
     """
-    (samples, length), device = prompts.shape, prompts.device
+    length, device = prompts.shape[1], prompts.device
     cache = DynamicCache()
-    positions = torch.arange(length, device=device)
-    masks = sequence_masks(model.config, length, device)
-    scores, tokens = _log_probabilities(model, prompts, positions, masks, cache).topk(beams)
-    answers = tokens[..., None]
-    cache.batch_repeat_interleave(beams)
-    rows = torch.arange(samples, device=device)[:, None] * beams
-    for position in range(length, length + outputs - 1):
-        here = torch.tensor([position], device=device)
-        masks = decode_masks(model.config, here, position + 1)
-        found = _log_probabilities(model, answers[..., -1:].flatten(0, 1), here, masks, cache).view(samples, beams, -1)
-        scores, places = (scores[..., None] + found).flatten(1).topk(beams)
-        parents, tokens = places // found.shape[-1], places % found.shape[-1]
-        kept = answers.gather(1, parents[..., None].expand_as(answers))
-        answers = torch.cat([kept, tokens[..., None]], dim=-1)
-        if beams > 1:
-            cache.reorder_cache((parents + rows).flatten())
-    return answers[:, 0], scores[:, 0]
+    positions, masks = torch.arange(length, device=device), sequence_masks(model.config, length, device)
+    given, answers, scores = prompts, [], torch.zeros(len(prompts), device=device)
+    for position in range(length, length + outputs):
+        best, tokens = _log_probabilities(model, given, positions, masks, cache).max(dim=-1)
+        answers.append(tokens)
+        scores += best
+        positions = torch.tensor([position], device=device)
+        given, masks = tokens[:, None], decode_masks(model.config, positions, position + 1)
+    return torch.stack(answers, dim=1), scores
 
 
 def _log_probabilities(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 import torch
@@ -14,6 +15,24 @@ from pybench.model.wire import Metric
 from pybench.model.workloads.settings import RANK_ORDER
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train.optimizer import update_with_all_cores
+from pybench.worker.imports import needs_package, spared_by_collector
+
+_STRATEGIES = f"{__package__}.strategies"
+
+
+def learner_of(task: Task) -> Learner:
+    """Build the learner of the task's strategy, whose module has its name.
+
+    It is imported only now: some need a package that not every image has.
+    """
+    if task.settings.updates_on_host:
+        update_with_all_cores(task.ranks, task.settings.nodes)
+    with needs_package("backend 'torch'", "torch"), spared_by_collector():
+        module = import_module(f"{_STRATEGIES}.{task.settings.strategy}")
+    built: Learner = module.learner(task)
+    return built
+
 
 HOSTS, SHARDS = "hosts", "shards"
 """Dimensions of the data-parallel mesh where hosts are replicas."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
@@ -10,11 +10,43 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.architecture import Changed, Weights, empty_model, plain, unchanged
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.loss import return_loss, whole_head_loss
 from pybench.worker.imports import needs_package
+
+# Phi 3 has several projections in one.
+_FUSED = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
+    **dict.fromkeys(("gate_proj", "up_proj"), "gate_up_proj"),
+}
+
+
+def add_adapters(model: nn.Module, settings: Train, dtype: torch.dtype) -> None:
+    """Freeze the empty ``model`` and give its projections adapters in ``dtype``."""
+    with needs_package("lora_rank"):
+        from peft import LoraConfig, inject_adapter_in_model
+    shape = lora_shape(settings)
+    config = LoraConfig(
+        r=shape.rank,
+        lora_alpha=shape.alpha,
+        target_modules=_names(model, shape.targets),
+        lora_dropout=settings.lora_dropout or 0.0,
+        bias="none",
+    )
+    inject_adapter_in_model(config, model)
+    for name, module in model.named_modules():
+        if name.endswith((".lora_A", ".lora_B")):
+            module.to(dtype)  # peft keeps adapters in float32, which a sharded layer can't mix with its weights
+
+
+def _names(model: nn.Module, targets: Iterable[str]) -> list[str]:
+    """The projections by the names that the model's modules have."""
+    own = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    return list(dict.fromkeys(target if target in own else _FUSED.get(target, target) for target in targets))
+
 
 _ATEN = torch.ops.aten
 # The costly ones: selective checkpointing keeps their results and computes only the cheap rest again.
@@ -66,10 +98,8 @@ def trainable_model(task: Task, changed: Changed = unchanged) -> tuple[Any, Weig
         with needs_package("weights = 'nf4'", "qlora"):
             from pybench.worker.backends.torch.train.nf4 import packed as make
             from pybench.worker.backends.torch.train.nf4 import use_four_bits
-        use_four_bits(model, settings, task.dtype)
+        use_four_bits(model, task.dtype)
     if settings.lora_rank is not None:
-        with needs_package("lora_rank"):
-            from pybench.worker.backends.torch.train.lora import add_adapters
         add_adapters(model, settings, task.dtype)
     if settings.loss_chunk_tokens and not settings.splits_vocabulary:
         return_loss(model, whole_head_loss(model, settings), settings.loss_chunk_tokens)

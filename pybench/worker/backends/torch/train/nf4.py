@@ -10,11 +10,10 @@ from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 from bitsandbytes.nn.modules import Linear4bit, Params4bit
 from torch import nn
 
-from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.architecture import plain
 
 
-def use_four_bits(model: Any, settings: Train, dtype: torch.dtype) -> None:
+def use_four_bits(model: Any, dtype: torch.dtype) -> None:
     """Replace each projection of the empty ``model``'s layers by one of four bits that computes in ``dtype``.
 
     Embedding, norms and head stay as they are, as QLoRA leaves them. peft takes these layers where the model is marked.
@@ -22,18 +21,18 @@ def use_four_bits(model: Any, settings: Train, dtype: torch.dtype) -> None:
     for parent in list(model.model.layers.modules()):
         for name, layer in list(parent.named_children()):
             if isinstance(layer, nn.Linear):
-                setattr(parent, name, _empty(layer, settings, dtype))
+                setattr(parent, name, _empty(layer, dtype))
     model.is_loaded_in_4bit = True
 
 
-def _empty(layer: nn.Linear, settings: Train, dtype: torch.dtype) -> nn.Module:
+def _empty(layer: nn.Linear, dtype: torch.dtype) -> nn.Module:
     build: Any = Linear4bit  # untyped
     found: nn.Module = build(
         layer.in_features,
         layer.out_features,
         bias=layer.bias is not None,
         compute_dtype=dtype,
-        compress_statistics=settings.double_quantization is not False,
+        compress_statistics=True,
         quant_type="nf4",
         quant_storage=dtype,  # sharded weights of one layer have one type
         device="meta",
@@ -58,14 +57,14 @@ def scales(parameters: Iterator[nn.Parameter]) -> Iterator[torch.Tensor]:
             yield state.absmax
 
 
-def through_four_bits(name: str, value: torch.Tensor, *, double: bool) -> torch.Tensor:
+def through_four_bits(name: str, value: torch.Tensor) -> torch.Tensor:
     """What ``value`` of shape (outputs, inputs) is once it was packed, where a weight of this name in transformers is.
 
     For an engine that computes with the weights of a trainer's four bits.
     """
     if not (name.startswith("model.layers.") and name.endswith("_proj.weight")):
         return value
-    bits, state = quantize_4bit(value, quant_type="nf4", compress_statistics=double)
+    bits, state = quantize_4bit(value, quant_type="nf4", compress_statistics=True)
     found: torch.Tensor = dequantize_4bit(bits, state)
     return found
 

@@ -20,10 +20,8 @@ from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import cached_memory, memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.auto_batch import find_batch_size
-from pybench.worker.backends.torch.train.data import Source
-from pybench.worker.backends.torch.train.learner import Learner, Task
-from pybench.worker.backends.torch.train.loader import source
-from pybench.worker.backends.torch.train.strategies import registry
+from pybench.worker.backends.torch.train.data import Source, source
+from pybench.worker.backends.torch.train.learner import Learner, Task, learner_of
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.failure import cause_of
 
@@ -133,7 +131,7 @@ class Training:
         memory = memory_metrics(self._task.ranks.device)
         size = self._task.settings.micro_batch_size
         found = Metric(name="batch_size_per_gpu", value=size, unit="samples")
-        of_samples = (*self._threads(), *self._source.metrics(), *self._evaluation())
+        of_samples = (*self._threads(), *self._evaluation())
         trained = trained_parameters(self._task, self.learner)
         return (*memory, found, trained, *self.learner.metrics(), *of_samples, *self._control())
 
@@ -174,7 +172,7 @@ def training(settings: Train, architecture: dict[str, Any], ranks: TorchRanks) -
 @contextmanager
 def trainer(task: Task) -> Iterator[Training]:
     """A learner by the task's strategy, with its samples."""
-    learner = registry.learner(task)
+    learner = learner_of(task)
     with source(task, learner.portion) as samples:
         yield Training(task, learner, samples)
 

@@ -14,9 +14,8 @@ from torchtune.models.llama3_1 import llama3_1, lora_llama3_1
 from torchtune.models.qwen2 import lora_qwen2, qwen2, qwen2_hf_to_tune, qwen2_tune_to_hf
 from torchtune.modules.peft import LoRALinear
 
-from pybench.model.workloads.train import Train
+from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.backends.torch.train.lora_shape import lora_shape
 from pybench.worker.backends.torch.train.model import refuse_tied
 
 # What torchtune's layers are, whatever the config has.

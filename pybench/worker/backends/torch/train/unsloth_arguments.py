@@ -12,10 +12,9 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from pybench.model.workloads.train import Train
+from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backends.engine.arguments import config_folder
 from pybench.worker.backends.torch.train.learner import Task
-from pybench.worker.backends.torch.train.lora_shape import lora_shape
 
 _SPECIAL = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,7 +12,6 @@ from torch import nn
 from pybench.model.wire import Metric
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.attention import Masks
-from pybench.worker.backends.torch.train.activation_offload import ActivationOffload
 from pybench.worker.backends.torch.train.learner import Batch, Portion
 from pybench.worker.backends.torch.train.loss import loss_of
 from pybench.worker.backends.torch.train.optimizer import clip
@@ -36,9 +35,6 @@ class WholeModel:
     there are no optimizer states beside both kinds of buckets, and an average that is averaged again stays the same.
     """
 
-    offloads: ClassVar[bool] = False
-    """Whether the model has its own activation_offload."""
-
     def __init__(
         self,
         model: Any,
@@ -61,8 +57,6 @@ class WholeModel:
         self.after_first_exchange: Callable[[], None] | None = None
         self.before_update: Callable[[], None] | None = None
         self._max_grad_norm = settings.max_grad_norm
-        offload = settings.activation_offload and not self.offloads
-        self._saving = ActivationOffload(model) if offload else nullcontext
         self._masks = masks
         self._same_loss_on = same_loss_on
         self._loss = loss_of(settings)
@@ -71,14 +65,13 @@ class WholeModel:
         self._silent = silent or quiet
         self._in_buckets = averaged_over > 1 and bool(settings.gradient_as_bucket_view)
         self._keeps_gradients = self._in_buckets and settings.accumulates
-        self._exchanges = self._keeps_gradients or bool(settings.static_graph)
+        self._exchanges = self._keeps_gradients
 
     def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
         """As :class:`~pybench.worker.backends.torch.train.learner.Learner` describes."""
         exchanges, self._exchanges = last or self._exchanges, False
         with nullcontext() if exchanges else self._quiet():
-            with self._saving():
-                loss = self.loss(batch)
+            loss = self.loss(batch)
             self.differentiate(loss * scale)
         if exchanges and self.after_first_exchange is not None:
             self.after_first_exchange()

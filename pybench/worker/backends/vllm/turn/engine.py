@@ -14,12 +14,11 @@ from vllm import SamplingParams
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import RequestOutputKind
 
+from pybench.model.workloads.train import lora_shape
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.torch.train.learner import Task
-from pybench.worker.backends.torch.train.lora_shape import lora_shape
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.turn.delivery import Named, adapter_config, packed, parts
-from pybench.worker.backends.turn.engine import rounding
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.peak_memory import NOTHING, Held
 from pybench.worker.backends.vllm.arguments import prompt_of
@@ -83,7 +82,7 @@ class VllmEngine:
         self._scoring = [_sampling(1, 0 if seeds else None, prompt_logprobs=0)]
         model, _ = trainable_model(task)
         names = [(name, list(weight.shape)) for name, weight in model.named_parameters()]
-        given = (dict(task.architecture), settings.dtype, settings.seed, rounding(task.settings))
+        given = (dict(task.architecture), settings.dtype, settings.seed, task.settings.weights == "nf4")
         self._ask("pybench_fill", *given, names, settings.tensor_parallel)
 
     def generate(self, prompts: torch.Tensor, halfway: Callable[[], None] | None) -> torch.Tensor:

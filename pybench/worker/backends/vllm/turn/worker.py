@@ -114,11 +114,11 @@ class TurnWorker(DeviceReport):
     rank: int
 
     def pybench_fill(
-        self, architecture: dict[str, Any], dtype: str, seed: int, double: bool | None, names: list[Any], shards: int
+        self, architecture: dict[str, Any], dtype: str, seed: int, packed: bool, names: list[Any], shards: int
     ) -> None:
         """Give the base model the weights that the trainer's has. ``names`` are all weights with their shapes.
 
-        ``double`` is what :func:`~pybench.worker.backends.turn.engine.rounding` gives.
+        ``packed`` is whether the trainer's frozen weights have four bits.
         """
         from pybench.worker.backends.torch.architecture import Weights, empty_model
         from pybench.worker.backends.turn.engine import rounded
@@ -132,7 +132,7 @@ class TurnWorker(DeviceReport):
         self._modules = dict(self.model_runner.model.named_modules())
         model = empty_model(architecture, getattr(torch, dtype))
         with torch.no_grad():
-            for name, whole in Weights(model, self.device, seed, changed=rounded(double)).named():
+            for name, whole in Weights(model, self.device, seed, changed=rounded(packed=packed)).named():
                 found = self._layout.slice_of(name, tuple(whole.shape))
                 self._held(found).copy_(cut(whole, found))
         torch.cuda.synchronize(self.device)

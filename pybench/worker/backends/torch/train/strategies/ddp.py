@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -15,13 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 from pybench.model.wire import Metric
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.attention import Masks, sequence_masks
-from pybench.worker.backends.torch.train.comm_hook import reduce_by_hook
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
-_OPTIONS = ("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "static_graph", "gradient_as_bucket_view")
+_OPTIONS = ("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "gradient_as_bucket_view")
 # Torch's watchdog of NCCL has a round every 100 ms.
 _WATCHDOG_ROUNDS_S = 0.3
 
@@ -47,17 +45,12 @@ def replica_learner(task: Task, model: Any, masks: Masks, kind: type[WholeModel]
         averaged_over=task.ranks.world_size,
         quiet=nullcontext if replica is model else replica.no_sync,
     )
-    whole.report = _reductions(task, replica)
+    if task.ranks.world_size > 1:
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        num_bytes = sum(parameter.numel() * parameter.element_size() for parameter in trained)
+        whole.report = lambda: (Metric(name="reduced_bytes", value=num_bytes, unit="bytes"),)
     whole.after_first_exchange = partial(release_first_bucket, task.ranks)
     return whole
-
-
-def _reductions(task: Task, replica: Any) -> Callable[[], tuple[Metric, ...]]:
-    """Have gradients reduced by the settings' hook; returns what reports how much that is. A lone rank has none."""
-    if task.ranks.world_size == 1:
-        return tuple
-    num_bytes = reduce_by_hook(replica, task.settings)
-    return lambda: (Metric(name="reduced_bytes", value=num_bytes(), unit="bytes"),)
 
 
 def replicated(task: Task, model: Any, group: ProcessGroup | None = None) -> Any:

@@ -68,8 +68,6 @@ class Tuned(WholeModel):
     ``offloading`` is its own context of a forward pass whose activations go to host memory.
     """
 
-    offloads = True
-
     def __init__(self, config: Any, offloading: AbstractContextManager[Any], *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._config = config

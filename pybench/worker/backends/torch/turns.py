@@ -1,9 +1,10 @@
-"""An engine with the phases of a serving engine: its weights leave the device, come back, and can be replaced."""
+"""Turns of the torch backend: the engine in the trainer's process or in its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import distributed
 from torch.distributed.tensor import DTensor, Shard
 
 from pybench.model.workloads.turn import Turn
-from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks, describe
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.generate import Generation
 from pybench.worker.backends.torch.tensor_parallel import Shard as Split
@@ -21,11 +22,12 @@ from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.turn.checks import digest
 from pybench.worker.backends.turn.delivery import Named, read
-from pybench.worker.backends.turn.engine import rounded, rounding
+from pybench.worker.backends.turn.engine import rounded
 from pybench.worker.backends.turn.parked import Parked, local
-from pybench.worker.backends.turn.party import pinned_bytes
+from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.peak_memory import NOTHING, Held
-from pybench.worker.backends.turn.trainer import log_probabilities
+from pybench.worker.backends.turn.trainer import Trainer, log_probabilities
+from pybench.worker.backends.turn.turns import Turns
 
 
 class TorchEngine:
@@ -144,10 +146,6 @@ class TorchEngine:
         """On a CPU the weights' copies; pinned ones are the process's own."""
         return 0 if self._ranks.device.type == "cuda" else self._parked.host_bytes
 
-    def read_pinned_bytes(self) -> int:
-        """Where the process is the engine's alone."""
-        return pinned_bytes() if self._ranks.device.type == "cuda" else self.host_bytes()
-
     def asleep(self) -> Held:
         """Its weights are let go."""
         return NOTHING
@@ -171,9 +169,29 @@ class TorchEngine:
 def _model(settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> Any:
     """The model that the trainer has, with its weights as they are before any training, split over the ranks."""
     training = settings.training
-    unpacked = replace(training, weights=None, double_quantization=None)
-    model, weights = trainable_model(Task(unpacked, architecture, ranks), rounded(rounding(training)))
+    unpacked = replace(training, weights=None)
+    model, weights = trainable_model(Task(unpacked, architecture, ranks), rounded(packed=training.weights == "nf4"))
     if ranks.world_size > 1:
         Split.over_all_ranks(ranks.device, ranks.world_size).split(model)
     weights.fill()
     return model.eval().requires_grad_(requires_grad=False)
+
+
+@contextmanager
+def turns(settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[Turns]:
+    """Start the engine, then the trainer where this rank trains."""
+    uuid = describe(ranks.device, 0).uuid
+    trains = settings.num_trainers > 1 or ranks.rank == 0
+    party = Party(ranks.rank, ranks.world_size, ranks.device, (uuid,) if uuid else (), trains=trains)
+    training = ranks if settings.num_trainers > 1 else TorchRanks(0, 1, ranks.device)
+    engine = TorchEngine(settings, architecture, ranks)
+    try:
+        work = Turns(
+            settings, architecture["vocab_size"], party, engine, lambda: Trainer(settings, architecture, training)
+        )
+        try:
+            yield work
+        finally:
+            work.close()
+    finally:
+        engine.close()
