@@ -1,4 +1,4 @@
-"""What the host must know about each backend without importing it."""
+"""The properties of each backend that the host needs without importing it."""
 
 from __future__ import annotations
 
@@ -64,18 +64,17 @@ class LogWords:
 class BackendTraits:
     """One backend's reach.
 
-    ``model_types`` are the model families it can build (``model_type`` of a config); of these it can't split
-    ``unsplit_types`` over tensor-parallel ranks, for what each maps to. ``parallel_axes`` maps a workload to the
-    parallel degrees the backend can raise above 1 for it; ``axes_inside`` are those of them that one process spans, for
-    all others there are as many processes. Those in ``lone_axes`` are raised with no other, those in
-    ``gpu_axes`` on GPUs only. ``options`` are the optional settings that it honours: any other must stay at its
-    default. Of ``quantization`` it has the values ``quantizations``; families ``not_in_float16`` it refuses in that
-    type. ``bare_workloads`` need nothing that a process keeps but its ranks: they share one whatever else differs.
-    Points of a workload in ``warm_settings`` may share a process and what it holds, a model or an engine, if they
-    differ in those settings only, and in none of ``shaping`` (properties of the settings that the engine's arguments
-    are made from). An engine that ``pads_vocabulary`` splits any over tensor-parallel ranks. All need ``packages``,
-    some settings one of ``extras``. ``device`` is the only kind it runs on, ``None`` for both; ``remedy`` is how a
-    Python without it gets it.
+    ``model_types`` are the model families it can build (``model_type`` of a config). ``unsplit_types`` maps the
+    families that it can't split over tensor-parallel ranks to the reason. ``parallel_axes`` maps a workload to the
+    parallel degrees the backend can raise above 1 for it; One process spans the degrees in ``axes_inside``; each other
+    degree multiplies the processes. Those in ``lone_axes`` are raised with no other, those in ``gpu_axes`` on GPUs
+    only. ``options`` are the optional settings that it honours: any other must stay at its default. Of ``quantization``
+    it has the values ``quantizations``; families ``not_in_float16`` it refuses in that type. ``bare_workloads`` need
+    nothing that a process keeps but its ranks: they share one whatever else differs. Points of a workload in
+    ``warm_settings`` may share a process with its model or engine if they differ in those settings only. They must
+    agree in ``shaping``, the properties that shape the engine's arguments. An engine that ``pads_vocabulary`` splits
+    any over tensor-parallel ranks. All need ``packages``, some settings one of ``extras``. ``device`` is the only kind
+    it runs on, ``None`` for both; ``remedy`` is how a Python without it gets it.
 
     ``distributions`` are the packages, by their registry names, whose versions must match for two runs to be compared.
     ``tuning_prefixes`` begin the names of environment variables that tune it. ``launches_per_layer``
@@ -116,7 +115,7 @@ class BackendTraits:
     def num_processes(self, settings: Settings) -> int:
         """Processes of a point: one for each GPU, but for those that one process drives together.
 
-        A trainer has a rank on each of its GPUs, whoever drives the engine beside it. An engine over several hosts has
+        A trainer has a rank on each of its GPUs. An engine over several hosts has
         a process on each.
         """
         if isinstance(settings, Turn) and settings.num_trainers > 1:
@@ -145,7 +144,7 @@ _OF_SERVERS = ("server", "server_command", "request_limit_s")
 _PREFIXES = ("shared_prefix_tokens", "prefix_caching")
 _SIZES = ("batch_size", "prompt_tokens", "output_tokens")
 
-# What measures a node itself runs no model: it has no parallel degrees to raise.
+# Workloads that measure a node run no model, so they have no parallel degrees.
 _NODE: dict[WorkloadName, tuple[str, ...]] = dict.fromkeys(NODE_WORKLOADS, ())
 
 _ADAPTERS = Extra(name="train", packages=("peft",), setting="lora_rank", own_of=("torchtune",))
@@ -294,7 +293,7 @@ def is_out_of_memory(error: str) -> bool:
     return any(word in lower for word in MEMORY_WORDS)
 
 
-# Behind what was to be allocated and what is free torch describes its allocator, in three sentences and an address.
+# After the sizes, torch describes its allocator in three sentences and an address.
 _OF_THE_ALLOCATOR = " Including non-PyTorch memory"
 
 

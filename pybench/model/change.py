@@ -57,7 +57,7 @@ class Change:
 class RunComparison:
     """A run against its references, the most important row first.
 
-    ``differences`` are the keys that keep the runs apart, ``wanted`` those that differ and may. ``left_out`` names
+    ``differences`` are the keys that forbid a comparison, ``wanted`` the keys that differ and may. ``left_out`` names
     references that are not comparable, each with its reason, where others are. ``added`` are rows that are new.
     ``num_between`` are the runs whose spread is part of the intervals, with one reference; 0 where none is known.
     """

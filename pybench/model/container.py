@@ -1,4 +1,4 @@
-"""What a container is allowed, and what is known of it before and after it ran."""
+"""A container's permissions, and its state before and after a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 RelaxationName = Literal["network", "writable_root", "root_user"]
-"""What a suite may request: the host's network, a writable root file system, user 0 inside."""
+"""Permissions that a suite may request: the host's network, a writable root file system, user 0 inside."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class ImageIdentity:
 
     @property
     def known_by(self) -> tuple[str, ...]:
-        """Every digest that names it. On two hosts one of them is the same: apptainer's id is that of a file."""
+        """Every digest that names it. On two hosts one of them is equal: apptainer's id is the id of a file."""
         return tuple(dict.fromkeys((self.id, *self.digests)))
 
 

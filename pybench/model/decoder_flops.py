@@ -45,7 +45,7 @@ def step_flops_per_token(
     recompute: bool = False,
     loss_in_chunks: bool = False,
 ) -> tuple[float, float]:
-    """Of one token's training step: those of one layer, and those of the head.
+    """FLOPs of one token's training step: of one layer, and of the head.
 
     The mean over layers, where some have a window, and over contexts as in :func:`forward_flops_per_token`. With
     ``recompute`` layers do forward twice, with ``loss_in_chunks`` the head does. ``adapters`` as in

@@ -59,7 +59,7 @@ class DecoderShape:
 
     @property
     def embedding_weights(self) -> int:
-        """Of the embedding, and as many of the head."""
+        """Weights of the embedding, and of the head."""
         return self.vocabulary * self.hidden
 
     @property
@@ -74,7 +74,7 @@ class DecoderShape:
 
     @property
     def expert_weights(self) -> int:
-        """Of one layer's MLP, or of one of its experts: gate, up and down projections."""
+        """Weights of one layer's MLP, or of one expert: gate, up and down projections."""
         return 3 * self.hidden * self.intermediate
 
     @property

@@ -1,4 +1,4 @@
-"""What the points of a plan may occupy on each of its hosts."""
+"""The devices of each host that the points of a plan may use."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ DeviceKind = Literal["cuda", "cpu"]
 
 @dataclass(frozen=True)
 class Devices:
-    """``count`` GPUs, or CPU cores where there is none, on each of ``num_hosts``.
+    """``count`` GPUs, or CPU cores of a host without GPUs, on each of ``num_hosts``.
 
-    ``memory_bytes`` is that of the GPU that has least, ``host_memory_bytes`` that of a host, ``compute_capability`` the
-    least of the GPUs; ``None`` is unknown. Those of a plan for another machine are ``assumed``.
+    ``memory_bytes`` is the memory of the smallest GPU, ``host_memory_bytes`` a host's memory, ``compute_capability``
+    the lowest of the GPUs; ``None`` is unknown. The devices of a plan for another machine are ``assumed``.
     """
 
     kind: DeviceKind

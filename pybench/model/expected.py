@@ -19,8 +19,8 @@ RowKind = Literal["measured", "published", "claim"]
 class _Row:
     """What every row has. ``any`` in a key matches everything; the closest row wins (``pybench.core.lookup``).
 
-    The figure is either ``value`` with a relative ``tolerance``, or ``minimum`` and/or ``maximum``. A ``claim`` is what
-    a guide or a vendor promises for no machine in particular: it is shown beside what was found, and judges nothing.
+    The figure is either ``value`` with a relative ``tolerance``, or ``minimum`` and/or ``maximum``. A ``claim`` is a
+    figure of a guide or a vendor, for any machine: reports show it next to the measured figure. It judges nothing.
     """
 
     machine: Annotated[str, "machine kind such as h200, gpu for every kind but cpu, or any"]
@@ -36,7 +36,7 @@ class _Row:
     backend: Annotated[str, "backend or any"] = ANY
     model_class: Annotated[str, "model size class, such as 8b, or any"] = ANY
     where: Annotated[dict[str, AxisValue], "settings that a point must have"] = field(default_factory=dict)
-    conditions: Annotated[str, "what else the figure holds for, such as a message size"] = ""
+    conditions: Annotated[str, "more conditions of the figure, such as a message size"] = ""
     value: Annotated[float | None, Range(0), "expected figure"] = None
     tolerance: Annotated[float, Range(0, 1), "relative tolerance of value"] = 0.05
     minimum: Annotated[float | None, Range(0), "least acceptable figure"] = None

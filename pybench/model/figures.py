@@ -1,4 +1,4 @@
-"""What a run shows to other runs: the figures of its points, and what must be equal for them to be compared.
+"""The figures of a run's points, and the keys that must be equal for a comparison.
 
 A *row* of a comparison is one metric of one point. Which of two figures is better, and their unit, are the metric's
 (:data:`~pybench.model.workloads.registry.METRICS`).
@@ -22,7 +22,7 @@ NOT_ALONE = "a process of somebody else was on a GPU while it was measured; end 
 
 
 def key_values(keys: Mapping[str, object], name: str) -> list[object]:
-    """What a key has, one value or several; none where it was not recorded, or holds anything else."""
+    """The values of a key; empty for a key that was not recorded, or of another type."""
     try:
         found = json.loads(str(keys.get(name, "null")))
     except (ValueError, RecursionError):  # a file can hold any text

@@ -28,10 +28,10 @@ class GpuState:
 class GpuUse:
     """How much of one GPU a point used: the most over its attempts, of utilisation the mean.
 
-    ``peak_memory_bytes`` is what the rank's tensors held, ``peak_reserved_memory_bytes`` what its allocator held for
-    them, ``device_memory_used_bytes`` what all processes held on the device at the end of an attempt.
-    ``utilization_fraction`` is the driver's: the share of time in which any kernel ran. ``num_layers`` is how many of
-    the model's layers lie on it, where a library chose them (``device_map``). Unknown is ``None``.
+    ``peak_memory_bytes`` is the peak of the rank's tensors, ``peak_reserved_memory_bytes`` of its allocator, and
+    ``device_memory_used_bytes`` the memory of all processes at the end of an attempt. ``utilization_fraction`` is the
+    driver's: the share of time in which any kernel ran. ``num_layers`` is how many of the model's layers lie on it,
+    where a library chose them (``device_map``). Unknown is ``None``.
     """
 
     uuid: str

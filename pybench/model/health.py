@@ -1,4 +1,4 @@
-"""What GPUs report of their own health, and how they stood while they worked."""
+"""The health that GPUs report, and their state during work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PcieLink:
 
     @property
     def speed(self) -> tuple[int, int]:
-        """Orders links by what they reached: generation, then width; 0 where unknown."""
+        """Orders links by generation, then width; 0 where unknown."""
         return self.generation or 0, self.width or 0
 
 

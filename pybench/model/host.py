@@ -13,7 +13,7 @@ CLOCK_LIMIT_NS = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What a job has of one host: the GPUs by UUID, none for a CPU point. The run's own host has no name here."""
+    """A job's GPUs on one host, by UUID; empty for a CPU point. The run's own host has no name here."""
 
     host: str = ""
     gpu_uuids: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ SAME_CLOCK = HostClock()
 
 @dataclass(frozen=True, kw_only=True)
 class HostPart:
-    """What a record keeps of one host of an attempt; the run's own host comes first where it takes part.
+    """One host of an attempt; the run's host comes first if it takes part.
 
     ``ranks`` are the first rank there and how many follow from it. Paths are relative to the run's folder. ``trace`` is
     ``None`` for the reason in ``power_reason``.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 LARGEST = 1e60
 """Far beyond any quantity that is measured; sums of squares stay finite."""
 INTEGERS = range(-(2**63), 2**63)
-"""Those of 64 bits: no clock and no count is beyond."""
+"""64 bits: enough for every clock and count."""
 
 
 @dataclass(frozen=True)

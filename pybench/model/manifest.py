@@ -1,4 +1,4 @@
-"""What a run measures, and on which machine: written before the first attempt, and at the end with predictions."""
+"""The plan and machine of a run: written before the first attempt, and at the end with predictions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ class Manifest:
     """All that a report or a resumed run needs in addition to the journal.
 
     ``build`` is the pybench that planned the run, "" in runs of builds that did not record it. ``worker_sha256`` covers
-    the worker's source as staged; ``options`` are what the command line changed of the suite;
-    ``part_of`` is ``None`` for a run by itself; ``power_reason`` is why power is unknown, ``None`` when it is sampled;
-    ``container`` is ``None`` when workers ran in this machine's own Python; ``software`` is that Python's, ``None``
-    where an image brings it. ``environment`` holds the variables that reach workers and tune them, without secrets.
-    ``predictions`` are what the node's own rates predict of the measured run: the manifest is written again with
-    them. ``machines`` are the hosts of a run over several: the one that leads, whose ``machine`` is the run's, then the
-    others by name.
+    the worker's source as staged; ``options`` are what the command line changed of the suite; ``part_of`` is ``None``
+    for a run by itself; ``power_reason`` is why power is unknown, ``None`` when it is sampled; ``container`` is
+    ``None`` when workers ran in this machine's own Python; ``software`` is that Python's, ``None`` where an image
+    brings it. ``environment`` holds the variables that reach workers and tune them, without secrets. ``predictions``
+    are what the node's own rates predict of the measured run: the manifest is written again with them. ``machines`` are
+    the hosts of a run over several: the leading host, whose ``machine`` is the run's, then the others by name.
     """
 
     run_id: str

@@ -1,4 +1,4 @@
-"""What the system gives as bytes, a path, an argument or a variable, as text that every file can hold."""
+"""Bytes of the system, such as a path, an argument or a variable, as text for any file."""
 
 from __future__ import annotations
 

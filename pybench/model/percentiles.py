@@ -1,4 +1,4 @@
-"""Percentiles of a few values or many: one definition for what a worker reports and for what the host works out."""
+"""Percentiles of few or many values: one definition for worker and host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line changes of a suite: the options that ``pybench run`` and ``pybench plan`` share."""
+"""Changes of a suite by the command line: the options that ``pybench run`` and ``pybench plan`` share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_TIME_S = 7 * 24 * _HOUR_S
 """The longest time limit of a run."""
 
 PartOf = Literal["ab", "aa"]
-"""The option of ``pybench run`` by which a run is one of several, and no night of a history."""
+"""The option of ``pybench run`` that marks one of several runs, which are no nights of a history."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class PlanOptions:
     time_limit_s: float | None = None
 
     def words(self) -> tuple[str, ...]:
-        """Each option as it is written, such as ``--set batch_size=1``; the profile is in the suite."""
+        """Each option in its written form, such as ``--set batch_size=1``; the suite has the profile."""
         limit = None if self.time_limit_s is None else duration_text(self.time_limit_s)
         named = (
             ("-k", self.keep),

@@ -1,4 +1,4 @@
-"""What the runner reports while it works; the command line shows it."""
+"""Progress that the runner reports and the command line shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When, with what and on what a run was measured, and what its joules include."""
+"""Time, software and machine of a run, and the scope of its joules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pybench.model.machine import GpuInfo
 
 @dataclass(frozen=True, kw_only=True)
 class Containment:
-    """What the workers ran in. ``images`` are named by the digest they were found under, ``relaxations`` by name."""
+    """The workers' container or host; ``images`` by digest, ``relaxations`` by name."""
 
     engine: str
     engine_version: str | None
@@ -20,7 +20,7 @@ class Containment:
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyScope:
-    """What the joules of a run include, and what they leave out.
+    """The parts of a machine that the joules of a run include or leave out.
 
     ``scope`` is ``gpu_board``, or ``module`` where the sensor includes a module's CPU. ``note`` is
     what that means for comparisons.
@@ -33,7 +33,7 @@ class EnergyScope:
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """When, with what and on what a run was measured.
+    """Time, software and machine of a run.
 
     ``gpu_names`` has one entry for each GPU of the machine, ``packages`` the versions that the workers saw, ``engine``
     what they ran in (``none``: not containerised, and no ``containment``). ``driver`` is the host's, ``worker_driver``

@@ -1,4 +1,4 @@
-"""What the host keeps of one attempt."""
+"""The record of one attempt."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ FORKED, ALONE = "forked", "alone"
 class GpuEnergy:
     """Energy one GPU used in a window.
 
-    ``energy_low_j`` and ``energy_high_j`` bound the truth as far as the sensor's own sampling goes; the board's gain
-    error (about 5 %, systematic) is apart from it. Unknown is ``None``, and ``flags`` give the reason.
+    ``energy_low_j`` and ``energy_high_j`` bound the error of the sensor's sampling; they leave out the board's gain
+    error (about 5 %, systematic). Unknown is ``None``, and ``flags`` give the reason.
     """
 
     uuid: str
@@ -58,7 +58,7 @@ class PhaseEnergy:
 
 
 EXCLUDED = ("NVSwitch", "PCIe switches", "CPU", "host memory")
-"""What the joules of GPU boards leave out."""
+"""Power outside the GPU boards."""
 _OF_MODULES = ("CPU", "host memory")
 
 
@@ -148,7 +148,7 @@ def _cell(value: float | tuple[str, ...] | None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RankReport:
-    """What one rank reported: its measured steps, the number of warm-up steps, and the loss of every step."""
+    """One rank's report: its measured steps, the number of warm-up steps, and the loss of every step."""
 
     header: Header
     steps: tuple[Step, ...] = ()

@@ -1,4 +1,4 @@
-"""What a run shows: estimates, scaling rows, verdicts. ``results.json`` is this, field by field."""
+"""Results of a run: estimates, scaling rows, verdicts. ``results.json`` is this, field by field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pybench.model.verdict import Counts, Decision, Expected, Verdict
 
 RESULTS_FILE = "results.json"
 
-# 2: comparisons instead of orders, claims, counts of what was judged, and how each row was decided.
+# 2: comparisons instead of orders, claims, counts of judged rows, and the reason of each decision.
 RESULTS_VERSION = 2
 
 
@@ -61,9 +61,9 @@ class PointResult:
     """One point over all its attempts.
 
     ``reason`` is why ``status`` is not ``ok``; ``flags`` are cautions. ``shared_with`` are the points that a worker
-    process also measured, before or after it. ``gpu_states`` is empty where no sensor was read, ``gpus`` where
-    neither that nor a rank knows of one. ``digest``
-    is equal for points of equal work, and ``settings`` are those of the workload; a skipped point has none.
+    process also measured, before or after it. ``gpu_states`` is empty where no sensor was read, ``gpus`` where neither
+    that nor a rank knows of one. ``digest`` is equal for points of equal work, and ``settings`` are the workload's; a
+    skipped point lacks both.
     """
 
     id: str
@@ -144,9 +144,9 @@ class CheckResult:
 class NodeCheck:
     """One check of the node itself.
 
-    ``subject`` names the GPU, rank or link it is about. ``value`` is what was found and ``limit`` what is allowed, both
-    in ``unit`` (``fraction``: of the other GPUs' or links' median, less one). ``point_id`` is ``None`` for what
-    concerns the whole run.
+    ``subject`` names the GPU, rank or link it is about. ``value`` is measured and ``limit`` allowed, both in ``unit``
+    (``fraction``: of the other GPUs' or links' median, less one). ``point_id`` is ``None`` for what concerns the whole
+    run.
     """
 
     name: str
@@ -161,7 +161,7 @@ class NodeCheck:
 
     @property
     def is_near_others(self) -> bool:
-        """Whether a GPU or link lies within what it may be apart from the others, sure or not."""
+        """Whether a GPU or link is within its limit of distance from the others; it may be undecided."""
         if self.value is None or self.limit is None or self.unit != "fraction":
             return False
         return self.value >= self.limit if self.limit < 0 else self.value <= self.limit
@@ -222,7 +222,7 @@ JudgedRow = ExpectationRow | NodeCheck
 
 @dataclass(frozen=True, kw_only=True)
 class JobResult:
-    """What a whole training job takes at one point: measured steps, times their number.
+    """Length and energy of a whole training job at one point: measured steps times their number.
 
     ``time_h`` and ``energy_j`` are of all ``steps``; the energy is ``None`` where no sensor was read. ``baseline_id``
     is the point with the fewest GPUs among those that differ in their number alone, ``None`` for that point itself. The
@@ -247,12 +247,12 @@ ClaimState = Literal["kept", "not kept", "open"]
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimResult:
-    """What somebody promises, beside what was found; it judges nothing.
+    """A published figure next to the measured one. It judges nothing.
 
     ``found`` is the ratio to ``baseline_id``, or the metric itself where that is ``None``; with ``widening_along`` that
     ratio at the axis's greatest value over the one at its least, as of :class:`ComparisonResult`. It is *kept* or *not
-    kept* when the whole 95 % interval is, *open* when the interval crosses the claim's limit or is not known, and
-    ``attempts_to_decide`` is about how many attempts would tell. ``table`` is ``None`` for a claim of the suite itself.
+    kept* when the whole 95 % interval is, else *open*, also without an interval. ``attempts_to_decide`` estimates how
+    many attempts would decide it. ``table`` is ``None`` for a claim of the suite itself.
     """
 
     benchmark: str
@@ -277,7 +277,7 @@ class Results:
     images and tuning variables.
     ``machine_fields`` and ``software_fields`` are what the two are made from, by name, so that a difference can be
     reported field by field. ``left_out`` names, each once, what the plan leaves out and why: "8 GPUs (4 here)".
-    ``options`` are those of the command line that changed the suite, each as it was written: "--set batch_size=1".
+    ``options`` are the options of the command line that changed the suite, in their written form: "--set batch_size=1".
     ``num_owed`` counts the attempts that the run has still to make: it is running, or was interrupted.
     ``part_of`` is "ab" or "aa" for a run of ``--ab`` or ``--aa``, which no history takes for a night.
     """
@@ -310,7 +310,7 @@ class Results:
 
     @property
     def expectations(self) -> tuple[ExpectationRow, ...]:
-        """What the suite expects of points: ratios to a baseline, limits, comparisons with other points."""
+        """The suite's expectations of points: ratios to a baseline, limits, comparisons with other points."""
         return (*self.scaling, *self.checks, *self.comparisons)
 
     @property

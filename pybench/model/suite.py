@@ -59,11 +59,11 @@ class TableFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Each point's metric against that of the other benchmark's point with as many GPUs and the same work.
+    """Compares each point's metric with the other benchmark's point of the same GPUs and work.
 
     It must be at most (``below``) or at least (``above``) ``factor`` times the other's. With ``widening_along`` its
-    ratio to the other must also move away from there, from that axis's least value to its greatest. With ``claim``
-    somebody promises that factor, or with ``widening_along`` that move alone: it is shown beside what was found, and
+    ratio to the other must also move away from there, from that axis's least value to its greatest. With ``claim`` the
+    factor, or with ``widening_along`` the change, is a published figure: reports show it next to the measured one. It
     judges nothing.
     """
 
@@ -89,10 +89,10 @@ def table_of(expectation: Expectation) -> str | None:
 class Benchmark:
     """One ``[[benchmark]]`` table with the profile already applied.
 
-    ``settings`` are the workload's fixed fields, ``axes`` the swept ones in file order, each with its values. What the
-    machine lacks for a ``required`` benchmark is missing instead of left out. ``job`` is the whole training that its
-    steps are part of. ``implied`` holds the values that words of the file stand for on this machine, by axis, and the
-    batch that ``round_up_batch`` makes, by its setting.
+    ``settings`` are the workload's fixed fields, ``axes`` the swept ones in file order, each with its values. Points of
+    a ``required`` benchmark that the machine can't run are missing instead of left out. ``job`` is the whole training
+    that its steps are part of. ``implied`` holds the values that words of the file stand for on this machine, by axis,
+    and the batch that ``round_up_batch`` makes, by its setting.
     """
 
     name: str
@@ -116,7 +116,7 @@ class Benchmark:
 class Suite:
     """A suite file that passed every check. ``profile`` names the profile applied, ``None`` for none.
 
-    ``own_models`` are those that it brings as files of their own (``model_config``), by the names that settings have.
+    ``own_models`` are the models of its own files (``model_config``), by the names that settings use.
     """
 
     name: str
@@ -179,14 +179,14 @@ class Point:
 
 
 NOT_INSTALLED = " (not installed)"
-"""Behind what a skipped point lacks, where that is a package: its reason has the remedy."""
+"""Follows the name of a missing package; the point's reason has the remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Skip:
     """A point that can't be measured here, and why. It stays visible in every report.
 
-    ``lacks`` names what is not there, such as ``8 GPUs (4 here)``; ``None`` where no machine could measure the point. A
+    ``lacks`` names the missing part, such as ``8 GPUs (4 here)``; ``None`` where no machine could measure the point. A
     point that is required and lacks something is missing.
     """
 
@@ -202,8 +202,8 @@ class Skip:
 class Plan:
     """Every point of a suite, in the order they run, and those that can't run.
 
-    ``left_out`` are points above the user's own GPU limit, and those for which the machine has too few GPUs or no
-    backend: visible in reports, but not missing unless they are required.
+    ``left_out`` are points above the user's GPU limit, and points without enough GPUs or without a backend. Reports
+    show them; only required points are missing.
     """
 
     points: tuple[Point, ...]

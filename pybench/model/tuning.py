@@ -1,4 +1,4 @@
-"""Variables that tune workers: those that reach them from the shell, and those that a benchmark sets."""
+"""Variables that tune workers, from the shell or from a benchmark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _KEYED = re.compile(
 )
 _WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
 _MIN_RANDOM_BITS = 28.0
-"""Entropy from which a text beside a key word is a credential, by its characters' frequencies: "bfloat16" has 24."""
+"""Least entropy of a credential next to a key word, by its characters' frequencies: "bfloat16" has 24."""
 _ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=([!-~]+)")
 MAX_ENVIRONMENT = 200
 """Characters of a benchmark's ``environment``, which stands in the names of its points."""
@@ -51,7 +51,7 @@ def tunes(name: str, value: str) -> bool:
 
 
 def tuning_alone(environment: Mapping[str, str]) -> dict[str, str]:
-    """Of variables that reached workers those that two runs must share: not where they keep caches and logs."""
+    """The workers' variables that two runs must share, without the places of caches and logs."""
     return {name: value for name, value in environment.items() if not name.endswith(_FOLDERS)}
 
 
@@ -66,7 +66,7 @@ def is_secret(name: str, value: str) -> bool:
 def credentials_in(value: str) -> tuple[str, ...]:
     """Parts of a value that are credentials, the longest first.
 
-    A URL's user and password, its query, a long value beside a word such as ``token``, and 20 or more letters and
+    A URL's user and password, its query, a long value next to a word such as ``token``, and 20 or more letters and
     digits of all kinds.
     """
     urls = [url.group(part) for url in _URL.finditer(value) for part in ("user", "query")]
@@ -86,7 +86,7 @@ def variables_of(environment: str | None) -> dict[str, str]:
 
 
 def environment_problem(environment: str) -> str | None:
-    """What is wrong with the text ``NAME=VALUE NAME=VALUE`` of a benchmark, ``None`` for nothing.
+    """The problem of a benchmark's text ``NAME=VALUE NAME=VALUE``; ``None`` for a valid one.
 
     It is recorded, and named in reports: so no credentials, and no paths, which mean nothing in a container.
     """

@@ -63,11 +63,11 @@ class Decision:
 
     ``num_attempts`` is the least number of attempts of any point in the row. ``p_fail`` is the probability of figures
     this bad, or worse, from a machine exactly at its limit; ``p_pass`` that of figures this good. A side is decided
-    when its probability is at most its level: what one look at the figures may spend of the error that all looks
-    together have, 2.5 % a side. Over all rows of a run fails are corrected by Holm's method. ``num_points`` is of how
-    many points the spread is, 0 where it is the row's own points' alone. ``attempts_to_decide`` is about how many
-    attempts a point would decide an inconclusive row, ``None`` where no such number is known. ``is_final``: it is no
-    spread between attempts that leaves the row undecided, so more of them change nothing.
+    when its probability is at most its level, one look's share of the error of all looks together, 2.5 % a side. Over
+    all rows of a run fails are corrected by Holm's method. ``num_points`` is of how many points the spread is, 0 where
+    it is the row's own points' alone. ``attempts_to_decide`` is about how many attempts a point would decide an
+    inconclusive row, ``None`` where no such number is known. ``is_final``: it is no spread between attempts that leaves
+    the row undecided, so more of them change nothing.
     """
 
     num_attempts: int
@@ -81,7 +81,7 @@ class Decision:
 
     @property
     def is_by_other_runs(self) -> bool:
-        """Whether the spread is that of other runs, as one attempt shows none."""
+        """Whether the spread is taken from other runs: one attempt has no spread."""
         return self.num_attempts == 1 and self.num_points > 0
 
     @property
@@ -92,7 +92,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How much of what the suite expects was judged: rows of any kind but claims, and guards that stand in no suite.
+    """Numbers of judged and expected rows: of all kinds but claims, with guards, which no suite lists.
 
     ``judged`` rows passed, failed or are inconclusive; ``missing`` were not measured, or their worker broke;
     ``without_figure`` have no row of a table for this machine; ``left_out`` need what this machine or user leaves out.

@@ -3,7 +3,7 @@
 All times are integer nanoseconds on CLOCK_MONOTONIC, which host and container share. Every rank writes its own event
 stream, so an event needs no rank; the header opens it and carries one. A worker process works through a *session*: its
 orders one after another, a line each in ``ORDERS_FILE``. A point's part of the stream begins with the header and ends
-with the result; then every rank waits until the host makes the file :func:`go_file`, and goes on with the next one.
+with the result. Then every rank waits until the host makes the file :func:`go_file`, and begins the next point.
 
 A worker is untrusted: the host checks every event (``pybench.run.events``: its form in ``line``, its content in
 ``contract``). Anything else than this module describes fails the attempt with the cause ``protocol``.
@@ -92,7 +92,7 @@ class WorkOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one step got done, by all ranks of a replica together."""
+    """The work of one step, by all ranks of a replica together."""
 
     prompt_tokens: int = 0
     output_tokens: int = 0
@@ -155,8 +155,9 @@ class RequestTimes:
 class Span:
     """A part of a step on one rank. ``name`` is one of the workload's phases; ranks begin it together.
 
-    ``device_bytes`` are in use at its end on the fullest of the rank's GPUs, by every process; of a CPU the resident
-    memory of the rank and what it started. ``host_bytes`` is host memory that holds device data then, pinned on GPUs.
+    ``device_bytes`` are in use at its end by all processes on the fullest of the rank's GPUs; on a CPU it is the
+    resident memory of the rank and its children. ``host_bytes`` is host memory that holds device data then, pinned on
+    GPUs.
     """
 
     name: str
@@ -199,7 +200,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A value the backend knows and the host can't measure, such as peak memory."""
+    """A value that only the backend can measure, such as peak memory."""
 
     name: str
     value: float
@@ -247,7 +248,7 @@ ROOM_VARIABLE = "PYBENCH_ROOM"
 
 
 _FINISHING_NS = 1_000_000_000
-"""What is left to report after the last step."""
+"""The report after the last step."""
 
 
 def fit(num_steps: int, step_ns: int, now_ns: int, end_ns: int | None) -> bool:

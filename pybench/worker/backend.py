@@ -40,9 +40,10 @@ def generation_of(order: WorkOrder) -> tuple[Generate, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What one step did, as :class:`~pybench.model.wire.Step` reports it; ``work`` is that of this rank's replica.
+    """Outcome of one step, as :class:`~pybench.model.wire.Step` reports it.
 
-    ``late_values`` gives the values that take time to read: it is called once the step's end is known.
+    ``work`` is the work of this rank's replica. ``late_values`` gives the values that take time to read: it is called
+    once the step's end is known.
     """
 
     work: Work

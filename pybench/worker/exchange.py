@@ -1,4 +1,4 @@
-"""What a worker and its host exchange through a folder: orders to it, and the events that each rank reports."""
+"""Messages between a worker and its host, as files of a folder: orders to the worker, events of each rank."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ _UNSLOTH = "pybench.worker.backends.torch.train.strategies.unsloth"
 def import_before_engine(settings: Settings) -> None:
     """Import Unsloth for a turn that trains by it, else nothing. What lacks a package is reported by the trainer.
 
-    In standby Unsloth leaves torch's allocator as it is: its expandable segments are not compatible with an engine
-    that sleeps (vLLM's allocator refuses them), and processes would inherit them.
+    In standby Unsloth does not set expandable segments of torch's allocator: vLLM's allocator for an engine that sleeps
+    refuses them.
     """
     if isinstance(settings, Turn) and settings.strategy == "unsloth":
         os.environ["UNSLOTH_VLLM_STANDBY"] = "1"

@@ -1,4 +1,4 @@
-"""What workloads and backends declare is what the worker's sources use."""
+"""The declarations of workloads and backends match the worker's sources."""
 
 from __future__ import annotations
 

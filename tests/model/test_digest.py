@@ -28,7 +28,7 @@ def _point(settings: Any, effort: Effort) -> Point:
 
 @pytest.mark.parametrize("kind", SETTINGS_OF.values(), ids=SETTINGS_OF)
 def test_every_setting_shapes_the_digest(kind: type[Any]) -> None:
-    """Whatever its type: a value that is none of its own stands for another one."""
+    """A value of any type: another value changes the digest."""
     settings = object.__new__(kind)
     for field in fields(kind):
         object.__setattr__(settings, field.name, "own")

@@ -26,7 +26,7 @@ TURN = f'{HEAD}workload = "turn"\nbackend = "vllm"\ntopology = "shared"\n{SIZES}
     ],
 )
 def test_every_setting_that_decides_an_argument_is_one(backend: str, own: set[str]) -> None:
-    """A complaint must not send anyone to what is not there."""
+    """A message names only settings that exist."""
     decided = decided_arguments(backend, Generate)
     assert {argument for argument, setting in decided.items() if setting is None} == own
     assert {*decided.values()} - {None} <= {field.name for field in fields(Generate)}
@@ -34,7 +34,7 @@ def test_every_setting_that_decides_an_argument_is_one(backend: str, own: set[st
 
 
 def test_turns_name_their_own_settings_alone() -> None:
-    """They have no prefix cache, and adapters decide what the engine loads."""
+    """They lack a prefix cache, and adapters decide the engine's weights."""
     decided = decided_arguments("vllm", Turn)
     assert decided["enable_prefix_caching"] is None
     assert (decided["enable_sleep_mode"], decided["max_lora_rank"]) == ("sleep_level", "lora_rank")

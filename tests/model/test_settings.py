@@ -1,4 +1,4 @@
-"""What a point asks of a workload."""
+"""Derived properties of a point's settings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_ranks_samples() -> None:
 
 
 def test_auto_passes_hold_the_effective_batch() -> None:
-    """As many as the global batch needs; an auto batch size is a question until a worker answers."""
+    """The global batch decides the number of passes; an auto batch size is unknown until a worker finds it."""
     both = replace(STRONG, batch_size_per_gpu=1, grad_accum="auto")
     assert (both.num_passes, both.effective_batch_size) == (2, 8)
     assert replace(both, batch_size_per_gpu="auto").finds_batch_size

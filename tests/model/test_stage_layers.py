@@ -44,7 +44,7 @@ def test_the_head_is_nearly_two_layers(ranks: int, layers: tuple[int, ...]) -> N
     ("recompute", "tokens", "layers"), [("none", 2048, (9, 9, 9, 5)), ("full", 131_072, (8, 8, 8, 8))]
 )
 def test_long_sequences_make_the_head_small(recompute: str, tokens: int, layers: tuple[int, ...]) -> None:
-    """Attention over so many tokens is four times as much as a layer's products."""
+    """Attention over these tokens is four times the work of a layer's products."""
     assert stage_layers(staged(4, activation_checkpointing=recompute, sequence_tokens=tokens), LLAMA) == layers
 
 
@@ -76,7 +76,7 @@ def _cuts(layers: int, ranks: int) -> Iterator[tuple[int, ...]]:
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.parametrize("layers", [4, 5, 9, 14])
 def test_no_cut_is_better(layers: int, ranks: int, schedule: str, vocabulary: int) -> None:
-    """Of all: none has a faster slowest stage, and none of those that are as fast a fullest rank of less memory."""
+    """No cut has a faster slowest stage, and no equally fast cut needs less memory on its fullest rank."""
     shape = replace(DECODER, layers=layers, vocabulary=vocabulary)
     settings = staged(ranks, schedule=schedule, sequence_tokens=16)
     layer, head = step_flops_per_token(shape, 0, 16, recompute=True, adapters=False)
@@ -117,7 +117,7 @@ def test_memory_of_a_first_stage_by_hand() -> None:
 
 
 def test_interleaved_stages_have_more_in_flight() -> None:
-    """By torch's order: the first of four ranks has (2 - 1) 4 + 2 * 3 passes of a stage ahead, two of which are one."""
+    """By torch's order: the first of four ranks is (2 - 1) 4 + 2 * 3 passes of a stage ahead; two count as one."""
     settings = staged(4, schedule="interleaved_1f1b", stages_per_rank=2, global_batch_size=16)
     even = rank_bytes(settings, LLAMA, (8, 8, 8, 8))
     inputs = 2048 * 8 * 2 * 4096

@@ -40,5 +40,5 @@ def test_steady_means_three_steps_or_more_within_five_percent(durations_ns: list
 def test_scattered_means_half_of_three_steps_or_more_beyond_five_percent(
     durations_ns: list[int], scattered: bool
 ) -> None:
-    """Of their median, which stands for the others."""
+    """Relative to their median."""
     assert are_scattered(durations_ns) == scattered

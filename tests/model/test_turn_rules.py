@@ -1,4 +1,4 @@
-"""Turns: combinations that can't work are refused with the reason, and what a turn asks of engine and trainer."""
+"""Turns: impossible combinations are refused with the reason; the settings of engine and trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What host and worker say to each other comes back as it went, or is refused."""
+"""Messages between host and worker survive a round trip, or are refused."""
 
 from __future__ import annotations
 

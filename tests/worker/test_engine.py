@@ -51,7 +51,7 @@ def test_lengths_lie_within_their_spread() -> None:
 
 
 def test_prompts_share_their_first_tokens() -> None:
-    """The 4 that they share are those of every replica; what follows is what each has without them."""
+    """All replicas share the same 4 tokens; the rest of each prompt stays as without them."""
     own = draw_requests(settings(batch_size=4), 1000, 0)
     alike = [draw_requests(settings(batch_size=4, shared_prefix_tokens=4, data_parallel=2), 1000, r) for r in (0, 1)]
     prompts = {request.index: request.prompt for replica in alike for request in replica}
@@ -74,7 +74,7 @@ def test_arrivals_are_a_poisson_process() -> None:
     [({}, 4), ({"concurrency": 6}, 3), ({"concurrency": 16}, 4), ({"request_rate_per_s": 1.0}, None)],
 )
 def test_how_many_were_asked_to_run_at_a_time(load: dict[str, Any], wanted: int | None) -> None:
-    """Of 4 requests of one of two copies."""
+    """4 requests of one of two replicas."""
     assert wanted_at_a_time(settings(data_parallel=2, **load), 4) == wanted
 
 

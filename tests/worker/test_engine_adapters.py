@@ -1,4 +1,4 @@
-"""What the adapters of all engines do alike, each against its stand-in, through the staged worker."""
+"""The adapters of all engines, each with a fake engine, through the staged worker."""
 
 from __future__ import annotations
 

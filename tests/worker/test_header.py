@@ -1,4 +1,4 @@
-"""What a rank reads of the driver, from texts as kernels write them."""
+"""A rank reads the driver's version from the kernel's texts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMPAT = "/usr/local/cuda-13.0/compat/libcuda.so.580.65.06"
     ("text", "version"), [(CLOSED, "535.288.01"), (OPEN, "580.65.06"), (ARM, "570.133.20"), ("", None), ("?\n", None)]
 )
 def test_driver_version(text: str, version: str | None) -> None:
-    """Of the closed module, of the open one that names its architecture, and of none."""
+    """Versions of the closed and the open kernel module; none without a module."""
     assert driver_version(text) == version
 
 
@@ -68,7 +68,7 @@ def test_no_library_of_that_name(path: str) -> None:
     ],
 )
 def test_forward_compatibility(library: str | None, driver: str | None, *, expected: bool | None) -> None:
-    """By the folder, else by the version, whose parts are numbers; unknown where neither tells."""
+    """By the folder, else by comparing versions number by number; unknown without both."""
     assert is_forward_compatible(library, driver) is expected
 
 

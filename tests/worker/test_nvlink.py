@@ -30,7 +30,7 @@ print(json.dumps([nvlink_sent_bytes(uuid) for uuid in json.loads(sys.argv[1])]))
 
 
 def sent(library: Path, *uuids: str, **told: str) -> Any:
-    """What a process with this driver reads."""
+    """The counters that a process reads from this driver."""
     variables = {f"FAKE_NVML_{name.upper()}": value for name, value in told.items()}
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "FAKE_NVML_DEVICES": "3", **variables}
     command = [sys.executable, "-c", _SENT, json.dumps(uuids)]
@@ -67,7 +67,7 @@ def test_bytes_of_a_step_are_those_of_all_gpus_of_the_rank() -> None:
 
 @pytest.mark.parametrize("counts", [{"a": [0, 8], "b": [None, 8]}, {"a": [0, None]}, {"a": [9, 8]}, {}])
 def test_an_unknown_count_is_not_zero(counts: dict[str, list[int | None]]) -> None:
-    """Nor is one that was set back between the two, or that of a CPU."""
+    """A counter that was set back is unknown, too, and a CPU has none."""
     assert metrics(counts) == ()
 
 

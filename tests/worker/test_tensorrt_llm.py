@@ -57,7 +57,7 @@ def test_a_pipelines_batches_run_together(run_tensorrt: RunTensorrt) -> None:
 
 
 def test_an_engine_stays_for_points_of_another_load(run_tensorrt: RunTensorrt, tmp_path: Path) -> None:
-    """A batch, then two requests at a time. What the engine holds by then may be the batch's: its peak is unknown."""
+    """A batch, then two requests at a time. The memory at that time may be the batch's, so the peak is unknown."""
     code, [events], log = run_tensorrt(settings(), then=(settings(batch_size=2, concurrency=1),))
     assert code == 0, log
     assert (tmp_path / "stdout").read_text().count("shut down, ") == 1
@@ -69,7 +69,7 @@ def test_an_engine_stays_for_points_of_another_load(run_tensorrt: RunTensorrt, t
 
 
 def test_prefixes_are_found_within_a_step_alone(run_tensorrt: RunTensorrt) -> None:
-    """Of 4 prompts of 6 tokens, 4 of them shared, blocks of 2 spare 3 * 2 of 12 in every step alike.
+    """4 prompts of 6 tokens share 4: blocks of 2 save 3 * 2 of 12 blocks in every step.
 
     The next point's prompts share nothing, and an engine that caches nothing reports no share.
     """

@@ -93,7 +93,7 @@ _S = 1_000_000_000
 def test_measuring_ends_with_the_last_step_that_fits_the_runs_time(
     lengths_s: tuple[int, ...], end_s: int | None, warm_up: int, measured: int
 ) -> None:
-    """By hand: as long as the longest one measured, and a second to report it. One step is always measured."""
+    """By hand: the longest measured step, and a second to report it. One step is always measured."""
     order = replace(ORDER, steps=5, end_ns=None if end_s is None else end_s * _S)
     workload, events = Steps(*(length * _S for length in lengths_s)), list[Event]()
     TimingLoop(workload, SingleRank(), events.append, lambda: workload.now_ns).run(order)
@@ -102,7 +102,7 @@ def test_measuring_ends_with_the_last_step_that_fits_the_runs_time(
 
 
 def test_a_warm_up_leaves_time_for_a_measured_step() -> None:
-    """Of 4 and 8 s: another one of 8 s and a measured one would end at 29 s."""
+    """Steps of 4 and 8 s: another warm-up step and a measured step of 8 s would end at 29 s."""
     order = replace(ORDER, steps=5, max_warmup_steps=9, end_ns=20 * _S)
     workload, events = Steps(4 * _S, 8 * _S, 4 * _S), list[Event]()
     result = TimingLoop(workload, SingleRank(), events.append, lambda: workload.now_ns).run(order)

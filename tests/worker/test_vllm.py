@@ -145,10 +145,10 @@ def test_requests_come_one_by_one(run_vllm: RunVllm, load: dict[str, Any], runni
 
 @pytest.mark.parametrize("load", [{}, {"concurrency": 4}], ids=["batch", "serving"])
 def test_an_engine_stays_for_points_of_another_load(run_vllm: RunVllm, load: dict[str, Any], tmp_path: Path) -> None:
-    """One engine, two points: each has its own requests and its own peak, and the preemptions of its own steps.
+    """One engine measures two points: requests, peak memory and preemptions belong to each point.
 
-    Of 4 prompts of 6 tokens, 4 of them shared, blocks of 2 spare 3 * 4 tokens of 24 in every step alike: no step finds
-    what an earlier one cached, nor does a point whose prompts share nothing.
+    4 prompts of 6 tokens share 4: blocks of 2 save 3 * 4 of 24 tokens in every step. No step finds an earlier step's
+    cache, and prompts without shared tokens find none.
     """
     caching: dict[str, Any] = {"prefix_caching": True, "engine_args": {"block_size": 2}}
     more = settings(batch_size=2, **caching, **({"concurrency": 1} if load else {}))

@@ -31,7 +31,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "model_flops": None if point.shape is None else samples * _sample_flops(point, point.shape),
         "loss": step.first.loss,
         "input_wait_fraction": max(waits_s) / step.length_s if waits_s else None,
-        "job_h": None if point.job is None else job_steps(point.job, step.first.work.samples) * step.length_s / _S_PER_H,
+        "job_h": None if point.job is None else job_steps(point.job, samples) * step.length_s / _S_PER_H,
         **stage_use(busy_s, step.length_s),
         **_utilisation(point, tokens_per_s / point.num_gpus, step.device_name),
     }
@@ -60,8 +60,6 @@ def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
     of_step = steps[0].first.work.samples
     of_job = {} if point.job is None else {"job_energy_j": len(steps) / job_steps(point.job, of_step)}
     return {"energy_j_per_token": samples * _settings(point).sequence_tokens, **of_job}
-
-
 
 
 def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:

@@ -31,8 +31,8 @@ SAME_PLACEMENTS = {"balanced": "auto"}
 class Generate(ModelSettings):
     """Generation: one step prefills ``batch_size`` prompts and decodes ``output_tokens`` for each.
 
-    All at once by default; with ``concurrency`` as many at a time, each followed by the next (closed loop); with
-    ``request_rate_per_s`` at random moments, whether or not earlier ones have ended (open loop).
+    All at once by default. ``concurrency`` is the number of requests in flight, each followed by the next (closed
+    loop). With ``request_rate_per_s`` requests arrive at random moments, independent of earlier ones (open loop).
     The ``data_parallel`` replicas share nothing but the samples.
     """
 

@@ -25,7 +25,7 @@ PHASES = (
     *("generate", "engine_sleep", "trainer_onload", "train", "trainer_offload", "handover"),
     *("wake_weights", "wake_cache", "first_token", CHECK),
 )
-"""Parts of a turn. ``check`` belongs to none: in it what the engine holds is compared with what the trainer sent."""
+"""Parts of a turn. ``check`` belongs to no turn: it compares the engine's weights with the trainer's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ class Turn(ModelSettings):
 
     @property
     def generation(self) -> Generate:
-        """What the engine does in a turn."""
+        """The engine's work in a turn."""
         return Generate(
             backend=self.backend,
             seed=self.seed,
@@ -131,7 +131,7 @@ class Turn(ModelSettings):
 
     @property
     def training(self) -> Train:
-        """What the trainer does in a turn: one step over the turn's sequences."""
+        """The trainer's work in a turn: one step over its sequences."""
         return Train(
             backend="torch",
             seed=self.seed,
@@ -179,7 +179,7 @@ _METRICS = {
     "resident_growth_bytes_per_turn": less("bytes", "growth of resident_asleep_bytes from turn to turn"),
     "host_pinned_bytes": less("bytes", "most pinned host memory at the end of a phase, all ranks together"),
     "idle_gpu_s": less("s", "time of a turn in which GPUs wait for the trainer, summed over these GPUs"),
-    "idle_gpu_fraction": less("", "share of the GPUs' time in which they have no work of the turn"),
+    "idle_gpu_fraction": less("", "share of the GPUs' time without work of the turn"),
     "energy_j_per_turn": less("J", "energy of a turn, all GPUs together, checks left out"),
     "switch_energy_fraction": less("", "share of that energy that goes to switching"),
     "idle_energy_j_per_turn": less("J", "energy of GPUs that wait for the trainer"),

@@ -19,7 +19,7 @@ _STRATEGIES: dict[str, tuple[StrategyName, ...]] = {
 _UNABLE: dict[str, str] = {
     "pipeline_parallel": "each GPU has some layers only, and a handover takes all layers from every GPU",
     "layer_split": "each GPU has some layers only, and a handover takes all layers from every GPU",
-    "deepspeed": "its own buffers hold weights and moments, which can't leave the GPU as they are",
+    "deepspeed": "its buffers hold weights and moments, which can't leave the GPU",
 }
 """Strategies that no topology takes, each with the reason."""
 _TRAINERS = {"train_tensor_parallel": "layers", "train_context_parallel": "sequences"}
@@ -50,7 +50,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def turn_rules(given: GivenSettings) -> Iterator[Breach]:
-    """What is wrong with any point of the benchmark, each reason once."""
+    """The problems of all points of the benchmark, each reason once."""
     found = {breach: None for point in _points(given) for breach in _breaches(point)}
     yield from found
 

@@ -67,7 +67,7 @@ class SamplingParams:
 
 
 def _met_followers(args: Any) -> list[int]:
-    """As the first node's workers: wait for those of all other nodes; the GPUs that they have."""
+    """The GPUs of all nodes: the first node's workers wait for the other nodes'."""
     found: list[int] = []
     if (args.nnodes or 1) > 1:
         assert (args.node_rank, args.distributed_executor_backend) == (0, "mp")

@@ -38,7 +38,7 @@ def run_cold_worker(stage: Path) -> RunWorker:
 
 @pytest.fixture(scope="session")
 def start(warm_python: Path) -> Start:
-    """Have so many ranks run specs, a file for their findings, and another script: what each rank found by spec."""
+    """Start a number of ranks with specs, a result file and optionally another script; returns each rank's results."""
 
     def found(
         num_ranks: int, specs: list[dict[str, Any]], out: Path, script: str = "train_ranks.py"

@@ -27,7 +27,7 @@ class Attempt:
     """Steps in which all ranks take part."""
 
     def step(self, index: int) -> None:
-        """What the allocator holds from then on is this step's letter."""
+        """The allocator's state after the step is this letter."""
         distributed.barrier()
         steps.append(cached[index])
 

@@ -1,4 +1,4 @@
-"""One of two gloo ranks in control steps; rank 1 has no memory for its second silent one. Started by torchrun."""
+"""One of two gloo ranks in control steps; rank 1 runs out of memory in its second silent step. Started by torchrun."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_parts_add_up_to_the_whole(architecture: dict[str, Any]) -> None:
 
 
 def test_weights_by_name_are_those_that_fill(architecture: dict[str, Any]) -> None:
-    """For whoever puts them elsewhere; a tied head is no weight of its own."""
+    """All weights by name; a tied head comes once."""
     for tied in (False, True):
         values = {**architecture, "tie_word_embeddings": tied}
         whole = build_model(values, torch.float32, CPU, 0).state_dict()

@@ -95,7 +95,7 @@ def test_running_out_of_memory_is_survived() -> None:
 def test_a_batch_fits_that_can_be_trained_on_without_end(
     cached: dict[int, str], found: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A letter is what the allocator holds after a step, ! runs out of memory; steps beyond are not asked for."""
+    """A letter is the allocator's state after a step, ! is out of memory; no further step runs."""
     held = ""
 
     class Attempt:

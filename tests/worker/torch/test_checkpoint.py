@@ -108,7 +108,7 @@ def test_adapters_alone_are_small() -> None:
 
 
 def test_a_full_disk_is_named_before_anything_is_written(exchange: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what is needed, what is free, and what to do."""
+    """The error has the needed and free bytes, and the remedy."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10_000_000))
     wanted = r"a checkpoint needs 66\.2 MiB, 9\.54 MiB are free; nothing was written: free some, give --runs"
     with pytest.raises(UnsupportedError, match=wanted), alone():

@@ -13,7 +13,7 @@ from pybench.worker.backends.torch.train.model import checkpoint_layers
 
 
 class Layer(nn.Module):
-    """Two products with what is cheap between them."""
+    """Two products with cheap operations between them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -61,6 +61,6 @@ def test_an_exchange_that_hangs_with_every_rank_in_it_blames_none() -> None:
 
 @pytest.mark.parametrize(("waits_s", "hangs"), [(None, False), (4.0, False), (6.0, True)])
 def test_an_operation_hangs_after_the_limit(waits_s: float | None, hangs: bool) -> None:
-    """Not one that is over, nor one that others may still come to."""
+    """A finished collective does not hang, nor one within the time limit."""
     one = last("all_reduce", 1, waits_s=waits_s)
     assert (hanging({one.group: one}, 5.0) is not None) == hangs

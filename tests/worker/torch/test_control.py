@@ -1,4 +1,4 @@
-"""What control steps tell, by hand."""
+"""Metrics of control steps, computed by hand."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_slowest_rank_is_held_against_the_others(
 def test_without_memory_for_silent_steps_all_ranks_leave_them(
     monkeypatch: pytest.MonkeyPatch, fails_at: str, made: int
 ) -> None:
-    """What they would have shown is unknown; what was measured before stays."""
+    """Their metrics are unknown; the measured steps stay."""
     votes: list[bool] = []
     steps = {"first": [1], "last": [4]}.get(fails_at, [])
     done: list[str] = []
@@ -91,7 +91,7 @@ def test_another_failure_of_a_silent_step_is_one(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_lone_rank_exposes_no_communication(strategy: str) -> None:
-    """What fully_shard copies on one GPU is no communication, though it takes time."""
+    """The copies of fully_shard on one GPU take time, but are no communication."""
     metrics = trained({"strategy": strategy, "control_steps": 1}, TorchRanks(0, 1, CPU))["metrics"]
     assert "batch_size_per_gpu" in metrics
     assert "exposed_communication_fraction" not in metrics

@@ -1,4 +1,4 @@
-"""What DeepSpeed is configured with, against a stand-in for its package: the names are those of DeepSpeed 0.19.8."""
+"""The configuration of DeepSpeed, with a fake package: the names are DeepSpeed 0.19.8's."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def dummy_model() -> Any:
 
 
 def test_tokens_of_dummy_weights_go_to_few_experts_until_they_are_spread() -> None:
-    """As they are, the two fullest of 16 get more than 9 of 10 tokens; then the fullest less than twice the mean."""
+    """Before, two of 16 experts get more than 9 of 10 tokens; after, the fullest gets less than twice the mean."""
     model = dummy_model()
     for load in expert_loads(model):
         assert load.sort().values[-CHOSEN:].sum() > 0.9 * CHOSEN * TOKENS

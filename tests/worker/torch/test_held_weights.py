@@ -1,4 +1,4 @@
-"""What a rank really holds of the weights and gradients, against what the plan takes."""
+"""A rank's real bytes of weights and gradients equal the plan's estimate."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _model(learner: Learner) -> Any:
 
 
 def _unsharded_gradient_bytes(module: torch.nn.Module) -> int:
-    """Of the weights that FSDP has in one group; torch has no public view of them."""
+    """The weights of one FSDP group, by a private attribute: torch has no public one."""
     if not isinstance(module, FSDPModule):
         return 0
     group = module._get_fsdp_state()._fsdp_param_group

@@ -169,7 +169,7 @@ def test_a_right_result_passes(drill: Callable[..., Sequence[NodeCheck]], point:
 
 @pytest.mark.timeout(600)
 def test_a_slow_link_is_named(stage: Path, drill: Callable[..., Sequence[NodeCheck]]) -> None:
-    """Half a second for what takes milliseconds, one way between two of three ranks: slower than any other."""
+    """One direction between two of three ranks takes half a second instead of milliseconds: the slowest link."""
     _break(stage, "peer_copy", "distributed.send(self._own, peer)", f"if (self.ranks.rank, peer) == (1, 2): {_SLOWED}")
     links = [check for check in drill(_COPIES) if check.name == "link"]
     slowest = min(links, key=lambda check: check.value or 0)

@@ -11,7 +11,7 @@ from pybench.worker.imports import needs_package
 
 
 def test_the_package_at_the_bottom_is_named() -> None:
-    """A library that is there says in words of its own that one of its own is not."""
+    """An installed library reports in its own words that it lacks a package."""
     wrapped = ImportError("please follow the instructions")
     wrapped.__cause__ = ModuleNotFoundError("No module named 'ao'", name="ao")
     with (

@@ -1,4 +1,4 @@
-"""A second context: what the driver is called with, and what it refuses."""
+"""A second context: the driver's calls, and its refusals."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_logits_are_whole_and_each_sample_has_its_own(along: bool) -> None:
 
 
 def test_a_split_embedding_that_scales_is_refused() -> None:
-    """A family's own embedding would lose what it does beside looking up."""
+    """An embedding of another class does more than look up, which a split would lose."""
 
     class Scaled(nn.Embedding):
         pass

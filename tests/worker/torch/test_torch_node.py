@@ -107,7 +107,7 @@ def test_one_rank_measures(settings: NodeSettings, names: set[str]) -> None:
 @pytest.mark.parametrize("direction", ["h2d", "d2h", "both"])
 @pytest.mark.parametrize("at_once", [False, True])
 def test_host_copies_without_a_gpu_are_copies_in_host_memory(direction: Any, at_once: bool) -> None:
-    """What was copied is there."""
+    """The target has the copied data."""
     settings = HostDeviceCopy(**SMALL, direction=direction, at_once=at_once, copy_bytes=64, copies=2)
     with node_workload(settings, ALONE) as workload:
         pairs: Any = workload._pairs  # type: ignore[attr-defined]
@@ -149,7 +149,7 @@ def test_operands_are_random_and_repeat() -> None:
 
 @pytest.mark.parametrize("precision", ["tfloat32", "float8_e4m3fn"])
 def test_what_a_cpu_cannot_multiply(precision: Any) -> None:
-    """Said with what can."""
+    """The error names the types that it has."""
     with pytest.raises(UnsupportedError, match=r"needs a GPU of compute capability .*; use "):
         MatmulBench(Matmul(**SMALL, precision=precision), ALONE)
 
@@ -179,7 +179,7 @@ def test_memory_passes_move_random_numbers() -> None:
 
 
 def test_copies_move_random_bytes() -> None:
-    """All 256 values come, about as often; a size that is no multiple of a word is kept; the seed alone decides."""
+    """All 256 values are about equally frequent, any size works, and the seed alone decides."""
     found = random_bytes(100_001, CPU, 3)
     counts = torch.bincount(found.long(), minlength=256)
     assert len(found) == 100_001

@@ -70,7 +70,7 @@ ddp.replicated = _alone
 """
 # As fast as can be, and wrong: its copies exchange nothing. It trains what the healthy one does.
 _WRONG = _BENCHMARK.format(name="fast_but_wrong", limit_s=280) + "seed = 3\nbucket_cap_mb = 1\n"
-# Longer than ranks of a loaded machine lie apart, short enough to wait for.
+# Longer than the delay between ranks of a loaded machine, and short enough for a test.
 _PATIENCE = {"hanging": "collective_timeout_s = 20\n"}
 DRILLS = ("out_of_memory", "killed", "hanging", "healthy")
 
@@ -107,7 +107,7 @@ def test_the_cause_is_the_broken_ranks(drilled: Run, drill: str, cause: str, mes
 
 
 def read_stack_of(drilled: Run, rank: int) -> str:
-    """Where a rank of the hanging drill stood, by its own event."""
+    """The place of a rank in the hanging drill, by its own event."""
     (path,) = drilled.folder.path.glob(f"attempts/hanging.1/exchange/events.{rank}.jsonl")
     detail: str = json.loads(path.read_text().splitlines()[-1])["error"]["detail"]
     return detail

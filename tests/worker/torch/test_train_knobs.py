@@ -32,7 +32,7 @@ KNOBS: dict[str, Spec] = {
 
 @pytest.fixture(scope="module")
 def two(start: Start, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """By spec: what the first of two ranks found."""
+    """The results of the first of two ranks, by spec."""
     first, second = start(2, list(KNOBS.values()), tmp_path_factory.mktemp("two") / "found")
     assert [one["losses"] for one in first] == [one["losses"] for one in second]
     return dict(zip(KNOBS, first, strict=True))

@@ -168,14 +168,14 @@ SHAPING = ("architecture", "lora_rank", "lora_targets", "weights", "optimizer", 
 
 @pytest.fixture(scope="module")
 def two(start: Start, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """By spec: what each of two ranks found."""
+    """The results of two ranks, by spec."""
     found = start(2, list(TWO.values()), tmp_path_factory.mktemp("two") / "found")
     return dict(zip(TWO, map(list, zip(*found, strict=True)), strict=True))
 
 
 @pytest.fixture(scope="module")
 def four(start: Start, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """By spec: what each of four ranks found."""
+    """The results of four ranks, by spec."""
     found = start(4, list(FOUR.values()), tmp_path_factory.mktemp("four") / "found")
     return dict(zip(FOUR, map(list, zip(*found, strict=True)), strict=True))
 
@@ -268,7 +268,7 @@ def test_copies_that_learn_alone_are_seen(two: Any, alone: Any, name: str, verdi
 
 
 def test_gradients_stay_in_their_buckets_where_passes_add_up(two: Any) -> None:
-    """Beside them those of a pass without exchange would take as much memory again. One pass drops them."""
+    """New gradients of a pass without exchange would double their memory. One pass drops them."""
     for found in two["ddp_bucket_passes"]:
         first, *later = found["kept_gradients"]
         assert first
@@ -380,7 +380,7 @@ def test_four_bits_stay_near(alone: Any) -> None:
 
 
 def test_projections_alone_are_packed() -> None:
-    """By hand: 64 blocks of 64 weights, half a byte each; rank 0's bits are those of any rank."""
+    """By hand: 64 blocks of 64 weights, half a byte each; all ranks pack the same bits."""
     packs = []
     for _ in range(2):
         task = Task(settings_of(QLORA), TINY, TorchRanks(0, 1, CPU))

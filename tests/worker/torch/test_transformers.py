@@ -59,7 +59,7 @@ def test_ranks_of_a_tensor_parallel_model_tell_of_the_whole_batch(
 
 @pytest.mark.parametrize("backend", ["transformers", "torch"])
 def test_copies_share_the_samples(run_worker: Any, architecture: dict[str, Any], backend: BackendName) -> None:
-    """Two copies of two sequences each, told apart in their headers."""
+    """Two replicas of two sequences each; their headers have different numbers."""
     code, streams, log = run_worker(settings(backend, data_parallel=2), architecture, 2)
     assert code == 0, log
     headers = [event for events in streams for event in events if isinstance(event, Header)]
@@ -188,7 +188,7 @@ def test_a_table_places_every_module() -> None:
     ids=["one in host memory", "all on one GPU", "none on a GPU"],
 )
 def test_layers_are_counted_by_gpu(devices: tuple[str, ...], layers: dict[int, int]) -> None:
-    """By where their weights are: of a model on one GPU, as ``sequential`` leaves a small one, there is no map."""
+    """By the device of their weights: a model on one GPU, such as a small one by ``sequential``, has no map."""
     with torch.device("meta"):
         model = LlamaForCausalLM(CONFIG)
 

@@ -188,7 +188,7 @@ def unsloth(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_unsloth_is_imported_before_the_engine(unsloth: str) -> None:
-    """It replaces parts of what an engine imports, and must leave torch's allocator as a sleeping engine needs it."""
+    """It replaces parts of the engine's libraries, and must not change torch's allocator."""
     import_before_engine(Turn(**BASE))
     assert unsloth not in sys.modules
     import_before_engine(Turn(**BASE, strategy="unsloth"))
@@ -311,7 +311,7 @@ def test_a_trainer_out_of_memory_says_what_the_engine_kept(take: Take, monkeypat
 
 
 def test_a_files_folder_is_gone_afterwards(take: Take, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """Of this process, and of one that was killed half-way through a handover."""
+    """The folder of this process, and the folder of a process that was killed during a handover."""
     monkeypatch.setattr(delivery, "_MEMORY_FOLDER", tmp_path)
     (tmp_path / "pybench-handover-4194305-x").mkdir()  # above the kernel's greatest process id
     take(handover="file")

@@ -36,13 +36,13 @@ class Allocator:
             patch.setattr(torch.cuda, name, read)
 
     def take(self, amount: int, *, then: int | None = None) -> None:
-        """Hold ``amount`` beside what is held, and in the end ``then``."""
+        """Allocate ``amount`` more, then keep ``then``."""
         self.peak = self.own + amount
         self.own = self.own if then is None else then
 
 
 def test_an_engine_asleep_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """29 of the engine and 2 to generate; 62 of the trainer beside nothing; 15 of its weights beside the engine's."""
+    """29 of the engine and 2 to generate; 62 of the trainer alone; 15 of its weights with the engine's."""
     allocator = Allocator(monkeypatch)
     asleep = ENGINE
     peak = PeakMemory(GPU, lambda: asleep)
@@ -92,7 +92,7 @@ def test_what_torch_counts_of_vllms_pools(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_peak_that_is_not_known_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in use on the GPU is, by the driver."""
+    """The memory in use on the GPU is reported, by the driver."""
     allocator = Allocator(monkeypatch)
     asleep: Held | None = NOTHING
     peak = PeakMemory(GPU, lambda: asleep)

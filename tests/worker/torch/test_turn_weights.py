@@ -91,7 +91,7 @@ def test_parts_are_as_large_as_they_may_be() -> None:
 
 
 def test_parked_tensors_come_back_under_all_their_views() -> None:
-    """With what they held where it was kept; a view looks at the same memory again."""
+    """They have their values again if a copy was kept; a view shows the same memory."""
     tensor = torch.arange(10.0)
     view, parked = tensor[3:], Parked([tensor])
     parked.leave(keep=True)
@@ -108,7 +108,7 @@ def test_advantages_are_relative_to_the_group() -> None:
 
 
 def test_a_policys_gradient_weighs_each_answer_by_its_advantage() -> None:
-    """Of cross-entropy's, softmax less the label's own place, times the advantage; prompts have none."""
+    """The gradient is cross-entropy's, softmax less 1 at the label, times the advantage; 0 for prompts."""
     torch.manual_seed(0)
     logits = torch.randn(2, 3, 5, requires_grad=True)
     labels = torch.tensor([[-100, 1, 2], [-100, 3, 0]])
@@ -137,7 +137,7 @@ LAYER = "model.layers.0"
 
 
 def _fused(names: list[str], rows: list[int], shard: int, num_shards: int) -> dict[str, torch.Tensor]:
-    """What a shard of a fused layer holds, made as vLLM makes it: each layer's share of rows, one below the other."""
+    """A shard of a fused layer as vLLM makes it: each layer's share of rows, one below the other."""
     wholes = {name: torch.randn(size, 8) for name, size in zip(names, rows, strict=True)}
     shares = [whole.chunk(num_shards)[shard] for whole in wholes.values()]
     return {**wholes, "held": torch.cat(shares)}

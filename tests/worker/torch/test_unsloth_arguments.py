@@ -1,4 +1,4 @@
-"""What Unsloth is told, against the names that its release has; the adapter itself is run where it is installed."""
+"""Unsloth's arguments have the names of its release; tests with the library run where it is installed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def task(architecture: dict[str, Any], **options: Any) -> Task:
 
 @pytest.mark.parametrize("options", [{}, {"lora_rank": 4, "activation_checkpointing": "full"}])
 def test_every_keyword_is_known(architecture: dict[str, Any], options: dict[str, Any]) -> None:
-    """Full fine-tuning goes on to FastModel, which must know them, too."""
+    """Full fine-tuning passes them to FastModel, which must accept them, too."""
     found = loading(task(architecture, **options), "folder")
     assert set(found) <= set(RECORDED["FastLanguageModel.from_pretrained"]) & set(RECORDED["FastModel.from_pretrained"])
     assert found["full_finetuning"] == ("lora_rank" not in options)

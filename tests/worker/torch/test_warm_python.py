@@ -1,4 +1,4 @@
-"""The stand-in for an interpreter does what the real one would, but for its start."""
+"""The fake interpreter behaves as the real one after its start."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_ranks_measure_a_node_point_after_point(run_worker: Any, ranks: int) -> 
 def test_a_model_stays_for_points_of_other_sizes(
     run_worker: Any, architecture: dict[str, Any], backend: BackendName
 ) -> None:
-    """The batch of each is its own, in each of its steps."""
+    """Each point has its batch in each of its steps."""
     sizes = ((3, 5, 4), (1, 7, 2), (3, 5, 4))
     first, *then = (
         Generate(backend=backend, model="tiny", dtype="float32", batch_size=b, prompt_tokens=p, output_tokens=o)
@@ -97,7 +97,7 @@ def test_a_peak_that_cannot_be_set_back_is_known_once_it_is_passed(
 
 
 def test_what_lives_before_a_point_is_spared_by_the_collector() -> None:
-    """What the point itself makes is not: its cycles are freed."""
+    """The point's objects are not frozen: their cycles are freed."""
     begun = []
 
     @contextmanager

@@ -11,7 +11,7 @@ _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 
 
 def torchrun(python: Path, num_ranks: int, script: str, *arguments: str, limit_s: float = 280) -> None:
-    """Run a script of this folder to its end as so many ranks of ``python``, each of which succeeds."""
+    """Run a script of this folder as ``count`` ranks of ``python``; all must succeed."""
     torch = find_spec("torch")
     assert torch is not None
     assert torch.origin is not None

@@ -1,4 +1,4 @@
-"""One of several gloo ranks: trains five steps by each asked-for strategy and saves the losses. Started by torchrun."""
+"""One of several gloo ranks: trains five steps by each given strategy and saves the losses. Started by torchrun."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FAMILY_SHAPES: dict[str, dict[str, Any]] = {
     "phi3": {"model_type": "phi3", "sliding_window": 4, "pad_token_id": 0},
     "gpt_oss": GPT_OSS,
 }
-"""What each family changes of the tiny shape; windows are shorter than the samples."""
+"""Changes of the tiny shape by family; windows are shorter than the samples."""
 NUM_STEPS = 5
 
 

@@ -37,7 +37,7 @@ def logits(shape: dict[str, Any], seed: int) -> torch.Tensor:
 
 
 def taken(shape: dict[str, Any], given: dict[str, Any]) -> list[tuple[list[str], dict[str, float]]]:
-    """Phases and values of two turns, each of which passes its checks or raises."""
+    """Phases and values of two turns; a failed check raises."""
     sizes: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 6, "output_tokens": 6, "tensor_parallel": 2}
     settings = Turn(backend="torch", model="tiny", dtype="float32", learning_rate=0.01, **sizes, **given)
     with turns(settings, shape, TorchRanks(rank, 2, CPU)) as work:
@@ -46,7 +46,7 @@ def taken(shape: dict[str, Any], given: dict[str, Any]) -> list[tuple[list[str],
 
 
 def fault_of(shape: dict[str, Any], given: dict[str, Any]) -> str:
-    """What the checks find where the second rank's engine does not take one weight."""
+    """The failed check when the second rank's engine does not take one weight."""
     receive = TorchEngine.receive
     if rank == 1:
         TorchEngine.receive = lambda self, tensors: receive(  # type: ignore[method-assign]

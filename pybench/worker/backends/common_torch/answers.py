@@ -68,7 +68,8 @@ def answer_loss(settings: Evaluate, tokens: torch.Tensor, vocab_size: int, logit
 
     ``tokens`` are prompts and answers, of shape (sequences, tokens); ``logits_of`` keeps at least those of the answer
     and of the token before it. One sequence at a time, since logits of all may not fit. Raises
-    :class:`WrongResultError` where answers have another length, are no tokens of the model, or have no finite loss.
+    :class:`WrongResultError` for answers of another length, tokens outside the vocabulary, and a loss that is not
+    finite.
     """
     outputs, length = settings.output_tokens, settings.longest_sequence_tokens
     if tokens.shape[1] != length:

@@ -1,8 +1,8 @@
 """Names a collective that hangs: which operation, which ranks entered it, which did not, and where those are.
 
 A thread in each rank looks at torch's flight recorder once nothing was reported for the time limit. A rank whose last
-operation has not ended since then writes down where it is; the others follow, also those that never entered it. What
-all wrote is each one's failure. NCCL's and gloo's own timeouts name an operation at most.
+operation has not ended since then writes down where it is; the others follow, also those that never entered it. The
+failure of each rank contains the text of all. NCCL's and gloo's own timeouts name an operation at most.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ def cached_memory(device: torch.device) -> tuple[int, int]:
 def with_own_memory(session: Session, devices: Sequence[torch.device]) -> Session:
     """``session`` that frees the previous point's memory and resets the peak before each point.
 
-    Libraries, nearly all that lives then, are taken out of the collector's next passes, until the timing loop ends: a
-    pass over those of a training takes 0.1 s or more.
+    The collector skips the objects that exist then, mostly of libraries, until the timing loop ends: a pass over the
+    objects of a training takes 0.1 s or more.
     """
 
     @contextmanager

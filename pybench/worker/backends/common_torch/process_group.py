@@ -43,7 +43,7 @@ def _named(name: str, before: str) -> Callable[..., Any]:
 all_gather = _named("all_gather_single", "all_gather_into_tensor")
 reduce_scatter = _named("reduce_scatter_single", "reduce_scatter_tensor")
 
-# The library's own timeout, which ends a process without a name for what hangs, comes so long after the watch.
+# Time from the watch's limit to the library's own timeout, which does not name the collective that hangs.
 _LATER_S = 60.0
 # Of torch's flight recorder, in each rank: a step of a large model has hundreds.
 _RECORDED_OPERATIONS = "2000"

@@ -25,7 +25,7 @@ _OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "T
 def joined_replica(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
     """Take this replica's GPUs and meet the other replicas. Must come before anything that starts CUDA.
 
-    What the engine starts ends with this process, however that ends. Raises :class:`UnsupportedError` when processes or
+    The engine's processes end with this process, however it ends. Raises :class:`UnsupportedError` when processes or
     GPUs don't fit the order.
     """
     end_group_with_me()

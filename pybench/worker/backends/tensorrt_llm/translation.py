@@ -46,7 +46,7 @@ class Iterations:
         return counts if len(scheduled) < self._num_stages else {**counts, "num_running": float(num_running)}
 
     def metrics(self, wanted: int | None) -> tuple[Metric, ...]:
-        """What is known of memory; ``wanted`` sequences were to run at a time."""
+        """The known figures of memory; ``wanted`` sequences were to run at a time."""
         runnable = None if wanted is None else min(wanted, self.max_requests or wanted)
         known = {
             "peak_memory_bytes": (self.memory_bytes if self._tell_memory else None, "bytes"),

@@ -179,9 +179,9 @@ def _fill_buffers(model: nn.Module, device: torch.device) -> None:
 
 # Random weights under which a mixture's tokens spread over its experts evenly.
 #
-# Plain random weights do not do that: what an expert adds is nearly the same for all tokens, so that from the second
-# layer on most tokens go to the same few experts. Here some of the hidden numbers are written by the embedding alone,
-# and routers read these only. Shapes and operations stay the same.
+# Plain random weights do not: an expert adds nearly the same to all tokens, and from the second layer on most tokens go
+# to the same few experts. Here some of the hidden numbers are written by the embedding alone, and routers read these
+# only. Shapes and operations stay the same.
 
 
 # Routers read one in 16 of the hidden numbers.

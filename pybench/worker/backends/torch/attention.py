@@ -10,7 +10,7 @@ from torch.nn import functional
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-# A name the library has no mask function for: it then passes our masks, or none, through as they are.
+# The library has no mask function for this name, so it passes our masks through.
 NAME = "pybench"
 
 Masks = torch.Tensor | dict[str, torch.Tensor | None] | None
@@ -166,7 +166,8 @@ def decode_with_sinks(
     return weights[..., :-1].to(value.dtype) @ value
 
 
-# Attention with a sliding window, block by block: a block's queries see its own keys and those of the block before.
+# Attention with a sliding window, block by block: a block's queries attend to the keys of two blocks, this one and the
+# previous one.
 #
 # A mask over whole sequences makes a kernel compute all products and throw most away.
 

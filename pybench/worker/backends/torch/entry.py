@@ -1,7 +1,7 @@
 """The torch backend: join the ranks, prepare a workload.
 
-What needs transformers or DTensor is imported where it is used: transformers must come after a training strategy's
-library that replaces parts of it, and node workloads do without both, which take longer to import than torch.
+Modules that need transformers or DTensor are imported where they are used. A training strategy's library that replaces
+parts of transformers must come first, and node workloads start faster without both.
 """
 
 from __future__ import annotations

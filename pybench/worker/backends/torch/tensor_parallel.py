@@ -27,7 +27,7 @@ from pybench.worker.backends.torch.exchange import copied, gathered, scattered, 
 
 _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 _ROWS = ("o_proj", "down_proj")
-# Of a whole parameter that each rank uses for its own tokens or heads.
+# Gradient placement of a whole parameter that each rank uses for a part of the tokens or heads.
 _SUMMED_LATER = (Partial(),)
 
 
@@ -39,7 +39,7 @@ class Shard:
 
     @classmethod
     def over_all_ranks(cls, device: torch.device, size: int, replicas: int = 1) -> Shard:
-        """Split each of so many replicas over ``size`` ranks that follow each other; collective over all ranks."""
+        """Split each of ``replicas`` replicas over ``size`` consecutive ranks; collective over all ranks."""
         mesh = init_device_mesh(device.type, (replicas, size), mesh_dim_names=("data_parallel", "tensor_parallel"))
         return cls(mesh["tensor_parallel"])
 
@@ -135,8 +135,8 @@ class Whole(ParallelStyle):
 class Block(ParallelStyle):
     """Attention or an MLP, whose hidden states all its columns read: they are whole, or gathered from all ranks.
 
-    Ranks have as many tokens of all samples, one behind the other, so that nothing is put in order around an exchange:
-    only attention must know where a sequence ends.
+    Each rank has an equal share of all samples' tokens in one row, so that an exchange needs no reordering. Only
+    attention needs the ends of sequences.
     """
 
     def __init__(self, *, tokens_split: bool = False) -> None:

@@ -1,1 +1,1 @@
-"""Transformers as a user would run it: its own loading, its own ways to use several GPUs, its own ``generate``."""
+"""Transformers as a user would run it: with the library's loading, ways to use several GPUs, and ``generate``."""

@@ -8,7 +8,7 @@ import torch
 
 from pybench.worker.backend import WrongResultError
 
-# Elements at a time, for each of which 16 bytes are computed: within a CPU's cache, and enough to keep a GPU busy.
+# Elements of a chunk. Each needs 16 bytes: a chunk fits a CPU's cache, or keeps a GPU busy.
 _CHUNK = {"cpu": 2**16, "cuda": 2**24}
 # Odd numbers of 62 bits (from the digits of pi and e): neighbouring places get weights that are far apart.
 _STEP, _START = 0x243F6A8885A308D3 >> 2 | 1, 0x2B7E151628AED2A7 >> 2 | 1

@@ -102,8 +102,8 @@ class HandoverFolder:
     def write(self, weights: Iterable[Named], adapter: Mapping[str, object] | None) -> Path:
         """Write all weights to one file, with an adapter's config beside it in peft's form; returns the file.
 
-        The first call makes the file. Each later one copies the weights to their places in it: a copy beside it would
-        take as much host memory again, and the time to write it.
+        The first call makes the file. Later calls copy the weights to their places in it: a second copy would double
+        the host memory and take time to write.
         """
         rename = peft_name if adapter is not None else str
         file = self.path / ("model.safetensors" if adapter is None else ADAPTER_FILE)

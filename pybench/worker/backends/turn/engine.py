@@ -36,7 +36,7 @@ class Engine(Protocol):
         """Produce one token of one sequence."""
 
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Of each of ``tokens`` but the first, given those before it; in nats."""
+        """Log-probability of each token after the first, given the previous ones; in nats."""
 
     def sleep(self, level: int) -> None:
         """Fall asleep: 0 stay, 1 weights to the host, 2 weights discarded; the key-value cache goes in both."""
@@ -82,7 +82,7 @@ class Engine(Protocol):
         """Pinned host memory of the engine's own processes; on a CPU its weights' copies."""
 
     def asleep(self) -> Held | None:
-        """What this process's allocator counts of a sleeping engine that no memory stands behind; ``None``: unknown."""
+        """Bytes of a sleeping engine that this process's allocator counts without memory; ``None``: unknown."""
 
     def close(self) -> None:
         """End what the engine started."""

@@ -47,7 +47,7 @@ class Parked:
 
     @torch.no_grad()
     def come_back(self) -> None:
-        """Take memory again, with what was kept, else with whatever it holds."""
+        """Allocate memory again, and restore the copy if there is one."""
         for storage, size in zip(self._storages, self._sizes, strict=True):
             storage.resize_(size)
         if self._kept:

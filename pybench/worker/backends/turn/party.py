@@ -23,7 +23,7 @@ Reading = Callable[[], int | None]
 
 @dataclass(frozen=True)
 class Meters:
-    """What a rank can read of memory, in bytes; ``wait`` returns once its device is done.
+    """Functions that read a rank's memory, in bytes; ``wait`` returns once its device is done.
 
     ``end_phase`` is called behind each phase, outside its time.
     """

@@ -39,7 +39,7 @@ NOTHING = Held(0, 0)
 
 
 class PeakMemory:
-    """The most that any phase held, without what ``asleep`` gives: what is counted, and has no memory now.
+    """Peak bytes over all phases, less the bytes of ``asleep``, which the allocator counts without memory.
 
     Not known from the first phase on for which ``asleep`` gives ``None``.
     """

@@ -23,7 +23,7 @@ from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.backends.turn.delivery import Named
 from pybench.worker.backends.turn.parked import Parked, local
 
-# The optimizer rounds its moments after it used them: what is computed from them is off by so much.
+# Relative error of an update that is computed from moments after the optimizer rounded them.
 _SLACK = 1.05
 
 
@@ -152,7 +152,7 @@ class Trainer:
     def weights(self, *, trainable: bool | None = None) -> Iterator[Named]:
         """Each weight whole, by its name in transformers; gathered when its turn comes, by all ranks together.
 
-        Tied weights come once. ``trainable`` chooses those that are trained, or those that are not.
+        Tied weights come once. ``trainable`` selects the trained weights, or the frozen ones.
         """
         for name, parameter in self._parameters:
             if trainable is None or parameter.requires_grad == trainable:
@@ -188,7 +188,7 @@ class Trainer:
 
     @torch.no_grad()
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Of each of ``tokens`` but the first, given those before it; all ranks take part."""
+        """Log-probability of each token after the first, given the previous ones; all ranks take part."""
         batch = self._parts.batch(*with_labels(tokens[None]))
         logits = self._learner.logits(batch)
         if isinstance(self.model, FSDPModule):
@@ -213,7 +213,7 @@ class Trainer:
             yield from scales(self.model.parameters())
 
     def _joined(self, own: torch.Tensor) -> torch.Tensor:
-        """What each chunk of a sequence gives, in their order: neighbouring ranks have neighbouring chunks."""
+        """The results of all chunks of a sequence, in order: neighbouring ranks have neighbouring chunks."""
         if self._learner.portion.num_chunks == 1:
             return own
         parts = [torch.empty_like(own) for _ in range(distributed.get_world_size())]

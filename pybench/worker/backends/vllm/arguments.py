@@ -91,7 +91,7 @@ def _over_hosts(hosts: ReplicaHosts) -> dict[str, Any]:
 def prompt_of(tokens: list[int], salt: str | None = None) -> dict[str, Any]:
     """A prompt in the form that the engine's own renderer gives it (``vllm.inputs.TokensInput``).
 
-    Prompts share what the engine caches of them with those of the same ``salt`` only.
+    Only prompts of the same ``salt`` share cache entries.
     """
     prompt: dict[str, Any] = {"type": "token", "prompt_token_ids": tokens}
     return prompt if salt is None else {**prompt, "cache_salt": salt}

@@ -19,8 +19,8 @@ _EMBEDDING = (".embedding.weight", ".embed_tokens.weight")
 def spread(parameters: Iterable[tuple[str, torch.Tensor]], seed: int) -> int:
     """Change embeddings and routers in place; returns how many routers there are.
 
-    Embeddings become large beside what layers add, so that tokens stay apart; routers' rows become random and of one
-    length, as the expert with the longest would be chosen most. A router is the same on every GPU.
+    Embeddings become large compared with the layers' outputs, so that tokens differ. Routers' rows become random and
+    equally long: the expert with the longest row would be chosen most. A router is the same on every GPU.
     """
     num_routers = 0
     for name, weight in parameters:
@@ -61,7 +61,7 @@ class DeviceReport:
     def _cache_tokens(self) -> int:
         """Whole sequences' tokens, as vLLM itself reports them at start.
 
-        Layers with other attention have blocks of their own in the same pool: blocks times their size is too much.
+        Layers with other attention use blocks of the same pool, so blocks times their size is too much.
         """
         from vllm.v1.core.kv_cache_utils import get_max_concurrency_for_kv_cache_config
 

@@ -190,7 +190,7 @@ class BatchEngine:
 
 
 def sampling(request: Request, kind: Any) -> Any:
-    """As ``vllm bench throughput`` samples, without text: exactly so many tokens, whatever they are."""
+    """As ``vllm bench throughput`` samples, without text: exactly ``output_tokens`` tokens."""
     return SamplingParams(
         n=1,
         temperature=1.0,

@@ -130,7 +130,7 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
 
 
 def _hosts(settings: Generate) -> ReplicaHosts | None:
-    """Those of a replica that spans several."""
+    """The hosts of a replica over several hosts."""
     if settings.nodes_of_replica == 1:
         return None
     own = tuple(gpu.uuid for gpu in visible_gpus())

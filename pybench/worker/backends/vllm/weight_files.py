@@ -1,4 +1,4 @@
-"""Random 16-bit weights as files beside a model's config, for what vLLM quantises only as it reads it."""
+"""Random 16-bit weights in a model's folder, for formats that vLLM quantises only at reading."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ State = dict[str, torch.Tensor]
 
 
 def state_of(settings: Checkpoint, model: Any, optimizer: torch.optim.Optimizer) -> State:
-    """Of a model, whole or wrapped by DDP, and its optimizer; names are those of the model without the wrapper."""
+    """State of a model and its optimizer, by the names of the model without DDP's wrapper."""
     named = list(getattr(model, "module", model).named_parameters())
     kept = {name: weight for name, weight in named if settings.contents != "adapters" or weight.requires_grad}
     found = {f"model.{name}": weight.detach() for name, weight in kept.items()}

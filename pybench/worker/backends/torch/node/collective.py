@@ -5,7 +5,7 @@ size S, a time t of one operation and n ranks,
 
 - algbw = S / t,
 - busbw = algbw * 2 (n - 1) / n for all_reduce, * (n - 1) / n for all_gather, reduce_scatter and all_to_all, * 1 for
-  broadcast: what a ring sends over each link, whatever algorithm is in use;
+  broadcast: the bytes that a ring sends over each link, for any algorithm;
 - bisection is sendrecv there, with the rank that lies half of all ranks ahead as partner: busbw = algbw;
 - S is the whole array also for all_gather and reduce_scatter, of which each rank holds S / n.
 

@@ -70,7 +70,7 @@ def _out_of_memory(attempt: Callable[[], None]) -> BaseException | None:
     except (RuntimeError, MemoryError) as error:
         if cause_of(error) != "out_of_memory":
             raise
-        failure = error.with_traceback(None)  # the frames, also those of what led to it, would keep the model
+        failure = error.with_traceback(None)  # frames of this error and of its causes would keep the model
         failure.__context__ = failure.__cause__ = None
     gc.collect()
     if torch.cuda.is_available():

@@ -41,7 +41,7 @@ def _empty(layer: nn.Linear, dtype: torch.dtype) -> nn.Module:
 
 
 def unpacked(parameter: torch.Tensor) -> torch.Tensor:
-    """What it computes with, of shape (outputs, inputs), where it is a weight of four bits; else itself."""
+    """A weight of four bits as a matrix of shape (outputs, inputs); any other parameter itself."""
     if not isinstance(parameter, Params4bit):
         return parameter
     state: Any = parameter.quant_state

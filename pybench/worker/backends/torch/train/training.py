@@ -31,7 +31,7 @@ def control_metrics(
 ) -> tuple[Metric, ...]:
     """``num_steps`` of either kind; the ordinary ones first, since weights that stay gathered can't be let go.
 
-    Two ranks at least: what a lone one exchanges with itself is no communication, and nobody is there to lag behind.
+    It needs at least two ranks: a lone rank communicates with no other.
     Empty where a rank has no memory for silent steps, which hold all weights and gradients: the attempt is measured.
     """
     ordinary_s = statistics.median(_timed_s(train, ranks) for _ in range(num_steps))
@@ -180,9 +180,9 @@ def trainer(task: Task) -> Iterator[Training]:
 def _try(task: Task) -> None:
     """Steps until one leaves the allocator with the memory that the step before it left: later ones repeat it.
 
-    The first makes the optimizer's states, the second needs room beside them. From there on the allocator may give
-    cached memory back to the driver, as on an H100 in each step of a size that trains at full speed, or find free
-    memory in pieces too small, as there in the third step of a larger size. Raises ``torch.OutOfMemoryError`` also
+    The first makes the optimizer's states, the second needs room beside them. From there on the allocator may return
+    cached memory to the driver, as an H100 did in each step of a size that trains at full speed. It may also find free
+    memory in pieces too small, as in the third step of a larger size there. Raises ``torch.OutOfMemoryError`` also
     where no step repeats another.
     """
     held = None
@@ -195,7 +195,7 @@ def _try(task: Task) -> None:
     raise torch.OutOfMemoryError(f"out of memory: after {_MOST_STEPS_TRIED} steps the allocator still seeks room")
 
 
-# What ZeRO's third stage leaves of a parameter on a rank has no elements; this attribute has their number.
+# With ZeRO's third stage a rank's parameters have no elements; this attribute is their number.
 _SPLIT_BY_ZERO = "ds_numel"
 
 

@@ -24,15 +24,14 @@ Objective = Callable[[torch.Tensor, Batch], torch.Tensor]
 class WholeModel:
     """``quiet`` holds gradients back between passes, ``silent`` stops every exchange; by default as ``quiet`` does.
 
-    ``objective`` may be set before the first step, instead of every label's cross-entropy, ``report``, which gives what
-    the strategy itself knows, ``before_update``, which exchanges what backward left, and ``after_first_exchange``,
-    called once. With the setting ``loss_chunk_tokens``, and where ranks split the vocabulary, the model takes labels
-    and returns its summed loss.
+    Hooks to set before the first step: ``objective`` replaces the cross-entropy of every label, ``report`` returns the
+    strategy's own metrics, ``before_update`` runs after backward, and ``after_first_exchange`` runs once. With the
+    setting ``loss_chunk_tokens``, and where ranks split the vocabulary, the model takes labels and returns its summed
+    loss.
 
-    Where DDP's buckets hold the gradients, those of a pass without exchange would lie beside them: a step that has such
-    passes sets gradients to zero in their buckets instead of dropping them. DDP makes its final buckets in the pass
-    behind its first exchange, and learns a static graph by that. So the very first pass exchanges: in the first step
-    there are no optimizer states beside both kinds of buckets, and an average that is averaged again stays the same.
+    With ``gradient_as_bucket_view`` a pass without exchange would allocate new gradients: a step with such passes sets
+    gradients to zero instead of dropping them. DDP makes its final buckets in the pass after its first exchange. The
+    first pass therefore exchanges, while no optimizer states need memory. A second average does not change an average.
     """
 
     def __init__(

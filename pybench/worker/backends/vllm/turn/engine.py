@@ -76,7 +76,7 @@ class VllmEngine:
         self._asleep_tags: tuple[str, ...] = ()
         # Ranks that each drive a part of one engine must sample the same tokens, whatever their trainers draw.
         seeds = len(shards) < settings.tensor_parallel
-        # Made once: each takes as long as a part of a short phase. vLLM takes copies of its own.
+        # Made once: making one takes a large part of a short phase. vLLM copies them.
         self._answering = [_sampling(settings.output_tokens, n if seeds else None) for n in range(settings.batch_size)]
         self._first = [_sampling(1, 0 if seeds else None)]
         self._scoring = [_sampling(1, 0 if seeds else None, prompt_logprobs=0)]
@@ -159,7 +159,7 @@ class VllmEngine:
 
     @property
     def num_shards(self) -> int:
-        """As many as the engine has GPUs, or this rank's own."""
+        """The number of the engine's GPUs, or 1 where each rank drives its own."""
         return len(self._layouts)
 
     def part(self, shard: int, name: str, whole: torch.Tensor) -> torch.Tensor:

@@ -197,7 +197,7 @@ class TurnWorker(DeviceReport):
                 self.model_runner.model.load_weights(tensors)
 
     def _take_adapter(self, tensors: list[Named], config: dict[str, Any]) -> None:
-        """Without a file: what vLLM's own loader of adapters does with what it read."""
+        """Load adapters from memory, in the way of vLLM's loader of files."""
         from vllm.lora.lora_model import LoRAModel
         from vllm.lora.peft_helper import PEFTHelper
 

@@ -68,7 +68,7 @@ def _shards(mesh: DeviceMesh, settings: Train) -> DeviceMesh:
 
 
 def _replica(mesh: DeviceMesh, settings: Train) -> int:
-    """This rank's place among those that have samples of their own."""
+    """This rank's number among the ranks with different samples."""
     if settings.hybrid_shard:
         return int(mesh.get_local_rank(HOSTS)) * settings.num_shards + int(mesh.get_local_rank(SHARDS))
     return int(mesh.get_local_rank("data_parallel"))

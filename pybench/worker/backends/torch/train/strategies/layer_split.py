@@ -1,6 +1,6 @@
 """The naive pipeline: the layers in as many parts as ranks, the whole batch through one part after the other.
 
-What ``device_map="auto"`` does within one process, with a process for each GPU: at any time one of them works.
+The same as ``device_map="auto"`` within one process, but with a process for each GPU: one GPU works at a time.
 """
 
 from __future__ import annotations
