@@ -20,7 +20,7 @@ from pybench.model.results import (
     ScalingResult,
 )
 from pybench.model.verdict import Counts, Expected, Verdict
-from pybench.model.workloads.latency import PERCENTILES
+from pybench.model.workloads.latency import PERCENTILES, percentile_name
 from tests.builders import (
     CHECK,
     COMPARISON,
@@ -101,8 +101,8 @@ _MEASURED = {
     "peak_memory_bytes": estimate(17179869184.0, "bytes"),
 }
 _SERVED = {
-    **{f"ttft_p{p}_s": estimate(p / 1000, "s") for p in PERCENTILES},
-    **{f"e2e_p{p}_s": estimate(p / 10, "s") for p in PERCENTILES},
+    **{percentile_name("ttft", p): estimate(p / 1000, "s") for p in PERCENTILES},
+    **{percentile_name("e2e", p): estimate(p / 10, "s") for p in PERCENTILES},
     "mfu_fraction": estimate(0.4567),
     "kv_cache_tokens": estimate(812345.0, "tokens"),
     "num_preemptions": estimate(0.0),
