@@ -133,7 +133,7 @@ SERVERS: dict[str, ServerTraits] = {
     ),
     "stub": ServerTraits(
         command=("{python}", "-I", "-B", "{stub}", "--port", "{port}"),
-        flags={"tensor_parallel": "--tensor-parallel-size"},
+        flags={"tensor_parallel": "--tensor-parallel-size", "max_num_seqs": "--max-num-seqs"},
         device=None,
         metrics=_latencies("stub:"),
     ),
@@ -157,14 +157,14 @@ def server_of(settings: Generate) -> ServerTraits:
 
 
 def image_backend(settings: Settings) -> str:
-    """The backend whose image a point runs in: its own, or that of the same library as its server."""
+    """The backend whose image a point runs in. The image of a library serves its backend and its server."""
     if isinstance(settings, Generate) and settings.backend == "server":
         return server_of(settings).image_backend or settings.backend
     return settings.backend
 
 
 def command_values(settings: Generate) -> dict[str, Any]:
-    """What a command may have in braces: settings, and what follows from them."""
+    """Values for the braces of a command: all settings, and values derived from them."""
     return {
         **settings.to_json(),
         "context_tokens": settings.context_tokens,

@@ -15,7 +15,15 @@ from pybench.model.devices import Devices
 from pybench.model.suite import Plan, Scaling
 
 SUITES = Path(__file__).parents[2] / "suites"
-GENERATION = ("tp_scaling", "pp_scaling", "replica_scaling", "tp_vs_pp_energy", "serve_latency", "prefill_decode")
+GENERATION = (
+    "tp_scaling",
+    "pp_scaling",
+    "replica_scaling",
+    "tp_vs_pp_energy",
+    "serve_latency",
+    "prefill_decode",
+    "serving",
+)
 GPU_PROFILES = ("rtx4090", "a100", "h100", "h200", "b200")
 
 
@@ -34,7 +42,7 @@ def test_a_cpu_runs_what_is_left_to_it(name: str) -> None:
     plan = plan_of(name, "cpu", 2)
     assert plan.points
     assert plan.skips == ()
-    assert {point.settings.backend for point in plan.points} <= {"torch", "transformers"}
+    assert {point.settings.backend for point in plan.points} <= {"torch", "transformers", "server"}
 
 
 @pytest.mark.parametrize("profile", GPU_PROFILES)

@@ -109,6 +109,7 @@ CHECKS: dict[str, Check] = {
     "pybench run suites/tp_scaling.toml": measures_smallest,
     "pybench run suites/node_check.toml": measures,
     "pybench run quick_check": measures,
+    "pybench run serving": measures,
     "pybench run suites/tp_scaling.toml -k tensor_parallel=2": would_measure,
     "pybench run turn_taking -k direct": measures_smallest,
     "pybench report suites/measured/tp_scaling-h200x4-20261121.json": succeeds,

@@ -1,4 +1,4 @@
-"""The load generator against the stub server, over HTTP: what it measures, and what it does not put up with."""
+"""The load generator against the stub server, over HTTP: its figures, and its names for faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pybench.worker.backends.server.process import served
 from pybench.worker.backends.server.prometheus import counters, increases
 
 NUM_REQUESTS, PROMPT_TOKENS, OUTPUT_TOKENS = 20, 8, 6
-# What each fault is called; the rest ends the server.
+# The beginning of each fault's message.
 CAUSES = {
     "status_500": "status 500",
     "status_429": "status 429",
@@ -126,7 +126,7 @@ def test_a_few_failures_are_counted(fault: str, tmp_path: Path) -> None:
 
 
 def test_every_fault_of_the_stub_is_tried() -> None:
-    """The stub has no other; one ends the server and is no answer."""
+    """The remaining one ends the server: ``tests/run/test_server.py``."""
     assert set(stub.FAULTS) == {*CAUSES, "exit"}
 
 

@@ -26,9 +26,8 @@ def _is_good(settings: Generate, request: RequestTimes) -> bool:
 def steady_window_ns(settings: Generate, ranks: Sequence[Step]) -> tuple[int, int] | None:
     """The time in which the load of a step is steady; ``None`` where it never is, or all sequences begin together.
 
-    A closed loop is steady from the first token of the last of its first requests, as many as are in flight, to the
-    last arrival: fewer are in flight after it. An open loop is steady from the end of the first request to the last
-    arrival. CLOCK_MONOTONIC nanoseconds.
+    A closed loop is steady once each of its first ``concurrency`` requests has its first token, until the last arrival.
+    An open loop is steady from the end of the first request to the last arrival. CLOCK_MONOTONIC nanoseconds.
     """
     requests = sorted((request for step in ranks for request in step.requests), key=lambda request: request.arrival_ns)
     if settings.is_batch or not requests:

@@ -28,7 +28,7 @@ MAX_PAGE_BYTES = 16 << 20
 """Longest page of metrics."""
 LATE_NS = 5_000_000
 """An arrival sent later than this is late: event loops wake up a millisecond late at most."""
-_SPARE_EVENTS = 16  # beside those of tokens: the usage, the end
+_SPARE_EVENTS = 16  # the usage, and room for empty ones
 _MOST_FAILED_FRACTION = 0.1
 _FEW_FAILED = 8
 """A step ends at more failures than these few and this fraction: a broken server costs no whole step."""
@@ -46,7 +46,7 @@ class RequestError(Exception):
 
 @dataclass
 class Load:
-    """What a step's requests gave: times of those that ended well, gaps between tokens, faults by name."""
+    """The outcome of a step: times of the requests that ended well, gaps between tokens, faults by name."""
 
     times: list[RequestTimes] = field(default_factory=list)
     gaps_s: list[float] = field(default_factory=list)

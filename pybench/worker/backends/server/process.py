@@ -22,7 +22,7 @@ from pybench.worker.backend import EngineError
 
 ADDRESS = "127.0.0.1"
 _START_LIMIT_S = 1800.0
-"""A server that answers nothing for so long will not; one of 70 billion parameters took 5 minutes."""
+"""The limit on a server's start. The attempt's own time_limit_s usually ends it before."""
 _TERMINATE_S = 30.0
 _ENDING_S = 1.0
 _POLL_S = 0.1
@@ -117,7 +117,7 @@ def _is_healthy(port: int, path: str) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, then SIGKILL. What the server leaves behind ends with this process."""
+    """SIGTERM, then SIGKILL. Processes that the server leaves behind end with this one."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     try:

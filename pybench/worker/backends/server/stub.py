@@ -1,7 +1,8 @@
 """A server without a model: the OpenAI protocol over HTTP, its delays and its faults as ordered. For tests and demos.
 
 It needs Python and aiohttp. Every request gets its first token after ``--prefill-ms``, another every ``--decode-ms``
-over ``--tensor-parallel-size``. ``--fault NAME`` breaks every ``--fault-every``-th answer.
+over ``--tensor-parallel-size``; ``--max-num-seqs`` run at a time. ``--fault NAME`` breaks every ``--fault-every``-th
+answer.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Stub:
         self._decode_s = arguments.decode_ms / 1e3 / arguments.tensor_parallel_size
         self._fault = arguments.fault
         self._fault_every = arguments.fault_every
+        self._room = asyncio.Semaphore(arguments.max_num_seqs)
         self._num_requests = 0
         self._sums = {"time_to_first_token_seconds": [0.0, 0], "inter_token_latency_seconds": [0.0, 0]}
 
@@ -60,8 +62,9 @@ class Stub:
             os._exit(3)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        async for data in self._events(order, fault):
-            await response.write(data)
+        async with self._room:
+            async for data in self._events(order, fault):
+                await response.write(data)
         if fault == "reset" and request.transport is not None:
             request.transport.abort()
         return response
@@ -98,7 +101,7 @@ def _event(fields: dict[str, object]) -> bytes:
 
 
 async def _broken(fault: str | None) -> AsyncIterator[bytes]:
-    """What a fault sends in the middle of an answer."""
+    """Bytes of a fault in the middle of an answer."""
     if fault == "malformed":
         yield b'data: {"choices": [\n\n'
     elif fault == "not_an_object":
@@ -123,6 +126,7 @@ def main() -> None:
     parser.add_argument("--prefill-ms", type=float, default=5.0)
     parser.add_argument("--decode-ms", type=float, default=1.0)
     parser.add_argument("--tensor-parallel-size", type=int, default=1)
+    parser.add_argument("--max-num-seqs", type=int, default=1024)
     parser.add_argument("--fault", choices=FAULTS)
     parser.add_argument("--fault-every", type=int, default=1)
     arguments = parser.parse_args()
