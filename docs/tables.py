@@ -11,6 +11,7 @@ A table stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +28,7 @@ from pybench.model.workloads.metric import MetricTraits
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.report.run.results_json import results_schema
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
 
@@ -74,12 +76,25 @@ def rewritten(text: str) -> str:
 
 
 def stale() -> Iterator[tuple[Path, str]]:
-    """Documents with tables that differ from the program, each with its new text."""
+    """Documents with tables that differ from the program, and schema files, each with its new text."""
     for path in (ROOT / "README.md", *sorted(FOLDER.glob("**/*.md"))):
         text = path.read_text(encoding="utf-8")
         now = rewritten(text)
         if now != text:
             yield path, now
+    for name, schema in (("suite", suite_schema()), ("results", results_schema())):
+        version = str(schema["$id"]).rpartition(":")[-1]
+        path, now = ROOT / "suites" / f"{name}-{version}.schema.json", _lines(schema)
+        if not path.exists() or path.read_text(encoding="utf-8") != now:
+            yield path, now
+
+
+def _lines(schema: Mapping[str, Any]) -> str:
+    """A schema as JSON, a line for each structure."""
+    structures = schema["$defs"]
+    defined = ",\n".join(f"{json.dumps(name)}: {json.dumps(structures[name])}" for name in structures)
+    rest = json.dumps({name: value for name, value in schema.items() if name != "$defs"})
+    return f'{rest[:-1]},\n"$defs": {{\n{defined}\n}}}}\n'
 
 
 def _benchmark(workload: str) -> Properties:

@@ -37,6 +37,27 @@ def suite_validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema)
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "place"),
+    [
+        ("batch_size", "batch_siz", "benchmark/0/batch_siz"),
+        ('"generate"', '"generat"', "benchmark/0/workload"),
+        ("batch_size = 2", 'batch_size = "2"', "benchmark/0/batch_size"),
+        ("prompt_tokens = 4", "prompt_tokens = 0", "benchmark/0/prompt_tokens"),
+        ("tensor_parallel = [", "tensor_paralel = [", "benchmark/0/axes/tensor_paralel"),
+        ("scaling", "scalling", "benchmark/0/expect/0/scalling"),
+    ],
+)
+def test_an_editor_marks_one_place_for_a_slip(
+    suite_validator: jsonschema.Draft202012Validator, right: str, wrong: str, place: str
+) -> None:
+    """The key itself, not its table, and by its own workload's rules alone."""
+    text = GOOD + SCALING + AXIS
+    assert right in text
+    errors = suite_validator.iter_errors(tomllib.loads(text.replace(right, wrong, 1)))
+    assert ["/".join(map(str, error.absolute_path)) for error in errors] == [place]
+
+
 def _read(folder: Path, text: str | bytes, profile: str | None = None, kind: str = "cpu") -> Suite:
     path = folder / "s.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

@@ -52,6 +52,12 @@ def test_every_field_is_required(kind: str) -> None:
     assert set(found["required"]) == set(found["properties"])
 
 
+def test_every_field_has_a_description() -> None:
+    schema = results_schema()
+    fields = [field for kind in (schema, *schema["$defs"].values()) for field in kind["properties"].values()]
+    assert all(field["description"] for field in fields)
+
+
 def test_schema_refuses_an_unknown_verdict(validator: jsonschema.Draft202012Validator, empty: Results) -> None:
     """A reader can rely on the words."""
     values = {**json.loads(render(RunView(results=empty))), "verdict": "fine"}

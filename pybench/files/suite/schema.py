@@ -22,6 +22,7 @@ from pybench.model.workloads.placement import table_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names
 from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
 
+SUITE_VERSION = 1
 MAX_AXIS_VALUES = 64
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
 # No control characters, and none that turns a line: the text goes to terminals and reports.
@@ -243,7 +244,7 @@ def suite_model() -> type[BaseModel]:
         "suite",
         {
             "schema_version": (
-                Annotated[int, Field(ge=1, le=1)],
+                Annotated[int, Field(ge=1, le=SUITE_VERSION)],
                 Field(alias="schema", description="version of this format"),
             ),
             "name": (_Name, ...),
@@ -254,6 +255,56 @@ def suite_model() -> type[BaseModel]:
     )
 
 
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_KEYS = {
+    "name": "word by which reports, tables and other benchmarks name this",
+    "workload": "what is measured; it decides which keys there are",
+    "benchmark": "workloads to measure",
+    "axes": "lists of values to sweep; each combination is a point",
+    "expect": "what the results must show",
+    "profile": "what other machines or purposes measure instead, by name",
+    "container": "how workers in containers are started",
+    "table": "expected table that has the limits",
+    "below": "benchmark or point whose metric must be higher",
+    "above": "benchmark or point whose metric must be lower",
+    "widening_along": "axis along which the distance must grow",
+    "source": "folder of this host",
+    "target": "where workers find the folder",
+}
+"""Keys of a suite that are no settings."""
+
+
 def suite_schema() -> dict[str, Any]:
-    """JSON Schema of the suite file, for editors."""
-    return suite_model().model_json_schema()
+    """JSON Schema of the suite file, for editors: a benchmark is checked against its own workload alone."""
+    schema = suite_model().model_json_schema()
+    structures = schema["$defs"]
+    described = {**_KEYS}
+    for structure in structures.values():
+        for name, key in structure["properties"].items():
+            described.setdefault(name, key.get("description", ""))
+    for structure in (schema, *structures.values()):
+        # `false` would let editors mark the whole table: this marks the key alone.
+        structure["additionalProperties"] = {"not": {"description": "no such key"}}
+        for name, key in structure["properties"].items():
+            key.setdefault("description", described.get(name, ""))
+    for workload, settings in SETTINGS_OF.items():
+        keys = structures[f"{workload}_benchmark"]["properties"]
+        for field in (*dataclasses.fields(settings), *dataclasses.fields(Effort)):
+            if field.name in keys and field.default not in {None, dataclasses.MISSING}:
+                keys[field.name]["default"] = field.default
+    chosen = [
+        {
+            "if": {"properties": {"workload": {"const": workload}}, "required": ["workload"]},
+            "then": {"$ref": f"#/$defs/{workload}_benchmark"},
+        }
+        for workload in SETTINGS_OF
+    ]
+    kind = {"workload": {"enum": [*SETTINGS_OF], "description": _KEYS["workload"]}}
+    schema["properties"]["benchmark"]["items"] = {
+        "type": "object",
+        "properties": kind,
+        "required": ["workload"],
+        "allOf": chosen,
+    }
+    about = "A suite of pybench: benchmarks, values to sweep, and what the results must show."
+    return {"$schema": DIALECT, "$id": f"urn:pybench:suite:{SUITE_VERSION}", "description": about, **schema}

@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import tomllib
+from importlib import resources
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from pybench.model.results import Results
+from pybench.files.suite.schema import DIALECT
+from pybench.model.results import RESULTS_VERSION, Results
 from pybench.report.run.view import RunView
 
 # The encoder has escaped the control characters of ASCII.
 _NOT_ASCII = re.compile("[\x7f-\U0010ffff]")
+_SENTENCE = re.compile(r"(?<=[.;]) (?=[A-Z`])")
 
 
 def render(view: RunView) -> str:
@@ -42,5 +46,12 @@ class _EveryFieldRequired(GenerateJsonSchema):
 
 
 def results_schema() -> dict[str, Any]:
-    """JSON Schema of ``results.json``."""
-    return TypeAdapter(Results).json_schema(mode="serialization", schema_generator=_EveryFieldRequired)
+    """JSON Schema of ``results.json``: each field has the sentences of its structure that name it, or its own."""
+    schema = TypeAdapter(Results).json_schema(mode="serialization", schema_generator=_EveryFieldRequired)
+    words = tomllib.loads(resources.files("pybench").joinpath("data", "results.toml").read_text(encoding="utf-8"))
+    for structure in (schema, *schema["$defs"].values()):
+        sentences = _SENTENCE.split(" ".join(structure["description"].split()))
+        for name, field in structure["properties"].items():
+            about = [sentence for sentence in sentences if f"``{name}``" in sentence]
+            field["description"] = " ".join(about).replace("``", "") or words["fields"][name]
+    return {"$schema": DIALECT, "$id": f"urn:pybench:results:{RESULTS_VERSION}", **schema}
