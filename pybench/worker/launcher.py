@@ -19,8 +19,8 @@ from typing import Any
 
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import STARTER_VARIABLE
+from pybench.worker.backend import missing_package
 from pybench.worker.exchange import EventStream, read_orders
-from pybench.worker.failure import missing_package
 from pybench.worker.main import blind_header, import_backend, run_rank
 from pybench.worker.process import die_with_parent
 from pybench.worker.ranks import own_place

@@ -15,9 +15,8 @@ from typing import cast
 
 from pybench.model.software import RECORDED_PACKAGES
 from pybench.model.wire import Event, Header, Phase, WorkOrder
-from pybench.worker.backend import Backend, Session, backend_module
+from pybench.worker.backend import Backend, Session, backend_module, failure_of, missing_package
 from pybench.worker.exchange import EventStream, read_orders, wait_for_go
-from pybench.worker.failure import failure_of, missing_package
 from pybench.worker.gpus import NvlinkTraffic
 from pybench.worker.header import Device, read_header
 from pybench.worker.imports import import_before_engine, spared_by_collector

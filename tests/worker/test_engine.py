@@ -20,8 +20,7 @@ from pybench.model.wire import RequestTimes
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.engine.arguments import config_folder, merged
-from pybench.worker.backends.engine.load import drive, gap_values
-from pybench.worker.backends.engine.requests import Request, draw_requests, wanted_at_a_time
+from pybench.worker.backends.engine.requests import Request, draw_requests, drive, gap_values, wanted_at_a_time
 
 
 def settings(**more: Any) -> Generate:

@@ -6,8 +6,7 @@ import pytest
 
 from pybench.model.wire import encode_event, monotonic_offset_ns
 from pybench.run.events.line import decode_event
-from pybench.worker.backend import UnsupportedError
-from pybench.worker.failure import failure_of
+from pybench.worker.backend import UnsupportedError, failure_of
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from torch import distributed
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.checkpoint import checkpoints as storage
-from pybench.worker.backends.torch.checkpoint.checkpoints import checkpoints
+from pybench.worker.backends.torch import checkpoints as storage
+from pybench.worker.backends.torch.checkpoints import checkpoints
 from pybench.worker.ranks import place_scratch
 from tests.worker.torch.train_ranks import TINY
 

@@ -16,8 +16,8 @@ from pybench.model.workloads.train import Train
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train import training as train_step
-from pybench.worker.backends.torch.train.auto_batch import find_batch_size, largest_fitting
 from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.training import find_batch_size, largest_fitting
 from tests.worker.torch.torchrun import torchrun
 
 ALONE = TorchRanks(0, 1, torch.device("cpu"))

@@ -20,9 +20,8 @@ import torch
 from pybench.run.events.contract import ordered_phases
 from pybench.worker.backend import UnsupportedError, WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.checkpoint import checkpoints as storage
-from pybench.worker.backends.torch.checkpoint.checkpoints import Checkpoints, checkpoints
-from pybench.worker.backends.torch.checkpoint.files import num_bytes
+from pybench.worker.backends.torch import checkpoints as storage
+from pybench.worker.backends.torch.checkpoints import Checkpoints, checkpoints, num_bytes
 from pybench.worker.ranks import place_scratch
 from tests.worker.torch.checkpoint_ranks import settings_of, spoiling
 from tests.worker.torch.conftest import Start

@@ -18,7 +18,7 @@ from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.answers import GenerationEvaluation, answer_loss
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.tokens import sample_tokens
-from pybench.worker.backends.transformers.generate import LossEvaluation, TransformersGeneration, evaluations
+from pybench.worker.backends.transformers.entry import LossEvaluation, TransformersGeneration, evaluations
 from pybench.worker.backends.transformers.model import build_model
 from tests.builders import TINY
 from tests.worker.conftest import RunWorker, points_of, run_staged, staged, steps_of

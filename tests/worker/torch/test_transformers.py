@@ -23,7 +23,7 @@ from pybench.model.workloads.settings import BackendName
 from pybench.worker.backends.torch.architecture import FAMILIES as TORCH_FAMILIES
 from pybench.worker.backends.torch.architecture import build_model as build_torch_model
 from pybench.worker.backends.torch.attention import sequence_masks
-from pybench.worker.backends.transformers.generate import TransformersGeneration
+from pybench.worker.backends.transformers.entry import TransformersGeneration
 from pybench.worker.backends.transformers.model import _placement, build_model, layers_by_gpu, state_dict
 from pybench.worker.backends.vllm.weight_files import write_weights
 from tests.builders import TINY

@@ -21,14 +21,13 @@ from transformers import AutoModelForCausalLM
 from pybench.model.wire import Event, Metric, Step, WorkOrder
 from pybench.model.workloads.turn import Turn
 from pybench.run.events.contract import ordered_phases
-from pybench.worker.backend import WrongResultError
+from pybench.worker.backend import WrongResultError, cause_of
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch import entry
 from pybench.worker.backends.torch.architecture import unchanged
 from pybench.worker.backends.torch.turns import TorchEngine
 from pybench.worker.backends.turn import delivery
 from pybench.worker.backends.turn.trainer import Trainer
-from pybench.worker.failure import cause_of
 from pybench.worker.imports import import_before_engine
 from pybench.worker.main import run_session
 

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 import torch
 
-from pybench.worker.backends.turn.peak_memory import NOTHING, Held, PeakMemory
+from pybench.worker.backends.turn.memory import NOTHING, Held, PeakMemory
 from pybench.worker.backends.vllm.device_report import pool
 
 GPU = torch.device("cuda", 0)

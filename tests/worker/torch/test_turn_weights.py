@@ -14,11 +14,11 @@ pytest.importorskip("safetensors")
 
 from pybench.worker.backends.torch.train.learner import Batch
 from pybench.worker.backends.turn import delivery
-from pybench.worker.backends.turn.checks import digest
 from pybench.worker.backends.turn.delivery import HandoverFolder, packed, parts, peft_name, read
-from pybench.worker.backends.turn.parked import Parked
+from pybench.worker.backends.turn.handover import digest
+from pybench.worker.backends.turn.memory import Parked
 from pybench.worker.backends.turn.trainer import advantages, is_rounded_away, policy_loss
-from pybench.worker.backends.vllm.turn.worker import Layout, cut
+from pybench.worker.backends.vllm.turn_worker import Layout, cut
 
 
 def test_equal_bits_have_equal_digests_wherever_they_lie() -> None:

@@ -11,8 +11,8 @@ from torch import distributed
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.auto_batch import find_batch_size
 from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.training import find_batch_size
 
 distributed.init_process_group("gloo")
 rank = distributed.get_rank()

@@ -28,7 +28,7 @@ _OF_A_MODEL: dict[WorkloadName, tuple[str, str]] = {
     "train": ("train.training", "training"),
     "evaluate": ("evaluate", "evaluation"),
     "turn": ("turns", "turns"),
-    "checkpoint": ("checkpoint.checkpoints", "checkpoints"),
+    "checkpoint": ("checkpoints", "checkpoints"),
 }
 """Module and function of each workload that runs a model."""
 

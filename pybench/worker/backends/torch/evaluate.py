@@ -19,7 +19,7 @@ from pybench.worker.backends.common_torch.tokens import sample_tokens
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.generate import Generation
-from pybench.worker.backends.torch.train.loss import IGNORED, summed_loss
+from pybench.worker.backends.torch.train.update import IGNORED, summed_loss
 
 
 class LossEvaluation:

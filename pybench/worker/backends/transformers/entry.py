@@ -6,17 +6,154 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
+from torch import distributed
+from transformers import GenerationConfig, StoppingCriteria
 
-from pybench.model.wire import WorkOrder
+from pybench.model.wire import Metric, Work, WorkOrder
 from pybench.model.workloads.evaluate import Evaluate
-from pybench.worker.backend import Session, generation_of
-from pybench.worker.backends.common_torch.memory import with_own_memory
+from pybench.model.workloads.generate import Generate
+from pybench.worker.backend import Session, StepOutcome, Workload, generation_of
+from pybench.worker.backends.common_torch.answers import GenerationEvaluation
+from pybench.worker.backends.common_torch.memory import memory_metrics, with_own_memory
 from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined, replica_of
-from pybench.worker.backends.transformers.generate import evaluations, generations, visible_devices
+from pybench.worker.backends.common_torch.round_clock import RoundClock, round_clock
+from pybench.worker.backends.common_torch.tokens import sample_tokens, step_prompts
+from pybench.worker.backends.transformers.model import build_model, layers_by_gpu
 from pybench.worker.header import Device
 from pybench.worker.ranks import rank_numbers
+
+_IGNORED = -100
+
+
+class LossEvaluation:
+    """One forward pass over prompt and answer; the library's loss counts the answer's tokens alone."""
+
+    def __init__(self, settings: Evaluate, model: Any, ranks: TorchRanks) -> None:
+        self._settings = settings
+        self._model = model
+        self._ranks = ranks
+
+    @torch.inference_mode()
+    def step(self, index: int) -> StepOutcome:
+        """Evaluate this rank's samples of step ``index``; the loss is the mean over all ranks, which have as many."""
+        settings, ranks = self._settings, self._ranks
+        local = settings.batch_size // settings.data_parallel
+        length, vocab_size = settings.longest_sequence_tokens, self._model.config.vocab_size
+        first = index * settings.batch_size + ranks.rank * local
+        tokens = sample_tokens(first, local, length, vocab_size, settings.seed).to(ranks.device)
+        labels = tokens.clone()
+        labels[:, : settings.prompt_tokens] = _IGNORED
+        loss = self._model(input_ids=tokens, labels=labels, use_cache=False).loss
+        if ranks.world_size > 1:
+            distributed.all_reduce(loss)
+        return StepOutcome(work=Work(samples=settings.batch_size), loss=loss.item() / ranks.world_size)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Peak memory."""
+        return memory_metrics(self._ranks.device)
+
+
+def evaluations(settings: Evaluate, architecture: dict[str, Any], ranks: TorchRanks) -> Session:
+    """Load the model on every rank."""
+    model = build_model(architecture, settings.decoding, ranks.device)
+    return partial(_evaluation, model=model, ranks=ranks)
+
+
+@contextmanager
+def _evaluation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Workload]:
+    settings = order.settings
+    assert isinstance(settings, Evaluate)
+    if settings.method == "loss":
+        yield LossEvaluation(settings, model, ranks)
+        return
+    generation = TransformersGeneration(settings.decoding, model, ranks.device, ranks.rank, settings.beams)
+    yield GenerationEvaluation(settings, generation, model)
+
+
+class _Rounds(StoppingCriteria):  # type: ignore[misc] # its type is not read
+    """Called after each round to decide whether to stop; never stops, and marks the round."""
+
+    def __init__(self, clock: RoundClock, batch_size: int, device: torch.device) -> None:
+        self._clock = clock
+        self._none_done = torch.zeros(batch_size, dtype=torch.bool, device=device)
+
+    def __call__(self, input_ids: torch.Tensor, _scores: Any, **_more: Any) -> torch.Tensor:
+        self._clock.mark()
+        if len(self._none_done) != len(input_ids):  # a search by beams looks at more sequences than it keeps
+            self._none_done = self._none_done.new_zeros(len(input_ids))
+        return self._none_done
+
+
+class TransformersGeneration:
+    """One replica and its share of every step's sequences."""
+
+    def __init__(self, settings: Generate, model: Any, device: torch.device, replica: int, beams: int = 1) -> None:
+        self._settings = settings
+        self._model = model
+        self._device = device
+        self._batch_size = settings.batch_size // settings.data_parallel
+        self._replica = replica
+        self.output = torch.zeros((self._batch_size, 0), dtype=torch.long)
+        configure: Any = GenerationConfig  # untyped
+        self._config = configure(
+            max_new_tokens=settings.output_tokens,
+            do_sample=False,
+            num_beams=beams,
+            use_cache=True,
+            pad_token_id=0,
+            eos_token_id=None,
+        )
+
+    @torch.inference_mode()
+    def step(self, index: int) -> StepOutcome:
+        """Generate for the prompts of step ``index``."""
+        prompts = self.prompts(index)
+        clock = round_clock(self._device)
+        found = self._model.generate(
+            input_ids=prompts,
+            attention_mask=torch.ones_like(prompts),
+            generation_config=self._config,
+            stopping_criteria=[_Rounds(clock, len(prompts), self._device)],
+        )
+        self.output = found[:, prompts.shape[1] :]
+        work = Work(prompt_tokens=prompts.numel(), output_tokens=self.output.numel(), samples=self._batch_size)
+        return StepOutcome(work=work, token_end_ns=clock.read())
+
+    def prompts(self, index: int) -> torch.Tensor:
+        """Prompts of step ``index``, on the device; the same samples for any number of replicas."""
+        return step_prompts(self._settings, self._replica, index, self._model.config.vocab_size).to(self._device)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Peak memory, of the fullest of this process's devices, and the layers on each that they are spread over."""
+        every = [memory_metrics(device) for device in visible_devices(self._device)]
+        fullest = max(every, key=lambda metrics: metrics[0].value if metrics else 0.0)
+        stages = self._settings.pipeline_parallel
+        layers = layers_by_gpu(self._model, stages) if stages > 1 else {}
+        placed = (Metric(name=f"gpu_{gpu}_layers", value=float(count), unit="") for gpu, count in layers.items())
+        return (*fullest, *placed)
+
+
+def visible_devices(device: torch.device) -> tuple[torch.device, ...]:
+    """All GPUs that this process sees, over which a model may be spread; on a CPU that one ``device``."""
+    if device.type == "cpu":
+        return (device,)
+    return tuple(torch.device("cuda", index) for index in range(torch.cuda.device_count()))
+
+
+def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRanks) -> Session:
+    """Load the model over this rank's devices, or this rank's part of every layer, for points of any size."""
+    model = build_model(architecture, settings, ranks.device)
+    return partial(_generation, model=model, ranks=ranks)
+
+
+@contextmanager
+def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[TransformersGeneration]:
+    settings, _ = generation_of(order)
+    yield TransformersGeneration(settings, model, ranks.device, ranks.rank // settings.tensor_parallel)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import torch
 
 from pybench.worker.backends.torch.architecture import Changed, unchanged
 from pybench.worker.backends.turn.delivery import Named
-from pybench.worker.backends.turn.peak_memory import Held
+from pybench.worker.backends.turn.memory import Held
 from pybench.worker.imports import needs_package
 
 

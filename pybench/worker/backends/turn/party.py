@@ -15,7 +15,7 @@ from torch import distributed
 from pybench.model.wire import Span
 from pybench.worker.backends.common_torch.memory import allocator_peak_bytes
 from pybench.worker.backends.turn.engine import Engine
-from pybench.worker.backends.turn.peak_memory import PeakMemory
+from pybench.worker.backends.turn.memory import PeakMemory
 from pybench.worker.gpus import used_bytes
 
 Reading = Callable[[], int | None]

@@ -18,10 +18,10 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.data import Parts, with_labels
 from pybench.worker.backends.torch.train.learner import Batch, Task, learner_of
-from pybench.worker.backends.torch.train.loss import IGNORED
+from pybench.worker.backends.torch.train.update import IGNORED
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.backends.turn.delivery import Named
-from pybench.worker.backends.turn.parked import Parked, local
+from pybench.worker.backends.turn.memory import Parked, local
 
 # Relative error of an update that is computed from moments after the optimizer rounded them.
 _SLACK = 1.05

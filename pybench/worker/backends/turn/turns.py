@@ -13,12 +13,19 @@ from pybench.model.wire import Metric, Work
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.tokens import step_prompts
-from pybench.worker.backends.turn.checks import Digests, check_changed, check_computes, check_received, digest
 from pybench.worker.backends.turn.delivery import Named
 from pybench.worker.backends.turn.engine import Engine
-from pybench.worker.backends.turn.handover import Floor, Handover
+from pybench.worker.backends.turn.handover import (
+    Digests,
+    Floor,
+    Handover,
+    check_changed,
+    check_computes,
+    check_received,
+    digest,
+)
+from pybench.worker.backends.turn.memory import NOTHING, Held, PeakMemory
 from pybench.worker.backends.turn.party import Party, Recorder
-from pybench.worker.backends.turn.peak_memory import NOTHING, Held, PeakMemory
 from pybench.worker.backends.turn.trainer import Trainer
 
 _DISCARDED = 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from pybench.worker.backends.turn.peak_memory import NOTHING, Held
+from pybench.worker.backends.turn.memory import NOTHING, Held
 from pybench.worker.gpus import nvml_uuid
 from pybench.worker.seeds import weight_seed
 

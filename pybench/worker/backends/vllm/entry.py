@@ -40,7 +40,7 @@ from pybench.worker.ranks import Ranks, read_own_place
 def join(order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
     """Take this replica's GPUs, or of several trainers that take turns with an engine this one's."""
     if isinstance(order.settings, Turn) and order.settings.num_trainers > 1:
-        from pybench.worker.backends.vllm.turn.turns import joined_trainers
+        from pybench.worker.backends.vllm.turns import joined_trainers
 
         return joined_trainers(order)
     if order.settings.num_nodes > 1:
@@ -108,7 +108,7 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         os.environ.setdefault(name, value)
     if isinstance(order.settings, Turn):
         with needs_package("backend 'vllm'", "torch"):
-            from pybench.worker.backends.vllm.turn.turns import turns
+            from pybench.worker.backends.vllm.turns import turns
         yield partial(turns, ranks=ranks)
         return
     settings, architecture = generation_of(order)

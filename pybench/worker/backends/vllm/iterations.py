@@ -8,8 +8,7 @@ from typing import Any
 
 from pybench.model.wire import RequestTimes
 from pybench.worker.backend import EngineError, StepOutcome
-from pybench.worker.backends.engine.load import gap_values
-from pybench.worker.backends.engine.requests import work_of
+from pybench.worker.backends.engine.requests import gap_values, work_of
 
 
 class Iterations:

@@ -15,7 +15,7 @@ from pybench.model.wire import Metric
 from pybench.model.workloads.settings import RANK_ORDER
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.optimizer import update_with_all_cores
+from pybench.worker.backends.torch.train.update import update_with_all_cores
 from pybench.worker.imports import needs_package, spared_by_collector
 
 _STRATEGIES = f"{__package__}.strategies"

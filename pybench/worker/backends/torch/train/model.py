@@ -14,7 +14,7 @@ from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.architecture import Changed, Weights, empty_model, plain, unchanged
 from pybench.worker.backends.torch.train.learner import Task
-from pybench.worker.backends.torch.train.loss import return_loss, whole_head_loss
+from pybench.worker.backends.torch.train.update import return_loss, whole_head_loss
 from pybench.worker.imports import needs_package
 
 # Phi 3 has several projections in one.

@@ -13,8 +13,7 @@ from pybench.model.wire import Metric
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.attention import Masks
 from pybench.worker.backends.torch.train.learner import Batch, Portion
-from pybench.worker.backends.torch.train.loss import loss_of
-from pybench.worker.backends.torch.train.optimizer import clip
+from pybench.worker.backends.torch.train.update import clip, loss_of
 
 Quiet = Callable[[], AbstractContextManager[Any]]
 Objective = Callable[[torch.Tensor, Batch], torch.Tensor]

@@ -9,7 +9,7 @@ import torch
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
-from pybench.worker.backends.torch.train.optimizer import optimizer_of
+from pybench.worker.backends.torch.train.update import optimizer_of
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.imports import needs_package
 

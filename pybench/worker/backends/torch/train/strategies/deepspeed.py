@@ -14,9 +14,8 @@ from pybench.model.wire import Metric
 from pybench.model.workloads.deepspeed_config import DEFAULT_STAGE, with_own_keys
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task, device_mesh
-from pybench.worker.backends.torch.train.loss import loss_of
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
-from pybench.worker.backends.torch.train.optimizer import WEIGHT_DECAY
+from pybench.worker.backends.torch.train.update import WEIGHT_DECAY, loss_of
 from pybench.worker.gpus import show_by_number, visible_gpus
 from pybench.worker.imports import needs_package
 

@@ -18,10 +18,9 @@ from pybench.model.workloads.stage_layers import stage_layers
 from pybench.worker.backends.common_torch.round_clock import round_clock
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task, device_mesh
-from pybench.worker.backends.torch.train.loss import summed_loss
 from pybench.worker.backends.torch.train.model import refuse_tied, trainable_model
-from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.strategies.ddp import replicated
+from pybench.worker.backends.torch.train.update import optimizer_of, summed_loss
 
 
 class Stage(nn.Module):

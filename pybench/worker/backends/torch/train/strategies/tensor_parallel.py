@@ -27,9 +27,8 @@ from pybench.worker.backends.torch.tensor_parallel import (
     whole_states,
 )
 from pybench.worker.backends.torch.train.learner import Learner, Task, device_mesh
-from pybench.worker.backends.torch.train.loss import IGNORED, return_loss
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
-from pybench.worker.backends.torch.train.optimizer import optimizer_of
+from pybench.worker.backends.torch.train.update import IGNORED, optimizer_of, return_loss
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 
@@ -123,7 +122,7 @@ def split_loss(logits: torch.Tensor, labels: torch.Tensor, first: int, group: Pr
     """Sum over all labels, in nats and float32, the same on each rank of ``group``.
 
     ``logits`` are this rank's, of shape (tokens, part of the vocabulary), which starts at token ``first``; ``labels``
-    are of shape (tokens,), :data:`~pybench.worker.backends.torch.train.loss.IGNORED` where there is none.
+    are of shape (tokens,), :data:`~pybench.worker.backends.torch.train.update.IGNORED` where there is none.
     """
     found: torch.Tensor = _SplitLoss.apply(logits, labels, first, group)  # type: ignore[no-untyped-call]
     return found

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from pybench.worker.backends.common_torch.memory import forget_peak
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Task
-from pybench.worker.backends.torch.train.loss import IGNORED
+from pybench.worker.backends.torch.train.update import IGNORED
 from pybench.worker.imports import needs_package
 
 # Read when it is imported. No downloads that count its users; and all weights are filled after it has loaded a

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from pybench.worker.backends.turn.checks import digest
 from pybench.worker.backends.turn.delivery import Bucket, Named, peft_name, read
+from pybench.worker.backends.turn.handover import digest
 from pybench.worker.backends.turn.party import pinned_bytes
 from pybench.worker.backends.vllm.device_report import DeviceReport
 from pybench.worker.gpus import nvml_uuid

@@ -26,13 +26,13 @@ from pybench.worker.backends.turn.trainer import Trainer
 from pybench.worker.backends.turn.turns import Turns
 from pybench.worker.backends.vllm.arguments import engine_arguments
 from pybench.worker.backends.vllm.engines import BatchEngine, engine_errors
-from pybench.worker.backends.vllm.turn.engine import Handles, VllmEngine
+from pybench.worker.backends.vllm.turn_engine import Handles, VllmEngine
 from pybench.worker.gpus import show_by_number, visible_gpus
 from pybench.worker.header import Device
 from pybench.worker.process import end_group_with_me
 from pybench.worker.ranks import Ranks
 
-_WORKER = "pybench.worker.backends.vllm.turn.worker.TurnWorker"
+_WORKER = "pybench.worker.backends.vllm.turn_worker.TurnWorker"
 _IN_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
 
 

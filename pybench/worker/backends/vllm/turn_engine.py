@@ -19,12 +19,12 @@ from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.turn.delivery import Named, adapter_config, packed, parts
+from pybench.worker.backends.turn.memory import NOTHING, Held
 from pybench.worker.backends.turn.party import Party
-from pybench.worker.backends.turn.peak_memory import NOTHING, Held
 from pybench.worker.backends.vllm.arguments import prompt_of
 from pybench.worker.backends.vllm.device_report import CACHE, WEIGHTS, pool
 from pybench.worker.backends.vllm.engines import BatchEngine, engine_errors
-from pybench.worker.backends.vllm.turn.worker import ADAPTER_ID, Layout, cut
+from pybench.worker.backends.vllm.turn_worker import ADAPTER_ID, Layout, cut
 from pybench.worker.gpus import nvml_uuid
 
 

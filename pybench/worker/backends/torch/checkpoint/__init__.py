@@ -1,1 +1,0 @@
-"""Checkpoints of a trainer: what is saved, how, where, and whether it comes back bit for bit."""
