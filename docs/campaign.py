@@ -25,7 +25,7 @@ import click
 
 from pybench.cli.params import Duration
 from pybench.machine.environment import snapshot
-from pybench.model.plan_options import duration_text
+from pybench.model.manifest import duration_text
 from pybench.report.run.view import RunView
 
 PLAN = Path(__file__).parent / "results" / "README.md"

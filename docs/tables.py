@@ -23,11 +23,11 @@ from typing import Any
 import pybench
 from pybench.core.node.faults import KINDS
 from pybench.files.suite.schema import suite_schema
-from pybench.model.effort import Effort
-from pybench.model.workloads.metric import MetricTraits
+from pybench.model.suite import Effort
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.model.workloads.traits import MetricTraits
 from pybench.report.run.results_json import results_schema
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView

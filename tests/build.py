@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from pybench.core.plan import point_id
-from pybench.model.effort import Effort
 from pybench.model.machine import Machine
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.wire import Failure, FailureCause, Header, Metric, Step, Work
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train

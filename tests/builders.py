@@ -9,12 +9,10 @@ from typing import Any
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.decoder_shape import Architecture, DecoderShape
-from pybench.model.effort import Effort
 from pybench.model.errors import FileError
-from pybench.model.host import Host
+from pybench.model.host import Host, Software
 from pybench.model.machine import GpuInfo, Machine
-from pybench.model.manifest import Manifest
-from pybench.model.provenance import Provenance
+from pybench.model.manifest import Manifest, Provenance
 from pybench.model.record import Record
 from pybench.model.results import (
     CheckResult,
@@ -25,8 +23,7 @@ from pybench.model.results import (
     Results,
     ScalingResult,
 )
-from pybench.model.software import Software
-from pybench.model.suite import Plan, Point, Suite
+from pybench.model.suite import Effort, Plan, Point, Suite
 from pybench.model.wire import Header
 from pybench.model.workloads.train import Train
 from pybench.run.images.selection import this_platform

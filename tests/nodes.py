@@ -14,21 +14,20 @@ from pybench.core.node.checks import node_checks
 from pybench.core.plan import point_id
 from pybench.core.schedule import undecided
 from pybench.files.run.folder import RunFolder
-from pybench.model.effort import Effort
 from pybench.model.health import GpuConditions, GpuCounters, Health, PcieLink
 from pybench.model.host import Host, HostPart
 from pybench.model.machine import GpuInfo, Machine
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
 from pybench.model.results import NodeCheck
-from pybench.model.suite import Plan, Point
+from pybench.model.suite import Effort, Plan, Point
 from pybench.model.wire import Header, Step, Work
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.host_device_copy import HostDeviceCopy
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
-from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.peer_copy import PeerCopy
+from pybench.model.workloads.traits import NodeSettings
 from tests.builders import H200, MACHINE, MANIFEST
 
 _SECOND = 1_000_000_000

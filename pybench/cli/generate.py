@@ -8,7 +8,7 @@ import click
 
 from pybench.cli.io import echo
 from pybench.cli.params import FILE, FOLDER, Duration
-from pybench.model.plural import plural
+from pybench.model.text import plural
 
 
 @click.command()

@@ -14,7 +14,7 @@ from pybench.cli.params import PATH
 from pybench.run.engines.registry import CONTAINER_ENGINES
 
 if TYPE_CHECKING:
-    from pybench.model.image import ImageLock
+    from pybench.model.container import ImageLock
     from pybench.run.engines.base import ImageStore
 
 _LOCK = click.option("--lock", "path", type=PATH, metavar="FILE", help="Another lock file.")

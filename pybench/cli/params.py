@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from pybench.model.errors import UsageError
-from pybench.model.plan_options import MOST_TIME_S
+from pybench.model.manifest import MOST_TIME_S
 
 if TYPE_CHECKING:
-    from pybench.model.change import SmallestEffects
+    from pybench.model.figures import SmallestEffects
 
     _Seconds = click.ParamType[float]
 else:
@@ -90,7 +90,7 @@ smallest_option = click.option(
 
 def effects_of(smallest: tuple[str, ...]) -> SmallestEffects:
     """The smallest effects that a command line names: ``1.5`` or ``METRIC=3``, per cent. Raises ``UsageError``."""
-    from pybench.model.change import SMALLEST_EFFECT, SmallestEffects
+    from pybench.model.figures import SMALLEST_EFFECT, SmallestEffects
     from pybench.model.workloads.registry import METRICS
 
     default, by_metric = SMALLEST_EFFECT, {}

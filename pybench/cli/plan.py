@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from pybench.cli.io import echo, json_text, terminal_options
 from pybench.cli.params import FOLDER, PATH, Duration, format_option
-from pybench.model.plural import plural
+from pybench.model.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def plan(
     from pybench.files.shipped import described_suites
     from pybench.machine.environment import snapshot
     from pybench.model.errors import UsageError
-    from pybench.model.plan_options import PlanOptions
+    from pybench.model.manifest import PlanOptions
     from pybench.report.plan import plan_json, render
     from pybench.report.suites import render_suites
     from pybench.run.suite_plan import earlier_times_s, plan_suite

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TextIO
 
 from pybench.cli.io import broken_lines, echo, encodable
 from pybench.core.numbers import plain, quantity
-from pybench.model.plural import plural
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate
+from pybench.model.text import plural
 from pybench.report.text.labels import short_labels
 from pybench.report.text.printable import cut, printable
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pybench.cli.run_hosts import HostOptions
-    from pybench.model.plan_options import PlanOptions
+    from pybench.model.manifest import PlanOptions
     from pybench.model.progress import Progress
     from pybench.run.engines.requirements import EngineOptions
     from pybench.run.hosts.gathering import Gathering
@@ -85,7 +85,7 @@ class RunOptions:
 
         from pybench.cli.run_hosts import HostOptions
         from pybench.model.errors import UsageError
-        from pybench.model.plan_options import PlanOptions
+        from pybench.model.manifest import PlanOptions
         from pybench.run.engines.requirements import EngineOptions
 
         parts: dict[str, Any] = {

@@ -9,9 +9,9 @@ from pybench.core.node.checks import SLOWEST
 from pybench.core.node.faults import faults, is_consequence
 from pybench.core.scaling import expectations_of
 from pybench.model.machine import GpuInfo
-from pybench.model.plural import plural
 from pybench.model.results import CheckResult, ExpectationRow, JudgedRow, NodeCheck, PointResult, ScalingResult
 from pybench.model.suite import Plan, Skip, Suite
+from pybench.model.text import plural
 from pybench.model.verdict import Counts, Verdict
 
 _MOST_NAMED = 3

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from pybench.model.decoder_flops import (
+from pybench.model.decoder_shape import (
+    DecoderShape,
     backward_flops_per_token,
     forward_flops_per_token,
     head_flops_per_token,
     step_flops_per_token,
 )
-from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train import Train, projections
 
 # Upper limits in parameters. Models of one class have about the same ratio of compute to communication.
@@ -96,7 +96,7 @@ def model_class(shape: DecoderShape) -> str:
 def model_flops_per_token(shape: DecoderShape, settings: Train) -> float:
     """Operations of one token that the model needs, by PaLM (arXiv:2204.02311, appendix B): 6 N + 12 L H Q T.
 
-    LoRA needs fewer; see :func:`~pybench.model.decoder_flops.backward_flops_per_token`.
+    LoRA needs fewer; see :func:`~pybench.model.decoder_shape.backward_flops_per_token`.
     """
     tokens = settings.sequence_tokens
     backward = backward_flops_per_token(shape, tokens, adapters=settings.lora_rank is not None)

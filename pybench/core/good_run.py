@@ -28,12 +28,12 @@ from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest
-from pybench.model.plural import counted, plural
 from pybench.model.results import Results, ScalingResult
 from pybench.model.suite import Point, TableFigure
-from pybench.model.workloads.node import NodeSettings
+from pybench.model.text import counted, plural
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
+from pybench.model.workloads.traits import NodeSettings
 
 # A/A runs of one machine on another day differ by more than its attempts of one hour show.
 MIN_TOLERANCE = 0.02

@@ -7,8 +7,7 @@ from functools import reduce
 from operator import or_
 from statistics import median
 
-from pybench.model.gpu_state import GpuState
-from pybench.model.health import GpuConditions
+from pybench.model.health import GpuConditions, GpuState
 from pybench.model.record import Record
 
 

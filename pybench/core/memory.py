@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pybench.core.flops import adapter_parameters, cached_numbers, num_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import Devices
-from pybench.model.memory_text import amount_text
 from pybench.model.suite import Point
+from pybench.model.text import amount_text
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate

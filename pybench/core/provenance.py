@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from pybench.model.container import ContainerSetup
 from pybench.model.host import Host
 from pybench.model.machine import Machine
-from pybench.model.manifest import Manifest
-from pybench.model.provenance import Containment, EnergyScope, Provenance
+from pybench.model.manifest import Containment, EnergyScope, Manifest, Provenance
 from pybench.model.record import Record
 
 _NOTE = (

@@ -11,11 +11,11 @@ from itertools import groupby
 
 from pybench.core.plan import skipped
 from pybench.model.backend import BACKENDS
-from pybench.model.plan_options import duration_text, time_limit_text
-from pybench.model.plural import plural
+from pybench.model.manifest import duration_text, time_limit_text
 from pybench.model.record import Record
 from pybench.model.results import JudgedRow
 from pybench.model.suite import Plan, Point, Skip
+from pybench.model.text import plural
 from pybench.model.wire import FailureCause
 from pybench.model.workloads.registry import AnySettings
 from pybench.model.workloads.train import Train

@@ -12,8 +12,8 @@ from pybench.core.gpu_states import gpu_states
 from pybench.core.measurements import Measurements
 from pybench.core.statistics.interval import Samples, estimate, location, medians, outlying_attempts
 from pybench.core.validity import company, excess, starvation, unserved
-from pybench.model.gpu_state import GpuUse
-from pybench.model.plan_options import time_limit_text
+from pybench.model.health import GpuUse
+from pybench.model.manifest import time_limit_text
 from pybench.model.record import Record
 from pybench.model.results import Estimate, PhaseResult, PointResult
 from pybench.model.steadiness import are_scattered, are_steady

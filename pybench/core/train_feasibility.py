@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind
-from pybench.model.plural import listed, plural
+from pybench.model.text import listed, plural
 from pybench.model.workloads.deepspeed_config import deepspeed_conflicts
 from pybench.model.workloads.settings import AUTO, PARALLEL_AXES
 from pybench.model.workloads.train import Train, fill_rounds

@@ -21,9 +21,9 @@ from pybench.core.statistics.contrast import Contrast, contrast
 from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import TAIL, Interval, estimate, logs, medians, ratio, ratio_change
 from pybench.core.statistics.spread import LEAST_SD, variance_of
-from pybench.model.plural import plural
 from pybench.model.results import Estimate
 from pybench.model.suite import Order, Point
+from pybench.model.text import plural
 from pybench.model.verdict import Decision, Expected, Verdict
 from pybench.model.workloads.registry import METRICS
 

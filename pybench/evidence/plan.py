@@ -16,8 +16,7 @@ from pybench.files.shipped import load_models, shipped_suites
 from pybench.files.suite.file import read_suite
 from pybench.files.suite.overrides import names_file
 from pybench.model.errors import FileError, PybenchError
-from pybench.model.manifest import MANIFEST_FILE, Manifest
-from pybench.model.plan_options import time_limit_text
+from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
 from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
 
 _SENDERS = "the sender's own, no {kind} that pybench comes with; check with one that you trust: --suite FILE"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
-from pybench.model.plural import plural
+from pybench.model.text import plural
 from pybench.report.text.printable import printable
 
 _MOST_PARAGRAPHS = 40

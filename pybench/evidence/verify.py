@@ -29,10 +29,9 @@ from pybench.evidence.signature import check_signature
 from pybench.evidence.values import Discrepancy, Verification
 from pybench.files.run.folder import RunFolder
 from pybench.files.safe_folder import read_below
-from pybench.model.build import this_build
 from pybench.model.errors import PybenchError
-from pybench.model.manifest import MANIFEST_FILE, Manifest
-from pybench.model.plan_options import time_limit_text
+from pybench.model.host import this_build
+from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
 from pybench.model.record import JOURNAL_FILE, Record
 from pybench.model.results import RESULTS_FILE, Results
 from pybench.model.verdict import Verdict

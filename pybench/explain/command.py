@@ -48,7 +48,7 @@ def explanation_of(run: RunFolder, manifest: Manifest, node_path: Path | None) -
     from pybench.explain.explanation import explain as explain_run
     from pybench.explain.node_run import latest_node_run, measured_node
     from pybench.model.errors import UsageError
-    from pybench.model.workloads.node import NodeSettings
+    from pybench.model.workloads.traits import NodeSettings
 
     points = manifest.plan.points
     if points and all(isinstance(point.settings, NodeSettings) for point in points):

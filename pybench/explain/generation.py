@@ -10,8 +10,12 @@ from pybench.core.flops import cached_numbers, read_weights
 from pybench.explain.rates import NodeRates, UnmeasuredError
 from pybench.explain.step_time import StepTime, roofline
 from pybench.model.backend import BACKENDS
-from pybench.model.decoder_flops import attention_flops_per_token, forward_flops_per_token, head_flops_per_token
-from pybench.model.decoder_shape import DecoderShape
+from pybench.model.decoder_shape import (
+    DecoderShape,
+    attention_flops_per_token,
+    forward_flops_per_token,
+    head_flops_per_token,
+)
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import DTYPE_BYTES

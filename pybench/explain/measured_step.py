@@ -16,7 +16,7 @@ from pybench.explain.node import gpu_names
 from pybench.explain.predict import predicted_phases, runs_in_waves
 from pybench.explain.rates import NodeRates, UnmeasuredError
 from pybench.explain.step_time import Baseline, BaselinePhase, StepTime, total
-from pybench.model.gpu_state import GpuState, gpu_label
+from pybench.model.health import GpuState, gpu_label
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import NODES, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train

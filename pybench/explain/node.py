@@ -17,7 +17,7 @@ from pybench.model.suite import Point
 from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
-from pybench.model.workloads.node import NodeSettings
+from pybench.model.workloads.traits import NodeSettings
 
 # Metrics that each rank reports in every step, so that records have a figure of each GPU.
 _OF_EACH_GPU = ("matmul_flops_per_s", "memory_bytes_per_s")

@@ -23,12 +23,12 @@ from pybench.files.run.results_file import read_results
 from pybench.files.suite.schema import fields_of
 from pybench.model.errors import RunFolderError
 from pybench.model.limits import LARGEST
-from pybench.model.plural import abridged, plural
 from pybench.model.results import Estimate, PointResult, Results
+from pybench.model.text import abridged, plural
 from pybench.model.workloads.matmul import Matmul
-from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
+from pybench.model.workloads.traits import NodeSettings
 
 _MOST_RUNS = 200
 """Runs in the same folder that are searched, the newest first."""

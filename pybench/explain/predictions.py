@@ -13,11 +13,10 @@ from pybench.explain.node import MeasuredNode, node_rates
 from pybench.explain.rates import NodeRates, UnmeasuredError
 from pybench.files.shipped import Band, load_bands, load_models
 from pybench.model.decoder_shape import Architecture
-from pybench.model.effort import Effort
 from pybench.model.errors import UsageError
-from pybench.model.plural import plural
 from pybench.model.results import PointResult, Results
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
+from pybench.model.text import plural
 from pybench.model.verdict import Prediction
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings

@@ -17,9 +17,8 @@ from pybench.fleet.alike import Alike, alike, identify, suite_to_judge
 from pybench.fleet.figures import SlowFigures, group_of
 from pybench.fleet.pairs import SlowPairs, slow_pairs
 from pybench.fleet.values import BY_IMPORTANCE, FleetNode, FleetResult, NodeRun, NodeState, PairFigure, Symptom
-from pybench.model.change import SmallestEffects
-from pybench.model.figures import NOT_ALONE, key_values
-from pybench.model.plural import plural
+from pybench.model.figures import NOT_ALONE, SmallestEffects, key_values
+from pybench.model.text import plural
 
 
 def judge_fleet(

@@ -28,9 +28,8 @@ from pybench.core.statistics.units import (
     spread_of,
 )
 from pybench.fleet.values import GpuOfNode, GroupSpread, NodeRun, Symptom
-from pybench.model.change import SmallestEffects
-from pybench.model.figures import Row
-from pybench.model.gpu_state import GpuState
+from pybench.model.figures import Row, SmallestEffects
+from pybench.model.health import GpuState
 from pybench.model.workloads.registry import HEADLINES, METRICS, SLOWER_FRACTIONS
 
 _GROUPS = {

@@ -24,8 +24,8 @@ from pybench.core.statistics.spread import pooled, pulled_in, variance_of
 from pybench.core.statistics.units import others_by_unit, spread_of
 from pybench.fleet.figures import bad_fraction
 from pybench.fleet.values import FleetLink, PairFigure, Symptom
-from pybench.model.change import SmallestEffects
 from pybench.model.errors import UsageError
+from pybench.model.figures import SmallestEffects
 from pybench.model.workloads.registry import METRICS
 
 DECISION_ROUNDS = 3

@@ -12,7 +12,7 @@ from rich.text import Text
 from pybench.core.numbers import node_ranges, plain, short_percent
 from pybench.fleet.values import BY_IMPORTANCE, FleetResult, NodeState, Symptom
 from pybench.model.figures import NO_MEDIANS, PointFigures, key_values
-from pybench.model.plural import counted, plural
+from pybench.model.text import counted, plural
 from pybench.report.text.change_words import value_text
 from pybench.report.text.labels import labels_of_runs
 from pybench.report.text.printable import cut, printable

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pybench.model.change import SmallestEffects
-from pybench.model.figures import Row, RunFigures
-from pybench.model.gpu_state import GpuState
+from pybench.model.figures import Row, RunFigures, SmallestEffects
+from pybench.model.health import GpuState
 
 NodeState = Literal["bad", "not measured", "suspect", "not compared", "healthy"]
 """By importance. Bad: far below the others in two measurements, or a check of its own failed. Suspect: below the

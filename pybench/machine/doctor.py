@@ -16,8 +16,7 @@ from pybench.core.extension import REMEDY, extension_fault
 from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.machine import Finding, GpuInfo, Machine
-from pybench.model.memory_text import amount_text
-from pybench.model.plural import counted, plural
+from pybench.model.text import amount_text, counted, plural
 
 _GIB = 2**30
 # NCCL's shared-memory transport takes tens of MiB a rank pair; a gibibyte serves eight GPUs with room.

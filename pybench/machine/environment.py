@@ -14,8 +14,8 @@ from pybench.core.gpu_models import machine_kind
 from pybench.machine.command import run_command
 from pybench.machine.gpus import find_gpus
 from pybench.model.errors import is_machine_fault
+from pybench.model.host import RECORDED_PACKAGES
 from pybench.model.machine import Machine
-from pybench.model.software import RECORDED_PACKAGES
 
 Fabric = Literal["nvlink", "pcie", "none"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pydantic import TypeAdapter, ValidationError
 
 from pybench.machine.command import run_command
-from pybench.model.software import Software
+from pybench.model.host import Software
 
 _CODE = (
     "import json, sys; from importlib.util import find_spec; "

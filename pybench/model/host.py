@@ -1,11 +1,41 @@
-"""The hosts of a run: who they are, which of their devices a job has, and how their clocks lie to each other."""
+"""The hosts of a run: software, devices of a job, and clocks."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
+from pybench.model.backend import package_distributions
 from pybench.model.machine import Machine
-from pybench.model.software import Software
+
+RECORDED_PACKAGES = (
+    *package_distributions(),
+    *("bitsandbytes", "flash-attn", "triton", "unsloth-zoo", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
+)
+"""Packages, by their registry names, that shape a measurement where they are installed."""
+OLDEST_PYTHON = (3, 10)
+"""That runs a worker."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Software:
+    """A Python's version and those of the packages of ``RECORDED_PACKAGES`` that it has."""
+
+    python: str
+    packages: dict[str, str]
+
+
+@cache
+def this_build() -> str:
+    """A digest of the installed package, 16 hexadecimal digits: its Python source and its compiled extensions."""
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    for file in sorted((*package.rglob("*.py"), *package.glob("*.so"))):
+        digest.update(file.relative_to(package).as_posix().encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
 
 CLOCK_LIMIT_NS = 1_000_000
 """Clocks joined less closely than this leave joules and phases over several hosts unknown."""

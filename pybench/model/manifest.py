@@ -1,18 +1,138 @@
-"""The plan and machine of a run: written before the first attempt, and at the end with predictions."""
+"""The manifest of a run: its options, plan and machine; written before the first attempt and at the end."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pybench.model.container import ContainerSetup
 from pybench.model.devices import DeviceKind
 from pybench.model.expected import ExpectedTable
-from pybench.model.host import Host
-from pybench.model.machine import Machine
-from pybench.model.plan_options import PartOf, PlanOptions
-from pybench.model.software import Software
+from pybench.model.host import Host, Software
+from pybench.model.machine import GpuInfo, Machine
 from pybench.model.suite import Plan, Suite
 from pybench.model.verdict import Prediction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Containment:
+    """The workers' container or host; ``images`` by digest, ``relaxations`` by name."""
+
+    engine: str
+    engine_version: str | None
+    images: tuple[str, ...]
+    pinned: bool
+    relaxations: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyScope:
+    """The parts of a machine that the joules of a run include or leave out.
+
+    ``scope`` is ``gpu_board``, or ``module`` where the sensor includes a module's CPU. ``note`` is
+    what that means for comparisons.
+    """
+
+    scope: str
+    excluded: tuple[str, ...]
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Time, software and machine of a run.
+
+    ``gpu_names`` has one entry for each GPU of the machine, ``packages`` the versions that the workers saw, ``engine``
+    what they ran in (``none``: not containerised, and no ``containment``). ``driver`` is the host's, ``worker_driver``
+    the one that workers saw, ``forward_compatible`` whether any used a newer libcuda than it (``None``: unknown).
+    ``environment`` holds the variables that reach workers and tune them, without secrets. ``gpus`` are the GPUs of the
+    machine; ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``energy_scope`` is
+    ``None`` where no energy was measured; ``finished_utc`` is when the last attempt ended;
+    ``worker_sha256`` covers the source of the workers, which is what a run measures with. Runs of versions that did
+    not record these have ``None`` or nothing there. ``hosts`` are those of a run over several,
+    whose clocks were joined to within ``clock_bound_s``, ``None`` where no point was over them.
+    """
+
+    created_utc: str
+    pybench_version: str
+    engine: str
+    containment: Containment | None
+    gpu_names: tuple[str, ...]
+    driver: str | None
+    worker_driver: str | None
+    forward_compatible: bool | None
+    cpu_model: str | None
+    kernel: str
+    packages: dict[str, str]
+    environment: dict[str, str] | None = None
+    gpus: tuple[GpuInfo, ...] = ()
+    fabric: str | None = None
+    hosts: tuple[str, ...] = ()
+    clock_bound_s: float | None = None
+    topology: tuple[tuple[str, ...], ...] = ()
+    energy_scope: EnergyScope | None = None
+    finished_utc: str | None = None
+    worker_sha256: str | None = None
+
+
+_HOUR_S, _MINUTE_S = 3600, 60
+MOST_TIME_S = 7 * 24 * _HOUR_S
+"""The longest time limit of a run."""
+
+PartOf = Literal["ab", "aa"]
+"""The option of ``pybench run`` that marks one of several runs, which are no nights of a history."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """``None`` and ``()`` leave the suite as it is.
+
+    ``keep`` is the expression of ``-k``, ``settings`` are the texts ``KEY=VALUE`` of ``--set`` in their order, and
+    ``time_limit_s`` is for all attempts of the run together.
+    """
+
+    profile: str | None = None
+    keep: str | None = None
+    max_gpus: int | None = None
+    require: str | None = None
+    attempts: int | None = None
+    steps: int | None = None
+    settings: tuple[str, ...] = ()
+    time_limit_s: float | None = None
+
+    def words(self) -> tuple[str, ...]:
+        """Each option in its written form, such as ``--set batch_size=1``; the suite has the profile."""
+        limit = None if self.time_limit_s is None else duration_text(self.time_limit_s)
+        named = (
+            ("-k", self.keep),
+            ("--max-gpus", self.max_gpus),
+            ("--require", self.require),
+            *(("--set", word) for word in self.settings),
+            ("--attempts", self.attempts),
+            ("--steps", self.steps),
+            ("--time-limit", limit),
+        )
+        return tuple(f"{option} {shlex.quote(str(value))}" for option, value in named if value is not None)
+
+
+def duration_text(seconds: float) -> str:
+    """As ``--time-limit`` reads it: ``1h30m``, ``20m``, ``90s``."""
+    whole = round(seconds)
+    hours, minutes, rest = whole // _HOUR_S, whole % _HOUR_S // _MINUTE_S, whole % _MINUTE_S
+    if rest and whole < 10 * _MINUTE_S:
+        return f"{whole}s"
+    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
+def time_limit_text(seconds: float) -> str:
+    """The option as it is written."""
+    return f"--time-limit {duration_text(seconds)}"
+
+
+NO_OPTIONS = PlanOptions()
+"""Everything that the suite expects, on all of the machine."""
 
 MANIFEST_FILE = "manifest.json"
 

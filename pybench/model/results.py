@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pybench.model.gpu_state import GpuState, GpuUse
-from pybench.model.plan_options import PartOf
-from pybench.model.provenance import Provenance
+from pybench.model.health import GpuState, GpuUse
+from pybench.model.manifest import PartOf, Provenance
 from pybench.model.suite import AxisValue, Order, ScalingKind
 from pybench.model.verdict import Counts, Decision, Expected, Verdict
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from pybench.core.provenance import HOST_FIELD
 from pybench.model.figures import Row, RunFigures, key_values
-from pybench.model.plural import abridged
+from pybench.model.text import abridged
 from pybench.nightly.comparison import rows_of
 from pybench.nightly.series import Series
 from pybench.nightly.values import Accepted, HostShift

@@ -20,8 +20,7 @@ from pybench.core.statistics.false_discovery import sure
 from pybench.core.statistics.interval import TAIL, NoRatioError, as_fraction, location, logs
 from pybench.core.statistics.spread import Spread, Variance, common_spread, pooled_variance, variance_of
 from pybench.core.statistics.units import MIN_UNITS, moderated, spread_of
-from pybench.model.change import Change, ChangeVerdict
-from pybench.model.figures import Row
+from pybench.model.figures import Change, ChangeVerdict, Row
 from pybench.model.workloads.registry import METRICS
 
 FAMILY_ERROR = 0.05

@@ -12,8 +12,7 @@ from pybench.cli.params import FOLDER, PATH, across_option, effects_of, smallest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pybench.model.change import ChangeVerdict, RunComparison
-    from pybench.model.figures import RunFigures
+    from pybench.model.figures import ChangeVerdict, RunComparison, RunFigures
 
 
 EXIT_CODES: dict[ChangeVerdict, int] = {

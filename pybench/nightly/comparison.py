@@ -10,9 +10,17 @@ from pybench.core.keys import check_across, differing, point_difference
 from pybench.core.point_filter import parse_filter
 from pybench.core.statistics.spread import Variance
 from pybench.core.statistics.units import MIN_UNITS
-from pybench.model.change import Change, ChangeVerdict, RunComparison, SmallestEffects
 from pybench.model.errors import UsageError
-from pybench.model.figures import NOT_ALONE, PointFigures, Row, RunFigures
+from pybench.model.figures import (
+    NOT_ALONE,
+    Change,
+    ChangeVerdict,
+    PointFigures,
+    Row,
+    RunComparison,
+    RunFigures,
+    SmallestEffects,
+)
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.change import Sides, between_runs, changes_of
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from markupsafe import Markup
 
-from pybench.model.change import Change, RunComparison
-from pybench.model.figures import RunFigures
+from pybench.model.figures import Change, RunComparison, RunFigures
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.comparison import BY_IMPORTANCE
 from pybench.nightly.comparison_text import reason_text, way_on

@@ -10,9 +10,8 @@ from rich.text import Text
 
 from pybench.core.keys import across_words
 from pybench.core.numbers import plain
-from pybench.model.change import Change, ChangeVerdict, RunComparison
-from pybench.model.figures import PointFigures
-from pybench.model.plural import plural
+from pybench.model.figures import Change, ChangeVerdict, PointFigures, RunComparison
+from pybench.model.text import plural
 from pybench.nightly.comparison import BY_IMPORTANCE
 from pybench.report.run.rows import Table
 from pybench.report.text.change_words import (

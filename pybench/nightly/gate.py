@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 from pybench.core.keys import BUILD
 from pybench.core.statistics.interval import as_fraction
-from pybench.model.change import SmallestEffects
-from pybench.model.figures import NOT_ALONE, Row, RunFigures
+from pybench.model.figures import NOT_ALONE, Row, RunFigures, SmallestEffects
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.acceptance import about, accepted_on, level_start, of_all_points
 from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines

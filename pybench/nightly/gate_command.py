@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybench.cli.params import FILE, FOLDER, PATH, across_option, effects_of, smallest_option
-from pybench.model.plural import plural
+from pybench.model.text import plural
 
 if TYPE_CHECKING:
     from pybench.model.figures import RunFigures

@@ -12,7 +12,7 @@ from rich.text import Text
 from pybench.core.keys import across_words
 from pybench.core.numbers import plain, short_percent, signed_percent
 from pybench.model.figures import PointFigures
-from pybench.model.plural import plural
+from pybench.model.text import plural
 from pybench.nightly.accepted import entry_text
 from pybench.nightly.baseline import MIN_NIGHTS
 from pybench.nightly.second_speed import SECOND_SPEED

@@ -12,7 +12,7 @@ from pybench.cli.params import FILE, FOLDER, across_option, effects_of, smallest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pybench.model.change import SmallestEffects
+    from pybench.model.figures import SmallestEffects
     from pybench.nightly.series import Series
     from pybench.nightly.values import Accepted
 

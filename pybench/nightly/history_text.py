@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pybench.core.numbers import plain, signed_percent
 from pybench.model.figures import RunFigures
-from pybench.model.plural import abridged, listed, plural
+from pybench.model.text import abridged, listed, plural
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.comparison import rows_of
 from pybench.nightly.history import History

@@ -14,12 +14,11 @@ from pathlib import Path
 from pybench.files.run.folder import RunFolder
 from pybench.machine.environment import snapshot
 from pybench.model.errors import MachineError
-from pybench.model.manifest import Manifest
-from pybench.model.os_text import os_text
-from pybench.model.plan_options import PlanOptions
+from pybench.model.manifest import Manifest, PlanOptions
 from pybench.model.progress import Progress
 from pybench.model.results import Results
 from pybench.model.suite import Plan, Point
+from pybench.model.text import os_text
 from pybench.nightly.side_by_side import SideBySide
 from pybench.run.engines.base import Launcher
 from pybench.run.engines.choice import Choose

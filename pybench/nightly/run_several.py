@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pybench.cli.io import echo
 
 if TYPE_CHECKING:
-    from pybench.model.plan_options import PartOf, PlanOptions
+    from pybench.model.manifest import PartOf, PlanOptions
     from pybench.model.progress import Progress
     from pybench.model.suite import Plan
     from pybench.run.engines.requirements import EngineOptions
@@ -105,7 +105,7 @@ def _both(several: Several, stacks: tuple[str, str]) -> tuple[Run, Run]:
 def _check_common(a: Plan, b: Plan, progress: Progress) -> None:
     """Note what one stack alone can measure, which is compared with nothing. Raises ``UsageError`` if all is."""
     from pybench.model.errors import UsageError
-    from pybench.model.plural import plural
+    from pybench.model.text import plural
 
     ids = {point.id for plan in (a, b) for point in plan.points}
     found = [

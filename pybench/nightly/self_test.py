@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from pybench.model.change import SmallestEffects
-from pybench.model.figures import RunFigures
+from pybench.model.figures import RunFigures, SmallestEffects
 from pybench.nightly.acceptance import about
 from pybench.nightly.baseline import MIN_NIGHTS
 from pybench.nightly.gate import judge_night

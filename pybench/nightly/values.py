@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pybench.model.change import SmallestEffects
-from pybench.model.figures import Row
+from pybench.model.figures import Row, SmallestEffects
 
 GateState = Literal[
     "pass",

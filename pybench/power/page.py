@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from pybench.core.numbers import plain, short_percent
-from pybench.model.gpu_state import gpu_label
+from pybench.model.health import gpu_label
 from pybench.model.record import Energy, GpuEnergy
 from pybench.power.chart import command_payload, power_samples
 from pybench.power.samples import Column

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pybench.core.numbers import percent, plain, short_percent
-from pybench.model.gpu_state import gpu_label
+from pybench.model.health import gpu_label
 from pybench.model.record import Energy, GpuEnergy
 from pybench.power.calibrate import Calibration
 from pybench.power.rapl import SCOPE

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from pybench.model.machine import Finding
-from pybench.model.plural import plural
+from pybench.model.text import plural
 from pybench.report.text.printable import printable
 
 _LEAST_ROOM = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pybench.model.image import ImageLock, LockedImage
+from pybench.model.container import ImageLock, LockedImage
 from pybench.report.text.printable import printable
 
 

@@ -10,10 +10,9 @@ from pybench.core.judged_by import judged_sentence
 from pybench.core.memory import may_not_fit, memory_need
 from pybench.core.schedule import sessions
 from pybench.model.container import ContainerRequest
-from pybench.model.memory_text import amount_text
-from pybench.model.plan_options import duration_text
-from pybench.model.plural import plural
+from pybench.model.manifest import duration_text
 from pybench.model.suite import Plan, Suite
+from pybench.model.text import amount_text, plural
 from pybench.report.run.rows import Table
 from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 

@@ -13,11 +13,11 @@ from statistics import median
 from pybench.core.formulas.registry import metric_values
 from pybench.model.container import ContainerRun
 from pybench.model.errors import is_machine_fault
-from pybench.model.os_text import os_text
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
 from pybench.model.results import Estimate
 from pybench.model.suite import Point
+from pybench.model.text import os_text
 from pybench.model.wire import Failure, Step
 from pybench.model.workloads.registry import METRICS
 from pybench.power.joined_energy import HostTrace, joined_conditions, joined_energy

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
-from pybench.model.plural import plural
+from pybench.model.text import plural
 from pybench.model.wire import Failure, FailureCause
 from pybench.run.engines.log import log_tail
 from pybench.run.events.reader import RankLog

@@ -17,12 +17,12 @@ from pybench.model.backend import BACKENDS
 from pybench.model.errors import MachineError
 from pybench.model.host import Place
 from pybench.model.manifest import Manifest
-from pybench.model.plural import plural
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.results import Results
 from pybench.model.servers import image_backend
 from pybench.model.suite import Point
+from pybench.model.text import plural
 from pybench.model.tuning import variables_of
 from pybench.report.formats import REPORT_FILES
 from pybench.run.attempt import attempt_figure, run_session

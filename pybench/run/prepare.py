@@ -17,10 +17,9 @@ from pybench.files.expected.file import load_tables
 from pybench.files.run.folder import RunFolder
 from pybench.machine.disk import disk_error
 from pybench.machine.environment import snapshot
-from pybench.model.build import this_build
-from pybench.model.manifest import Manifest
-from pybench.model.os_text import os_text
-from pybench.model.plan_options import NO_OPTIONS, PartOf, PlanOptions
+from pybench.model.host import this_build
+from pybench.model.manifest import NO_OPTIONS, Manifest, PartOf, PlanOptions
+from pybench.model.text import os_text
 from pybench.power.recorder import sampler_unavailable_reason
 from pybench.run.engines.base import Launcher
 from pybench.run.engines.environment import recorded

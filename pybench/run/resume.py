@@ -13,11 +13,9 @@ from pybench.files.run.folder import RunFolder
 from pybench.machine.environment import snapshot
 from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError, RunFolderError, UsageError, is_machine_fault
-from pybench.model.host import Host
+from pybench.model.host import Host, Software
 from pybench.model.machine import Machine
-from pybench.model.manifest import Manifest
-from pybench.model.plan_options import NO_OPTIONS, PlanOptions
-from pybench.model.software import Software
+from pybench.model.manifest import NO_OPTIONS, Manifest, PlanOptions
 from pybench.model.tuning import tuning_alone
 from pybench.run.engines.base import Launcher
 from pybench.run.engines.environment import recorded

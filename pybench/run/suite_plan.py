@@ -27,10 +27,10 @@ from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.host import Host
 from pybench.model.machine import Machine
-from pybench.model.plan_options import NO_OPTIONS, PlanOptions
-from pybench.model.plural import abridged, listed
+from pybench.model.manifest import NO_OPTIONS, PlanOptions
 from pybench.model.servers import image_backend
 from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
+from pybench.model.text import abridged, listed
 from pybench.model.workloads.settings import Settings
 from pybench.run.engines.base import Launcher
 from pybench.run.engines.requirements import LaunchRequirements

@@ -16,10 +16,9 @@ from pybench.files.run.folder import RunFolder
 from pybench.files.shipped import load_durations
 from pybench.model.errors import RunFolderError
 from pybench.model.machine import Machine
-from pybench.model.manifest import Manifest
-from pybench.model.plan_options import time_limit_text
-from pybench.model.plural import plural
+from pybench.model.manifest import Manifest, time_limit_text
 from pybench.model.record import Record
+from pybench.model.text import plural
 
 _MOST_NAMED = 3
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from pybench.model.software import RECORDED_PACKAGES
+from pybench.model.host import RECORDED_PACKAGES
 from pybench.model.wire import Event, Header, Phase, WorkOrder
 from pybench.worker.backend import Backend, Session, backend_module, failure_of, missing_package
 from pybench.worker.exchange import EventStream, read_orders, wait_for_go

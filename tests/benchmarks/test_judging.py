@@ -20,11 +20,10 @@ from pybench.core.measurements import Measurements
 from pybench.core.plan import point_id
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.journal_line import encode_line
-from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
-from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Suite
+from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Scaling, Suite
 from tests.build import Build
 
 NUM_PAIRS, NUM_ATTEMPTS = 1667, 3

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from pybench.model.percentiles import percentiles
+
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.engine.requests import draw_requests
 from pybench.worker.backends.server.client import Load, LoadClient

@@ -14,8 +14,7 @@ from pybench.core.plan import expand
 from pybench.core.schedule import sessions
 from pybench.files.shipped import load_models
 from pybench.model.devices import Devices
-from pybench.model.effort import Effort
-from pybench.model.suite import Benchmark, Plan, Suite
+from pybench.model.suite import Benchmark, Effort, Plan, Suite
 
 GENERATE = {"backend": "torch", "model": "llama-tiny"}
 AXES = {"batch_size": 16, "prompt_tokens": 16, "output_tokens": 16}

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
 from pybench.files.run.folder import RunFolder
-from pybench.model.plan_options import PartOf
+from pybench.model.manifest import PartOf
 
 Drill = Callable[..., tuple[str, ...]]
 

@@ -12,9 +12,8 @@ import pytest
 
 from pybench.cli import progress
 from pybench.core.plan import point_id
-from pybench.model.effort import Effort
 from pybench.model.progress import Progress
-from pybench.model.suite import AxisValue, Point
+from pybench.model.suite import AxisValue, Effort, Point
 from pybench.model.workloads.matmul import Matmul
 from pybench.report.text.printable import cut
 from tests.builders import estimate

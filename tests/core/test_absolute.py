@@ -10,10 +10,9 @@ import pytest
 from pybench.core.absolute import absolute_checks, absolute_claims, absolute_row
 from pybench.core.measurements import Measurements
 from pybench.core.summary import summarize
-from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.results import CheckResult
-from pybench.model.suite import Benchmark, Plan, Point, Skip, Suite, TableFigure
+from pybench.model.suite import Benchmark, Effort, Plan, Point, Skip, Suite, TableFigure
 from pybench.model.workloads.collective import Collective
 from tests.build import Build
 from tests.builders import with_settings

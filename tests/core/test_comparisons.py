@@ -12,8 +12,7 @@ from pybench.core.counts import overall
 from pybench.core.measurements import Measurements
 from pybench.core.plan import point_id
 from pybench.core.schedule import undecided
-from pybench.model.effort import Effort
-from pybench.model.suite import AxisValue, Benchmark, Comparison, Order, Plan, Point, Skip, Suite
+from pybench.model.suite import AxisValue, Benchmark, Comparison, Effort, Order, Plan, Point, Skip, Suite
 from pybench.model.verdict import Counts, Decision
 from pybench.model.wire import Work
 from tests.build import Build

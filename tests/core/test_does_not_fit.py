@@ -11,12 +11,11 @@ from pybench.core.assemble import assemble
 from pybench.core.contradiction import contradiction
 from pybench.core.keys import run_figures
 from pybench.core.measurements import Measurements
-from pybench.model.effort import Effort
 from pybench.model.health import GpuProcess, Health
-from pybench.model.plan_options import PlanOptions
+from pybench.model.manifest import PlanOptions
 from pybench.model.record import Record
 from pybench.model.results import Results
-from pybench.model.suite import Benchmark, Limits, Plan, Suite
+from pybench.model.suite import Benchmark, Effort, Limits, Plan, Suite
 from tests.build import Build
 from tests.builders import MANIFEST
 

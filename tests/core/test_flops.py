@@ -15,8 +15,7 @@ from pybench.core.flops import (
     read_weights,
 )
 from pybench.files.shipped import load_models
-from pybench.model.decoder_flops import forward_flops_per_token
-from pybench.model.decoder_shape import DecoderShape
+from pybench.model.decoder_shape import DecoderShape, forward_flops_per_token
 from tests.builders import DECODER
 
 

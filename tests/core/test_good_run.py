@@ -14,13 +14,11 @@ from pybench.core.measurements import Measurements
 from pybench.core.plan import point_id, skipped
 from pybench.files.expected.file import read_table, write_table
 from pybench.model.container import ContainerSetup, ImageIdentity
-from pybench.model.effort import Effort
 from pybench.model.errors import FileError, UsageError
 from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
-from pybench.model.manifest import Manifest
-from pybench.model.plan_options import PlanOptions
+from pybench.model.manifest import Manifest, PlanOptions
 from pybench.model.record import Record
-from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Suite, TableFigure
+from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Scaling, Suite, TableFigure
 from pybench.model.workloads.matmul import Matmul
 from tests.build import Build
 from tests.builders import MANIFEST, with_attempts, with_settings

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.model.host import Host
-from pybench.model.software import Software
+from pybench.model.host import Host, Software
 from pybench.run.hosts.gathering import unlike
 from tests.builders import H200, HOST, MACHINE
 

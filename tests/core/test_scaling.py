@@ -14,12 +14,10 @@ from pybench.core.lookup import Context, ratio_row
 from pybench.core.measurements import Measurements
 from pybench.core.scaling import missing_part, scaling_claims, scaling_results
 from pybench.core.summary import summarize
-from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Network
-from pybench.model.manifest import Manifest
-from pybench.model.plan_options import PlanOptions
-from pybench.model.suite import AxisValue, Benchmark, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
+from pybench.model.manifest import Manifest, PlanOptions
+from pybench.model.suite import AxisValue, Benchmark, Effort, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
 from pybench.model.verdict import Prediction
 from pybench.model.wire import Work
 from pybench.model.workloads.train import Train

@@ -13,11 +13,10 @@ from pybench.core.good_run import table_of_run
 from pybench.core.measurements import Measurements
 from pybench.core.summary import summarize
 from pybench.core.verdict import BOARD_GAIN_SD, sensor_sd
-from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedTable
 from pybench.model.record import Energy, PhaseEnergy
 from pybench.model.results import CheckResult
-from pybench.model.suite import Benchmark, Limits, Plan, Point, Suite, TableFigure
+from pybench.model.suite import Benchmark, Effort, Limits, Plan, Point, Suite, TableFigure
 from tests.build import Build
 from tests.builders import MANIFEST
 

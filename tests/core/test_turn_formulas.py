@@ -10,9 +10,8 @@ import pytest
 from pybench.core.formulas import turn
 from pybench.core.formulas.joint_step import JointStep
 from pybench.core.summary import phase_results
-from pybench.model.effort import Effort
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy, RankReport
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.wire import Span, Step, Work
 from pybench.model.workloads.turn import Turn
 from tests.builders import HEADER, RECORD

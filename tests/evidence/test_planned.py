@@ -11,8 +11,8 @@ import pytest
 
 from pybench.evidence.values import Discrepancy
 from pybench.evidence.verify import verify_folder
-from pybench.model.plan_options import PlanOptions
-from pybench.model.software import Software
+from pybench.model.host import Software
+from pybench.model.manifest import PlanOptions
 from pybench.model.suite import Plan, Skip, Suite
 from pybench.run import suite_plan
 from pybench.run.prepare import prepare_run

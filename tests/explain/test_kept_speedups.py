@@ -16,8 +16,7 @@ from pybench.explain.node import node_rates
 from pybench.explain.node_run import measured_node
 from pybench.explain.rates import UnmeasuredError
 from pybench.files.shipped import load_models, shipped_suites
-from pybench.model.effort import Effort
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.model.workloads.settings import ModelSettings
 from pybench.model.workloads.train import Train

@@ -17,7 +17,7 @@ from pybench.files.suite.file import read_suite
 from pybench.machine.environment import snapshot
 from pybench.model.expected import FigureRow
 from pybench.model.machine import GpuInfo, Machine
-from pybench.model.plan_options import PlanOptions
+from pybench.model.manifest import PlanOptions
 from pybench.model.suite import Plan, Point, Skip, TableFigure, table_of
 from pybench.model.workloads.matmul import Matmul
 from pybench.run.suite_plan import plan_suite

@@ -11,7 +11,7 @@ import pytest
 from pybench.fleet.decision import judge_fleet
 from pybench.fleet.pairs import slow_pairs
 from pybench.fleet.values import FleetResult, PairFigure
-from pybench.model.change import SmallestEffects
+from pybench.model.figures import SmallestEffects
 from tests.fleets import Fleet, named
 
 FIVE_PERCENT = -math.log(0.95)

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from pybench.model.effort import Effort
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.model.workloads.settings import defaults

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.model.workloads.engine_arguments import decided_arguments
-from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.generate import Generate, decided_arguments
 from pybench.model.workloads.turn import Turn
 from tests.builders import suite_problems
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.core.numbers import quantity
-from pybench.model.memory_text import amount_text
+from pybench.model.text import amount_text
 from tests.builders import estimate
 
 

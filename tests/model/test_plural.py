@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.model.plural import abridged, listed, plural
+from pybench.model.text import abridged, listed, plural
 
 
 @pytest.mark.parametrize(

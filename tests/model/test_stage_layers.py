@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pybench.files.shipped import load_models
-from pybench.model.decoder_flops import step_flops_per_token
-from pybench.model.decoder_shape import DecoderShape
+from pybench.model.decoder_shape import DecoderShape, step_flops_per_token
 from pybench.model.workloads.stage_layers import even_layers, rank_bytes, rank_layers, rank_weights, stage_layers
 from pybench.model.workloads.train import Train
 from tests.builders import DECODER

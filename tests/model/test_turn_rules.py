@@ -8,8 +8,7 @@ import pytest
 
 from pybench.model.backend import BACKENDS
 from pybench.model.workloads.rules import GivenSettings
-from pybench.model.workloads.turn import Turn
-from pybench.model.workloads.turn_rules import turn_rules
+from pybench.model.workloads.turn import Turn, turn_rules
 
 SHARED: dict[str, Any] = {"topology": "shared", "batch_size": 8}
 LORA: dict[str, Any] = {**SHARED, "lora_rank": 8}

@@ -9,9 +9,8 @@ import math
 import pytest
 
 from pybench.core.keys import run_keys
-from pybench.model.change import SmallestEffects
 from pybench.model.errors import UsageError
-from pybench.model.figures import Row
+from pybench.model.figures import Row, SmallestEffects
 from pybench.nightly.comparison import compare
 from tests.builders import PROVENANCE, RESULTS
 from tests.runs_against_runs import point, run, scaled

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.model.change import SmallestEffects
+from pybench.model.figures import SmallestEffects
 from pybench.nightly.self_test import Detectable, SelfTest, last_accepted, self_test
 from pybench.nightly.self_test_text import render
 from pybench.nightly.values import Accepted

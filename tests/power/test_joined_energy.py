@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.model.effort import Effort
 from pybench.model.host import HostClock
 from pybench.model.record import Energy
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.wire import Span, Step, Work
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.checkpoint import Checkpoint

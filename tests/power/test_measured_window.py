@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.model.effort import Effort
 from pybench.model.record import GpuEnergy
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.wire import Step, Work
 from pybench.model.workloads.burn import Burn
 from pybench.power.measured_window import window_energy

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from pybench.model.provenance import Containment
+from pybench.model.manifest import Containment
 from pybench.model.results import (
     CheckResult,
     ComparisonResult,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from pybench.model.gpu_state import GpuState
+from pybench.model.health import GpuState
 from pybench.model.results import Results
 from pybench.report.formats import render
 from pybench.report.run.gpu_states import gpu_rows, gpu_state_rows

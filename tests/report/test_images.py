@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pybench.model.image import PlatformDigests
+from pybench.model.container import PlatformDigests
 from pybench.report.images import render
 from pybench.run.images.lock import default_lock, read_lock
 

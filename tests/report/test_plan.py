@@ -6,8 +6,7 @@ import dataclasses
 import re
 
 from pybench.model.container import ContainerRequest, Mount
-from pybench.model.effort import Effort
-from pybench.model.suite import Benchmark, Plan, Point, Skip, Suite
+from pybench.model.suite import Benchmark, Effort, Plan, Point, Skip, Suite
 from pybench.model.workloads.generate import Generate
 from pybench.report.plan import render
 

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 from pybench.core.formulas.registry import metric_values
 from pybench.files.run.journal_line import decode_line, encode_line
-from pybench.model.effort import Effort
 from pybench.model.record import Record
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.wire import Event, Failure, Work, WorkOrder, encode_event, events_file
 from pybench.run.events.contract import Contract
 from pybench.run.events.reader import EventReader

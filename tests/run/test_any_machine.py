@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybench.cli.exit_codes import BY_VERDICT
-from pybench.model.plan_options import PlanOptions
+from pybench.model.manifest import PlanOptions
 from pybench.model.results import Results
 from pybench.run.prepare import prepare_run
 from tests.progress import NoProgress

@@ -13,8 +13,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from pybench.model.effort import Effort
 from pybench.model.progress import Progress
+from pybench.model.suite import Effort
 from pybench.model.wire import Event, Failure, Phase, Result, Step, Work, encode_event
 from pybench.run.engines.base import Worker
 from pybench.run.events.reader import EventReader

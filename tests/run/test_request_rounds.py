@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.model.effort import Effort
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.wire import RequestTimes, Step, Work
 from pybench.model.workloads.generate import Generate
 from pybench.power.measured_window import window_energy

@@ -12,8 +12,7 @@ from pybench.core.plan import Required, left_out_list
 from pybench.machine.python_packages import missing_packages
 from pybench.model.backend import BACKENDS, install
 from pybench.model.container import ContainerSetup
-from pybench.model.effort import Effort
-from pybench.model.suite import Plan, Point
+from pybench.model.suite import Effort, Plan, Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName
 from pybench.model.workloads.train import Train

@@ -9,7 +9,7 @@ import pytest
 
 from pybench.evidence.verify import verify_folder
 from pybench.model.errors import UsageError
-from pybench.model.plan_options import PlanOptions
+from pybench.model.manifest import PlanOptions
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
 from pybench.run import follow, open_run, time_budget

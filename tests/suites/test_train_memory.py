@@ -16,8 +16,7 @@ from pybench.core.plan import expand, with_words
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.devices import Devices
-from pybench.model.effort import Effort
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.model.workloads.settings import AUTO

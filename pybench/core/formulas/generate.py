@@ -25,12 +25,11 @@ from pybench.core.formulas.joint_step import JointStep, energy_imbalance, total_
 from pybench.core.formulas.serving import num_good, steady_tokens, steady_window_ns
 from pybench.core.gpu_models import GpuPeak, gpu_peak
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.percentiles import percentiles
 from pybench.model.record import Energy
 from pybench.model.suite import Point
 from pybench.model.wire import RequestTimes, Step
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.latency import KINDS, PERCENTILES, percentile_name
+from pybench.model.workloads.latency import KINDS, PERCENTILES, percentile_name, percentiles
 from pybench.model.workloads.settings import DTYPE_BYTES
 
 

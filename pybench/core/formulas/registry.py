@@ -12,9 +12,9 @@ from pybench.core.formulas.joint_step import JointStep, joint_steps
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import LOAD, SAVE
-from pybench.model.workloads.metric import OverRanks
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS
 from pybench.model.workloads.settings import WorkloadName
+from pybench.model.workloads.traits import OverRanks
 
 
 @dataclass(frozen=True)

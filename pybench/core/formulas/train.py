@@ -10,9 +10,9 @@ from pybench.core.flops import hardware_flops_per_token, model_flops_per_token, 
 from pybench.core.formulas.joint_step import JointStep, energy_imbalance, stage_use
 from pybench.core.gpu_models import gpu_peak
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.percentiles import percentiles
 from pybench.model.record import Energy
 from pybench.model.suite import Job, Point
+from pybench.model.workloads.latency import percentiles
 from pybench.model.workloads.train import Train
 
 _PERCENTILES = (50, 90, 99)

@@ -16,8 +16,8 @@ from pybench.model.machine import Machine
 from pybench.model.record import Record
 from pybench.model.results import NodeCheck
 from pybench.model.verdict import Verdict
-from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.registry import LOADS, SLOWER_FRACTIONS
+from pybench.model.workloads.traits import NodeSettings
 
 SLOWEST = "slowest"
 """The check's name, also of a GPU that is only undecided."""

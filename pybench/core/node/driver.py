@@ -8,9 +8,9 @@ from pybench.core.gpu_states import POWER_LIMIT, gpu_states
 from pybench.core.node.ranks import gpu_name
 from pybench.model.health import GpuCounters, PcieLink
 from pybench.model.machine import Machine
-from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.results import NodeCheck
+from pybench.model.text import plural
 from pybench.model.verdict import Verdict
 
 

@@ -10,8 +10,8 @@ from typing import Literal
 
 from pybench.core.numbers import short_percent
 from pybench.model.machine import GpuInfo
-from pybench.model.plural import listed, plural
 from pybench.model.results import JudgedRow, NodeCheck, PointResult
+from pybench.model.text import listed, plural
 
 Part = Literal["GPU", "link", "host", "software"]
 """Subject of a finding."""

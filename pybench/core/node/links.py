@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pybench.core.node.ranks import Judged, PointRecords, judge_alike, shares_of_others, shown
 from pybench.core.numbers import quantity, short_percent
 from pybench.core.statistics.interval import Samples, location
-from pybench.model.plural import listed
 from pybench.model.results import Estimate, NodeCheck
+from pybench.model.text import listed
 
 # NVLinks of one kind are the same hardware: healthy ones were 3 % apart on an H200 host. One NVLink of 18 that fell out
 # costs 6 %, of 12 it costs 8 %: what stays within a tenth is left to the expected table.

@@ -20,7 +20,7 @@ from pybench.files.toml.lines import KeyPath, KeyProblem, nearest_line
 from pybench.files.toml.problem_text import did_you_mean, key_text, message_of
 from pybench.model.errors import FileError, Problem
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
-from pybench.model.plural import abridged, plural
+from pybench.model.text import abridged, plural
 
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 

@@ -10,14 +10,12 @@ from typing import Any, cast, get_args, get_type_hints
 
 from pybench.files.model_config import config_digest
 from pybench.files.utc_time import utc_time
-from pybench.model.effort import Effort
 from pybench.model.errors import RunFolderError
 from pybench.model.expected import ExpectedRow
 from pybench.model.limits import Range
-from pybench.model.manifest import Manifest
-from pybench.model.plan_options import MOST_TIME_S
+from pybench.model.manifest import MOST_TIME_S, Manifest
 from pybench.model.record import Record
-from pybench.model.suite import AxisValue, Benchmark, Expectation, Job, Limits, Point, Scaling, Skip, table_of
+from pybench.model.suite import AxisValue, Benchmark, Effort, Expectation, Job, Limits, Point, Scaling, Skip, table_of
 from pybench.model.workloads.registry import METRICS_OF, AnySettings
 
 Breach = tuple[str, str]

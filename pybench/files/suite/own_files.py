@@ -14,7 +14,7 @@ from pybench.files.toml.lines import KeyPath, KeyProblem
 from pybench.files.toml.problem_text import describe
 from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import FileError, Problem
-from pybench.model.plural import listed
+from pybench.model.text import listed
 from pybench.model.workloads.settings import MODEL_CONFIG
 
 MODEL = "model"

@@ -9,8 +9,7 @@ from pybench.files.suite.container import container_request
 from pybench.files.suite.own_files import OwnFiles
 from pybench.files.suite.profiles import Fields, Profile, WrittenBenchmark, WrittenSuite
 from pybench.files.toml.lines import KeyProblem
-from pybench.model.effort import Effort
-from pybench.model.suite import Comparison, Expectation, Limits, Scaling, TableFigure
+from pybench.model.suite import Comparison, Effort, Expectation, Limits, Scaling, TableFigure
 from pybench.model.workloads.registry import SETTINGS_OF
 
 _FORMS = (

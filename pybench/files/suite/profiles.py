@@ -11,8 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 from pybench.model.container import ContainerRequest
 from pybench.model.decoder_shape import Architecture
-from pybench.model.effort import Effort
-from pybench.model.suite import AxisValue, Benchmark, Expectation, Job
+from pybench.model.suite import AxisValue, Benchmark, Effort, Expectation, Job
 from pybench.model.workloads.registry import SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
 

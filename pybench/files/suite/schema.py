@@ -14,9 +14,8 @@ from pydantic_core import PydanticCustomError
 
 from pybench.files.shipped import load_models
 from pybench.files.suite.container import container_model, without_default
-from pybench.model.effort import Effort
 from pybench.model.limits import Range
-from pybench.model.suite import Comparison, Job, Limits, Scaling, TableFigure
+from pybench.model.suite import Comparison, Effort, Job, Limits, Scaling, TableFigure
 from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
 from pybench.model.workloads.placement import table_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names

@@ -13,7 +13,7 @@ from typing import Any
 from pybench.files.toml.lines import KeyPath, toml_lines
 from pybench.files.toml.problem_text import closest, suggestion
 from pybench.model.errors import FileError, Problem, is_machine_fault
-from pybench.model.plural import abridged
+from pybench.model.text import abridged
 
 MAX_FILE_BYTES = 2**20
 MOST_NAMES = 3

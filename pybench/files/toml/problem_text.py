@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from pybench.files.toml.lines import KeyPath
-from pybench.model.plural import plural
+from pybench.model.text import plural
 from pybench.model.workloads.settings import ALL_GPUS, REST
 
 # Number of keys that fill a screen.

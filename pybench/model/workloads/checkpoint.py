@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
-from pybench.model.workloads.metric import less, throughput
 from pybench.model.workloads.rules import Breach, GivenSettings
 from pybench.model.workloads.settings import ModelSettings
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.traits import WorkloadTraits
+from pybench.model.workloads.traits import WorkloadTraits, less, throughput
 
 SAVE, LOAD, CHECK = "save", "load", "check"
 PHASES = (SAVE, LOAD, CHECK)

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pybench.model.workloads.metric import less, more
-from pybench.model.workloads.node import Bytes, NodeSettings, Repeats
 from pybench.model.workloads.rules import Breach, GivenSettings
 from pybench.model.workloads.settings import Nodes
-from pybench.model.workloads.traits import WorkloadTraits
+from pybench.model.workloads.traits import Bytes, NodeSettings, Repeats, WorkloadTraits, less, more
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "bisection"]
 

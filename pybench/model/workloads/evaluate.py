@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 
 from pybench.model.limits import Range
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.metric import less, throughput
 from pybench.model.workloads.rules import Breach, GivenSettings, shared_work_rules
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
-from pybench.model.workloads.traits import WorkloadTraits
+from pybench.model.workloads.traits import WorkloadTraits, less, throughput
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.workloads.metric import less
-from pybench.model.workloads.node import NodeSettings, Repeats
-from pybench.model.workloads.traits import WorkloadTraits
+from pybench.model.workloads.traits import NodeSettings, Repeats, WorkloadTraits, less
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
-from pybench.model.workloads.metric import more
-from pybench.model.workloads.node import SLOWER_PRODUCTS_FRACTION, NodeSettings, Repeats
 from pybench.model.workloads.rules import Breach, GivenSettings
-from pybench.model.workloads.traits import WorkloadTraits
+from pybench.model.workloads.traits import SLOWER_PRODUCTS_FRACTION, NodeSettings, Repeats, WorkloadTraits, more
 
 Precision = Literal["bfloat16", "float16", "float8_e4m3fn", "tfloat32", "float32"]
 # The longest side makes a bfloat16 matrix of 32 GiB.

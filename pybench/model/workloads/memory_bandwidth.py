@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.workloads.metric import more
-from pybench.model.workloads.node import Bytes, NodeSettings, Repeats
-from pybench.model.workloads.traits import WorkloadTraits
+from pybench.model.workloads.traits import Bytes, NodeSettings, Repeats, WorkloadTraits, more
 
 
 @dataclass(frozen=True, kw_only=True)

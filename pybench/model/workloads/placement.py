@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from pybench.model.plural import abridged
+from pybench.model.text import abridged
 
 _LAYERS = re.compile(r"model\.layers\.(\d+)(?:-(\d+))?")
 _WHOLE = ("model", "model.embed_tokens", "model.layers", "model.norm", "lm_head")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybench.model.decoder_flops import step_flops_per_token
-from pybench.model.decoder_shape import DecoderShape
+from pybench.model.decoder_shape import DecoderShape, step_flops_per_token
 from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.train import Train
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
-from pybench.model.workloads.metric import less, more, part_of_step, throughput
 from pybench.model.workloads.settings import AUTO, BatchSize, ModelSettings, Nodes, Tokens
 from pybench.model.workloads.train_rules import train_rules, train_scaling_rules
 from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
-from pybench.model.workloads.traits import WorkloadTraits
+from pybench.model.workloads.traits import WorkloadTraits, less, more, part_of_step, throughput
 
 _MOST_MICROBATCHES = 4
 """For each stage, where the setting gives no number."""

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
-from pybench.model.workloads.metric import less, more
-from pybench.model.workloads.node import SLOWER_PRODUCTS_FRACTION, NodeSettings
-from pybench.model.workloads.traits import WorkloadTraits
+from pybench.model.workloads.traits import SLOWER_PRODUCTS_FRACTION, NodeSettings, WorkloadTraits, less, more
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,11 +3,85 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, ClassVar, Literal
 
-from pybench.model.workloads.metric import MetricTraits, less, more
+from pybench.model.limits import Range
 from pybench.model.workloads.rules import Rule, ScalingRule, no_rule, no_scaling_rule
-from pybench.model.workloads.settings import Settings
+from pybench.model.workloads.settings import Degree, Settings
+
+OverRanks = Literal["max", "min", "mean", "sum"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricTraits:
+    """One metric: its unit and whether more is better.
+
+    ``over_ranks`` joins the values that ranks report into the point's; ``None`` for metrics that the host computes,
+    which no rank may report. ``part_of_step``: a time within one step. ``of_all_gpus``: a throughput of all GPUs
+    together, which has an efficiency.
+    """
+
+    unit: str
+    higher_is_better: bool
+    description: str
+    over_ranks: OverRanks | None = None
+    part_of_step: bool = False
+    of_all_gpus: bool = False
+
+    @property
+    def is_of_energy(self) -> bool:
+        """Whether it needs power sensors: joules, watts, and what is divided by them."""
+        return "J" in self.unit or "W" in self.unit
+
+    @property
+    def sign(self) -> float:
+        """Factor by which logarithms are turned so that more is better."""
+        return 1.0 if self.higher_is_better else -1.0
+
+
+def more(unit: str, description: str, over_ranks: OverRanks | None = None) -> MetricTraits:
+    """A metric that should be high."""
+    return MetricTraits(unit=unit, higher_is_better=True, description=description, over_ranks=over_ranks)
+
+
+def throughput(unit: str, description: str) -> MetricTraits:
+    """A rate summed over all GPUs; ideally proportional to their number."""
+    return replace(more(unit, description), of_all_gpus=True)
+
+
+def part_of_step(traits: MetricTraits) -> MetricTraits:
+    """The metric of a time that lies within one step: no rank may report a longer one."""
+    return replace(traits, part_of_step=True)
+
+
+def less(unit: str, description: str, over_ranks: OverRanks | None = None) -> MetricTraits:
+    """A metric that should be low."""
+    return MetricTraits(unit=unit, higher_is_better=False, description=description, over_ranks=over_ranks)
+
+
+# A step of many operations is long against a clock's grain; a typing slip must not make it a day.
+Repeats = Range(1, 100_000)
+# Healthy GPUs differ in products by 5 % and more on a node of eight (stas00 ml-engineering, "Not all accelerators are
+# created equal") and by 8 % on average over whole clusters (arXiv:2208.11035).
+SLOWER_PRODUCTS_FRACTION = 0.10
+# 16 TiB: more than any device holds.
+Bytes = Range(1, 2**44)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings(Settings):
+    """Settings of a workload that runs one rank on each of ``gpus`` devices and no model."""
+
+    least_gpus: ClassVar[int] = 1
+
+    gpus: Annotated[int, Degree, "GPUs (CPU cores without any) that take part, each with one rank"] = 1
+
+    @property
+    def num_gpus(self) -> int:
+        """Devices that the point occupies."""
+        return self.gpus
+
 
 _EVERY = {
     "step_s": less("s", "length of one step"),

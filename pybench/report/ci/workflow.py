@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pybench.model.errors import UsageError
-from pybench.model.plan_options import duration_text
+from pybench.model.manifest import duration_text
 
 _ASSETS = Path(__file__).parent / "assets"
 SYSTEMS = {"github": "github.yml.j2", "gitlab": "gitlab.yml.j2", "jenkins": "jenkinsfile.j2"}

@@ -5,7 +5,7 @@ GitHub keeps at most 10 annotations of a kind and step.
 
 from __future__ import annotations
 
-from pybench.model.plural import abridged
+from pybench.model.text import abridged
 from pybench.report.run.findings import Finding, findings
 from pybench.report.run.view import RunView
 from pybench.report.text.labels import verdict_words

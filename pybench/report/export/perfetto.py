@@ -16,7 +16,7 @@ import numpy as np
 from pybench.core.formulas.joint_step import phase_cuts_ns
 from pybench.files.utc_time import utc_time
 from pybench.model.errors import UsageError
-from pybench.model.gpu_state import gpu_label
+from pybench.model.health import gpu_label
 from pybench.model.record import Record
 from pybench.power.chart import clock_limits, power_samples
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace

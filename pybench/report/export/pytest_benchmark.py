@@ -13,7 +13,7 @@ from statistics import fmean, median, quantiles, stdev
 from typing import Any
 
 from pybench.model.errors import UsageError
-from pybench.model.provenance import Provenance
+from pybench.model.manifest import Provenance
 from pybench.model.results import PointResult, Results
 from pybench.report.run.view import RunView
 from pybench.report.text.printable import printable

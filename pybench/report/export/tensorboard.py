@@ -11,9 +11,9 @@ from typing import Any
 from pybench.core.formulas.registry import step_values
 from pybench.files.run.folder import attempt_name
 from pybench.model.errors import UsageError
-from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.suite import Point
+from pybench.model.text import plural
 from pybench.power.chart import power_samples
 from pybench.power.trace import GpuTrace, PowerTrace
 from pybench.report.run.view import RunView

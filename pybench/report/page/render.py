@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from pybench.model.gpu_state import gpu_label
-from pybench.model.provenance import Provenance
+from pybench.model.health import gpu_label
+from pybench.model.manifest import Provenance
 from pybench.model.results import Results
 from pybench.report.page.charts import Section, energy_chart, scaling_charts, step_chart
 from pybench.report.page.document import document

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from pybench.core.numbers import interval, limits, percent, quantity_with_interval
 from pybench.core.verdict import ONE_ATTEMPT
-from pybench.model.plural import plural
 from pybench.model.results import ClaimResult, Estimate, Results, order_words
+from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
 
 CLAIMS_TITLE = "Claims, which judge nothing"

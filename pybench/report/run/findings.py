@@ -14,9 +14,9 @@ from pybench.core.lookup import NO_FIGURE, NO_TABLE
 from pybench.core.node.checks import SLOWEST
 from pybench.core.node.faults import PARTS, Fault, Part, faults, is_consequence, names_part, remedies, short_id
 from pybench.core.verdict import ONE_ATTEMPT
-from pybench.model.plural import plural
 from pybench.model.results import CheckResult, ExpectationRow, NodeCheck, PointResult, Results
 from pybench.model.suite import NOT_INSTALLED
+from pybench.model.text import plural
 from pybench.report.run.expectations import is_passed_guard
 from pybench.report.run.more_attempts import MoreAttempts
 from pybench.report.run.view import RunView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pybench.model.gpu_state import GpuState
+from pybench.model.health import GpuState
 from pybench.model.results import Results
 from pybench.model.workloads.registry import LOADS
 

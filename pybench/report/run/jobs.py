@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pybench.core.numbers import Scale, percent, plain, shared_scale, spread, with_spread
-from pybench.model.plural import plural
 from pybench.model.results import Estimate, JobResult, Results
+from pybench.model.text import plural
 
 _ENERGIES = ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J"))
 

@@ -9,8 +9,8 @@ from enum import IntEnum
 
 from pybench.core.loss_curve import METRIC as LOSS_GUARD
 from pybench.core.numbers import ONE, Scale, gate, interval, limits, quantity, shared_scale, with_spread
-from pybench.model.plural import plural
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
+from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
 from pybench.report.run.expectations import NONE, Expectations
 from pybench.report.run.flags import relevant

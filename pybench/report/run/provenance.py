@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pybench.model.plural import counted, listed, plural
-from pybench.model.provenance import Containment, Provenance
+from pybench.model.manifest import Containment, Provenance
+from pybench.model.text import counted, listed, plural
 
 
 def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v lists") -> str:

@@ -10,8 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from pybench.model.plural import plural
 from pybench.model.results import Results
+from pybench.model.text import plural
 from pybench.report.run.findings import Finding, by_part, each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.run.flags import legend, relevant
 from pybench.report.run.overview import Density, Group, groups, overview, parts

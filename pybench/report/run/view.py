@@ -13,9 +13,9 @@ from pybench.files.run.results_file import read_results
 from pybench.model.errors import UsageError
 from pybench.model.host import HostPart
 from pybench.model.manifest import Manifest
-from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.results import Results
+from pybench.model.text import plural
 from pybench.power.trace import PowerTrace
 from pybench.power.trace_file import read_trace
 

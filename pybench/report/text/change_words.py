@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from pybench.core.numbers import plain, quantity, signed_percent, spread
-from pybench.model.change import Change
+from pybench.model.figures import Change
 from pybench.model.results import Estimate
 from pybench.model.workloads.registry import HEADLINES
 

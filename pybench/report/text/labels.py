@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pybench.core.plan import point_id
-from pybench.model.memory_text import amount_text
-from pybench.model.plural import plural
 from pybench.model.suite import AxisValue
+from pybench.model.text import amount_text, plural
 
 _WORDS = {
     "tensor_parallel": "TP {}",

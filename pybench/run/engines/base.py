@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pybench.model.container import ContainerRun, ContainerSetup, EngineFacts, ImageIdentity
-from pybench.model.host import Place
-from pybench.model.image import LockedImage
+from pybench.model.container import ContainerRun, ContainerSetup, EngineFacts, ImageIdentity, LockedImage
+from pybench.model.host import Place, Software
 from pybench.model.machine import Finding
-from pybench.model.software import Software
 from pybench.model.wire import Failure
 from pybench.run.engines.stage import WORKER_SCRIPT
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from pybench.model.container import EngineFacts
+from pybench.model.container import EngineFacts, ImageLock, LockedImage
 from pybench.model.errors import FileError, MachineError
-from pybench.model.image import ImageLock, LockedImage
 from pybench.model.machine import Finding, Machine
 from pybench.run.engines.base import ImageStore
 from pybench.run.engines.oci.nvidia import CDI_COMMAND, has_cdi, toolkit_version

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from pybench.model.os_text import os_text
+from pybench.model.text import os_text
 from pybench.model.tuning import credentials_in, is_secret, tunes
 from pybench.run.engines.redaction import MARK
 

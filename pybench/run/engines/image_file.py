@@ -8,9 +8,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from pybench.model.container import ImageIdentity
+from pybench.model.container import Entrypoint, ImageIdentity, LockedImage
 from pybench.model.errors import MachineError
-from pybench.model.image import Entrypoint, LockedImage
 from pybench.run.engines.base import Notify
 from pybench.run.images.selection import AbsentImageError, this_platform
 

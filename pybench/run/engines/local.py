@@ -13,8 +13,8 @@ from pybench.machine.command import is_program
 from pybench.machine.python_packages import missing_packages, python_software
 from pybench.model.container import ContainerRun, EngineFacts
 from pybench.model.errors import UsageError
+from pybench.model.host import OLDEST_PYTHON, RECORDED_PACKAGES, Software
 from pybench.model.machine import Finding
-from pybench.model.software import OLDEST_PYTHON, RECORDED_PACKAGES, Software
 from pybench.model.wire import STARTER_VARIABLE, Failure
 from pybench.run.engines.base import Argv, ImageStore, Job, Launcher, Notify
 from pybench.run.engines.environment import fixed, on_this_machine

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybench.model.container import ContainerRequest, ContainerSetup
+from pybench.model.container import ContainerRequest, ContainerSetup, ImageLock
 from pybench.model.devices import DeviceKind
-from pybench.model.image import ImageLock
 from pybench.run.images.lock import default_lock, read_lock
 
 

@@ -14,8 +14,7 @@ from pybench.machine.command import CommandResult
 from pybench.machine.disk import disk_error
 from pybench.model.container import ImageIdentity
 from pybench.model.errors import MachineError
-from pybench.model.host import Place
-from pybench.model.software import OLDEST_PYTHON
+from pybench.model.host import OLDEST_PYTHON, Place
 from pybench.run.engines.base import Job
 
 

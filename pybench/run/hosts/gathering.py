@@ -17,7 +17,7 @@ from pybench.machine.device_lock import lock_names
 from pybench.model.container import ImageIdentity
 from pybench.model.errors import MachineError
 from pybench.model.host import Host, HostClock, Place
-from pybench.model.plural import counted
+from pybench.model.text import counted
 from pybench.run.engines.base import Notify
 from pybench.run.hosts.frames import HANDSHAKE_LIMIT_S, ConnectionLostError, Frames
 from pybench.run.hosts.link import HostLink, HostLostError

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pybench.model.container import ContainerRun, ContainerSetup
-from pybench.model.host import HostClock
-from pybench.model.software import Software
+from pybench.model.host import HostClock, Software
 from pybench.model.wire import Failure
 from pybench.run.engines.base import Argv, Job, Launcher, Meeting, Worker
 from pybench.run.hosts.gathering import Gathering

@@ -17,9 +17,8 @@ from typing import cast
 from pybench.machine.clock import host_clock
 from pybench.machine.environment import snapshot
 from pybench.machine.network import network
-from pybench.model.build import this_build
 from pybench.model.errors import MachineError, UsageError
-from pybench.model.host import Host
+from pybench.model.host import Host, this_build
 from pybench.power.recorder import sampler_unavailable_reason
 from pybench.run.engines.base import Launcher
 from pybench.run.engines.environment import recorded, tuning

@@ -7,8 +7,8 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
+from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.model.errors import UsageError
-from pybench.model.image import ImageLock, LockedImage, PlatformDigests
 from pybench.run.images.check import confirmed
 from pybench.run.images.dockerfile import check_dockerfile
 from pybench.run.images.selection import this_platform

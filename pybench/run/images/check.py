@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pybench.model.image import ImageLock, LockedImage, PlatformDigests
+from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.run.images.lock import lock_text
 from pybench.run.images.registry import RegistryManifest
 

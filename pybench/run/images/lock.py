@@ -17,8 +17,8 @@ from pybench.files.suite.schema import NAME_PATTERN, fields_of
 from pybench.files.toml.file import read_toml, refuse
 from pybench.files.toml.lines import KeyPath, nearest_line
 from pybench.files.toml.problem_text import key_text, message_of
+from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.model.errors import FileError, Problem, is_machine_fault
-from pybench.model.image import ImageLock, LockedImage, PlatformDigests
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _HEX_DIGITS = 64

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import platform
 
+from pybench.model.container import ImageLock, LockedImage
 from pybench.model.devices import DeviceKind
 from pybench.model.errors import MachineError, UsageError
-from pybench.model.image import ImageLock, LockedImage
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 

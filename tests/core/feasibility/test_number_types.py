@@ -10,8 +10,7 @@ import pytest
 from pybench.core.feasibility import infeasible
 from pybench.core.gpu_models import with_gpus
 from pybench.model.devices import Devices
-from pybench.model.effort import Effort
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate

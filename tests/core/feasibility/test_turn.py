@@ -8,8 +8,7 @@ import pytest
 
 from pybench.core.feasibility import infeasible
 from pybench.model.devices import DeviceKind, Devices
-from pybench.model.effort import Effort
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.workloads.turn import Turn
 from tests.builders import TINY
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pybench.core.plan import with_effort
-from pybench.model.effort import Effort
-from pybench.model.suite import Benchmark, Suite
+from pybench.model.suite import Benchmark, Effort, Suite
 
 
 def _suite(effort: Effort) -> Suite:

@@ -11,9 +11,8 @@ from pybench.core import feasibility
 from pybench.core.plan import Required, expand, left_out_list, parse_required
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.devices import Devices
-from pybench.model.effort import Effort
 from pybench.model.errors import UsageError
-from pybench.model.suite import AxisValue, Benchmark, Plan, Suite
+from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Suite
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import settings_from_json
 from pybench.model.workloads.settings import BackendName, WorkloadName

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pybench.core.schedule import by_decision, pending, undecided
-from pybench.model.effort import Effort
 from pybench.model.record import Record
 from pybench.model.results import CheckResult, ScalingResult
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.verdict import Decision, Verdict
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.generate import Generate

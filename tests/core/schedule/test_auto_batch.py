@@ -6,9 +6,8 @@ import dataclasses
 from typing import Any
 
 from pybench.core.schedule import settings_of_next
-from pybench.model.effort import Effort
 from pybench.model.record import Record
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.wire import Failure
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train

@@ -10,8 +10,7 @@ import pytest
 
 from pybench.core.schedule import next_session, session_key, sessions
 from pybench.model.backend import BACKENDS
-from pybench.model.effort import Effort
-from pybench.model.suite import Point
+from pybench.model.suite import Effort, Point
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.evaluate import Evaluate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.core.schedule import in_time, pending, unknown, within
-from pybench.model.plan_options import PlanOptions, duration_text
+from pybench.model.manifest import PlanOptions, duration_text
 from pybench.model.suite import Plan, Point
 from tests.build import Build
 from tests.builders import with_attempts

@@ -21,13 +21,11 @@ from click import UsageError
 from pybench.cli.params import Duration
 from pybench.files.run import folder, journal, journal_line
 from pybench.files.run.folder import RunFolder, attempt_name, copying
-from pybench.model.effort import Effort
 from pybench.model.errors import RunFolderError
 from pybench.model.expected import ExpectedTable, FigureRow
-from pybench.model.manifest import MANIFEST_VERSION, Manifest
-from pybench.model.plan_options import PlanOptions
+from pybench.model.manifest import MANIFEST_VERSION, Manifest, PlanOptions
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
-from pybench.model.suite import Benchmark, Comparison, Limits, Plan, Point
+from pybench.model.suite import Benchmark, Comparison, Effort, Limits, Plan, Point
 from pybench.model.wire import Failure, Metric, Step, Work
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.matmul import Matmul

@@ -14,10 +14,9 @@ pytest.importorskip("transformers")
 from pybench.core.measurements import Measurements
 from pybench.core.node.checks import node_checks
 from pybench.machine.environment import snapshot
-from pybench.model.effort import Effort
 from pybench.model.record import RankReport, Record
 from pybench.model.results import NodeCheck
-from pybench.model.suite import Plan, Point
+from pybench.model.suite import Effort, Plan, Point
 from pybench.model.wire import ORDERS_FILE, Event, Header, WorkOrder, go_file
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.matmul import Matmul

@@ -17,8 +17,8 @@ from pybench.model.workloads.host_device_copy import HostDeviceCopy
 from pybench.model.workloads.launch_latency import LaunchLatency
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
-from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.peer_copy import PeerCopy
+from pybench.model.workloads.traits import NodeSettings
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.burn import BurnBench, checksum

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity
+from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, ImageLock, LockedImage
 from pybench.model.errors import UsageError
-from pybench.model.image import ImageLock, LockedImage
 from pybench.model.machine import Finding
 from pybench.run.engines.base import Notify, facts_of_command
 from pybench.run.engines.oci.build import build_dockerfile

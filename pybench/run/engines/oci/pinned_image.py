@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pybench.model.container import EngineFacts, ImageIdentity
+from pybench.model.container import EngineFacts, ImageIdentity, LockedImage
 from pybench.model.errors import MachineError, UsageError
-from pybench.model.image import LockedImage
 from pybench.run.engines.base import Notify
 from pybench.run.engines.oci.images import ImageFacts, inspect_image, pull_image
 from pybench.run.images.selection import AbsentImageError, this_platform

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from pybench.model.machine import Finding
-from pybench.model.memory_text import amount_text
+from pybench.model.text import amount_text
 
 # The largest locked images unpack to about as much.
 _IMAGE_BYTES = 30 * 2**30

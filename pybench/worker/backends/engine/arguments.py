@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pybench.model.backend import MODEL_CLASSES
-from pybench.model.workloads.engine_arguments import decided_text
+from pybench.model.workloads.generate import decided_text
 from pybench.worker.backend import UnsupportedError
 
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
-from pybench.model.percentiles import percentiles
 from pybench.model.wire import RequestTimes, Work
 from pybench.model.workloads.generate import Generate, drawn_lengths
-from pybench.model.workloads.latency import PERCENTILES, percentile_name
+from pybench.model.workloads.latency import PERCENTILES, percentile_name, percentiles
 from pybench.worker.seeds import sample_seed
 
 

@@ -20,8 +20,7 @@ from tensorrt_llm.llmapi import KvCacheConfig, TorchLlmArgs
 from pybench.model.backend import BACKENDS
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import Metric, RequestTimes, WorkOrder
-from pybench.model.workloads.engine_arguments import decided_arguments
-from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.generate import Generate, decided_arguments
 from pybench.worker.backend import EngineError, Session, StepOutcome, UnsupportedError, generation_of
 from pybench.worker.backends.engine.arguments import config_folder, merged
 from pybench.worker.backends.engine.replicas import joined_replica

@@ -20,8 +20,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from pybench.model.memory_text import amount_text
-from pybench.model.plural import abridged
+from pybench.model.text import abridged, amount_text
 from pybench.model.wire import Metric, Span, Work
 from pybench.model.workloads.checkpoint import CHECK, LOAD, SAVE, Checkpoint
 from pybench.worker.backend import StepOutcome, UnsupportedError, WrongResultError

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from pybench.model.backend import is_out_of_memory
-from pybench.model.memory_text import amount_text
+from pybench.model.text import amount_text
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.worker.backend import StepOutcome

@@ -16,8 +16,7 @@ from vllm.engine.arg_utils import EngineArgs
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import Metric, WorkOrder
-from pybench.model.workloads.engine_arguments import decided_arguments
-from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.generate import Generate, decided_arguments
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
 from pybench.worker.backends.engine.arguments import config_folder, merged

@@ -15,7 +15,7 @@ from vllm.config.lora import MaxLoRARanks
 from vllm.engine.arg_utils import EngineArgs
 
 from pybench.model.wire import WorkOrder
-from pybench.model.workloads.engine_arguments import decided_arguments
+from pybench.model.workloads.generate import decided_arguments
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined
 from pybench.worker.backends.engine.arguments import config_folder, merged

@@ -1,9 +1,25 @@
-"""A number with its noun, and nouns with their numbers."""
+"""Text for people and files: numbers with nouns, amounts of memory, bytes of the system."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
+
+BYTE_SCALES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+_WHOLE_FROM = 100
+
+
+def amount_text(num_bytes: float) -> str:
+    """With three digits: ``29.1 GiB``; less than one in MiB, KiB or bytes."""
+    factor, unit = next((scale for scale in BYTE_SCALES if abs(num_bytes) >= scale[0]), BYTE_SCALES[-1])
+    amount = num_bytes / factor
+    return f"{amount:,.0f} {unit}" if abs(amount) >= _WHOLE_FROM else f"{amount:.3g} {unit}"
+
+
+def os_text(value: str) -> str:
+    """``value`` with each byte that is no UTF-8 written out, as four characters."""
+    return os.fsencode(value).decode("utf-8", "backslashreplace")
 
 
 def plural(number: int, noun: str, ending: str = "s") -> str:
