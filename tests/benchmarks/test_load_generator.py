@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pybench.model.percentiles import percentiles
 
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.latency import percentiles
 from pybench.worker.backends.engine.requests import draw_requests
 from pybench.worker.backends.server.client import Load, LoadClient
 from pybench.worker.backends.server.process import served
