@@ -41,7 +41,7 @@ COMMANDS = (
     Entry("gate", f"{_NIGHTLY}.gate_command:gate", "Judge RUN by the nights in DIR.", judges=True),
     Entry("history", f"{_NIGHTLY}.history_command:history", "Show how each row of a suite went over the runs in DIR."),
     Entry("explain", "pybench.explain.command:explain", "Split each shortfall of RUN's speedups into its causes."),
-    Entry("judge", "pybench.explain.command_judge:judge", "Judge kept results by today's tables.", judges=True),
+    Entry("judge", "pybench.explain.command:judge", "Judge kept results by today's tables.", judges=True),
     Entry("fleet", "pybench.fleet.command:fleet", "Find the slow node or link of a fleet.", judges=True),
     Entry("bundle", "pybench.evidence.command:bundle", "Write RUN's evidence to one file."),
     Entry("verify", "pybench.evidence.command:verify", "Work out a bundle or run again and list what does not hold."),
@@ -52,9 +52,9 @@ EXTENSIONS = {
     "several": f"{_NIGHTLY}.run_several:Several",
     "ab": f"{_NIGHTLY}.run_several:run_ab",
     "aa": f"{_NIGHTLY}.run_several:run_again",
-    "explanation": "pybench.explain.page:explained_section",
-    "predictions": "pybench.explain.command_judge:predictions_of_run",
-    "predicts": "pybench.explain.command_judge:predicts_here",
+    "explanation": "pybench.explain.text:explained_section",
+    "predictions": "pybench.explain.command:predictions_of_run",
+    "predicts": "pybench.explain.command:predicts_here",
 }
 """What products add to commands of the core, which call it through their context's ``obj``."""
 

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.params import FOLDER, PATH
+from pybench.cli.params import FILE, FOLDER, PATH
 
 if TYPE_CHECKING:
-    from pybench.explain.values import Explanation
+    from collections.abc import Callable
+
+    from pybench.core.measurements import Measurements
     from pybench.files.run.folder import RunFolder
     from pybench.model.manifest import Manifest
+    from pybench.model.suite import Point
+    from pybench.model.verdict import Prediction
 
 _NODE = "A run of node_check here, or its results.json; default: the latest in RUN's folder."
 
@@ -26,6 +30,7 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
     Compares each speedup, and each baseline's step, with the prediction from the node's own rates.
     """
     from pybench.cli.io import echo, terminal_options
+    from pybench.explain.explanation import explanation_of
     from pybench.explain.text import render
     from pybench.files.run.folder import RunFolder
     from pybench.report.text.labels import short_labels
@@ -37,22 +42,60 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
     echo(render(explanation, names, **terminal_options()), nl=False)
 
 
-def explanation_of(run: RunFolder, manifest: Manifest, node_path: Path | None) -> Explanation:
-    """A run explained by a node's run, given by folder or results; default: the latest in the run's folder.
+@click.command()
+@click.argument("path", metavar="RESULTS.json", type=FILE)
+@click.option("--node", "node_path", metavar="RUN", type=PATH, help="A run of node_check, or its results.json.")
+@click.option("--format", "name", type=click.Choice(("terminal", "json")), default="terminal", show_default=True)
+@click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
+@click.pass_context
+def judge(ctx: click.Context, /, *, path: Path, node_path: Path | None, name: str, detail: bool) -> None:
+    """Judge kept results by today's tables, and by predictions from NODE's rates.
 
-    Raises ``UsageError`` where the run measured a node itself, or has nothing to explain.
+    Exits with the verdict, as run does.
     """
-    import shlex
+    from pybench.cli.exit_codes import BY_VERDICT
+    from pybench.cli.io import echo
+    from pybench.cli.report import print_terminal_report
+    from pybench.explain.judge import judged_again
+    from pybench.explain.node import measured_node
+    from pybench.files.run.results_file import read_results
+    from pybench.report.formats import render
+    from pybench.report.run.view import RunView
 
-    from pybench.core.measurements import Measurements
-    from pybench.explain.explanation import explain as explain_run
-    from pybench.explain.node_run import latest_node_run, measured_node
-    from pybench.model.errors import UsageError
-    from pybench.model.workloads.traits import NodeSettings
+    results = judged_again(read_results(path), None if node_path is None else measured_node(node_path))
+    view = RunView(results=results)
+    if name == "json":
+        echo(render(view, name), nl=False)
+    else:
+        print_terminal_report(view, detail=detail)
+    ctx.exit(BY_VERDICT[results.verdict])
 
-    points = manifest.plan.points
-    if points and all(isinstance(point.settings, NodeSettings) for point in points):
-        command = f"pybench explain OTHER --node {shlex.quote(str(run.path))}"
-        raise UsageError(f"{run.path}: a node check itself; give a run with speedups: {command}")
-    node = measured_node(node_path or latest_node_run(run.path, manifest.fingerprint))
-    return explain_run(manifest, Measurements.of(manifest.plan, run.journal.records()), node)
+
+def predictions_of_run(run: RunFolder, manifest: Manifest, measurements: Measurements) -> tuple[Prediction, ...]:
+    """Speedups that the latest run of node_check on the same machine predicts; none without such a run."""
+    from pybench.explain.measured_step import grouped, measured_steps
+    from pybench.explain.node import latest_node_run, measured_node
+    from pybench.explain.predictions import predictions
+    from pybench.model.errors import RunFolderError
+
+    steps = list(measured_steps(measurements))
+    if all(len(group) == 1 for group in grouped(steps)):
+        return ()
+    try:
+        node = measured_node(latest_node_run(run.path, manifest.fingerprint))
+    except RunFolderError:
+        return ()
+    return predictions(steps, node)
+
+
+def predicts_here(root: Path, fingerprint: str) -> Callable[[Point, Point], bool]:
+    """Which rates are predicted from a run of node_check below ``root``; none without such a run."""
+    from pybench.explain.node import latest_node_run
+    from pybench.explain.predictions import has_band
+    from pybench.model.errors import RunFolderError
+
+    try:
+        latest_node_run(root / "-", fingerprint)
+    except (RunFolderError, OSError):
+        return lambda _base, _point: False
+    return has_band

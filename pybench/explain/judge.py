@@ -1,7 +1,7 @@
 """Kept results judged again: by today's tables, by predictions from a node's run, and by the spread of other runs.
 
-A ``results.json`` has the attempts' medians, but neither the boards' sensors nor other processes: rows of joules and
-watts, of the node, and those over a point that was not measured alone stay as they are.
+A ``results.json`` has the attempts' medians, but neither the boards' sensors nor other processes. These rows stay as
+they are: joules and watts, checks of the node, and rows over a point that shared its GPUs.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class _Kept:
         return {} if self._suite is None else load_tables(Path(self._suite.path), sorted(self._suite.tables))
 
     def _measured(self, metric: str, *names: str | None) -> list[Point]:
-        """The points, of which each has the metric; none where one lacks it, or the metric needs sensors."""
+        """The points if all have the metric and it needs no sensors; else none."""
         if metric not in METRICS or METRICS[metric].is_of_energy:
             return []
         points = [self.points[name] for name in names if name is not None and name in self.points]
@@ -163,7 +163,8 @@ class _Kept:
         for expectation in expectations_of(self._suite, row) if self._suite else ():
             table = self._tables.get(expectation.table or "")
             wanted = self._context(row.metric, point)
-            found = ratio_row(table, wanted, *_counted(row, point, baseline)) if table else None
+            counts = (point.num_gpus, baseline.num_gpus) if row.along == NODES else (row.count, row.baseline_count)
+            found = ratio_row(table, wanted, *counts) if table else None
             if table is not None and found is not None:
                 return expected_by_row(found, table.name)
         if row.expected is not None and row.expected.table != PREDICTION:
@@ -218,7 +219,7 @@ class _Kept:
         return replace(row, low=low, high=high, verdict=verdict, reason=reason, decision=decision)
 
     def claim(self, claim: ClaimResult) -> ClaimResult:
-        """Kept, not kept, or how many attempts would tell."""
+        """Kept, not kept, or the number of attempts that would decide."""
         names = (claim.point_id,) if claim.baseline_id is None else (claim.point_id, claim.baseline_id)
         points = self._measured(claim.metric, *names)
         if not points or claim.widening_along is not None or claim.found.low is not None:
@@ -236,8 +237,3 @@ class _Kept:
         state = claim_state(found, minimum, maximum)
         needed = evidence.decide(minimum, maximum).attempts_to_decide if state == "open" else None
         return replace(claim, found=found, state=state, attempts_to_decide=needed)
-
-
-def _counted(row: ScalingResult, point: Point, baseline: Point) -> tuple[int, int]:
-    """What a table counts: the axis's value, along nodes GPUs."""
-    return (point.num_gpus, baseline.num_gpus) if row.along == NODES else (row.count, row.baseline_count)

@@ -14,8 +14,7 @@ from pybench.core.statistics.interval import location
 from pybench.core.summary import INPUT_BOUND
 from pybench.explain.node import gpu_names
 from pybench.explain.predict import predicted_phases, runs_in_waves
-from pybench.explain.rates import NodeRates, UnmeasuredError
-from pybench.explain.step_time import Baseline, BaselinePhase, StepTime, total
+from pybench.explain.step_time import Baseline, BaselinePhase, NodeRates, StepTime, UnmeasuredError, total
 from pybench.model.health import GpuState, gpu_label
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import NODES, PARALLEL_AXES, ModelSettings

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
+from pybench.core.numbers import quantity_with_interval, spread
 from pybench.core.provenance import worker_packages
 from pybench.core.statistics.interval import location
-from pybench.explain.rates import AlphaBeta, GpuRates, NodeRates, fit
-from pybench.model.errors import UsageError
+from pybench.core.verdict import ONE_ATTEMPT
+from pybench.explain.step_time import AlphaBeta, GpuRates, NodeRates, fit
+from pybench.files.reader import first_fault
+from pybench.files.run.earlier_runs import earlier_runs
+from pybench.files.run.folder import RunFolder
+from pybench.files.run.results_file import read_results
+from pybench.files.suite.schema import fields_of
+from pybench.model.errors import RunFolderError, UsageError
+from pybench.model.limits import LARGEST
 from pybench.model.manifest import Manifest
 from pybench.model.record import RankReport, Record
-from pybench.model.results import Results
+from pybench.model.results import PointResult, Results
 from pybench.model.suite import Point
+from pybench.model.text import abridged, plural
 from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
+from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.traits import NodeSettings
 
 # Metrics that each rank reports in every step, so that records have a figure of each GPU.
@@ -97,18 +115,15 @@ def _of_records(measurements: Measurements) -> Iterator[NodePoint]:
         if isinstance(point.settings, NodeSettings):
             samples = measurements.samples(point)
             names = [name for name in NODE_METRICS if name in samples]
-            if _ON_GPUS in names and not _is_on_gpus(point, measurements):
+            # A CPU launches nothing.
+            ranks = (rank for record in measurements.good(point.id) for rank in record.ranks)
+            if _ON_GPUS in names and not all(rank.header.device == "cuda" for rank in ranks):
                 names.remove(_ON_GPUS)
             yield NodePoint(
                 settings=point.settings,
                 values={name: location(samples[name]) for name in names},
                 by_gpu={name: _by_gpu(point, measurements, name) for name in names if name in _OF_EACH_GPU},
             )
-
-
-def _is_on_gpus(point: Point, measurements: Measurements) -> bool:
-    """A CPU launches nothing."""
-    return all(rank.header.device == "cuda" for record in measurements.good(point.id) for rank in record.ranks)
 
 
 def _by_gpu(point: Point, measurements: Measurements, metric: str) -> dict[str, float]:
@@ -127,7 +142,7 @@ def names_of(rank: RankReport) -> tuple[str, ...]:
 
 
 def gpu_names(records: Sequence[Record]) -> tuple[str, ...]:
-    """The GPUs of the attempts: by UUID, on CPUs by rank."""
+    """The GPUs of the attempts, as :func:`names_of` has them."""
     ranks = (rank for record in records for rank in record.ranks)
     return tuple(dict.fromkeys(name for rank in ranks for name in names_of(rank)))
 
@@ -136,7 +151,16 @@ def node_rates(node: MeasuredNode, dtype: str) -> NodeRates:
     """Rates of the node, with products in ``dtype``. Raises ``UsageError`` when the run lacks products or memory."""
     products = [p for p in node.points if isinstance(p.settings, Matmul) and p.settings.precision == dtype]
     memories = [p for p in node.points if isinstance(p.settings, MemoryBandwidth)]
-    matmul, memory = _best(products, "matmul_flops_per_s"), _best(memories, "memory_bytes_per_s")
+
+    def best(points: Sequence[NodePoint], metric: str) -> NodePoint | None:
+        """The point on the most GPUs; among equals, the one whose slowest GPU is fastest."""
+        measured = [point for point in points if metric in point.values]
+        return max(measured, key=lambda point: (point.settings.gpus, point.slowest(metric)), default=None)
+
+    def values(metric: str) -> Iterator[float]:
+        return (point.values[metric] for point in node.points if metric in point.values)
+
+    matmul, memory = best(products, "matmul_flops_per_s"), best(memories, "memory_bytes_per_s")
     if matmul is None or memory is None:
         lacks = f"matmul in {dtype}" if matmul is None else "memory_bandwidth"
         raise UsageError(f"{node.run_id}: it measured no {lacks}; give a run of node_check on this machine")
@@ -145,8 +169,8 @@ def node_rates(node: MeasuredNode, dtype: str) -> NodeRates:
     return NodeRates(
         matmul_flops_per_s=matmul.slowest("matmul_flops_per_s"),
         memory_bytes_per_s=memory.slowest("memory_bytes_per_s"),
-        peer_bytes_per_s=min(_values(node, "peer_copy_bytes_per_s"), default=None),
-        launch_s=min(_values(node, "launch_s"), default=None),
+        peer_bytes_per_s=min(values("peer_copy_bytes_per_s"), default=None),
+        launch_s=min(values("launch_s"), default=None),
         gpus={
             name: GpuRates(matmul_flops_per_s=flops[name], memory_bytes_per_s=moved[name])
             for name in flops.keys() & moved.keys()
@@ -154,16 +178,6 @@ def node_rates(node: MeasuredNode, dtype: str) -> NodeRates:
         collectives=curves.pop(1, {}),
         between_nodes=curves,
     )
-
-
-def _values(node: MeasuredNode, metric: str) -> Iterator[float]:
-    return (point.values[metric] for point in node.points if metric in point.values)
-
-
-def _best(points: Sequence[NodePoint], metric: str) -> NodePoint | None:
-    """The point on the most GPUs; of several, that whose slowest GPU has the highest figure."""
-    measured = [point for point in points if metric in point.values]
-    return max(measured, key=lambda point: (point.settings.gpus, point.slowest(metric)), default=None)
 
 
 def _collectives(node: MeasuredNode) -> dict[int, dict[tuple[str, int], AlphaBeta]]:
@@ -180,3 +194,103 @@ def _collectives(node: MeasuredNode) -> dict[int, dict[tuple[str, int], AlphaBet
         if len(curve) >= _MIN_SIZES:
             fits.setdefault(num_nodes, {})[operation, count] = fit(list(curve.items()))
     return fits
+
+
+_MOST_RUNS = 200
+"""Runs in the same folder that are searched, the newest first."""
+_DAMAGED = "the file was edited or damaged"
+_WIDE = 0.05
+"""Half of an interval over the value; most predictions have a smaller error."""
+_MOST_NAMED = 3
+
+
+def measured_node(path: Path) -> MeasuredNode:
+    """The node's run of a folder or of a file. Raises ``RunFolderError`` for content that no run writes."""
+    if path.suffix == ".json" and not path.is_dir():
+        results = read_results(path)
+        node = MeasuredNode.of_results(results, _settings(path, results))
+    else:
+        folder = RunFolder.open(path)
+        manifest = folder.read_manifest()
+        measurements = Measurements.of(manifest.plan, folder.journal.records())
+        node, results = MeasuredNode.of_run(manifest, measurements), assemble(manifest, measurements)
+    return replace(node, doubts=tuple(node_doubts(results)))
+
+
+def latest_node_run(run: Path, fingerprint: str) -> Path:
+    """The newest run in the folder of ``run`` that measured products on a machine of the same fingerprint.
+
+    Raises ``RunFolderError`` if none of the newest runs did.
+    """
+    path = run.resolve()
+    for other, manifest in earlier_runs(path.parent, fingerprint, most=_MOST_RUNS, own=path):
+        if any(isinstance(point.settings, Matmul) for point in manifest.plan.points):
+            return other.path
+    raise RunFolderError(
+        f"{path.parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
+        f"node_check --runs {shlex.quote(str(path.parent))}, or name one with --node"
+    )
+
+
+def _settings(path: Path, results: Results) -> dict[str, NodeSettings]:
+    """Settings of the points that measured the node, by id."""
+    measured = [(number, point) for number, point in enumerate(results.points) if point.status == "ok"]
+    if measured and not any(point.settings for _, point in measured):
+        raise RunFolderError(
+            f"{path}: its points lack settings, which predictions need; write it again with:  "
+            "pybench report RUN --format json -o FILE"
+        )
+    settings: dict[str, NodeSettings] = {}
+    for number, point in measured:
+        if point.settings.get("workload") in NODE_WORKLOADS:
+            settings[point.id] = _checked(f"{path}: points.{number}", point)
+    return settings
+
+
+def _checked(place: str, point: PointResult) -> NodeSettings:
+    workload: WorkloadName = point.settings["workload"]
+    # ``None`` is the default of every setting that may have it.
+    given = {name: value for name, value in point.settings.items() if name != "workload" and value is not None}
+    try:
+        _model(workload).model_validate(given)
+    except ValidationError as error:
+        raise RunFolderError(f"{place}.settings.{first_fault(error)}; {_DAMAGED}") from error
+    for name in (name for name in NODE_METRICS if name in point.metrics):
+        metric = METRICS_OF[workload].get(name)
+        if metric is None or point.metrics[name].unit != metric.unit:
+            raise RunFolderError(f"{place}.metrics.{name}: no metric of {workload} in that unit; {_DAMAGED}")
+        if point.metrics[name].value < 1 / LARGEST:
+            raise RunFolderError(f"{place}.metrics.{name}.value: smaller than any measurement; {_DAMAGED}")
+    settings = SETTINGS_OF[workload](**given)
+    assert isinstance(settings, NodeSettings), "of NODE_WORKLOADS"
+    return settings
+
+
+@cache
+def _model(workload: WorkloadName) -> type[BaseModel]:
+    """A checker of the settings in a file, which may omit defaults."""
+    kind = SETTINGS_OF[workload]
+    needed = {field.name for field in fields(kind) if field.default is field.default_factory is MISSING}
+    types = ((name, note) for name, note in fields_of(kind).items() if name in setting_names(workload))
+    wanted: dict[str, Any] = {name: (note, ... if name in needed else Field(default=None)) for name, note in types}
+    return create_model(workload, __config__=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False), **wanted)
+
+
+def node_doubts(results: Results) -> Iterator[str]:
+    """Sentences about its verdict, wide intervals, and points measured once, which have no interval."""
+    if results.verdict not in {"pass", "no_expectation"}:
+        yield f"the node's run has the verdict {results.verdict}: {results.reason}"
+    figures = [(point, name) for point in results.points for name in point.metrics if name in NODE_METRICS]
+    wide = []
+    for point, name in figures:
+        estimate = point.metrics[name]
+        half = spread(estimate.value, estimate.low, estimate.high)
+        if half is not None and half > _WIDE * abs(estimate.value):
+            wide.append(f"{name} of {point.id} {quantity_with_interval(estimate)}")
+    if wide:
+        yield f"figures of the node's run have wide intervals, and so have predictions: {abridged(wide, _MOST_NAMED)}"
+    points = {point.id for point, _ in figures}
+    once = {point.id for point, name in figures if point.metrics[name].low is None}
+    if once and ONE_ATTEMPT not in results.reason:
+        of_all = "its points" if once == points else f"{len(once)} of its {plural(len(points), 'point')}"
+        yield f"the node's run measured {of_all} once: how far these figures scatter is not known"

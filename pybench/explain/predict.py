@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pybench.explain.generation import generation_phases
-from pybench.explain.rates import NodeRates, UnmeasuredError
-from pybench.explain.step_time import StepTime
+from pybench.core.flops import cached_numbers, read_weights
+from pybench.explain.step_time import NodeRates, StepTime, UnmeasuredError, roofline
 from pybench.explain.training import training_step
+from pybench.model.backend import BACKENDS
+from pybench.model.decoder_shape import (
+    DecoderShape,
+    attention_flops_per_token,
+    forward_flops_per_token,
+    head_flops_per_token,
+)
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import AUTO, PARALLEL_AXES, ModelSettings
+from pybench.model.workloads.settings import AUTO, DTYPE_BYTES, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_rules import UNPREDICTED
 from pybench.model.workloads.train_strategies import STRATEGIES
@@ -105,3 +111,116 @@ def _of_training(settings: Train) -> dict[str, bool]:
         "selective activation_checkpointing of weights = 'nf4'": settings.weights == "nf4" and is_selective,
         "number of passes that was found by trying (batch_size_per_gpu, grad_accum)": found_passes,
     }
+
+
+_REDUCTIONS_PER_LAYER = 2
+# Time of the kernels of a decode round over their time at the node's rates. Fitted to kept rounds of vLLM and plain
+# PyTorch on 2 and 4 H200s and H100s of five hosts.
+_ROUND_OVER_RATE = 9 / 8
+# Numbers that norms and residual sums read and write for each hidden number of a layer. Two fused kernels read and
+# write hidden states and residual; plain PyTorch computes in float32, kernel by kernel (84 bytes, 42 16-bit numbers).
+_FUSED_NORM_NUMBERS = 8
+_PLAIN_NORM_NUMBERS = 42
+
+
+def generation_phases(
+    rates: NodeRates, decoder: DecoderShape, settings: Generate, samples: float
+) -> tuple[StepTime, StepTime]:
+    """Prefill, and all decode rounds at the mean context; a replica runs its sequences in waves of ``max_num_seqs``.
+
+    Raises ``UnmeasuredError``.
+    """
+    share, at_once = _wave(settings, samples)
+    waves = share / at_once
+    prefill = _forward_pass(rates, decoder, settings, at_once, settings.prompt_tokens, (0, settings.prompt_tokens))
+    rounds = decode_round(rates, decoder, settings, at_once).times(settings.output_tokens - 1)
+    return prefill.times(waves), rounds.times(waves)
+
+
+def _wave(settings: Generate, samples: float) -> tuple[int, int]:
+    """Sequences of one replica, and how many of them run at once."""
+    share = max(1, round(samples / settings.data_parallel))
+    return share, min(share, settings.max_num_seqs or share)
+
+
+def decode_round(rates: NodeRates, decoder: DecoderShape, settings: Generate, at_once: int) -> StepTime:
+    """One more token of each of ``at_once`` sequences, at the mean context. Raises ``UnmeasuredError``."""
+    contexts = (settings.prompt_tokens, settings.prompt_tokens + settings.output_tokens)
+    return _forward_pass(rates, decoder, settings, at_once, 1, contexts, over_rate=_ROUND_OVER_RATE)
+
+
+def _forward_pass(
+    rates: NodeRates,
+    decoder: DecoderShape,
+    settings: Generate,
+    at_once: int,
+    tokens: int,
+    contexts: tuple[float, float],
+    over_rate: float = 1.0,
+) -> StepTime:
+    """One forward pass of ``tokens`` new tokens a sequence; only the last token's logits are computed.
+
+    Products read weights, attention reads the cache. These kernels run one after another, so each has its own roofline:
+    a round of many sequences is bound by computing in products and by memory in attention. Norms are bound by memory,
+    and every tensor-parallel rank computes all of them.
+    """
+    element_bytes, degree = DTYPE_BYTES[settings.dtype], settings.tensor_parallel
+    new = at_once * tokens
+    attention_flops = new * attention_flops_per_token(decoder, *contexts)
+    head_flops = head_flops_per_token(decoder)
+    layer_flops = new * (forward_flops_per_token(decoder, *contexts) - head_flops) - attention_flops
+    products = roofline(
+        rates,
+        (layer_flops + at_once * head_flops) / degree,
+        read_weights(decoder, new) * element_bytes / degree,
+    )
+    attention = roofline(
+        rates,
+        attention_flops / degree,
+        at_once * cached_numbers(decoder, *contexts) * element_bytes / degree,
+    )
+    norm_numbers = _FUSED_NORM_NUMBERS if BACKENDS[settings.backend].fuses_norms else _PLAIN_NORM_NUMBERS
+    norm_bytes = new * decoder.hidden * decoder.layers * norm_numbers * element_bytes
+    norms = StepTime(memory_s=norm_bytes / rates.memory_bytes_per_s)
+    activations = new * decoder.hidden * element_bytes
+    communication_s = (
+        _REDUCTIONS_PER_LAYER * decoder.layers * rates.collective_s("all_reduce", activations, degree)
+        + rates.collective_s("all_gather", at_once * decoder.vocabulary * element_bytes, degree)
+        + (rates.send_s(activations) * (settings.pipeline_parallel - 1) if settings.pipeline_parallel > 1 else 0.0)
+    )
+    return (products + attention + norms).times(over_rate) + StepTime(communication_s=communication_s)
+
+
+def refuse_launch_bound(rates: NodeRates, point: Point, samples: float, baseline_each: float) -> None:
+    """Raise ``UnmeasuredError`` where launching a round's kernels takes longer than running them.
+
+    More GPUs do not shorten such a round. Splitting a model adds work on the CPU that no microbenchmark measures. A
+    replica is refused only if it has fewer samples than ``baseline_each``, those of a replica of the baseline.
+    """
+    settings = point.settings
+    if not isinstance(settings, Generate):
+        return
+    is_split = settings.tensor_parallel * settings.pipeline_parallel > 1
+    has_fewer = samples / settings.data_parallel < baseline_each
+    if (is_split or has_fewer) and (bound := launch_bound(rates, point, samples)) is not None:
+        raise UnmeasuredError(bound)
+
+
+def launch_bound(rates: NodeRates, point: Point, samples: float) -> str | None:
+    """A sentence where launching a round's kernels takes longer than running them, else ``None``.
+
+    The counted launches are a lower bound. Raises ``UnmeasuredError``.
+    """
+    settings, decoder = point.settings, point.shape
+    per_layer = BACKENDS[settings.backend].launches_per_layer
+    if per_layer is None or rates.launch_s is None or decoder is None or not isinstance(settings, Generate):
+        return None
+    round_s = decode_round(rates, decoder, settings, _wave(settings, samples)[1]).total_s
+    num_launches = per_layer * decoder.layers
+    launches_s = num_launches * rates.launch_s
+    if launches_s <= round_s:
+        return None
+    return (
+        f"decode is CPU bound: its {num_launches} launches or more take {launches_s * 1e3:.3g} ms a token "
+        f"({rates.launch_s * 1e6:.3g} us each), the GPUs need {round_s * 1e3:.3g} ms"
+    )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
-from pybench.explain.generation import refuse_launch_bound
 from pybench.explain.measured_step import MeasuredStep, grouped
 from pybench.explain.node import MeasuredNode, node_rates
-from pybench.explain.rates import NodeRates, UnmeasuredError
-from pybench.files.shipped import Band, load_bands, load_models
+from pybench.explain.predict import refuse_launch_bound
+from pybench.explain.step_time import UnmeasuredError
+from pybench.files.shipped import load_bands, load_models
 from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import UsageError
 from pybench.model.results import PointResult, Results
@@ -36,7 +36,8 @@ def predictions(steps: Iterable[MeasuredStep], node: MeasuredNode) -> tuple[Pred
             baseline_id=base.point.id,
             speedup=speedup,
             band_fraction=band.fraction,
-            source=_source(node, band),
+            source=f"node check {node.run_id}; band of {band.fraction:.1%}: {plural(band.num_speedups, 'speedup')} on "
+            f"{plural(band.num_machines, 'machine')}",
             communication_fraction=communication,
         )
         for base, other, speedup, communication in predicted_speedups(steps, node)
@@ -62,7 +63,9 @@ def predicted_speedups(
     for group in grouped(steps):
         for base, other in combinations(group, 2):
             try:
-                rates = _rates(node, (base, other))
+                rates = node_rates(node, other.settings.dtype)
+                if not all(step.gpus and rates.gpus.keys() >= set(step.gpus) for step in (base, other)):
+                    rates = dataclasses.replace(rates, gpus={})  # the node's slowest GPU counts
                 joined = rates.over(other.settings.num_nodes)
                 refuse_launch_bound(other.rates(joined), other.point, other.samples, base.samples_each)
                 baseline = base.as_baseline(base.predicted(rates))
@@ -74,23 +77,11 @@ def predicted_speedups(
                 yield base, other, speedup, baseline.communication_fraction(phases)
 
 
-def _rates(node: MeasuredNode, steps: Sequence[MeasuredStep]) -> NodeRates:
-    """Of the steps' own GPUs where the node's run has them, else of its slowest."""
-    rates = node_rates(node, steps[1].settings.dtype)
-    has_all = all(step.gpus and rates.gpus.keys() >= set(step.gpus) for step in steps)
-    return rates if has_all else dataclasses.replace(rates, gpus={})
-
-
 def kind_of(base: ModelSettings, other: ModelSettings) -> str:
     """The kind of parallelism that more GPUs raise, such as ``train data_parallel`` or ``generate tensor_parallel``."""
     raised = [name for name in PARALLEL_AXES if getattr(other, name) > getattr(base, name)]
     backend = () if isinstance(other, Train) else (other.backend,)
     return " ".join((other.workload, *backend, *raised))
-
-
-def _source(node: MeasuredNode, band: Band) -> str:
-    of_runs = f"{plural(band.num_speedups, 'speedup')} on {plural(band.num_machines, 'machine')}"
-    return f"node check {node.run_id}; band of {band.fraction:.1%}: {of_runs}"
 
 
 def steps_of_results(results: Results) -> list[MeasuredStep]:

@@ -1,20 +1,27 @@
-"""Measured and predicted, as text."""
+"""An explanation as text, and as a section of a run's page."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from pybench.core.numbers import node_ranges, percent, plain, quantity, signed_percent
+from pybench.core.plan import point_id
+from pybench.explain.explanation import explanation_of
 from pybench.explain.values import (
     ExplainedBaseline,
     ExplainedPoint,
     Explanation,
-    Extrapolation,
 )
+from pybench.files.run.folder import RunFolder
+from pybench.model.errors import UsageError
 from pybench.model.results import Estimate
+from pybench.report.page.charts import Section
 from pybench.report.run.rows import Table
+from pybench.report.run.view import RunView
+from pybench.report.text.labels import short_labels
 from pybench.report.text.printable import printable
 from pybench.report.text.table import draw_tables
 
@@ -31,11 +38,8 @@ def render(
 
     ``names`` are labels of points by id, for the tables.
     """
-    tables = [
-        *floor_tables(explanation, names),
-        *(_speedups(explanation, names), _shortfalls(explanation, names), _clocks(explanation, names)),
-        *(_fits(explanation), _predictions(explanation)),
-    ]
+    further = (_clocks(explanation, names), _fits(explanation), _predictions(explanation))
+    tables = [*tables_of(explanation, names), *further]
     head = _wrapped(f"{explanation.run_id}, explained by {explanation.node_run_id}", width)
     noted = "".join(_wrapped(note, width, indent="  ") for note in notes(explanation))
     drawn = draw_tables([table.without_empty_columns() for table in tables if table.rows], width=width, color=color)
@@ -76,7 +80,26 @@ def _once(noted: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield from (f"{', '.join(ids)}: {sentence}" for sentence, ids in points.items())
 
 
-def floor_tables(explanation: Explanation, names: Mapping[str, str] = NO_NAMES) -> tuple[Table, ...]:
+def explained_section(view: RunView, run_path: Path, node_path: Path) -> Section:
+    """``pybench report --node``: the explanation of a run's folder by a node's run. Raises ``UsageError``."""
+    if view.path is None or view.manifest is None:
+        raise UsageError(f"{run_path}: --node needs the run's folder, as its attempts are not in results.json")
+    explanation = explanation_of(RunFolder.open(view.path), view.manifest, node_path)
+    return section_of(explanation, short_labels(view.results.points, with_benchmark=True))
+
+
+def section_of(explanation: Explanation, names: Mapping[str, str]) -> Section:
+    """Notes, and tables of baselines, speedups and shortfalls."""
+    tables = [table.without_empty_columns() for table in tables_of(explanation, names) if table.rows]
+    return Section(title="Explanation", notes=tuple(notes(explanation)), tables=tuple(tables))
+
+
+def tables_of(explanation: Explanation, names: Mapping[str, str]) -> tuple[Table, ...]:
+    """Baselines at the node's rates, measured and predicted speedups, and the parts of each shortfall."""
+    return (_baselines(explanation, names), _speedups(explanation, names), _shortfalls(explanation, names))
+
+
+def _baselines(explanation: Explanation, names: Mapping[str, str]) -> Table:
     """The counted work of each baseline at the node's own rates, the rest of its step, and the explained share."""
     explained = [(base, base.parts, base.beyond_s) for base in explanation.baselines if base.parts]
     shown = _part_names(parts for _, parts, _ in explained)
@@ -91,25 +114,23 @@ def floor_tables(explanation: Explanation, names: Mapping[str, str] = NO_NAMES) 
         for base, parts, beyond_s in explained
     )
     heads = ("point", "step", *_heads(shown), "beyond", "of the step")
-    return (Table("Baselines at the node's own rates", heads, rows),) if rows else ()
+    return Table("Baselines at the node's own rates", heads, rows)
 
 
 def _speedups(explanation: Explanation, names: Mapping[str, str]) -> Table:
     heads = ("point", "step", "predicted", "speedup", "predicted", "off by")
-    rows = tuple(_speedup(_name(names, point), point) for point in explanation.points)
-    return Table("Measured and predicted", heads, rows)
-
-
-def _speedup(name: str, point: ExplainedPoint) -> tuple[str, ...]:
-    predicted = point.predicted_speedup
-    return (
-        name,
-        _seconds(point.measured_s),
-        "-" if point.predicted_s is None else _seconds(point.predicted_s),
-        f"{point.measured_speedup:.3f}x",
-        "-" if predicted is None else f"{predicted:.3f}x",
-        "-" if predicted is None else signed_percent(predicted / point.measured_speedup - 1),
+    rows = tuple(
+        (
+            _name(names, point),
+            _seconds(point.measured_s),
+            "-" if point.predicted_s is None else _seconds(point.predicted_s),
+            f"{point.measured_speedup:.3f}x",
+            "-" if (predicted := point.predicted_speedup) is None else f"{predicted:.3f}x",
+            "-" if predicted is None else signed_percent(predicted / point.measured_speedup - 1),
+        )
+        for point in explanation.points
     )
+    return Table("Measured and predicted", heads, rows)
 
 
 def _shortfalls(explanation: Explanation, names: Mapping[str, str]) -> Table:
@@ -142,17 +163,14 @@ def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
             _name(names, point),
             _held(point.power_limited),
             _held(point.baseline_power_limited),
-            *map(_fraction, (point.clock_fraction, point.power_fraction)),
+            *("unknown" if value is None else signed_percent(value) for value in fractions),
         )
         for point in explanation.points
-        if any(value is not None for value in (point.power_limited, point.clock_fraction, point.power_fraction))
+        if (fractions := (point.clock_fraction, point.power_fraction)) != (None, None)
+        or point.power_limited is not None
     )
     heads = ("point", "at power limit", "baseline at power limit", "clock", "power")
     return Table("Clocks and power of a GPU against the baseline's", heads, rows)
-
-
-def _fraction(value: float | None) -> str:
-    return "unknown" if value is None else signed_percent(value)
 
 
 def _held(names: tuple[str, ...] | None) -> str:
@@ -177,19 +195,16 @@ def _fits(explanation: Explanation) -> Table:
 
 
 def _predictions(explanation: Explanation) -> Table:
-    return Table(
-        _LABEL, ("benchmark", "GPUs", "speedup", "laws give"), tuple(map(_prediction, explanation.extrapolations))
+    rows = tuple(
+        (
+            point_id(row.benchmark, row.group),
+            str(row.num_gpus),
+            f"{plain(row.speedup, 3)}x",
+            f"[{plain(row.low, 3)}, {plain(row.high, 3)}]" if row.low < row.high else "-",
+        )
+        for row in explanation.extrapolations
     )
-
-
-def _prediction(row: Extrapolation) -> tuple[str, ...]:
-    axes = ",".join(f"{name}={value}" for name, value in row.group.items())
-    return (
-        f"{row.benchmark}[{axes}]" if axes else row.benchmark,
-        str(row.num_gpus),
-        f"{plain(row.speedup, 3)}x",
-        f"[{plain(row.low, 3)}, {plain(row.high, 3)}]" if row.low < row.high else "-",
-    )
+    return Table(_LABEL, ("benchmark", "GPUs", "speedup", "laws give"), rows)
 
 
 def _seconds(value: float) -> str:

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 
 from pybench.core.flops import adapter_parameters, num_parameters
 from pybench.core.memory import stored_bytes
-from pybench.explain.rates import NodeRates
-from pybench.explain.step_time import StepTime
+from pybench.explain.step_time import NodeRates, StepTime
 from pybench.model.decoder_shape import DecoderShape, forward_flops_per_token, step_flops_per_token
 from pybench.model.workloads.settings import AUTO, DTYPE_BYTES
 from pybench.model.workloads.stage_layers import even_layers, rank_layers, rank_weights, stage_layers

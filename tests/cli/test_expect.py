@@ -128,7 +128,7 @@ def test_an_explanation_is_as_wide_as_the_terminal(folder: Path, monkeypatch: py
     found = Explanation(
         run_id="run", node_run_id="node", points=(), extrapolations=(), fits=(), notes=("24 µs of a launch",) * 2
     )
-    monkeypatch.setattr("pybench.explain.command.explanation_of", lambda *_: found)
+    monkeypatch.setattr("pybench.explain.explanation.explanation_of", lambda *_: found)
     monkeypatch.setenv("COLUMNS", "18")
     done = CliRunner(charset="ascii").invoke(main, ["explain", str(folder)])
     assert (done.exit_code, done.stderr) == (0, "")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.core.plan import point_id
-from pybench.explain.extrapolation import amdahl, usl
+from pybench.explain.explanation import amdahl, usl
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
 from tests.build import Build

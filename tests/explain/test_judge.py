@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
 from pybench.explain.judge import judged_again
-from pybench.explain.node_run import measured_node
+from pybench.explain.node import measured_node
 from pybench.explain.predictions import WIDEST_BAND, predictions, steps_of_results
 from pybench.files.run.results_file import decode_results, read_results
 from pybench.files.shipped import load_bands, shipped_suites

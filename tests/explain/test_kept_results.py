@@ -14,8 +14,7 @@ from pybench.core.measurements import Measurements
 from pybench.core.provenance import worker_packages
 from pybench.core.summary import summarize
 from pybench.explain.explanation import explain
-from pybench.explain.node import node_rates
-from pybench.explain.node_run import measured_node
+from pybench.explain.node import measured_node, node_rates
 from pybench.model.errors import RunFolderError
 from tests.build import Build
 from tests.builders import RESULTS

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from pybench.explain.generation import refuse_launch_bound
 from pybench.explain.measured_step import MeasuredStep
-from pybench.explain.node import node_rates
-from pybench.explain.node_run import measured_node
-from pybench.explain.rates import UnmeasuredError
+from pybench.explain.node import measured_node, node_rates
+from pybench.explain.predict import refuse_launch_bound
+from pybench.explain.step_time import UnmeasuredError
 from pybench.files.shipped import load_models, shipped_suites
 from pybench.model.suite import Effort, Point
 from pybench.model.workloads.registry import SETTINGS_OF

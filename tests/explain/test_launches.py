@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.explain.generation import refuse_launch_bound
-from pybench.explain.rates import AlphaBeta, NodeRates, UnmeasuredError
+from pybench.explain.predict import refuse_launch_bound
+from pybench.explain.step_time import AlphaBeta, NodeRates, UnmeasuredError
 from pybench.model.suite import Point
 from pybench.model.workloads.launch_latency import LaunchLatency
 from tests.build import Build

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pybench.core.verdict import ONE_ATTEMPT
-from pybench.explain.node_run import measured_node, node_doubts
+from pybench.explain.node import measured_node, node_doubts
 from pybench.model.results import Estimate, Results
 from tests.builders import POINT_RESULT, RESULTS
 from tests.nodes import Node

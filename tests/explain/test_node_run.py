@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.explain.node_run import latest_node_run
+from pybench.explain.node import latest_node_run
 from pybench.model.errors import RunFolderError
 from tests.builders import MANIFEST
 from tests.nodes import Node

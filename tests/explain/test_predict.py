@@ -9,7 +9,7 @@ import pytest
 
 from pybench.explain.node import node_rates
 from pybench.explain.predict import predicted_phases
-from pybench.explain.rates import NodeRates, UnmeasuredError
+from pybench.explain.step_time import NodeRates, UnmeasuredError
 from pybench.model.workloads.train import Train
 from tests.build import Build
 from tests.builders import with_settings

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pybench.explain.node import node_rates
-from pybench.explain.rates import AlphaBeta, fit
+from pybench.explain.step_time import AlphaBeta, fit
 from pybench.model.errors import UsageError
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.explain.rates import NodeRates
-from pybench.explain.step_time import Baseline, BaselinePhase, StepTime, roofline
+from pybench.explain.step_time import Baseline, BaselinePhase, NodeRates, StepTime, roofline
 
 HALF = StepTime(compute_s=0.3, communication_s=0.1)
 FULL = StepTime(compute_s=0.6)

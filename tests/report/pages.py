@@ -6,7 +6,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-from pybench.explain.page import section_of
+from pybench.explain.text import section_of
 from pybench.explain.values import ExplainedPoint, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.record import Energy, GpuEnergy

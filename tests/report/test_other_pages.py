@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybench.explain.page import section_of
+from pybench.explain.text import section_of
 from pybench.explain.values import ExplainedBaseline, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.results import Results
@@ -52,14 +52,13 @@ def test_a_run_without_rows() -> None:
     assert "the runs have no row in common" in comparison_of(compare(now, [then]), now, [then])
 
 
-def test_an_explanation_is_a_stacked_bar_with_its_table(results: Results) -> None:
-    """Parts of the ideal step of 2 s; what takes time off lies to the left; no bar without an attribution."""
-    text = explained_page(results)
-    assert text.count('<rect class="bar ') == 4
-    assert "communication +12.5 % of the ideal, 250 ms" in text
-    shown = unescape(text)
-    for words in ("The parts of each shortfall", "-100 ms (-5.0 %)", "2.5 s", "2 s", "other software"):
+def test_an_explanation_has_the_parts_of_each_shortfall(results: Results) -> None:
+    """Measured and predicted speedups, and the parts of the time beyond the ideal; else a reason."""
+    shown = unescape(explained_page(results))
+    for words in ("Measured and predicted", "why", "<td>500 ms</td><td>300 ms</td><td>-100 ms</td><td>250 ms</td>"):
         assert words in shown
+    assert "not predicted: the node's run has no collective of 4 GPUs" in shown
+    assert "other software" in shown
 
 
 def test_an_explained_baseline_is_a_row_of_its_parts(results: Results) -> None:

@@ -35,13 +35,11 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of a run's page that a command adds: a title, notes, tables, and a chart with a line about it."""
+    """A part of a run's page that a command adds: a title, notes and tables."""
 
     title: str
     notes: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
-    chart: Chart | None = None
-    hint: str = ""
 
 
 def scaling_charts(results: Results) -> tuple[Chart, ...]:
