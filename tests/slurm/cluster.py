@@ -44,6 +44,8 @@ KillWait=1
 SchedulerParameters=batch_sched_delay=0
 MpiDefault=none
 TaskProlog={folder}/prolog
+Prolog={folder}/node-prolog
+Epilog={folder}/node-epilog
 NodeName=n[1-{count}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{node_ports}] CPUs=2 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -81,6 +83,27 @@ class Cluster:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def state(self, node: str) -> str:
+        """Of one node, in lower case: ``idle``, ``drained``."""
+        return self.command("sinfo", "-h", "-n", node, "-o", "%T").strip()
+
+    @contextmanager
+    def checked_by(self, role: str, script: str) -> Iterator[None]:
+        """Within it, every node runs a script before (``prolog``) or after (``epilog``) each job."""
+        program = shell_program(self.folder / f"check-{role}", script)
+        try:
+            yield
+        finally:
+            program.unlink()
+
+    def restore(self, node: str) -> None:
+        """Cancel all jobs and make a drained node idle again."""
+        self.command("scancel", "--state=PENDING")
+        self.command("scancel", "--state=RUNNING")
+        if self.state(node) != "idle":
+            self.command("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        self.wait_for_nodes()
+
     def wait_for_nodes(self) -> None:
         """Return once all are idle."""
         deadline = time.monotonic() + _LIMIT_S
@@ -104,6 +127,8 @@ def cluster(folder: Path, num_nodes: int = 2) -> Iterator[Cluster]:
     (folder / "slurm.conf").write_text(text)
     # Two hosts on one machine do not wait for each other's cores.
     shell_program(folder / "prolog", f"echo export PYBENCH_LOCKS={folder}/locks.$SLURMD_NODENAME")
+    for role in ("prolog", "epilog"):
+        shell_program(folder / f"node-{role}", f"[ ! -e {folder}/check-{role} ] || exec {folder}/check-{role}")
     (folder / "state").mkdir()
     for node in made.nodes:
         (folder / node).mkdir()
