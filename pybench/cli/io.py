@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import TextWrapper
-from typing import TextIO, TypedDict
+from typing import TYPE_CHECKING, TextIO, TypedDict
 
 import click
 
 from pybench.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from pybench.report.export.judged import Judged
 
 _BLOCKS = dict(zip("▁▂▃▄▅▆▇█", "_.,-~=*#", strict=True))
 _ASCII = str.maketrans(
@@ -97,6 +100,18 @@ def write_json(file: Path | None, value: object) -> None:
     """Write a value as JSON; nothing when ``file`` is ``None``. Raises ``UsageError``."""
     if file is not None:
         write_text(file, json_text(value))
+
+
+def write_outputs(outputs: Sequence[tuple[str, Path]], judged: Judged, value: object) -> None:
+    """Write what was judged in each format to its file, ``value`` as JSON; ``-`` prints. Raises ``UsageError``."""
+    from pybench.report.export.judged import FORMATS
+
+    for name, file in outputs:
+        text = json_text(value) if name == "json" else FORMATS[name](judged)
+        if str(file) == "-":
+            echo(text, nl=False)
+        else:
+            write_text(file, text)
 
 
 def write_shown(file: Path, content: bytes) -> None:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pybench.model.figures import SmallestEffects
 
     _Seconds = click.ParamType[float]
+    _Pair = click.ParamType[tuple[str, Path]]
 else:
-    _Seconds = click.ParamType  # generic from click 8.4 on
+    _Seconds = _Pair = click.ParamType  # generic from click 8.4 on
 
 _FORM = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?")
 
@@ -74,6 +75,24 @@ FILE = _Path(path_type=Path, dir_okay=False)
 FOLDER = _Folder(path_type=Path, file_okay=False)
 
 
+class _Output(_Pair):
+    """``FORMAT=FILE``."""
+
+    name = "output"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
+        """The format and the file."""
+        name, _, file = value.partition("=")
+        if name not in OUTPUTS or not file:
+            self.fail(f"found {value!r}, expected FORMAT=FILE with a FORMAT of {', '.join(OUTPUTS)}", param, ctx)
+        return name, Path(file)
+
+
+OUTPUTS = ("json", "junit", "markdown", "github-annotations")
+outputs_option = click.option(
+    "-o", "--output", "outputs", type=_Output(), multiple=True, metavar="FORMAT=FILE",
+    help=f"Write the result there, too; - is standard output. FORMAT: {', '.join(OUTPUTS)}. Repeatable.",
+)  # fmt: skip
 format_option = click.option(
     "--format", "name", type=click.Choice(("terminal", "json")), default="terminal", show_default=True,
     help="What to print.",

@@ -13,6 +13,7 @@ from pybench.core.provenance import HOST_FIELD
 from pybench.model.errors import UsageError
 from pybench.model.figures import MACHINE_KEYS, NO_MEDIANS, PointFigures, RunFigures
 from pybench.model.results import PointResult, Results
+from pybench.model.suite import MEASURED_BY
 from pybench.model.tuning import tuning_alone
 from pybench.model.workloads.registry import HEADLINES
 
@@ -112,16 +113,36 @@ def point_difference(before: PointFigures, now: PointFigures, across: Collection
     """
     if SETTINGS in across or (before.digest == now.digest and now.digest is not None):
         return None
-    names = dict.fromkeys((*before.settings, *now.settings))
+    names = [name for name in now.settings if name in before.settings or name not in MEASURED_BY]
+    names += [name for name in before.settings if name not in (*names, *MEASURED_BY)]
     changed = [name for name in names if before.settings.get(name) != now.settings.get(name)]
     if changed == [MODEL] and MODEL in across:
         return None
     if before.digest is None or now.digest is None:
         return f"{SETTINGS}: not recorded in {'this run' if now.digest is None else 'the reference'}"
     if changed and before.settings and now.settings:
-        texts = {name: [_shown(json.dumps(side.settings.get(name))) for side in (before, now)] for name in changed}
-        return "; ".join(f"{name}: {' -> '.join(sides)}" for name, sides in texts.items())
-    return f"{SETTINGS}: steps, warm-up, the model's shape or how processes are shared"
+        return "; ".join(_change(name, before, now) for name in changed)
+    by = f" ({', '.join(now.options)})" if now.options else ""
+    return f"{SETTINGS}: steps, warm-up, the model's shape or how processes are shared{by}"
+
+
+def _change(name: str, before: PointFigures, now: PointFigures) -> str:
+    """Both values, and the option of the command line that made the second, or else the first."""
+    values = f"{_shown(json.dumps(before.settings.get(name)))} -> {_shown(json.dumps(now.settings.get(name)))}"
+    option = next((text for text in now.options if _is_about(name, text)), None)
+    earlier = next((text for text in before.options if _is_about(name, text)), None)
+    by = f" ({option})" if option else f" (earlier: {earlier})" if earlier else ""
+    return f"{name}: {values}{by}"
+
+
+def _is_about(setting: str, option: str) -> bool:
+    """Whether ``--set decode.steps=4``, or ``--steps 4``, changes a setting."""
+    name = re.match(r"--set '?(?:[\w.-]+\.)?(\w+)=|--([\w-]+) ", option)
+    return name is not None and setting in {name[1], (name[2] or "").replace("-", "_")}
+
+
+def _is_across(name: str, across: Collection[str]) -> bool:
+    return name in across or any(group in across for group in _groups(name))
 
 
 def _groups(name: str) -> Iterator[str]:
@@ -198,13 +219,13 @@ def run_figures(results: Results, metrics: Collection[str] = ()) -> RunFigures:
         suite=results.suite,
         verdict=results.verdict,
         keys=run_keys(results),
-        points=tuple(_point(point, metrics) for point in results.points),
+        points=tuple(_point(point, metrics, results.options) for point in results.points),
         part_of=results.part_of,
         kept_by=next((option for option in results.options if option.startswith("-k ")), None),
     )
 
 
-def _point(point: PointResult, metrics: Collection[str]) -> PointFigures:
+def _point(point: PointResult, metrics: Collection[str], options: tuple[str, ...]) -> PointFigures:
     columns = {name: point.metrics[name].medians for name in _names(point, metrics)}
     medians = {name: values for name, values in columns.items() if values and all(map(math.isfinite, values))}
     clocks_hz = [gpu.sm_clock_hz for gpu in point.gpu_states if gpu.sm_clock_hz is not None]
@@ -218,12 +239,13 @@ def _point(point: PointResult, metrics: Collection[str]) -> PointFigures:
         medians=medians,
         absence=None if medians else absence,
         num_failed=point.failed_attempts,
-        settings=point.settings,
+        settings={**point.settings, **point.effort},
         sm_clock_hz=fmean(clocks_hz) if clocks_hz else None,
         temperature_c=max((t for gpu in point.gpu_states if (t := gpu.temperature_c) is not None), default=None),
         held_by=tuple(sorted({word for gpu in point.gpu_states for word in gpu.held_by or ()})),
         flags=point.flags,
         is_missing=not medians and point.status in {"failed", "missing", "does_not_fit"},
+        options=options,
     )
 
 

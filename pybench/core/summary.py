@@ -17,7 +17,7 @@ from pybench.model.manifest import time_limit_text
 from pybench.model.record import Record
 from pybench.model.results import Estimate, PhaseResult, PointResult
 from pybench.model.steadiness import are_scattered, are_steady
-from pybench.model.suite import Point, Skip
+from pybench.model.suite import MEASURED_BY, Point, Skip
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
@@ -64,6 +64,7 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
         gpus=gpus,
         digest=point.digest,
         settings=point.settings.to_json(),
+        effort={name: getattr(point.effort, name) for name in MEASURED_BY},
     )
 
 

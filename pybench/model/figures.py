@@ -115,9 +115,9 @@ class PointFigures:
     ``medians`` has the median step of each good attempt, by metric; a metric that was not measured is absent.
     ``absence`` is why nothing was measured, and is ``None`` where something was; ``is_missing`` is what was to be
     measured then, but failed or was not reached. ``digest`` is equal for points of
-    equal work (``None``: not recorded); ``settings`` are for naming what differs, and empty where a run was
-    read from a history. ``sm_clock_hz`` is the mean over GPUs of their median clocks, ``temperature_c`` the highest,
-    ``held_by`` names what held any clock down.
+    equal work (``None``: not recorded); ``settings``, with the effort, are for naming what differs. ``sm_clock_hz`` is
+    the mean over GPUs of their median clocks, ``temperature_c`` the highest, ``held_by`` names what held any down.
+    ``options`` are those of the command line that changed the suite.
     """
 
     id: str
@@ -134,6 +134,7 @@ class PointFigures:
     held_by: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     is_missing: bool = False
+    options: tuple[str, ...] = ()
 
     @property
     def is_alone(self) -> bool:

@@ -61,8 +61,8 @@ class PointResult:
 
     ``reason`` is why ``status`` is not ``ok``; ``flags`` are cautions. ``shared_with`` are the points that a worker
     process also measured, before or after it. ``gpu_states`` is empty where no sensor was read, ``gpus`` where neither
-    that nor a rank knows of one. ``digest`` is equal for points of equal work, and ``settings`` are the workload's; a
-    skipped point lacks both.
+    that nor a rank knows of one. ``digest`` is equal for points of equal work, ``settings`` are the workload's and
+    ``effort`` what else the digest covers: steps, warm-up, dither, shared processes; a skipped point lacks all.
     """
 
     id: str
@@ -82,6 +82,7 @@ class PointResult:
     gpus: tuple[GpuUse, ...] = ()
     digest: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    effort: dict[str, bool | int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,10 @@ from pybench.model.workloads.settings import WorkloadName
 _LONGEST_COLLECTIVE_S = 600.0
 
 
+MEASURED_BY = ("steps", "max_warmup_steps", "dither_ms", "share_process")
+"""Fields of :class:`Effort` that shape a figure; the others shape how many attempts there are, and how long."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Effort:
     """How much measuring a point gets; the suite file's checks and its JSON Schema are derived from these fields."""
@@ -198,10 +202,7 @@ class Point:
         shaped = {
             "id": self.id,
             "settings": self.settings.chosen(),
-            "steps": self.effort.steps,
-            "max_warmup_steps": self.effort.max_warmup_steps,
-            "dither_ms": self.effort.dither_ms,
-            "share_process": self.effort.share_process,
+            **{name: getattr(self.effort, name) for name in MEASURED_BY},
             "architecture": self.architecture,
         }
         return hashlib.sha256(json.dumps(shaped, sort_keys=True).encode()).hexdigest()[:16]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.params import FOLDER, PATH, across_option, effects_of, smallest_option
+from pybench.cli.params import FOLDER, PATH, across_option, effects_of, outputs_option, smallest_option
+from pybench.nightly.values import INCOMPARABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ EXIT_CODES: dict[ChangeVerdict, int] = {
     "not measured": 1,
     "differs": 5,
     "undecided": 4,
-    "incomparable": 4,
+    "incomparable": INCOMPARABLE,
 }
 
 
@@ -36,6 +37,7 @@ EXIT_CODES: dict[ChangeVerdict, int] = {
     help="Runs of this machine, such as those of --aa: with one REFERENCE they show the spread between runs.",
 )  # fmt: skip
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="A further metric to compare. Repeatable.")
+@outputs_option
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print the rows that are unchanged, too.")
 @click.pass_context
 def compare(
@@ -48,17 +50,22 @@ def compare(
     smallest: tuple[str, ...],
     folder: Path | None,
     metrics: tuple[str, ...],
+    outputs: tuple[tuple[str, Path], ...],
     detail: bool,
 ) -> None:
     """Compare RUN with earlier runs, row by row.
 
     Each is a run's folder or its results.json.
     """
+    from dataclasses import asdict
+
+    from pybench.cli.io import write_outputs
     from pybench.core.keys import run_figures
     from pybench.files.run.results_file import results_of
     from pybench.model.errors import UsageError
     from pybench.model.workloads.registry import METRICS
     from pybench.nightly.comparison import compare as compare_runs
+    from pybench.nightly.comparison_text import judged
     from pybench.nightly.history import read_history
 
     if unknown := [name for name in metrics if name not in METRICS]:
@@ -67,6 +74,8 @@ def compare(
     others = read_history(folder).runs if folder else ()
     found = compare_runs(run, references, across=across, effects=effects_of(smallest), others=others)
     print_comparison(found, run, references, detail=detail)
+    points = [point for one in (*references, run) for point in one.points]
+    write_outputs(outputs, judged(found, points), asdict(found))
     ctx.exit(EXIT_CODES[found.verdict])
 
 

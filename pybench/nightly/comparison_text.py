@@ -13,6 +13,7 @@ from pybench.core.numbers import plain
 from pybench.model.figures import Change, ChangeVerdict, PointFigures, RunComparison
 from pybench.model.text import plural
 from pybench.nightly.comparison import BY_IMPORTANCE
+from pybench.report.export.judged import Judged, JudgedRow
 from pybench.report.run.rows import Table
 from pybench.report.text.change_words import (
     across_options,
@@ -179,6 +180,25 @@ def reason_text(comparison: RunComparison) -> str:
     counts = [(verdict, [c for c in comparison.changes if c.verdict == verdict]) for verdict in BY_IMPORTANCE]
     text = ", ".join(f"{len(rows)} {verdict}" for verdict, rows in counts if rows)
     return f"of {_count(comparison.changes)}: {text}; smallest effect {plain(100 * comparison.effects.default)} %"
+
+
+def judged(comparison: RunComparison, points: Sequence[PointFigures]) -> Judged:
+    """The comparison for CI's own pages."""
+    names = labels_of_runs(points)
+    rows = []
+    for change in comparison.changes:
+        point, metric, before, now, percent, _ = _cells(change, names)
+        values = f"{before} -> {now}, {percent}" if change.before is not None else ""
+        text = "; ".join(filter(None, (values, change.reason)))
+        rows.append(JudgedRow(name=f"{point} {metric}", state=change.verdict, text=text))
+    return Judged(
+        title=f"compare {comparison.suite}",
+        run_id=comparison.run_id,
+        state=comparison.verdict,
+        reason=reason_text(comparison),
+        step=way_on(comparison) if comparison.differences else None,
+        rows=tuple(rows),
+    )
 
 
 def _in_brief(difference: str) -> str:

@@ -260,8 +260,8 @@ class _Night:
         nights = self.rows[row]
         known = len(admitted(nights, self.smallest(row.metric)))
         ours = GateRow(row=row, unit=METRICS[row.metric].unit, state="learning", now=self.series.values(row)[-1])
-        if not known and nights.start == 0 and self.series.has_otherwise(row):
-            return replace(ours, state="incomparable", reason="its settings are not those of earlier nights")
+        if not known and nights.start == 0 and (difference := self.series.otherwise(row)):
+            return replace(ours, state="incomparable", reason=difference)
         reason = (
             f"{known} of {MIN_NIGHTS} nights"
             if known < MIN_NIGHTS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.params import FILE, FOLDER, PATH, across_option, effects_of, smallest_option
+from pybench.cli.params import FILE, FOLDER, PATH, across_option, effects_of, outputs_option, smallest_option
 from pybench.model.text import plural
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _ACCEPTED = Path("accepted.toml")
 @smallest_option
 @click.option("--no-rerun", is_flag=True, help="Confirm no flagged row by measuring its point again.")
 @click.option("--python", metavar="PATH", help="Python for reruns without a container; default: this.")
+@outputs_option
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print the rows that pass, too.")
 @click.pass_context
 def gate(
@@ -45,20 +46,23 @@ def gate(
     smallest: tuple[str, ...],
     no_rerun: bool,
     python: str | None,
+    outputs: tuple[tuple[str, Path], ...],
     detail: bool,
 ) -> None:
     """Judge RUN by the nights in DIR.
 
     What is slower, or costlier in joules, is named, and measured again where it can be.
     """
-    from pybench.cli.io import echo, terminal_options
+    from dataclasses import asdict
+
+    from pybench.cli.io import echo, terminal_options, write_outputs
     from pybench.core.keys import BUILD, check_across, run_figures
     from pybench.files.run.results_file import results_of
     from pybench.model.errors import MachineError, RunFolderError
     from pybench.nightly.acceptance import unused
     from pybench.nightly.confirm import unconfirmed
     from pybench.nightly.gate import judge_night
-    from pybench.nightly.gate_text import render
+    from pybench.nightly.gate_text import judged, render
     from pybench.nightly.history import read_history
     from pybench.nightly.history_text import no_run, skipped
     from pybench.nightly.series import nights, series_of
@@ -82,6 +86,7 @@ def gate(
     points = [point for one in series.runs for point in one.points]
     unused_lines = (*skipped(history), *unused(changes, run, history.runs))
     echo(render(result, points, unused=unused_lines, detail=detail, **terminal_options()), nl=False)
+    write_outputs(outputs, judged(result, points), asdict(result))
     ctx.exit(EXIT_CODES[result.state])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from statistics import median
 
@@ -12,11 +13,12 @@ from rich.text import Text
 from pybench.core.keys import across_words
 from pybench.core.numbers import plain, short_percent, signed_percent
 from pybench.model.figures import PointFigures
-from pybench.model.text import plural
+from pybench.model.text import listed, plural
 from pybench.nightly.accepted import entry_text
 from pybench.nightly.baseline import MIN_NIGHTS
 from pybench.nightly.second_speed import SECOND_SPEED
 from pybench.nightly.values import BY_IMPORTANCE, GateResult, GateRow, GateState, LevelChange
+from pybench.report.export.judged import Judged, JudgedRow
 from pybench.report.run.rows import Table
 from pybench.report.text.change_words import across_options, metric_words, rows_text, value_text
 from pybench.report.text.labels import labels_of_runs
@@ -37,11 +39,13 @@ _NEXT: dict[GateState, str] = {
     "host off": "pybench doctor, and pybench run node_check; without a cause there, what all points share has changed. "
     "Where the host stays so for good, accepted.toml (schema = 1) takes, with a reason:",
     "clock": "look at the power limit and the cooling; the software takes as many cycles as before",
-    "incomparable": "go on with {across}, or let the history learn the new state",
     "undecided": "run the suite again; one more night decides",
     "improved": "a change that is meant goes into accepted.toml: nights are then held to the new level",
     "learning": f"run the suite on more nights; a row is judged from {MIN_NIGHTS} on",
 }
+_OPTION = re.compile(r"\((--[^)]+)\)")
+_OF_MACHINE = frozenset({"gpu", "cpu", "machine"})
+"""Keys that differ between two machines."""
 _FINISH = "finish the run, if it was interrupted: pybench run --resume RUN; else see its own report"
 
 
@@ -83,7 +87,7 @@ def render(
     if result.state == "host off" and result.acceptance is not None:
         for line in entry_text(result.acceptance).splitlines():
             out.print(Text(f"  {printable(line)}"), soft_wrap=True)
-    last = Text.assemble("verdict: ", _word(result.state), printable(f" - {_reason(result)}"))
+    last = Text.assemble("verdict: ", _word(result.state), printable(f" - {reason_text(result)}"))
     out.print(last, soft_wrap=True)
     return without_trailing_spaces(stream.getvalue())
 
@@ -92,8 +96,19 @@ def _next(result: GateResult) -> str | None:
     nothing_else = all(row.state == "not measured" for row in result.rows)
     if result.state == "not measured" and (result.is_unfinished or nothing_else):
         return _FINISH
-    step = _NEXT.get(result.state)
-    return step and step.format(across=across_options(across_words(result.differences)) or "--across KEY")
+    return _of_incomparable(result) if result.state == "incomparable" else _NEXT.get(result.state)
+
+
+def _of_incomparable(result: GateResult) -> str:
+    """What to do about a night that no earlier one is like; nights of another machine are no history of this one."""
+    learns = f"keep the run in the history: its rows are judged from the {MIN_NIGHTS}th such night on"
+    options = dict.fromkeys(option for row in result.rows for option in _OPTION.findall(row.reason))
+    if options:
+        return f"measure again without {listed(options)}; if it is meant for good, {learns}"
+    words = across_words(result.differences)
+    if not words or not _OF_MACHINE.isdisjoint(words):
+        return f"no earlier night is of this machine: {learns}"
+    return f"undo the change, or allow it: {across_options(words)}; else {learns}"
 
 
 def _head(out: Console, result: GateResult) -> None:
@@ -174,7 +189,38 @@ def _word(state: GateState) -> tuple[str, str]:
     return state, _COLOUR.get(state, COLOURS["inconclusive"])
 
 
-def _reason(result: GateResult) -> str:
+def judged(result: GateResult, points: Sequence[PointFigures]) -> Judged:
+    """The night for CI's own pages."""
+    names = labels_of_runs(points)
+    rows = [
+        JudgedRow(
+            name=f"{names.get(row.row.point_id, row.row.point_id)} {metric_words(row.row.metric)}",
+            state=row.state,
+            text=_figures_text(row),
+        )
+        for state in BY_IMPORTANCE
+        for row in result.rows
+        if row.state == state
+    ]
+    rows += [JudgedRow(name=names.get(p, p), state="not measured", text=reason) for p, reason in result.unmeasured]
+    return Judged(
+        title=f"gate {result.suite}",
+        run_id=result.run_id,
+        state=result.state,
+        reason=reason_text(result),
+        step=_next(result),
+        rows=tuple(rows),
+    )
+
+
+def _figures_text(row: GateRow) -> str:
+    change = "" if row.fraction is None else f", {signed_percent(row.fraction)}"
+    values = f"{value_text(row.before, row.unit)} -> {value_text(row.now, row.unit)}{change}"
+    return "; ".join(filter(None, (values if row.before is not None else "", _notes(row))))
+
+
+def reason_text(result: GateResult) -> str:
+    """How many rows have each state."""
     if not result.rows:
         return "no row was measured"
     counts = [(state, sum(row.state == state for row in result.rows)) for state in BY_IMPORTANCE]

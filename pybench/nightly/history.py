@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pybench.files.run.journal import DEFECTS
 from pybench.files.utc_time import utc_time
@@ -66,6 +67,10 @@ def read_history(folder: Path) -> History:
     return History(folder=folder, runs=tuple(ordered), skipped=tuple(skipped), entries=places)
 
 
+_SETTINGS: dict[str, dict[str, Any]] = {}
+"""Settings of each point that was read, by its digest."""
+
+
 def _read_entry(folder: Path, name: str) -> RunFigures | str | None:
     """The run of an entry, or the reason why it has none; ``None`` for an entry that is not about runs."""
     path = folder / name
@@ -117,5 +122,8 @@ def _read_run(path: Path) -> RunFigures | str:
         when = utc_time(run.created_utc).isoformat(timespec="seconds")
     except ValueError as error:
         return f"its time {error}"
-    # The digest of a point identifies its settings; a long history without them needs less memory.
-    return replace(run, created_utc=when, points=tuple(replace(point, settings={}) for point in run.points))
+    # Nights share the settings of a point, which its digest identifies.
+    points = (
+        p if p.digest is None else replace(p, settings=_SETTINGS.setdefault(p.digest, p.settings)) for p in run.points
+    )
+    return replace(run, created_utc=when, points=tuple(points))

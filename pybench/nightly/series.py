@@ -72,9 +72,12 @@ class Series:
         """Logarithms of the medians of each run's attempts, as :func:`attempts_of` has them."""
         return tuple(attempts_of(point, row.metric) if point else () for point in self.points(row.point_id))
 
-    def has_otherwise(self, row: Row) -> bool:
-        """Whether an earlier run has the row, measured otherwise than in the last."""
-        return any(row.metric in own[row.point_id].medians for own in self._points[:-1] if row.point_id in own)
+    def otherwise(self, row: Row) -> str | None:
+        """How the newest earlier run that has the row measured it otherwise than the last; ``None`` without any."""
+        last = self._points[-1][row.point_id]
+        earlier = (own.get(row.point_id) for own in reversed(self._points[:-1]))
+        texts = (point_difference(p, last, self.across) for p in earlier if p and row.metric in p.medians)
+        return next((text for text in texts if text), None)
 
     def _is_same(self, point: PointFigures, last: PointFigures | None) -> bool:
         # A point that skipped has no settings, and a row that vanished has no last point to agree with.

@@ -21,12 +21,14 @@ GateState = Literal[
 """Of a row: within or beyond what nights scatter; too few nights; a rerun that neither confirms nor clears; shifted
 with all other rows; a change that the clock explains; measured otherwise before; absent. Of a night: its worst row."""
 
+INCOMPARABLE = 6
+"""Exit code of runs that cannot be compared: somebody has to look, so no printed workflow accepts it."""
 EXIT_CODES: dict[GateState, int] = {
     "regressed": 1,
     "not measured": 1,
     "host off": 4,
     "clock": 4,
-    "incomparable": 4,
+    "incomparable": INCOMPARABLE,
     "undecided": 4,
     "improved": 0,
     "pass": 0,

@@ -73,7 +73,7 @@ def test_a_variable_that_differs_is_refused_by_name(measure: Measure) -> None:
     """Until it is allowed."""
     then, now = measure("then"), measure("now", NCCL_ALGO="Ring")
     done = compare(now, then)
-    assert done.exit_code == 4
+    assert done.exit_code == 6
     assert "differs: $NCCL_ALGO: none -> Ring" in done.stdout
     assert compare(now, then, "--across", "environment").exit_code == 0
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
+from pybench.nightly.values import INCOMPARABLE
 from tests.builders import NO_DRIVER
 from tests.cli.conftest import write_drill
 
@@ -121,7 +124,7 @@ def test_a_driver_a_variable_or_an_image_that_differs_is_named(here: Path, night
     """Until it is allowed; then the same night passes."""
     run = night(1, "tonight", 1.0, "", NCCL_ALGO="Ring")
     done = gate(run)
-    assert done.exit_code == 4
+    assert done.exit_code == INCOMPARABLE
     assert done.stdout.startswith("drill: incomparable\n")
     assert "$NCCL_ALGO: none -> Ring (10)" in done.stdout
     assert gate(run, "--across", "environment").exit_code == 0
@@ -130,8 +133,34 @@ def test_a_driver_a_variable_or_an_image_that_differs_is_named(here: Path, night
         changed = {**results, fields: {**results[fields], name: '["other"]'}}
         (here / "changed.json").write_text(json.dumps(changed))
         found = gate("changed.json", "--across", "environment")
-        assert found.exit_code == 4, name
+        assert found.exit_code == INCOMPARABLE, name
         assert f"left out: nights that differ in {name.removesuffix('s')}: " in found.stdout
+
+
+def test_ci_reads_the_night_in_four_formats(here: Path, nights: Path, night: Night) -> None:
+    """A slower row is an annotation with its figures, a failed case, a line of the summary, and values."""
+    run = night(1, "tonight", 1.03)
+    files = [f"{name}=gate.{name}" for name in ("json", "junit", "markdown")]
+    done = gate(run, *(word for file in files for word in ("-o", file)), "-o", "github-annotations=-")
+    assert done.exit_code == 1
+    assert re.search(r"^::error title=regressed%3A \S.*%25", done.stdout, re.MULTILINE)
+    assert json.loads(Path("gate.json").read_text())["state"] == "regressed"
+    assert "| regressed |" in Path("gate.markdown").read_text()
+    assert ET.parse("gate.junit").getroot().findall(".//failure[@type='regressed']")
+
+
+def test_other_steps_are_named_by_their_values(here: Path, nights: Path, night: Night) -> None:
+    """And by the option that made them; the next step takes no other machine for history."""
+    run = Path(night(1, "tonight", 1.0))
+    results = json.loads((run / "results.json").read_text())
+    for point in results["points"]:
+        point["effort"]["steps"] += 1
+        point["digest"] = "other"
+    Path("other.json").write_text(json.dumps({**results, "options": ["--set steps=4"]}))
+    done = gate("other.json")
+    assert done.exit_code == INCOMPARABLE
+    assert re.search(r"steps: \d+ -> \d+ \(--set steps=4\)", " ".join(done.stdout.split())), done.stdout
+    assert "next: measure again without --set steps=4" in " ".join(done.stdout.split())
 
 
 def test_an_accepted_change_begins_a_new_level(here: Path, nights: Path, night: Night) -> None:

@@ -119,7 +119,10 @@ def test_nights_of_another_stack_are_allowed_by_their_key() -> None:
     series = QUIET.series(np.random.default_rng(5), 9)
     nights = Series((series.last,), apart={"vllm: 0.20.2 -> 0.21.0": 9})
     text = " ".join(render(judge_night(nights), _points(nights)).split())
-    assert "next: go on with --across vllm, or let the history learn the new state" in text
+    assert "next: undo the change, or allow it: --across vllm; else keep the run in the history" in text
+    other = Series((series.last,), apart={"gpu: 1 x H100 (GPU-1) -> 1 x H100 (GPU-2)": 9})
+    text = " ".join(render(judge_night(other), _points(other)).split())
+    assert "next: no earlier night is of this machine" in text
 
 
 def test_a_point_that_no_night_has_and_that_failed_is_named() -> None:

@@ -24,9 +24,9 @@ def render(view: RunView) -> str:
     shown = found if len(found) <= MOST else found[: MOST - 1]
     lines = [_line(finding) for finding in shown]
     if len(found) > len(shown):
-        lines.append(_command("warning", results.suite, f"{len(found) - len(shown)} more findings: see the report"))
+        lines.append(command("warning", results.suite, f"{len(found) - len(shown)} more findings: see the report"))
     if not found:
-        lines.append(_command("notice", results.suite, f"{verdict_words(view.state)}: {view.reason}"))
+        lines.append(command("notice", results.suite, f"{verdict_words(view.state)}: {view.reason}"))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -34,11 +34,11 @@ def _line(finding: Finding) -> str:
     title = f"{finding.verdict}: {finding.part or abridged(finding.subjects, _MOST_SUBJECTS)}"
     text = finding.text(_MOST_SUBJECTS) if finding.part else finding.reason
     text = f"{text}; next: {finding.step}" if finding.step else text
-    return _command("error" if finding.verdict in _ERRORS else "warning", title, text)
+    return command("error" if finding.verdict in _ERRORS else "warning", title, text)
 
 
-def _command(kind: str, title: str, text: str) -> str:
-    """Escaped as the runner reads it: data has no ``%`` or line end, a property no ``:`` or ``,`` besides."""
+def command(kind: str, title: str, text: str) -> str:
+    """A workflow command as the runner reads it: no ``%`` or line end in data, no ``:`` or ``,`` in a property."""
     data = printable(text)[:_MOST_TEXT].replace("%", "%25")
     value = printable(title)[:_MOST_TEXT].replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
     return f"::{kind} title={value}::{data}"

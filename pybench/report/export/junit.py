@@ -38,23 +38,23 @@ _STATUS_MARKS = {"failed": "error", "missing": "failure", "skipped": "skipped", 
 def render(view: RunView, *, inconclusive: str = "skipped") -> str:
     """Render one ``testsuite`` per run; ``inconclusive`` is the mark of what it could not decide."""
     results, marks = view.results, {**_MARKS, "inconclusive": inconclusive}
-    suite = ET.Element("testsuite", name=_clean(results.suite))
+    suite = ET.Element("testsuite", name=clean(results.suite))
     _properties(suite, results)
     benchmarks = {point.id: point.benchmark for point in results.points}
 
     def case(point_id: str, name: str, mark: str | None, kind: str, reason: str, text: str = "") -> ET.Element:
         # Viewers split the class at its last dot: the suite is the package, the benchmark the class.
         words = (results.suite, benchmarks.get(point_id, "run"))
-        classname = ".".join(_clean(word).replace(".", "_") for word in words)
+        classname = ".".join(clean(word).replace(".", "_") for word in words)
         title = name if point_id == results.suite else f"{point_id} {name}"
-        element = ET.SubElement(suite, "testcase", classname=classname, name=_clean(title))
+        element = ET.SubElement(suite, "testcase", classname=classname, name=clean(title))
         if mark is None:
-            ET.SubElement(element, "system-out").text = _clean(reason)
+            ET.SubElement(element, "system-out").text = clean(reason)
         else:
-            found = ET.SubElement(element, mark, message=_clean(reason))
+            found = ET.SubElement(element, mark, message=clean(reason))
             if mark != "skipped":
                 found.set("type", kind)
-                found.text = _clean(text or reason)
+                found.text = clean(text or reason)
         return element
 
     for point in results.points:
@@ -72,10 +72,15 @@ def render(view: RunView, *, inconclusive: str = "skipped") -> str:
     # Without a case of its own, a run that owes attempts would look green.
     of_run = "failure" if results.num_owed else marks[results.verdict]
     case(results.suite, "verdict", of_run, view.state, view.reason)
+    _set_time(suite, view.records)
+    return document(suite)
+
+
+def document(suite: ET.Element) -> str:
+    """The file of one ``testsuite``, with the number of its cases."""
     suite.set("tests", str(len(suite.findall("testcase"))))
     for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
-    _set_time(suite, view.records)
     root = ET.Element("testsuites", name="pybench")
     root.append(suite)
     ET.indent(root)
@@ -106,7 +111,7 @@ def _properties(suite: ET.Element, results: Results) -> None:
     """When, where and with what the run was made. The time is UTC: the format has no place for a zone."""
     made = results.provenance
     suite.set("timestamp", made.created_utc[: len("2026-01-31T12:00:00")])
-    suite.set("hostname", _clean(", ".join(made.hosts) or results.machine))
+    suite.set("hostname", clean(", ".join(made.hosts) or results.machine))
     properties = ET.SubElement(suite, "properties")
     values = {
         "run": results.run_id,
@@ -120,8 +125,9 @@ def _properties(suite: ET.Element, results: Results) -> None:
     }
     for name, value in values.items():
         if value:
-            ET.SubElement(properties, "property", name=name, value=_clean(value))
+            ET.SubElement(properties, "property", name=name, value=clean(value))
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """Text that XML may hold."""
     return _UNFIT.sub("?", text)
