@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pybench.core.measurements import Measurements
 from pybench.core.numbers import short_percent
@@ -74,8 +75,27 @@ def unserved(samples: Mapping[str, Samples]) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class VerdictFlag:
+    """A flag that spoils a pass: its ``meaning``, and ``problem``, which returns a point's reason or ``None``."""
+
+    meaning: str
+    problem: Callable[[Mapping[str, Samples]], str | None]
+
+
+VERDICT_FLAGS = {
+    "beyond_peak": VerdictFlag(
+        "more operations or bytes a second than the GPUs can do: a part of the work was left out", excess
+    ),
+    "late_load": VerdictFlag(
+        "more than 0.5 % of a step's requests were sent late by the load generator, or failed by the server", unserved
+    ),
+}
+"""Flags of points that did not do all of their work. A new flag takes its line here and its function above."""
+
+
 def valid_ratio(judgement: Judgement, measurements: Measurements, points: Sequence[Point]) -> Judgement:
-    """A pass of a ratio over ``points`` is none where one was not measured alone, or did not do all of its work."""
+    """A pass of a ratio becomes inconclusive if another process ran, or a point skipped work."""
     beside = next((words for point in points if (words := company(measurements.good(point.id)))), None)
     if beside is not None:
         judgement = _not_passed(judgement, f"{beside}: end it and measure again", "not_alone")
@@ -83,12 +103,12 @@ def valid_ratio(judgement: Judgement, measurements: Measurements, points: Sequen
 
 
 def valid_figure(judgement: Judgement, measurements: Measurements, points: Sequence[Point]) -> Judgement:
-    """A pass of ``points`` is none where one did not do all of its work.
+    """A pass becomes inconclusive if a point skipped work.
 
-    A limit that a figure keeps beside another process it keeps without: that only adds time and joules.
+    Another process only adds time and joules: a figure within its limit stays within it without that process.
     """
-    for flag, problem in (("beyond_peak", excess), ("late_load", unserved)):
-        words = next((words for point in points if (words := problem(measurements.samples(point)))), None)
+    for flag, traits in VERDICT_FLAGS.items():
+        words = next((words for point in points if (words := traits.problem(measurements.samples(point)))), None)
         if words is not None:
             judgement = _not_passed(judgement, words, flag)
     return judgement

@@ -1,13 +1,15 @@
-"""What each flag of a result means, and whether it concerns the joules or the measurement as a whole."""
+"""The meaning of each flag of a result, and whether it concerns the joules or the whole measurement."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pybench.core.validity import VERDICT_FLAGS
 from pybench.model.results import PointResult
 from pybench.report.run.headline import energy_name
 
-MEANINGS = {
+OF_MEASUREMENT = {
+    **{flag: traits.meaning for flag, traits in VERDICT_FLAGS.items()},
     "not_steady": "neither the warm-up's last three steps nor three or more measured ones agree within 5 %",
     "scattered_steps": "half of an attempt's steps lie more than 5 % from their median: they drift, or vary",
     "single_attempt": "one attempt was measured, so the spread between runs is unknown",
@@ -20,11 +22,14 @@ MEANINGS = {
     "no_control_steps": "steps without communication found no memory after the measured ones: control_steps = 0",
     "gpu_without_layers": "no layer of the model lies on one of the GPUs, which had nothing to do",
     "not_alone": "a process of somebody else was on a GPU while steps were measured",
-    "beyond_peak": "more operations or bytes a second than the GPUs can do: a part of the work was left out",
-    "late_load": "more than 0.5 % of a step's requests were sent late by the load generator, or failed by the server",
     "starved_baseline": "the baseline's key-value cache was too small, so its ratio is not judged",
     "suspect_baseline": "more than 10 % above linear: the baseline was held back",
     "better_than_expected": "beyond the better side of the expected range: the table may need an update",
+    "throttled": "heat or a power brake held a clock down",
+    "lost": "the GPU stopped responding while power was recorded",
+}
+"""Flags of a measurement as a whole, and of rows."""
+OF_JOULES = {
     "insufficient": "no power sensor covers the whole window, so its energy is unknown",
     "gap": "the power series lacks more than 0.3 s of the window; the counter's total is complete unless it ends there",
     "stalled": "a driver call took longer than one second within the window",
@@ -36,7 +41,6 @@ MEANINGS = {
     "dropped_records": "the power recorder ran out of room and lost readings",
     "short_window": "a phase was shorter than the power sensor's sampling period",
     "dithered": "the joules of the pauses between steps were subtracted, and their uncertainty added",
-    "throttled": "heat or a power brake held a clock down",
     "uncalibrated": "pybench has not measured the power sensor of this kind of board, so the bound is wider",
     "part_time_sensor": "the sensor sees the power only part of the time: a load in step with it is invisible",
     "sensor_misfit": "counter and series do not follow each other as the sensor's model predicts",
@@ -46,29 +50,12 @@ MEANINGS = {
     "module_scope": "the power sensor includes the module's CPU",
     "no_sampler": "the GPU's host sampled no power, so the energy of all hosts together is unknown",
     "clocks_apart": "the clock of the GPU's host is known to more than 1 ms only, so its energy is unknown",
-    "lost": "the GPU stopped responding while power was recorded",
     "no_permission": "the driver refused to report power",
     "not_supported": "the GPU does not report power",
     "error": "the driver reported an error while power was recorded",
 }
-_OF_ANY_ROW = {
-    "not_steady",
-    "scattered_steps",
-    "single_attempt",
-    "fewer_attempts",
-    "fewer_steps",
-    "outlying_attempt",
-    "kv_starved",
-    "input_bound",
-    "stages_wait",
-    "no_control_steps",
-    "gpu_without_layers",
-    "not_alone",
-    "beyond_peak",
-    "late_load",
-    "throttled",
-    "lost",
-}
+"""Flags of joules alone."""
+MEANINGS = {**OF_MEASUREMENT, **OF_JOULES}
 
 
 def meaning(flag: str) -> str:
@@ -77,9 +64,9 @@ def meaning(flag: str) -> str:
 
 
 def relevant(point: PointResult) -> tuple[str, ...]:
-    """Flags that bear on what the point is measured for: those of the joules only where joules per unit are shown."""
+    """Flags that concern the point's figures: flags of joules only where joules per unit are shown."""
     joules = energy_name(point) is not None
-    return tuple(flag for flag in point.flags if joules or flag in _OF_ANY_ROW or flag not in MEANINGS)
+    return tuple(flag for flag in point.flags if joules or flag not in OF_JOULES)
 
 
 def legend(flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
