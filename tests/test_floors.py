@@ -47,7 +47,6 @@ FOREIGN = {
     "pybench.worker.backends.engine.replicas": {"torch"},
     "pybench.worker.backends.turn": {"torch"},
     "pybench.worker.backends.turn.delivery": {"safetensors"},
-    "pybench.worker.backends.vllm.weight_files": {"safetensors", "torch", "transformers"},
     "pybench.worker.backends.torch.checkpoints": {"torch", "safetensors"},
     _TRAIN: {"torch"},
     f"{_TRAIN}.evaluation": {"torch", "transformers"},

@@ -219,11 +219,11 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             "turn": ("tensor_parallel",),
         },
         packages=("torch", "transformers", "vllm"),
-        extras=(_ADAPTERS, _FOUR_BITS, _PACKED, *_OWN_MODELS),
+        extras=(_ADAPTERS, _PACKED, *_OWN_MODELS),
         remedy="use its image, docker.io/vllm/vllm-openai (--engine docker or podman), or install vllm there",
         axes_inside=("tensor_parallel", "pipeline_parallel"),
         options=(*_ENGINE_OPTIONS, "quantization", *_SERVING, *_PREFIXES),
-        quantizations=("fp8", "bitsandbytes"),
+        quantizations=("fp8",),
         # vllm/config/model.py: their sums overflow
         not_in_float16=("gemma2", "gemma3_text"),
         device="cuda",

@@ -255,7 +255,6 @@ def test_settings_in_the_engines_words(tmp_path: Path) -> None:
         "distributed_executor_backend": "mp",
     }
     assert {name: arguments[name] for name in expected} == expected
-    assert engine_arguments(settings(quantization="bitsandbytes"), tmp_path)["load_format"] == "bitsandbytes"
     assert engine_arguments(settings(prefix_caching=True), tmp_path)["enable_prefix_caching"] is True
     assert engine_arguments(settings(max_context_tokens=32), tmp_path)["max_model_len"] == 32
     alone = engine_arguments(settings(), tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,6 @@ pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 import torch
 from accelerate.utils import check_device_map
-from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pybench.model.wire import Failure, Header, Metric, Result
@@ -25,7 +23,6 @@ from pybench.worker.backends.torch.architecture import build_model as build_torc
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.transformers.entry import TransformersGeneration
 from pybench.worker.backends.transformers.model import _placement, build_model, layers_by_gpu, state_dict
-from pybench.worker.backends.vllm.weight_files import write_weights
 from tests.builders import TINY
 from tests.worker.conftest import steps_of
 from tests.worker.torch.train_ranks import FAMILY_SHAPES
@@ -198,23 +195,6 @@ def test_layers_are_counted_by_gpu(devices: tuple[str, ...], layers: dict[int, i
             yield name, SimpleNamespace(device=torch.device(devices[int(layer[1])] if layer else "cuda:0"))
 
     assert layers_by_gpu(SimpleNamespace(named_parameters=named_parameters), 3) == layers
-
-
-def test_files_for_an_engine_that_packs_what_it_reads(architecture: dict[str, Any], tmp_path: Path) -> None:
-    """All weights of the model by their names, spread over files; a tied head is not written twice."""
-    for tied in (False, True):
-        folder = tmp_path / str(tied)
-        folder.mkdir()
-        values = {**architecture, "tie_word_embeddings": tied}
-        write_weights(folder, values, settings(), file_bytes=20_000)
-        files = sorted(folder.glob("*.safetensors"))
-        found = {name: weight for file in files for name, weight in load_file(file).items()}
-        model = build_model(values, settings(), CPU)
-        assert len(files) > 1
-        assert {name: weight.shape for name, weight in found.items()} == {
-            name: weight.shape for name, weight in model.named_parameters()
-        }
-        assert all(torch.equal(found[name], weight) for name, weight in model.named_parameters())
 
 
 def test_unknown_family_is_unsupported(run_worker: Any, architecture: dict[str, Any]) -> None:

@@ -61,8 +61,7 @@ def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | Non
     return {
         "model": str(folder),
         "skip_tokenizer_init": True,
-        # vLLM packs what it reads, and reads files: see weight_files.
-        "load_format": "bitsandbytes" if settings.quantization == "bitsandbytes" else "dummy",
+        "load_format": "dummy",
         "dtype": settings.dtype,
         "seed": settings.seed,
         "max_model_len": settings.context_tokens,

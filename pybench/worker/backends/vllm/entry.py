@@ -113,10 +113,6 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     settings, architecture = generation_of(order)
     hosts = _hosts(settings)
     with config_folder(architecture, settings.dtype) as folder:
-        if settings.quantization == "bitsandbytes":
-            with needs_package("backend 'vllm'", "torch"):
-                from pybench.worker.backends.vllm.weight_files import write_weights
-            write_weights(folder, architecture, settings)
         arguments = _arguments(settings, folder, hosts)
         replica = replica_of(order, ranks)
         if hosts is not None and hosts.place:
