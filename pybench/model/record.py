@@ -168,7 +168,8 @@ class Record:
     where no GPU took part or no driver answered. Paths are relative to the run's folder; ``log`` is the process's, and
     so the same for all that it measured. ``hosts`` has the parts of an attempt over several hosts; times of ranks
     are on the clock of the leading host. ``start`` is :data:`FORKED` for a process with its libraries imported, else
-    :data:`ALONE`, followed by a colon and the reason after a refused fork.
+    :data:`ALONE`, followed by a colon and the reason after a refused fork. ``start_ns`` is on CLOCK_MONOTONIC, and
+    ``realtime_offset_ns`` is CLOCK_REALTIME less it at that moment; ``None`` in records of before.
     """
 
     point_id: str
@@ -190,6 +191,8 @@ class Record:
     warm_after: tuple[str, ...] = ()
     hosts: tuple[HostPart, ...] = ()
     start: str = ALONE
+    start_ns: int | None = None
+    realtime_offset_ns: int | None = None
     version: int = RECORD_VERSION
 
     @property

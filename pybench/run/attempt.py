@@ -66,7 +66,7 @@ def _attempt(
     point, number = session.attempts[place]
     folder, ranks = session.folders[place], reader.points[place]
     started_utc = datetime.now(UTC).isoformat(timespec="seconds")
-    start_ns = time.monotonic_ns()
+    start_ns, started_realtime_ns = time.monotonic_ns(), time.time_ns()
     contract = Contract(
         order=session.orders[place],
         num_processes=session.job.num_processes,
@@ -103,6 +103,8 @@ def _attempt(
         warm_after=session.before(place),
         hosts=hosts,
         start=session_worker.start,
+        start_ns=start_ns,
+        realtime_offset_ns=started_realtime_ns - start_ns,
     )
 
 

@@ -1,13 +1,13 @@
-"""The Perfetto trace, read back by the official package's protobuf classes."""
+"""The trace for Perfetto, in Chrome's JSON form."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 from pybench.model.errors import UsageError
 from pybench.model.results import Results
@@ -17,11 +17,12 @@ from pybench.report.export.perfetto import render
 from pybench.report.run.view import RunView
 from tests.report.page_run import SECOND, power_trace, run_in_waves, run_over_hosts, traced_run
 
+MICRO = 1_000_000
 
-def _read(view: RunView) -> Any:
-    trace = perfetto_trace_pb2.Trace()
-    trace.ParseFromString(render(view))
-    return trace
+
+def _read(view: RunView) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = json.loads(render(view))["traceEvents"]
+    return events
 
 
 @pytest.fixture
@@ -30,49 +31,29 @@ def trace(results: Results, tmp_path: Path) -> Any:
     return _read(traced_run(tmp_path, results))
 
 
-def _names(trace: Any) -> dict[int, str]:
-    found = (p.track_descriptor for p in trace.packet if p.HasField("track_descriptor"))
-    return {track.uuid: track.name or track.process.process_name for track in found}
+def _tracks(trace: Any) -> dict[tuple[int, int], str]:
+    return {(event["pid"], event["tid"]): event["args"]["name"] for event in trace if event["name"] == "thread_name"}
 
 
 def _slices(trace: Any, name: str) -> list[tuple[str, float, float]]:
-    """Name, start and end in s of a track's spans, which do not overlap."""
-    names, found, opened = _names(trace), [], None
-    for packet in trace.packet:
-        event = packet.track_event
-        if not packet.HasField("track_event") or names[event.track_uuid] != name:
-            continue
-        if event.type == event.TYPE_SLICE_BEGIN:
-            opened = (event.name, packet.timestamp / SECOND)
-        elif event.type == event.TYPE_SLICE_END and opened is not None:
-            found.append((*opened, packet.timestamp / SECOND))
-    return found
+    """Name, start and end in s of a track's spans."""
+    tracks = _tracks(trace)
+    spans = (event for event in trace if event["ph"] == "X" and tracks[event["pid"], event["tid"]] == name)
+    return [(span["name"], span["ts"] / MICRO, (span["ts"] + span["dur"]) / MICRO) for span in spans]
 
 
 def _counter(trace: Any, name: str) -> list[tuple[float, float]]:
     """Time in s and value of a counter's readings."""
-    names = _names(trace)
-    return [
-        (packet.timestamp / SECOND, packet.track_event.double_counter_value)
-        for packet in trace.packet
-        if packet.HasField("track_event") and names[packet.track_event.track_uuid] == name
-    ]
+    readings = (event for event in trace if event["ph"] == "C" and event["name"] == name)
+    return [(event["ts"] / MICRO, *event["args"].values()) for event in readings]
 
 
-def test_every_field_is_one_that_perfetto_knows(trace: Any) -> None:
-    """Written anew by the official classes it is as long, so that nothing was unknown to them."""
-    known = perfetto_trace_pb2.Trace()
-    known.CopyFrom(trace)
-    known.DiscardUnknownFields()
-    assert known.ByteSize() == trace.ByteSize()
-
-
-def test_times_are_wall_clock_times(trace: Any) -> None:
-    """The sequence says so once, and names it the clock of the whole trace."""
-    first = trace.packet[0]
-    assert first.trace_packet_defaults.timestamp_clock_id == 1
-    assert first.clock_snapshot.primary_trace_clock == 1
-    assert {packet.trusted_packet_sequence_id for packet in trace.packet} == {1}
+def test_every_event_has_what_viewers_need(trace: Any) -> None:
+    """A process, a track and a time in whole µs; no process id that Linux gives."""
+    assert {event["ph"] for event in trace} == {"M", "X", "C"}
+    assert all(isinstance(event["ts"], int) for event in trace if event["ph"] != "M")
+    assert min(event["pid"] for event in trace) > 2**22
+    assert len({event["pid"] for event in trace}) == 2
 
 
 def test_power_of_each_gpu_is_a_counter_in_watts(trace: Any) -> None:
@@ -81,12 +62,8 @@ def test_power_of_each_gpu_is_a_counter_in_watts(trace: Any) -> None:
         values = [value for _, value in _counter(trace, f"GPU {index} power")]
         assert len(values) == 2 * 600
         assert max(values) == pytest.approx(700.0 + index / 1000)
-    counters = [p.track_descriptor.counter for p in trace.packet if p.track_descriptor.HasField("counter")]
-    assert {(counter.unit_name, counter.y_axis_share_key) for counter in counters} == {
-        ("W", "W"),
-        ("MHz", "MHz"),
-        ("°C", "°C"),
-    }
+    units = {unit for event in trace if event["ph"] == "C" for unit in event["args"]}
+    assert units == {"W", "MHz", "°C"}
 
 
 def test_memory_has_counters_of_power_and_clock(results: Results, tmp_path: Path) -> None:
@@ -132,23 +109,30 @@ def test_start_up_and_clock_limits_are_spans(trace: Any) -> None:
 def test_gpus_of_other_hosts_have_tracks_of_their_own(results: Results, tmp_path: Path) -> None:
     """With the host's name, at the same moments whatever its clock shows."""
     trace = _read(run_over_hosts(tmp_path, results))
-    assert {"GPU 0 power", "n2 GPU 0 power"} <= set(_names(trace).values())
+    assert {"GPU 0 power", "n2 GPU 0 power"} <= {event["name"] for event in trace if event["ph"] == "C"}
     here, there = (_slices(trace, f"{host}GPU 0 clock held by") for host in ("", "n2 "))
     assert here == there != []
 
 
-def test_a_sample_needs_at_most_30_bytes(results: Results, tmp_path: Path) -> None:
-    """The file of a long recording, over its samples of power; the other columns are few."""
-    size = len(render(traced_run(tmp_path, results, num_samples=20_000, num_gpus=1, attempts=1)))
-    assert size / 20_000 < 30
-
-
-def test_without_power_the_steps_start_at_the_attempts_start(results: Results, tmp_path: Path) -> None:
-    """The wall clock is then known to the second: 2026-01-01T00:00:00Z."""
+def test_without_power_the_wall_clock_is_that_of_the_attempts_start(results: Results, tmp_path: Path) -> None:
+    """Recorded then; start-up and warm-up are there too."""
     view = traced_run(tmp_path, results)
-    bare = tuple(dataclasses.replace(record, trace=None) for record in view.records)
+    day_ns = 1_767_225_600 * SECOND
+    records = tuple(
+        dataclasses.replace(record, trace=None, start_ns=SECOND, realtime_offset_ns=day_ns, startup_s=0.5)
+        for record in view.records
+    )
+    trace = _read(dataclasses.replace(view, records=records))
+    assert _slices(trace, "rank 0")[0] == ("step 0", 1_767_225_602.0, 1_767_225_604.0)
+    assert _slices(trace, "phases of an attempt")[0] == ("start-up", 1_767_225_601.0, 1_767_225_601.5)
+
+
+def test_records_of_before_begin_after_their_start_up(results: Results, tmp_path: Path) -> None:
+    """Their wall clock is known to the second: 2026-01-01T00:00:00Z."""
+    view = traced_run(tmp_path, results)
+    bare = tuple(dataclasses.replace(record, trace=None, startup_s=5.0) for record in view.records)
     (first, *_) = _slices(_read(dataclasses.replace(view, records=bare)), "rank 0")
-    assert first == ("step 0", 1_767_225_600.0, 1_767_225_602.0)
+    assert first == ("step 0", 1_767_225_605.0, 1_767_225_607.0)
 
 
 def test_a_time_before_1970_is_an_error(results: Results, tmp_path: Path) -> None:
@@ -162,4 +146,5 @@ def test_a_time_before_1970_is_an_error(results: Results, tmp_path: Path) -> Non
 def test_hostile_names_are_printable(hostile: Results, tmp_path: Path) -> None:
     """A point's name in a track of the viewer."""
     trace = _read(traced_run(tmp_path, hostile))
-    assert all(char.isprintable() for name in _names(trace).values() for char in name)
+    names = [event["name"] for event in trace] + [*_tracks(trace).values()]
+    assert all(char.isprintable() for name in names for char in name)

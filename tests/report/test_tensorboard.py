@@ -39,7 +39,10 @@ def run(tmp_path: Path, empty: Results) -> RunView:
         end_ns=15 * SECOND,
         gpus=(
             GpuTrace(
-                uuid="a", index=0, name="g", series=SeriesColumns(realtime_ns=(10 * SECOND,), power_mw=(400_000,))
+                uuid="a",
+                index=0,
+                name="g",
+                series=SeriesColumns(realtime_ns=((EPOCH_S + 1) * SECOND,), power_mw=(400_000,)),
             ),
             GpuTrace(
                 uuid="b",
@@ -53,7 +56,7 @@ def run(tmp_path: Path, empty: Results) -> RunView:
                 ),
             ),
         ),
-        offsets=OffsetColumns(t_ns=(9 * SECOND,), realtime_offset_ns=(0,), set_by_ns=(0,)),
+        offsets=OffsetColumns(t_ns=(9 * SECOND,), realtime_offset_ns=((EPOCH_S - 9) * SECOND,), set_by_ns=(0,)),
     )
     write_trace(trace, tmp_path / "run" / "trace.npz")
     good = dataclasses.replace(build.record(point, (rank,)), trace="trace.npz", point_digest=point.digest)
@@ -86,6 +89,12 @@ def test_steps_losses_and_watts_meet_on_one_clock(run: RunView, tmp_path: Path) 
     assert [value for _, value, _ in found["loss_from_first_step"]] == [7.0, 6.0, 5.0, 4.0]
     assert found["power_w/gpu0"] == [(0, 400.0, EPOCH_S + 1)]
     assert found["power_w/gpu1"] == [(0, 300.0, EPOCH_S + 2)]
+
+
+def test_a_second_export_replaces_the_first(run: RunView, tmp_path: Path) -> None:
+    for _ in range(2):
+        export(run, tmp_path / "out")
+    assert len(scalars(tmp_path / "out" / "fit_data_parallel=1.1")["step/loss"]) == 2
 
 
 def test_without_the_package_it_says_so(run: RunView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

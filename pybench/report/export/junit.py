@@ -49,12 +49,12 @@ def render(view: RunView, *, inconclusive: str = "skipped") -> str:
         title = name if point_id == results.suite else f"{point_id} {name}"
         element = ET.SubElement(suite, "testcase", classname=classname, name=clean(title))
         if mark is None:
-            ET.SubElement(element, "system-out").text = clean(reason)
+            ET.SubElement(element, "system-out").text = clean(reason).expandtabs(1)
         else:
             found = ET.SubElement(element, mark, message=clean(reason))
             if mark != "skipped":
                 found.set("type", kind)
-                found.text = clean(text or reason)
+                found.text = clean(text or reason).expandtabs(1)
         return element
 
     for point in results.points:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pybench.model.suite import Point
 from pybench.model.text import plural
 from pybench.power.chart import power_samples
 from pybench.power.trace import GpuTrace, PowerTrace
+from pybench.report.export.perfetto import realtime_offset_ns
 from pybench.report.run.view import RunView
 
 Scalar = tuple[str, int, float, float]
@@ -44,26 +44,25 @@ def export(view: RunView, out: Path) -> str:
 def scalars(point: Point, record: Record, trace: PowerTrace | None) -> Iterator[Scalar]:
     """Metrics of each measured step, the losses from the first warm-up step on, the watts of each GPU.
 
-    Wall-clock times are the attempt's start, which is known to the second, plus exact differences of its own clock; the
-    earliest step or sample stands at the start.
+    Wall-clock times are those of the trace for Perfetto.
     """
     steps = record.ranks[0].steps
-    first_ns = min([steps[0].start_ns, *([trace.start_ns] if trace else [])])
-    began_s = datetime.fromisoformat(record.started_utc).timestamp()
+    offset_ns = realtime_offset_ns(record, trace) or 0
     for step, values in enumerate(step_values(point, record)):
-        at_s = began_s + (steps[step].end_ns - first_ns) / 1e9
+        at_s = (steps[step].end_ns + offset_ns) / 1e9
         yield from ((f"step/{name}", step, value, at_s) for name, value in values.items() if value is not None)
-    yield from (("loss_from_first_step", step, loss, began_s) for step, loss in enumerate(record.ranks[0].losses))
+    first_s = (steps[0].start_ns + offset_ns) / 1e9
+    yield from (("loss_from_first_step", step, loss, first_s) for step, loss in enumerate(record.ranks[0].losses))
     if trace:
         for gpu in trace.gpus:
-            yield from _watts(gpu, trace, began_s, first_ns)
+            yield from _watts(gpu, trace, offset_ns)
 
 
-def _watts(gpu: GpuTrace, trace: PowerTrace, began_s: float, first_ns: int) -> Iterator[Scalar]:
+def _watts(gpu: GpuTrace, trace: PowerTrace, offset_ns: int) -> Iterator[Scalar]:
     times_ns, power_mw = power_samples(gpu, trace)
     tag = gpu.uuid if gpu.index is None else f"gpu{gpu.index}"
     for step, (t_ns, value) in enumerate(zip(times_ns, power_mw, strict=True)):
-        yield f"power_w/{tag}", step, float(value) / 1e3, began_s + float(t_ns - first_ns) / 1e9
+        yield f"power_w/{tag}", step, float(value) / 1e3, (int(t_ns) + offset_ns) / 1e9
 
 
 def _writer() -> Any:  # noqa: ANN401 - an optional package without types
@@ -79,6 +78,8 @@ def _writer() -> Any:  # noqa: ANN401 - an optional package without types
 
 def _write(writer: Any, folder: Path, found: Iterator[Scalar]) -> None:  # noqa: ANN401 - as above
     open_writer, event, summary = writer
+    for earlier in folder.glob("events.out.tfevents.*"):  # a second export would stand beside the first
+        earlier.unlink()
     files = open_writer(str(folder))
     for tag, step, value, at_s in found:
         values = summary(value=[summary.Value(tag=tag, simple_value=value)])
