@@ -4,7 +4,8 @@ Values are logarithms, turned so that higher is better. A night enters a row's b
 last four, lies beyond four robust standard deviations and the smallest effect: what has changed never becomes normal by
 itself, it is accepted by hand. After an acceptance the centre begins anew, and the spread is kept: the first nights of
 the new level are held against those before them by it. The spread is that of the admitted nights, values far off pulled
-in, its variance shrunk towards those of the metric's other rows.
+in, its variance shrunk towards those of the metric's other rows. Nights resemble the nights before them: the lag-1
+correlation of each row widens every error.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean, linear_regression, median
 
 from pybench.core.statistics.distributions import upper_tail
+from pybench.core.statistics.memory import variance_inflation
 from pybench.core.statistics.spread import (
     LEAST_SD,
     MIN_POINTS,
@@ -36,6 +38,8 @@ WINDOW = 60
 """Nights that a baseline has at most."""
 RECENT = 4
 """Nights whose mean is looked at together: a change that one night does not show."""
+MOST_CORRELATION = 0.9
+"""A row whose nights resemble each other more shows no change at all."""
 _OUT_SDS = 4.0
 _SD_OF_STEP = SD_OF_MAD / math.sqrt(2)
 """A step is the difference of two nights."""
@@ -46,19 +50,25 @@ class Nights:
     """One row's values by night, the last one being looked at; ``None`` where it was not measured.
 
     ``start`` is the first night of the present level. ``apart`` are nights that are no example; a level ``is_off`` that
-    has no nights but those on which the host was off.
+    has no nights but those on which the host was off. ``attempts`` are the values of each night's attempts, if known.
     """
 
     values: tuple[float | None, ...]
     start: int = 0
     apart: frozenset[int] = frozenset()
     is_off: bool = False
+    attempts: tuple[tuple[float, ...], ...] = ()
 
     def set_apart(self, off: frozenset[int]) -> Nights:
         """The same without nights on which the host was off, unless the present level has no others."""
         level = {night for night, value in enumerate(self.values[:-1]) if value is not None and night >= self.start}
         is_off = bool(level) and level <= off
         return replace(self, apart=off - level if is_off else off, is_off=is_off)
+
+    def best(self, night: int, *, worse: bool) -> float:
+        """The attempt of a night that is the least off: where one is not, the night itself was not."""
+        attempts = self.attempts[night] if self.attempts else ()
+        return (max if worse else min)(attempts or (self.values[night] or 0.0,))
 
     def recent(self, num: int) -> dict[int, float]:
         """The last values of the present level by night, tonight's last; fewer where there are not so many."""
@@ -71,12 +81,14 @@ class Baseline:
     """Centre of the present level over ``num_nights``, and the spread of all levels: ``sd`` with ``freedom``.
 
     ``level`` are the admitted values of the present level by night, ``earlier`` those of the nights before it.
+    ``correlation`` is that of a night with the one before it, at least 0.
     """
 
     sd: float
     freedom: float
     level: Mapping[int, float]
     earlier: Mapping[int, float]
+    correlation: float = 0.0
 
     @property
     def num_nights(self) -> int:
@@ -104,7 +116,7 @@ class Baseline:
 
     def error(self, num: int) -> float:
         """Standard error of the mean of so many nights about the centre."""
-        return self.sd * math.sqrt(1 / num + 1 / self.num_nights)
+        return self.sd * math.sqrt(sum(variance_of_mean(nights, self.correlation) for nights in (num, self.num_nights)))
 
 
 def admitted(nights: Nights, smallest: float) -> dict[int, float]:
@@ -157,7 +169,49 @@ def baselines(rows: Mapping[Row, Nights], smallest: float) -> dict[Row, Baseline
     examples = {row: admitted(nights, smallest) for row, nights in rows.items()}
     own = {row: _own_spread(rows[row], found) for row, found in examples.items()}
     shrunk = _shrunk({row: spread for row, spread in own.items() if spread is not None})
-    return {row: _baseline(rows[row], examples[row], shrunk.get(row)) for row in rows}
+    alike = correlations({row: [[*level.values()] for level in _levels(rows[row], examples[row])] for row in shrunk})
+    return {row: _baseline(rows[row], examples[row], shrunk.get(row), alike.get(row, 0.0)) for row in rows}
+
+
+def correlations(rows: Mapping[Row, Sequence[Sequence[float]]]) -> dict[Row, float]:
+    """Lag-1 correlation of the nights of each row, 0 to 0.9, from the residuals of each level about a straight line.
+
+    A line keeps a slow drift, which is a change, out of the residuals. The estimate of n residuals is too low by
+    (2 + 4 r) / n (M. Kendall, Biometrika 41, 1954, with a trend) and corrected for it. Rows of a metric share what they
+    show: Fisher's z of each row is shrunk towards their mean by what rows differ beyond chance.
+    """
+    estimates: dict[Row, tuple[float, float]] = {}
+    for row, levels in rows.items():
+        residuals = [residuals_about_line(values) for values in levels if len(values) >= MIN_NIGHTS]
+        num = sum(map(len, residuals))
+        square = math.fsum(value * value for level in residuals for value in level)
+        if num and square > 0:
+            lagged = math.fsum(a * b for level in residuals for a, b in pairwise(level)) / square
+            corrected = (num * lagged + 2) / (num - 4)
+            estimates[row] = math.atanh(min(max(corrected, -MOST_CORRELATION), MOST_CORRELATION)), 1 / (num - 4)
+    if not estimates:
+        return {}
+    mean = fmean(z for z, _ in estimates.values())
+    chance = fmean(variance for _, variance in estimates.values())
+    beyond = max(fmean((z - mean) ** 2 for z, _ in estimates.values()) - chance, 0.0)
+    if len(estimates) < MIN_POINTS:
+        mean, beyond = 0.0, chance
+    return {
+        row: max(math.tanh(mean + (z - mean) * beyond / (beyond + variance)), 0.0)
+        for row, (z, variance) in estimates.items()
+    }
+
+
+def residuals_about_line(values: Sequence[float]) -> list[float]:
+    """Of a least-squares line through values far off pulled in."""
+    pulled = pulled_in(values)
+    slope, intercept = linear_regression(range(len(pulled)), pulled)
+    return [value - intercept - slope * night for night, value in enumerate(pulled)]
+
+
+def variance_of_mean(num: int, correlation: float) -> float:
+    """Of so many nights with a variance of 1, each correlated with the one before it."""
+    return (1 + 2 * math.fsum((1 - lag / num) * correlation**lag for lag in range(1, num))) / num
 
 
 def _own_spread(nights: Nights, examples: Mapping[int, float]) -> Variance | None:
@@ -186,9 +240,19 @@ def _shrunk(own: Mapping[Row, Variance]) -> dict[Row, Variance]:
     return {row: moderated_variance(spread, common) for row, spread in found.items()}
 
 
-def _baseline(nights: Nights, examples: Mapping[int, float], spread: Variance | None) -> Baseline | None:
+def _baseline(
+    nights: Nights, examples: Mapping[int, float], spread: Variance | None, correlation: float
+) -> Baseline | None:
+    """The variance of correlated nights about their own mean is too low, and has fewer degrees of freedom."""
     earlier, level = _levels(nights, examples)
     if spread is None or not level:
         return None
     variance, freedom = spread
-    return Baseline(math.sqrt(variance), freedom, level, earlier)
+    num = len(earlier) + len(level)
+    variance *= variance_inflation(num, correlation) / (num * variance_of_mean(num, correlation))
+    return Baseline(math.sqrt(variance), freedom * freedom_share(correlation), level, earlier, correlation)
+
+
+def freedom_share(correlation: float) -> float:
+    """Degrees of freedom of the variance of correlated values over those of independent ones."""
+    return (1 - correlation**2) / (1 + correlation**2)

@@ -29,7 +29,7 @@ from pybench.nightly.host_shift import (
     start_of,
 )
 from pybench.nightly.level_change import Split, last_change, newest_change
-from pybench.nightly.night_look import Look, detectable, flagged, look
+from pybench.nightly.night_look import SEEN_BEFORE, Look, detectable, flagged, look
 from pybench.nightly.second_speed import SECOND_SPEED, is_second_speed
 from pybench.nightly.series import Series
 from pybench.nightly.values import BY_IMPORTANCE, Accepted, GateResult, GateRow, GateState, HostShift, LevelChange
@@ -122,13 +122,24 @@ class _Night:
     def judged(self) -> Iterator[GateRow]:
         """Rows that were measured tonight."""
         smallest = {metric: self.smallest(metric) for metric in {row.metric for row in self.learnt}}
-        sides = [
-            {row: look(self.rows[row], base, self.shift(row), worse=worse) for row, base in self.learnt.items()}
-            for worse in (True, False)
-        ]
-        drawn = {row for looks in sides for row in flagged(looks, smallest) if self._is_drawn(row, looks[row])}
+        sides, any_sides = (
+            [
+                {
+                    row: look(self.rows[row], b, self.shift(row), worse=worse, is_new=new)
+                    for row, b in self.learnt.items()
+                }
+                for worse in (True, False)
+            ]
+            for new in (True, False)
+        )
+        drawn: dict[Row, str] = {}
+        for looks, any_looks in zip(sides, any_sides, strict=True):
+            stand = flagged(looks, smallest)
+            drawn |= dict.fromkeys(flagged(any_looks, smallest) - stand, SEEN_BEFORE)
+            drawn |= {row: SECOND_SPEED for row in stand if self._is_drawn(row, looks[row])}
         worse, better = (
-            flagged({row: found for row, found in looks.items() if row not in drawn}, smallest) for looks in sides
+            flagged({row: found for row, found in looks.items() if drawn.get(row) != SECOND_SPEED}, smallest)
+            for looks in sides
         )
         beside = {point.id for point in self.series.last.points if not point.is_alone}
         for row in self.rows:
@@ -141,7 +152,7 @@ class _Night:
             else:
                 found = sides[0][row] if row in worse else min((s[row] for s in sides), key=_p)
                 decided = self._decided(row, found, row in worse)
-                yield replace(decided, reason=SECOND_SPEED) if row in drawn and decided.state == "pass" else decided
+                yield replace(decided, reason=drawn[row]) if row in drawn and decided.state == "pass" else decided
 
     def with_builds(self, row: GateRow) -> GateRow:
         """A changed row with the build of the workers before the change and tonight, where they differ."""
@@ -272,7 +283,7 @@ class _Night:
     def _drift(self, row: Row) -> Split | None:
         """The newest change of level beyond chance, where it is large enough."""
         level = self._level(row)
-        found = last_change([*level.values()]) if level else None
+        found = last_change([*level.values()], self.learnt[row].correlation) if level else None
         if found is None or abs(found.after - found.before) < self.smallest(row.metric):
             return None
         return found.at([*level])
@@ -301,7 +312,7 @@ def _nights(series: Series, row: Row, accepted: Sequence[Accepted]) -> Nights:
     """Logarithms of a row by night, higher is better; its present level begins with the last acceptance."""
     sign = METRICS[row.metric].sign
     values = tuple(sign * math.log(v) if v is not None and v > 0 else None for v in series.values(row))
-    return Nights(values, level_start(series, row, accepted))
+    return Nights(values, level_start(series, row, accepted), attempts=series.attempts(row))
 
 
 def _baselines(rows: Mapping[Row, Nights], effects: SmallestEffects) -> dict[Row, Baseline]:

@@ -4,7 +4,7 @@ The nights are split where two means fit best, and split again within the later 
 nights and the t statistic of a split is beyond chance over all splits tried (Bonferroni). The night of a change has the
 likelihood interval of its place: every split whose sum of squares is within what chance adds (chi-squared, one degree).
 Where nights resemble the ones before them, their means scatter more than independent ones: the variance is raised by
-(1 + r) / (1 - r), r being the correlation of neighbours about both means, where that one is beyond chance.
+(1 + r) / (1 - r), r being the row's lag-1 correlation, and has fewer degrees of freedom.
 A change that is known otherwise, by a look at the newest nights, may be as new as the last night: no four nights after
 it are needed.
 This is binary segmentation (L. Vostrikova, Soviet Mathematics Doklady 24, 1981) from the newest night backwards.
@@ -15,9 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from pybench.core.statistics.distributions import upper_tail
+from pybench.nightly.baseline import freedom_share
 
 MIN_PART = 4
 """Nights on each side of a change: fewer are outliers."""
@@ -25,8 +26,6 @@ P_VALUE = 1e-5
 """Of a split, over all splits of a row: a change stays in the history, and a false one would be shown every night."""
 _SAME = 1e-9
 _CHI_SQUARED_95 = 3.84
-_NORMAL_95 = 1.645
-_MOST_CORRELATION = 0.9
 
 
 @dataclass(frozen=True)
@@ -92,16 +91,16 @@ def _best_split(values: Sequence[float], squares: Mapping[int, float]) -> Split 
     return Split(place, min(likely), max(likely), _mean(values[:place]), _mean(values[place:]))
 
 
-def last_change(values: Sequence[float], p_value: float = P_VALUE) -> Split | None:
+def last_change(values: Sequence[float], correlation: float = 0.0) -> Split | None:
     """The newest change that is beyond chance, its sides reaching to the changes next to it."""
-    found = _significant(values, p_value)
+    found = _significant(values, correlation)
     if found is None:
         return None
-    later = last_change(values[found.place :], p_value)
+    later = last_change(values[found.place :], correlation)
     return found if later is None else later.behind(found.place)
 
 
-def _significant(values: Sequence[float], p_value: float) -> Split | None:
+def _significant(values: Sequence[float], correlation: float) -> Split | None:
     squares = _sums_of_squares(values)
     found = _best_split(values, squares)
     if found is None:
@@ -111,20 +110,10 @@ def _significant(values: Sequence[float], p_value: float) -> Split | None:
     if abs(found.after - found.before) < _SAME:
         return None
     residual = max(squares[found.place] / (num - 2), _SAME**2)
-    residual *= _inflation(values, found, squares[found.place])
+    residual *= (1 + correlation) / (1 - correlation)
     t = abs(found.after - found.before) / math.sqrt(residual * (1 / before + 1 / after))
     tried = num - 2 * MIN_PART + 1
-    return found if 2 * upper_tail(t, num - 2) * tried <= p_value else None
-
-
-def _inflation(values: Sequence[float], split: Split, squares: float) -> float:
-    """How much more a mean of the values scatters than one of independent values."""
-    rest = [value - (split.before if place < split.place else split.after) for place, value in enumerate(values)]
-    correlation = sum(one * following for one, following in pairwise(rest)) / squares if squares else 0.0
-    if correlation * math.sqrt(len(values)) <= _NORMAL_95:
-        return 1.0
-    correlation = min(correlation, _MOST_CORRELATION)
-    return (1 + correlation) / (1 - correlation)
+    return found if 2 * upper_tail(t, (num - 2) * freedom_share(correlation)) * tried <= P_VALUE else None
 
 
 def _sums_of_squares(values: Sequence[float], least_after: int = MIN_PART) -> dict[int, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -14,6 +14,12 @@ _LOOKS = 2.2
 """Looks at one to four nights are as good as so many independent ones (tests/benchmarks/test_gate.py)."""
 _MOST_SDS = 4.0
 """An earlier night counts for no more: one outlier makes no mean."""
+_AS_FAR, _OVER = 0.75, 0.5
+"""Shares of a deviation: from the first on earlier nights were as far off; below the second such nights were over."""
+_LEAST_BEFORE = 2
+"""Looks at earlier nights that were as far off: one may have been any accident."""
+SEEN_BEFORE = "earlier nights were as far off, and over later"
+"""Of a row that passes for it."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +35,11 @@ class Look:
     p: float
 
 
-def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool) -> Look:
-    """Look on one side. ``shift`` is what all points share tonight."""
+def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool, is_new: bool = True) -> Look:
+    """Look on one side. ``shift`` is what all points share tonight.
+
+    ``is_new``: a mean that earlier nights of the row had, too, and that was over later, shows nothing.
+    """
     tonight = len(nights.values) - 1
     recent = {night: value for night, value in nights.recent(len(nights.values)).items() if night not in nights.apart}
     places = [*recent][-RECENT:]
@@ -44,8 +53,20 @@ def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool) -> Lo
         reach = _MOST_SDS * base.sd
         before = [min(max(recent[night], base.centre - reach), base.centre + reach) for night in seen[:-1]]
         p = base.p_lower([*before, now]) if worse else 1 - base.p_lower([*before, now])
-        found.append(Look(fmean([*before, now]) - base.centre, now - base.centre, tuple(seen), min(1.0, _LOOKS * p)))
+        mean = fmean([*before, now]) - base.centre
+        earlier = [night for night in recent if night < seen[0]]
+        if is_new and _was_before([nights.best(night, worse=worse) - base.centre for night in earlier], mean, num):
+            p = 1.0
+        found.append(Look(mean, now - base.centre, tuple(seen), min(1.0, _LOOKS * p)))
     return min(found, key=lambda one: one.p)
+
+
+def _was_before(earlier: Sequence[float], mean: float, num: int) -> bool:
+    """Whether means of so many nights on end were as far off before; nights since the last one that was not are now."""
+    offs = [value / mean for value in earlier] if mean else []
+    while offs and offs[-1] >= _OVER:
+        offs.pop()
+    return sum(fmean(offs[n : n + num]) >= _AS_FAR for n in range(len(offs) - num + 1)) >= _LEAST_BEFORE
 
 
 def flagged(looks: Mapping[Row, Look], smallest: Mapping[str, float]) -> set[Row]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pybench.model.figures import Row
-from pybench.nightly.baseline import Nights, admitted, baselines
+from pybench.nightly.baseline import Baseline, Nights, admitted, baselines, variance_of_mean
 
 STEP = 0.01
 EARLIER = tuple(STEP * (night % 2) for night in range(10))
@@ -57,3 +59,13 @@ def test_both_sides_of_an_acceptance_have_their_centre() -> None:
         assert base is not None
         assert base.earlier_centre == (None if centre is None else pytest.approx(centre))
         assert base.centre == pytest.approx(0.005 if centre is None else -0.1)
+
+
+def test_a_mean_of_nights_that_resemble_each_other_is_known_less() -> None:
+    """Of four nights with a correlation of 0.5 by hand: (4 + 2 (3/2 + 2/4 + 1/8)) / 16."""
+    assert variance_of_mean(4, 0.5) == pytest.approx(8.25 / 16)
+    assert variance_of_mean(4, 0.0) == 0.25
+    level = {night: float(night % 2) for night in range(10)}
+    independent = Baseline(1.0, 9.0, level, {})
+    assert independent.error(4) == pytest.approx((1 / 4 + 1 / 10) ** 0.5)
+    assert replace(independent, correlation=0.5).error(4) > 1.3 * independent.error(4)

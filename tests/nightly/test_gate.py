@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from pybench.model.figures import PointFigures, Row, RunFigures
 from pybench.nightly.acceptance import unused
 from pybench.nightly.confirm import Rerun, confirm, flagged, reference_of, unconfirmed
 from pybench.nightly.gate import judge_night
+from pybench.nightly.night_look import SEEN_BEFORE
 from pybench.nightly.series import Series, series_of
 from pybench.nightly.values import Accepted, GateResult
 from tests.nights import Fleet, Slower, silent
@@ -77,6 +79,20 @@ def test_what_is_over_tonight_is_no_change() -> None:
     """Two bad nights before a good one."""
     result = judged(lambda point, night: 0.04 * (point == 3 and night in {28, 29}))
     assert found(result, "regressed") == set()
+
+
+def test_a_night_like_nights_before_that_were_over_passes() -> None:
+    """Two nights were as far off, and over by the next: the third one is no news, and the fourth on end is."""
+    for nights_off, state in (({12, 20, 30}, "pass"), ({12, 20, 27, 28, 29, 30}, "regressed"), ({20, 30}, "regressed")):
+        result = judged(partial(_off, 3, nights_off))
+        assert result.state == state
+        reasons = {row.reason for row in result.rows if row.row.point_id == "p3"}
+        assert (reasons == {SEEN_BEFORE}) == (state == "pass")
+
+
+def _off(at: int, nights_off: set[int], point: int, night: int) -> float:
+    """5 % slower at one point on some nights."""
+    return 0.05 * (point == at and night in nights_off)
 
 
 def test_a_change_below_the_smallest_effect_counts_as_none() -> None:
