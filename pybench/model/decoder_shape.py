@@ -92,7 +92,8 @@ class DecoderShape:
     def from_config(cls, config: Mapping[str, Any]) -> DecoderShape:
         """Read a Hugging Face config. Raises ``KeyError`` naming a size that it lacks, ``ValueError`` for no size."""
         experts = int(config.get("num_local_experts") or config.get("num_experts") or 1)
-        window = _window(config)
+        # Qwen has a window in its config that it may switch off.
+        window = None if config.get("use_sliding_window") is False else config.get("sliding_window")
         return cls(
             model_type=str(config.get("model_type", "")),
             vocabulary=_size(config, "vocab_size"),
@@ -161,11 +162,6 @@ def _mean_position(first: float, last: float, window: int | None) -> float:
     if first >= window:
         return float(window)
     return ((window**2 - first**2) / 2 + window * (last - window)) / (last - first)
-
-
-def _window(config: Mapping[str, Any]) -> int | None:
-    """The window, ``None`` where the family has one in its config and switches it off (Qwen)."""
-    return None if config.get("use_sliding_window") is False else config.get("sliding_window")
 
 
 def _sliding_layers(config: Mapping[str, Any]) -> int:

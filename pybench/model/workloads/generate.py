@@ -283,7 +283,10 @@ def drawn_lengths(settings: Generate, replica: int) -> Iterator[RequestLengths]:
     for index in range(settings.batch_size):
         if settings.request_rate_per_s is not None:
             arrival_s += _gap_s(numbers, settings.request_rate_per_s, settings.burstiness)
-        prompt, output = (_length(numbers, settings, n) for n in (settings.prompt_tokens, settings.output_tokens))
+        prompt, output = (
+            numbers.randint(settings.shortest(n), settings.longest(n))
+            for n in (settings.prompt_tokens, settings.output_tokens)
+        )
         if index % settings.data_parallel == replica:
             yield RequestLengths(index, prompt, output, arrival_s)
 
@@ -293,7 +296,3 @@ def _gap_s(numbers: random.Random, rate_per_s: float, burstiness: float) -> floa
     if burstiness == 1:
         return numbers.expovariate(rate_per_s)
     return numbers.gammavariate(burstiness, 1 / (rate_per_s * burstiness))
-
-
-def _length(numbers: random.Random, settings: Generate, tokens: int) -> int:
-    return numbers.randint(settings.shortest(tokens), settings.longest(tokens))

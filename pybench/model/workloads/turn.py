@@ -57,13 +57,10 @@ _DEFAULTS: dict[str, Any] = {
 
 def turn_rules(given: GivenSettings) -> Iterator[Breach]:
     """The problems of all points of the benchmark, each reason once."""
-    found = {breach: None for point in _points(given) for breach in _breaches(point)}
-    yield from found
-
-
-def _points(given: GivenSettings) -> Iterator[dict[str, Any]]:
     values = [given.values(name) or (default,) for name, default in _DEFAULTS.items()]
-    return (dict(zip(_DEFAULTS, point, strict=True)) for point in product(*values))
+    points = (dict(zip(_DEFAULTS, point, strict=True)) for point in product(*values))
+    found = {breach: None for point in points for breach in _breaches(point)}
+    yield from found
 
 
 def _breaches(point: Mapping[str, Any]) -> Iterator[Breach]:
@@ -246,11 +243,6 @@ class Turn(ModelSettings):
     def num_trainers(self) -> int:
         """Ranks of the trainer, one on each of its GPUs."""
         return self.num_gpus if self.topology == "full" else 1
-
-    @property
-    def num_weight_shares(self) -> int:
-        """Parts of the trainer's weights, one a GPU; GPUs that share sequences have all weights."""
-        return 1 if self.strategy == "context_parallel" else self.num_trainers
 
     @property
     def num_processes(self) -> int:

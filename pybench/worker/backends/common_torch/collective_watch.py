@@ -126,15 +126,10 @@ class CollectiveWatch:
 
     def _watch(self) -> None:
         while not self._over.wait(min(_MOST_POLL_S, self._limit_s / 10)):
-            if self._is_called() or self._hangs():
+            quiet_s = (time.monotonic_ns() - self._events.last_ns) / 1e9
+            hangs = quiet_s > self._limit_s and hanging(recorded(time.time_ns()), self._limit_s) is not None
+            if hangs or any(self._folder.glob("*.json")):
                 self._end()
-
-    def _is_called(self) -> bool:
-        return any(self._folder.glob("*.json"))
-
-    def _hangs(self) -> bool:
-        quiet_s = (time.monotonic_ns() - self._events.last_ns) / 1e9
-        return quiet_s > self._limit_s and hanging(recorded(time.time_ns()), self._limit_s) is not None
 
     def _end(self) -> None:
         """Write where this rank is, wait for the others, report, and leave: that is what frees the others."""

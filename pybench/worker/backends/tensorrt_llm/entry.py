@@ -125,11 +125,8 @@ class TensorrtGeneration:
             work=work_of(times),
             requests=tuple(times),
             values=gap_values(self._gaps_s),
-            late_values=self._late_values,
+            late_values=lambda: self._take_stats(_WAIT_BETWEEN_STEPS_S),
         )
-
-    def _late_values(self) -> dict[str, float]:
-        return self._take_stats(_WAIT_BETWEEN_STEPS_S)
 
     def _take_stats(self, wait_s: float) -> dict[str, float]:
         with engine_works():

@@ -139,7 +139,11 @@ class Whole:
         """Rank 0 reads and hands out."""
         found = self._read(folder / _FILE) if self._ranks.rank == 0 else {}
         for name, tensor in state.items():
-            whole = found.pop(name).to(tensor.device) if self._ranks.rank == 0 else torch.empty_like(_plain(tensor))
+            whole = (
+                found.pop(name).to(tensor.device)
+                if self._ranks.rank == 0
+                else torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+            )
             if isinstance(tensor, DTensor):
                 tensor.copy_(distribute_tensor(whole, tensor.device_mesh, tensor.placements))
                 continue
@@ -162,13 +166,6 @@ class Whole:
             return load_file(path)
         found: State = torch.load(path, map_location="cpu", weights_only=True)
         return found
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """An empty tensor of the whole shape where ``tensor`` is split, else itself."""
-    if not isinstance(tensor, DTensor):
-        return tensor
-    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
 def _broadcast(tensor: torch.Tensor, device: torch.device) -> None:

@@ -184,7 +184,11 @@ def without_sums(model: nn.Module) -> Iterator[None]:
 
 def sum_gradients(model: nn.Module, group: ProcessGroup) -> None:
     """Sum the gradients that ranks have parts of, those of :class:`Whole`, in one message."""
-    partial: list[Any] = [each for each in model.parameters() if _is_partial(each.grad)]
+    partial: list[Any] = [
+        each
+        for each in model.parameters()
+        if isinstance(each.grad, DTensor) and any(placement.is_partial() for placement in each.grad.placements)
+    ]
     if not partial:
         return
     parts = [each.grad.to_local() for each in partial]
@@ -213,10 +217,6 @@ def _own(parameter: Any, gradient: Sequence[Placement] | None = None) -> torch.T
     """This rank's part; its gradient is placed as the parameter is, or as ``gradient``."""
     found: torch.Tensor = parameter.to_local(grad_placements=gradient)
     return found
-
-
-def _is_partial(gradient: torch.Tensor | None) -> bool:
-    return isinstance(gradient, DTensor) and any(placement.is_partial() for placement in gradient.placements)
 
 
 class _Columns(nn.Linear):

@@ -75,7 +75,8 @@ class TorchEngine:
         if level:
             self._generation = None
             self._parked.leave(keep=level == 1)
-            self._let_go()
+            if self._ranks.device.type == "cuda":
+                torch.cuda.empty_cache()
 
     def wake_weights(self) -> None:
         """Weights as they were at level 1, memory alone at level 2."""
@@ -137,10 +138,6 @@ class TorchEngine:
         distributed.all_gather_object(found, own, group=self._group)
         return found
 
-    def device_pids(self) -> tuple[int, ...]:
-        """It is part of this process."""
-        return ()
-
     def host_bytes(self) -> int:
         """On a CPU the weights' copies; pinned ones are the process's own."""
         return 0 if self._ranks.device.type == "cuda" else self._parked.host_bytes
@@ -159,10 +156,6 @@ class TorchEngine:
             input_ids=tokens[None].to(self._ranks.device), attention_mask=masks, use_cache=False
         ).logits
         return found
-
-    def _let_go(self) -> None:
-        if self._ranks.device.type == "cuda":
-            torch.cuda.empty_cache()
 
 
 def _model(settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> Any:

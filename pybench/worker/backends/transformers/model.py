@@ -65,7 +65,9 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     dtype = getattr(torch, settings.dtype)
     weights = state_dict(kind, config, dtype, settings.seed)
-    options = {**_placement(settings, device, config), **_quantization(settings, dtype), **_attention(config)}
+    options = {**_placement(settings, device, config), **_quantization(settings, dtype)}
+    if getattr(config, "attn_logit_softcapping", None):  # Gemma 2: the library's call of torch's kernel lacks the cap
+        options["attn_implementation"] = "eager"
     model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype, **options)
     return model.eval()
 
@@ -92,11 +94,6 @@ def _quantization(settings: Generate, dtype: torch.dtype) -> dict[str, Any]:
     return {
         "quantization_config": configure(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
     }
-
-
-def _attention(config: Any) -> dict[str, Any]:
-    """The library's fastest, but where scores are capped (Gemma 2): its call of torch's kernel leaves the cap out."""
-    return {"attn_implementation": "eager"} if getattr(config, "attn_logit_softcapping", None) else {}
 
 
 def _placement(settings: Generate, device: torch.device, config: Any) -> dict[str, Any]:

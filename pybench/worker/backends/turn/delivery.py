@@ -144,18 +144,14 @@ def read(file: Path, device: torch.device) -> Iterator[Named]:
     """Each weight of a file, on ``device`` when its turn comes; adapters by the trainer's names."""
     with safe_open(file, framework="pt", device=str(device)) as weights:
         for name in weights.keys():  # noqa: SIM118 - it is no mapping
-            yield _plain_name(name), weights.get_tensor(name)
+            plain = name.removeprefix(_PEFT_PREFIX)
+            own = plain if plain == name else plain.removesuffix(".weight") + ".default.weight"
+            yield own, weights.get_tensor(name)
 
 
 def peft_name(name: str) -> str:
     """Name in a file of adapters, of the name that the trainer's model gives to the adapter ``default``."""
     return f"{_PEFT_PREFIX}{name.replace('.default', '')}"
-
-
-def _plain_name(name: str) -> str:
-    if not name.startswith(_PEFT_PREFIX):
-        return name
-    return name.removeprefix(_PEFT_PREFIX).removesuffix(".weight") + ".default.weight"
 
 
 def adapter_config(settings: Turn) -> dict[str, object] | None:

@@ -75,9 +75,6 @@ class Engine(Protocol):
     def digests(self) -> list[dict[str, int]]:
         """Of each shard the digests of all weights that it holds, by their names in transformers."""
 
-    def device_pids(self) -> tuple[int, ...]:
-        """Processes that the engine started, whose memory counts on a CPU."""
-
     def host_bytes(self) -> int:
         """Pinned host memory of the engine's own processes; on a CPU its weights' copies."""
 

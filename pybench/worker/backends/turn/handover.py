@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,14 +39,10 @@ def digest(tensor: torch.Tensor) -> int:
     total = torch.zeros((), dtype=torch.int64, device=bits.device)
     for start in range(0, bits.numel(), size):
         part = bits[start : start + size].to(torch.int64)
-        weights = places[: part.numel()].add(_signed(start * _STEP + _START)).bitwise_or_(1)
+        first = (start * _STEP + _START + 2**63) % 2**64 - 2**63  # the same 64 bits as a signed number
+        weights = places[: part.numel()].add(first).bitwise_or_(1)
         total += weights.mul_(part).sum()
     return int(total.item()) % 2**64
-
-
-def _signed(number: int) -> int:
-    """The same 64 bits as a signed number."""
-    return (number + 2**63) % 2**64 - 2**63
 
 
 Digests = list[dict[str, int]]
@@ -69,7 +65,7 @@ def check_changed(
     weight that did not change, and for a frozen one that did.
     """
     trained, num_rounded = set(trainable), 0
-    for name in _names(after):
+    for name in dict.fromkeys(name for shard in after for name in shard):
         changed = any(old.get(name) != new.get(name) for old, new in zip(before, after, strict=True))
         if name not in trained and changed:
             raise WrongResultError(f"{name}: training changed this frozen weight")
@@ -114,10 +110,6 @@ def check_computes(found: torch.Tensor, new: torch.Tensor, old: torch.Tensor, dt
 
 def _gap(first: torch.Tensor, second: torch.Tensor) -> float:
     return float((first - second).abs().mean())
-
-
-def _names(digests: Sequence[Mapping[str, int]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for shard in digests for name in shard))
 
 
 # Much larger than a cache, and small compared with the memory of trainer and engine.

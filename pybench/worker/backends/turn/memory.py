@@ -85,7 +85,7 @@ class Parked:
         storages = {id_of(tensor): local(tensor).untyped_storage() for tensor in tensors}
         self._storages = [storage for storage in storages.values() if storage.nbytes()]
         self._sizes = [storage.nbytes() for storage in self._storages]
-        self._views = [_bytes_of(storage) for storage in self._storages]
+        self._views = [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in self._storages]
         self._copies: list[torch.Tensor] = []
         self._kept = False
 
@@ -103,7 +103,10 @@ class Parked:
     def leave(self, *, keep: bool) -> None:
         """Free the device's memory; with ``keep`` what it holds is copied to the host first."""
         if keep:
-            self._copies = self._copies or [self._copy_like(storage) for storage in self._storages]
+            self._copies = self._copies or [
+                torch.empty(storage.nbytes(), dtype=torch.uint8, pin_memory=storage.device.type == "cuda")
+                for storage in self._storages
+            ]
             for copy, view in zip(self._copies, self._views, strict=True):
                 copy.copy_(view, non_blocking=True)
             self._wait()
@@ -121,9 +124,6 @@ class Parked:
                 view.copy_(copy, non_blocking=True)
             self._wait()
 
-    def _copy_like(self, storage: torch.UntypedStorage) -> torch.Tensor:
-        return torch.empty(storage.nbytes(), dtype=torch.uint8, pin_memory=storage.device.type == "cuda")
-
     def _wait(self) -> None:
         if any(storage.device.type == "cuda" for storage in self._storages):
             torch.cuda.synchronize()
@@ -140,7 +140,3 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 def id_of(tensor: torch.Tensor) -> int:
     """The same for all tensors of one storage."""
     return int(local(tensor).untyped_storage()._cdata)  # noqa: SLF001 - storages have no other identity
-
-
-def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -18,57 +17,8 @@ from pybench.worker.backends.turn.engine import Engine
 from pybench.worker.backends.turn.memory import PeakMemory
 from pybench.worker.gpus import used_bytes
 
-Reading = Callable[[], int | None]
-
-
-@dataclass(frozen=True)
-class Meters:
-    """Functions that read a rank's memory, in bytes; ``wait`` returns once its device is done.
-
-    ``end_phase`` is called behind each phase, outside its time.
-    """
-
-    wait: Callable[[], None]
-    device_bytes: Reading
-    host_bytes: Reading
-    end_phase: Callable[[], None]
-
-
-class Recorder:
-    """Phases begin at a barrier over all ranks, and end on each rank when its device is done."""
-
-    def __init__(self, barrier: Callable[[], None], meters: Meters) -> None:
-        self._barrier = barrier
-        self._meters = meters
-        self.spans: list[Span] = []
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Record one phase. One that raises leaves none."""
-        self._barrier()
-        start_ns = time.monotonic_ns()
-        yield
-        self._meters.wait()
-        end_ns = time.monotonic_ns()
-        self._barrier()  # a rank with nothing to do would read what the others still hold
-        self.spans.append(
-            Span(
-                name=name,
-                start_ns=start_ns,
-                end_ns=end_ns,
-                device_bytes=self._meters.device_bytes(),
-                host_bytes=self._meters.host_bytes(),
-            )
-        )
-        self._meters.end_phase()
-
-    def seconds(self, name: str) -> float:
-        """Length of all phases of a name on this rank so far."""
-        return sum(span.end_ns - span.start_ns for span in self.spans if span.name == name) / 1e9
-
-
 _PAGE_BYTES = 4096
-_PROC = Path("/proc")
+_PROC = Path("/proc/self")
 
 
 class Party:
@@ -94,7 +44,7 @@ class Party:
 
     def barrier(self) -> None:
         """Wait for this rank's device, then for all ranks."""
-        self._wait()
+        self.wait()
         if self._group is not None:
             distributed.barrier(self._group)
 
@@ -123,34 +73,22 @@ class Party:
         distributed.all_gather_object(found, own, group=self._group)
         return {name: value for each in found for name, value in each.items()}
 
-    def meters(self, engine: Engine | None, peak: PeakMemory) -> Meters:
-        """Memory that this rank can read, its engine's included."""
-        return Meters(
-            wait=self._wait,
-            device_bytes=lambda: self._device_bytes(engine),
-            host_bytes=lambda: self._host_bytes(engine),
-            end_phase=peak.end_phase,
-        )
-
     def own_bytes(self) -> int:
         """The most that this process alone has taken."""
         if self.device.type == "cuda":
             return allocator_peak_bytes(self.device)[1]
-        return _resident_bytes("self")
+        return resident_bytes()
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Wait for this rank's device."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def _device_bytes(self, engine: Engine | None) -> int | None:
+    def device_bytes(self) -> int | None:
+        """Memory in use on the fullest of this rank's GPUs; on a CPU the resident memory of this process."""
         if self.device.type == "cuda":
             return max((used_bytes(uuid) for uuid in self._gpu_uuids), default=None)
-        pids = engine.device_pids() if engine is not None else ()
-        return _resident_bytes("self") + sum(_resident_bytes(str(pid)) for pid in pids)
-
-    def _host_bytes(self, engine: Engine | None) -> int:
-        own = pinned_bytes() if self.device.type == "cuda" else 0
-        return own + (engine.host_bytes() if engine is not None else 0)
+        return resident_bytes()
 
 
 def pinned_bytes() -> int:
@@ -158,9 +96,36 @@ def pinned_bytes() -> int:
     return int(torch.cuda.host_memory_stats().get("allocated_bytes.current", 0))
 
 
-def _resident_bytes(pid: str) -> int:
-    """Resident memory of a process on this machine, 0 of one that has ended."""
-    try:
-        return int((_PROC / pid / "statm").read_text().split()[1]) * _PAGE_BYTES
-    except OSError:
-        return 0
+def resident_bytes() -> int:
+    """Resident memory of this process."""
+    return int((_PROC / "statm").read_text().split()[1]) * _PAGE_BYTES
+
+
+class Recorder:
+    """The phases of a turn. They begin at a barrier over all ranks, and end on each rank when its device is done."""
+
+    def __init__(self, party: Party, engine: Engine | None, peak: PeakMemory) -> None:
+        self._party = party
+        self._engine = engine
+        self._peak = peak
+        self.spans: list[Span] = []
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Record one phase. A phase that raises leaves no span."""
+        self._party.barrier()
+        start_ns = time.monotonic_ns()
+        yield
+        self._party.wait()
+        end_ns = time.monotonic_ns()
+        self._party.barrier()  # a rank without work would read the memory of the others' work
+        pinned = pinned_bytes() if self._party.device.type == "cuda" else 0
+        host_bytes = pinned + (self._engine.host_bytes() if self._engine is not None else 0)
+        device_bytes = self._party.device_bytes()
+        span = Span(name=name, start_ns=start_ns, end_ns=end_ns, device_bytes=device_bytes, host_bytes=host_bytes)
+        self.spans.append(span)
+        self._peak.end_phase()
+
+    def seconds(self, name: str) -> float:
+        """Length of all phases of a name on this rank so far."""
+        return sum(span.end_ns - span.start_ns for span in self.spans if span.name == name) / 1e9

@@ -110,7 +110,10 @@ class Trainer:
         self._device = ranks.device
         # Listed once: to walk through the model takes longer than to give the engine its weights.
         self._parameters = tuple(self.model.named_parameters())
-        self._exported = {learner.exported(name, _shape_of(one))[0]: one for name, one in self._parameters}
+        self._exported = {
+            learner.exported(name, torch.empty(weight.shape, dtype=weight.dtype, device="meta"))[0]: weight
+            for name, weight in self._parameters
+        }
 
     @property
     def model(self) -> nn.Module:
@@ -168,7 +171,8 @@ class Trainer:
         state = self._learner.optimizer.state.get(parameter)
         if not state:
             return False  # it never had a gradient
-        group = next(group for group in self._learner.optimizer.param_groups if _holds(group, parameter))
+        groups = self._learner.optimizer.param_groups
+        group = next(group for group in groups if any(own is parameter for own in group["params"]))
         return is_rounded_away(local(parameter), local(state["exp_avg"]), local(state["exp_avg_sq"]), state, group)
 
     @property
@@ -237,10 +241,6 @@ class Trainer:
         return replace(batch, advantages=advantages(len(sequences), group)[first : first + size].to(self._device))
 
 
-def _holds(group: dict[str, Any], parameter: torch.Tensor) -> bool:
-    return any(own is parameter for own in group["params"])
-
-
 def _whole(parameter: torch.Tensor) -> torch.Tensor:
     plain = parameter.data
     if isinstance(plain, DTensor):
@@ -254,11 +254,6 @@ def _unpacked_bytes(parameter: nn.Parameter) -> int:
     if packed is not None:
         return int(packed.shape.numel() * packed.dtype.itemsize)
     return parameter.numel() * parameter.element_size()
-
-
-def _shape_of(parameter: torch.Tensor) -> torch.Tensor:
-    """Without memory."""
-    return torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
 
 
 def _is_large(value: object) -> bool:

@@ -131,7 +131,10 @@ class Turns:
             self._train(recorder)
         with recorder.phase(CHECK):
             before, self._sent = self._sent, self._expected()
-            num_rounded = self._compare_changed(before)
+            num_rounded = 0
+            if (trainer := self._trainer) is not None:
+                names = trainer.trainable_names()
+                num_rounded = check_changed(before, self._sent, names, trainer.was_rounded_away)
             new = self._trainer_log_probabilities(probe)
         self._hand_over(handover, recorder, behind=settings.async_weight_syncing)
         if settings.async_weight_syncing:
@@ -226,11 +229,6 @@ class Turns:
                 own[name] = digest(engine.part(shard, name, whole))
         return found
 
-    def _compare_changed(self, before: Digests) -> int:
-        if self._trainer is None:
-            return 0
-        return check_changed(before, self._sent, self._trainer.trainable_names(), self._trainer.was_rounded_away)
-
     def _compare_held(self) -> None:
         if self._engine is not None:
             held = self._engine.digests()
@@ -283,7 +281,7 @@ class Turns:
             ) from error
 
     def _recorder(self) -> Recorder:
-        return Recorder(self._party.barrier, self._party.meters(self._engine, self._peak))
+        return Recorder(self._party, self._engine, self._peak)
 
     def _asleep(self) -> Held | None:
         return self._engine.asleep() if self._engine is not None else NOTHING

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import vllm
@@ -113,7 +112,9 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     settings, architecture = generation_of(order)
     hosts = _hosts(settings)
     with config_folder(architecture, settings.dtype) as folder:
-        arguments = _arguments(settings, folder, hosts)
+        valid = {field.name for field in dataclasses.fields(EngineArgs)}
+        ours, decided = engine_arguments(settings, folder, hosts), decided_arguments("vllm", Generate)
+        arguments = merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", decided)
         replica = replica_of(order, ranks)
         if hosts is not None and hosts.place:
             with _followed(arguments, settings, ranks):
@@ -197,9 +198,3 @@ def _spread_experts(engine: BatchEngine | ServingEngine, seed: int) -> None:
             f"vllm {vllm.__version__}: this model's routers have other names here, and under dummy weights nearly all "
             "tokens would go to the same few experts"
         )
-
-
-def _arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | None) -> dict[str, Any]:
-    valid = {field.name for field in dataclasses.fields(EngineArgs)}
-    ours = engine_arguments(settings, folder, hosts)
-    return merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", decided_arguments("vllm", Generate))

@@ -176,10 +176,6 @@ class VllmEngine:
         found: list[dict[str, int]] = self._ask("pybench_digests")
         return found
 
-    def device_pids(self) -> tuple[int, ...]:
-        """It runs on GPUs, whose memory the driver counts."""
-        return ()
-
     def host_bytes(self) -> int:
         """Of processes other than this one."""
         if self._settings.num_processes == 1:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import distributed
 
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.settings import AUTO
@@ -37,7 +37,7 @@ def find_batch_size(
     votes = distributed.new_group(backend="gloo", timeout=_PATIENCE) if ranks.world_size > 1 else None
 
     def fits(size: int) -> bool:
-        failure = _out_of_memory(lambda: attempt(Task(_with(settings, size), architecture, ranks)))
+        failure = _out_of_memory(lambda: attempt(Task(replace(settings, batch_size_per_gpu=size), architecture, ranks)))
         return _all_agree(failure, votes)
 
     return largest_fitting(fits, settings.sizes_to_try)
@@ -64,10 +64,6 @@ def largest_fitting(fits: Callable[[int], bool], sizes: Iterable[int]) -> int:
     if good < 0:
         raise UnsupportedError(f"batch_size_per_gpu = {AUTO!r}: not even {ascending[0]} fits into memory")
     return ascending[good]
-
-
-def _with(settings: Train, size: int) -> Train:
-    return replace(settings, batch_size_per_gpu=size)
 
 
 def _out_of_memory(attempt: Callable[[], None]) -> BaseException | None:
@@ -206,14 +202,10 @@ class Training:
         memory = memory_metrics(self._task.ranks.device)
         size = self._task.settings.micro_batch_size
         found = Metric(name="batch_size_per_gpu", value=size, unit="samples")
-        of_samples = (*self._threads(), *self._evaluation())
+        threads = Metric(name="host_update_threads", value=torch.get_num_threads(), unit="")
+        of_host = (threads,) if self._task.settings.updates_on_host else ()
         trained = trained_parameters(self._task, self.learner)
-        return (*memory, found, trained, *self.learner.metrics(), *of_samples, *self._control())
-
-    def _threads(self) -> tuple[Metric, ...]:
-        if not self._task.settings.updates_on_host:
-            return ()
-        return (Metric(name="host_update_threads", value=torch.get_num_threads(), unit=""),)
+        return (*memory, found, trained, *self.learner.metrics(), *of_host, *self._evaluation(), *self._control())
 
     def _evaluation(self) -> tuple[Metric, ...]:
         if self._task.settings.evaluation_every_steps is None:
@@ -276,14 +268,11 @@ _SPLIT_BY_ZERO = "ds_numel"
 
 def trained_parameters(task: Task, learner: Learner) -> Metric:
     """Of the whole model, however it is split: each counts once. Every rank calls this; those with stages add up."""
-    count = sum(_whole(parameter) for parameter in learner.parameters() if parameter.requires_grad)
+    # A DTensor's number is that of all ranks.
+    trained = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    count = sum(int(getattr(parameter, _SPLIT_BY_ZERO, parameter.numel())) for parameter in trained)
     if STRATEGIES[task.settings.strategy].has_stages and task.ranks.world_size > 1:
         total = torch.tensor(count, device=task.ranks.device)
         distributed.all_reduce(total)
         count = int(total) // task.settings.data_parallel
     return Metric(name="trained_parameters", value=count, unit="")
-
-
-def _whole(parameter: nn.Parameter) -> int:
-    """Elements over all ranks that share them; a DTensor's own number is that."""
-    return int(getattr(parameter, _SPLIT_BY_ZERO, parameter.numel()))

@@ -99,7 +99,8 @@ def by_mesh(parameters: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
     groups: dict[object, list[nn.Parameter]] = {}
     for parameter in parameters:
         if parameter.requires_grad:
-            groups.setdefault(_mesh(parameter), []).append(parameter)
+            mesh = parameter.device_mesh if isinstance(parameter, DTensor) else None
+            groups.setdefault(mesh, []).append(parameter)
     return list(groups.values())
 
 
@@ -114,7 +115,3 @@ def update_with_all_cores(ranks: TorchRanks, nodes: int) -> None:
 def _norm(group: list[nn.Parameter]) -> torch.Tensor:
     norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in group if parameter.grad is not None])
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
-
-
-def _mesh(parameter: nn.Parameter) -> object:
-    return parameter.device_mesh if isinstance(parameter, DTensor) else None

@@ -156,7 +156,9 @@ def learner(task: Task) -> Learner:
     if settings.compile:
         training.compile_model(model, verbose=False)
     if settings.tensor_parallel > 1:
-        _split(model, mesh["tensor_parallel"])
+        training.prepare_mha_for_tp(model, mesh["tensor_parallel"])
+        # qwen2's decoder has the same parts
+        parallelize_module(model, mesh["tensor_parallel"], base_llama_tp_plan())
     if settings.activation_checkpointing == "full":
         training.set_activation_checkpointing(model, auto_wrap_policy={modules.TransformerSelfAttentionLayer})
     sharded = settings.data_parallel > 1
@@ -198,11 +200,6 @@ class Tuned(WholeModel):
         """By torchtune's own converters."""
         [found] = untuned(self._config, name, weight).items()
         return found
-
-
-def _split(model: Any, mesh: DeviceMesh) -> None:
-    training.prepare_mha_for_tp(model, mesh)
-    parallelize_module(model, mesh, base_llama_tp_plan())  # qwen2's decoder has the same parts
 
 
 def _shard(task: Task, model: Any, mesh: DeviceMesh) -> None:

@@ -53,7 +53,9 @@ class Fast(WholeModel):
         """Summed loss of a forward pass; a policy's needs logits."""
         if batch.advantages is not None:
             return super().loss(batch)
-        mean: torch.Tensor = self._forward(batch, labels=_unshifted(batch.labels)).loss
+        # Models of transformers take labels at their own token.
+        labels = functional.pad(batch.labels[:, :-1], (1, 0), value=IGNORED)
+        mean: torch.Tensor = self._forward(batch, labels=labels).loss
         return mean * (batch.labels != IGNORED).sum()
 
     def logits(self, batch: Batch) -> torch.Tensor:
@@ -70,11 +72,6 @@ class Fast(WholeModel):
         kind, dtype = batch.tokens.device.type, next(self.model.parameters()).dtype
         with torch.autocast(kind, dtype=dtype, enabled=dtype != torch.float32):
             return self.model(input_ids=batch.tokens, use_cache=False, **labels)
-
-
-def _unshifted(labels: torch.Tensor) -> torch.Tensor:
-    """Each at the token that it is, as transformers' models take them."""
-    return functional.pad(labels[:, :-1], (1, 0), value=IGNORED)
 
 
 def _model(task: Task) -> Any:
