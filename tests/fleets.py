@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pybench.fleet.decision import judge_fleet
 from pybench.fleet.pairs import DECISION_ROUNDS, pair_rounds
 from pybench.fleet.values import FleetResult, NodeRun, PairFigure
-from pybench.model.figures import PointFigures, Row, RunFigures
+from pybench.model.figures import FigureKey, PointFigures, RunFigures
 
 POINTS: dict[str, tuple[str, str, float]] = {
     # Point: group, metric, level.
@@ -125,7 +125,9 @@ class Fleet:
             noise = self.attempt_sd * random.standard_normal((len(own), self.num_attempts))
             values = level * np.exp(sign * (node[group] + own[:, None] + noise))
             if group in _BY_GPU:
-                by_gpu[Row(point, metric)] = {f"GPU-{name}-{n}": tuple(one.tolist()) for n, one in enumerate(values)}
+                by_gpu[FigureKey(point, metric)] = {
+                    f"GPU-{name}-{n}": tuple(one.tolist()) for n, one in enumerate(values)
+                }
             points.append(_point(point, metric, values.min(axis=0).tolist()))
         figures = RunFigures(
             run_id=f"run {number}", created_utc=f"2026-11-22T0{number}:00:00+00:00", suite="node_check",

@@ -28,7 +28,7 @@ from pybench.core.statistics.units import (
     spread_of,
 )
 from pybench.fleet.values import GpuOfNode, GroupSpread, NodeRun, Symptom
-from pybench.model.figures import Row, SmallestEffects
+from pybench.model.figures import FigureKey, SmallestEffects
 from pybench.model.health import GpuState
 from pybench.model.workloads.registry import HEADLINES, METRICS, SLOWER_FRACTIONS
 
@@ -86,7 +86,7 @@ class Reading:
 class Distance(NamedTuple):
     """Deviation of a unit from the others (negative: lower), and the probability of a figure this low by chance."""
 
-    row: Row
+    row: FigureKey
     deviation: float
     p: float
     usual: float
@@ -96,13 +96,13 @@ class Distance(NamedTuple):
 class Figures(Generic[Unit]):
     """Readings of every unit by row. ``slower`` are the units of the slower group of a figure's group, if any."""
 
-    rows: Mapping[Row, Mapping[Unit, Reading]]
+    rows: Mapping[FigureKey, Mapping[Unit, Reading]]
     slower: Mapping[str, frozenset[Unit]] = field(default_factory=dict)
 
     @cached_property
-    def compared(self) -> Mapping[tuple[Row, bool], Mapping[Unit, Reading]]:
+    def compared(self) -> Mapping[tuple[FigureKey, bool], Mapping[Unit, Reading]]:
         """Rows of enough units; units of a slower group are compared with each other."""
-        found: dict[tuple[Row, bool], dict[Unit, Reading]] = {}
+        found: dict[tuple[FigureKey, bool], dict[Unit, Reading]] = {}
         for row, units in self.rows.items():
             slower = self.slower.get(group_of(row.metric) or "", frozenset())
             for unit, reading in units.items():
@@ -110,7 +110,7 @@ class Figures(Generic[Unit]):
         return {key: units for key, units in found.items() if len(units) >= MIN_UNITS}
 
     @cached_property
-    def spreads(self) -> Mapping[tuple[Row, bool], Variance]:
+    def spreads(self) -> Mapping[tuple[FigureKey, bool], Variance]:
         """Variance between the units of each row."""
         return {key: spread_of([one.value for one in units.values()]) for key, units in self.compared.items()}
 
@@ -152,7 +152,7 @@ class Figures(Generic[Unit]):
         return median(found) if found else None
 
     @cached_property
-    def _moderated(self) -> Mapping[tuple[Row, bool], Variance]:
+    def _moderated(self) -> Mapping[tuple[FigureKey, bool], Variance]:
         return moderated(self.spreads)
 
 
@@ -166,12 +166,12 @@ class SlowFigures:
     @cached_property
     def nodes(self) -> Figures[str]:
         """The figures of whole nodes."""
-        found: dict[Row, dict[str, list[tuple[float, ...]]]] = {}
+        found: dict[FigureKey, dict[str, list[tuple[float, ...]]]] = {}
         for run in self.runs:
             for point in run.figures.points:
                 for metric, medians in point.medians.items():
                     if group_of(metric) is not None and point.is_alone and min(medians) > 0:
-                        found.setdefault(Row(point.id, metric), {}).setdefault(run.node, []).append(medians)
+                        found.setdefault(FigureKey(point.id, metric), {}).setdefault(run.node, []).append(medians)
         rows = {row: {node: _reading(row, own) for node, own in units.items()} for row, units in found.items()}
         smallest = math.log1p(self.effects.default)
         return Figures(rows, {group: low for group in _groups(rows) if (low := _slower_nodes(rows, group, smallest))})
@@ -179,7 +179,7 @@ class SlowFigures:
     @cached_property
     def gpus(self) -> Figures[GpuOfNode]:
         """The figures of single GPUs, where the runs' folders have them and nodes have several."""
-        found: dict[Row, dict[GpuOfNode, list[tuple[float, ...]]]] = {}
+        found: dict[FigureKey, dict[GpuOfNode, list[tuple[float, ...]]]] = {}
         for run in self.runs:
             alone = {point.id for point in run.figures.points if point.is_alone}
             for row, units in run.gpus.items():
@@ -268,18 +268,18 @@ class SlowFigures:
             is_bad=is_far or num_bad > 1,
         )
 
-    def _conditions(self, node: str, row: Row, uuid: str | None) -> str:
+    def _conditions(self, node: str, row: FigureKey, uuid: str | None) -> str:
         """Clock, temperature and throttling, where they differ from the other nodes'."""
         states = [(run.node, state) for run in self.runs for state in run.states.get(row.point_id, ())]
         own = [state for name, state in states if name == node and uuid in {None, state.uuid}]
         return conditions_text(own, [state for name, state in states if name != node])
 
 
-def _groups(rows: Mapping[Row, object] | Iterator[Row]) -> list[str]:
+def _groups(rows: Mapping[FigureKey, object] | Iterator[FigureKey]) -> list[str]:
     return list(dict.fromkeys(group_of(row.metric) or "" for row in rows))
 
 
-def _slower_nodes(rows: Mapping[Row, Mapping[str, Reading]], group: str, smallest: float) -> frozenset[str]:
+def _slower_nodes(rows: Mapping[FigureKey, Mapping[str, Reading]], group: str, smallest: float) -> frozenset[str]:
     """The slower of two groups of nodes, by the mean over the group's rows; empty if the nodes are one group."""
     deviations: dict[str, list[float]] = {}
     for row, units in rows.items():
@@ -323,7 +323,7 @@ def _median(values: Sequence[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def _reading(row: Row, runs: Sequence[tuple[float, ...]]) -> Reading:
+def _reading(row: FigureKey, runs: Sequence[tuple[float, ...]]) -> Reading:
     """The median attempt of each run."""
     logs = [[METRICS[row.metric].sign * math.log(value) for value in medians] for medians in runs]
     variances = [_SE_OF_MEDIAN**2 * variance_of(own) / len(own) for own in logs if len(own) > 1]

@@ -24,7 +24,7 @@ from pybench.files.run.journal import DEFECTS
 from pybench.files.run.results_file import read_results
 from pybench.fleet.values import NodeRun, PairFigure
 from pybench.model.errors import PybenchError, RunFolderError
-from pybench.model.figures import Row
+from pybench.model.figures import FigureKey
 from pybench.model.machine import Machine
 from pybench.model.manifest import MANIFEST_FILE
 from pybench.model.results import RESULTS_FILE, NodeCheck, Results
@@ -177,7 +177,7 @@ def _named(node: str | None, place: Path) -> str:
     return node
 
 
-def node_run(node: str, results: Results, gpus: dict[Row, dict[str, tuple[float, ...]]] | None = None) -> NodeRun:
+def node_run(node: str, results: Results, gpus: dict[FigureKey, dict[str, tuple[float, ...]]] | None = None) -> NodeRun:
     """The run of a node. ``gpus`` are the figures of each GPU, which a ``results.json`` does not have."""
     figures = run_figures(results)
     # Nodes of one kind have equal names of GPUs, and different UUIDs.
@@ -213,9 +213,9 @@ def _text(check: NodeCheck) -> str:
     return f"{check.subject}: {name}{check.reason}"
 
 
-def gpu_figures(measurements: Measurements, machine: Machine) -> dict[Row, dict[str, tuple[float, ...]]]:
+def gpu_figures(measurements: Measurements, machine: Machine) -> dict[FigureKey, dict[str, tuple[float, ...]]]:
     """The median step of each attempt of every GPU by UUID, where each GPU works alone."""
-    found: dict[Row, dict[str, tuple[float, ...]]] = {}
+    found: dict[FigureKey, dict[str, tuple[float, ...]]] = {}
     for entry in measurements.entries:
         if not isinstance(entry, Point) or not (good := measurements.good(entry.id)):
             continue
@@ -227,7 +227,7 @@ def gpu_figures(measurements: Measurements, machine: Machine) -> dict[Row, dict[
                 if (uuid := records.uuid(rank)) is not None
             }
             if by_uuid:
-                found[Row(entry.id, metric)] = by_uuid
+                found[FigureKey(entry.id, metric)] = by_uuid
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pybench.model.figures import Row, RunFigures, SmallestEffects
+from pybench.model.figures import FigureKey, RunFigures, SmallestEffects
 from pybench.model.health import GpuState
 
 NodeState = Literal["bad", "not measured", "suspect", "not compared", "healthy"]
@@ -35,7 +35,7 @@ class NodeRun:
     node: str
     figures: RunFigures
     uuids: tuple[str, ...] = ()
-    gpus: dict[Row, dict[str, tuple[float, ...]]] = field(default_factory=dict)
+    gpus: dict[FigureKey, dict[str, tuple[float, ...]]] = field(default_factory=dict)
     indices: dict[str, int] = field(default_factory=dict)
     states: dict[str, tuple[GpuState, ...]] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Symptom:
     gpu: str | None = None
     fraction: float | None = None
     p: float | None = None
-    row: Row | None = None
+    row: FigureKey | None = None
     value: float | None = None
     usual: float | None = None
     unit: str = ""

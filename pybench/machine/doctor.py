@@ -15,7 +15,7 @@ from typing import Literal
 from pybench.core.extension import REMEDY, extension_fault
 from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS, BackendTraits
-from pybench.model.machine import Finding, GpuInfo, Machine
+from pybench.model.machine import DoctorFinding, GpuInfo, Machine
 from pybench.model.text import amount_text, counted, plural
 
 _GIB = 2**30
@@ -29,7 +29,7 @@ _BUSY_FRACTION = 0.25
 _LOST_REMEDY = "look into the kernel's log for its Xid, and restart the machine; the other GPUs are used until then"
 
 
-def examine(notify: Callable[[str], None] | None = None) -> tuple[Finding, ...]:
+def examine(notify: Callable[[str], None] | None = None) -> tuple[DoctorFinding, ...]:
     """Look at everything once. ``missing`` is what stops pybench, ``warning`` what bends its figures."""
     machine = snapshot(notify)
     return (
@@ -50,16 +50,16 @@ def examine(notify: Callable[[str], None] | None = None) -> tuple[Finding, ...]:
 
 def _finding(
     name: str, *, well: bool, found: str, remedy: str, otherwise: Literal["warning", "missing"] = "warning"
-) -> Finding:
-    return Finding(name=name, state="ok" if well else otherwise, found=found, remedy="" if well else remedy)
+) -> DoctorFinding:
+    return DoctorFinding(name=name, state="ok" if well else otherwise, found=found, remedy="" if well else remedy)
 
 
-def _extension(name: str, module: Literal["_energy", "_nvml"]) -> Finding:
+def _extension(name: str, module: Literal["_energy", "_nvml"]) -> DoctorFinding:
     fault = extension_fault(module)
     return _finding(name, well=fault is None, found=fault or "extension built", remedy=REMEDY, otherwise="missing")
 
 
-def _backends(machine: Machine) -> tuple[Finding, ...]:
+def _backends(machine: Machine) -> tuple[DoctorFinding, ...]:
     """Each backend. One suffices: the others' absence is a warning then."""
     versions = {name: {p: _version(p) for p in traits.packages} for name, traits in BACKENDS.items()}
     any_whole = any(None not in found.values() for found in versions.values())
@@ -75,7 +75,7 @@ def _backend(
     versions: dict[str, str | None],
     machine: Machine,
     otherwise: Literal["warning", "missing"],
-) -> Finding:
+) -> DoctorFinding:
     absent = [package for package, version in versions.items() if version is None]
     found = ", ".join(f"{package} {version or 'not installed'}" for package, version in versions.items())
     if not absent and machine.gpus and (versions.get("torch") or "").endswith("+cpu"):
@@ -91,13 +91,13 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _left_out(fault: str) -> Finding:
+def _left_out(fault: str) -> DoctorFinding:
     """A fault that has a remedy of its own ends with it."""
     what, _, remedy = fault.partition("; ")
-    return Finding.warning("GPU left out", what, remedy or _LOST_REMEDY)
+    return DoctorFinding.warning("GPU left out", what, remedy or _LOST_REMEDY)
 
 
-def _gpus(machine: Machine) -> Finding:
+def _gpus(machine: Machine) -> DoctorFinding:
     kinds = (
         gpu.name if gpu.vram_gib is None else f"{gpu.name} of {amount_text(gpu.vram_gib * _GIB)}"
         for gpu in machine.gpus
@@ -115,37 +115,37 @@ def _gpus(machine: Machine) -> Finding:
     )
 
 
-def _links(machine: Machine) -> Iterator[Finding]:
+def _links(machine: Machine) -> Iterator[DoctorFinding]:
     """How many pairs of GPUs are joined in which way, as ``nvidia-smi topo -m`` names it."""
     pairs = Counter(machine.topology[a][b] for a, b in combinations(range(len(machine.topology)), 2))
     if pairs:
         found = ", ".join(f"{way}: {plural(count, 'pair')}" for way, count in pairs.most_common())
-        yield Finding(name="GPU links", state="ok", found=found, remedy="")
+        yield DoctorFinding(name="GPU links", state="ok", found=found, remedy="")
 
 
-def _gpu(gpu: GpuInfo, machine: Machine) -> list[Finding]:
+def _gpu(gpu: GpuInfo, machine: Machine) -> list[DoctorFinding]:
     """Settings of one GPU that make its figures unlike another's; a healthy GPU has no line of its own."""
     name = f"GPU {gpu.index}"
     limit, default = gpu.power_limit_w, gpu.power_limit_default_w
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     if gpu.mig_enabled:
         findings.append(
-            Finding.warning(name, "MIG is on", "turn it off: power of instances can't be measured separately")
+            DoctorFinding.warning(name, "MIG is on", "turn it off: power of instances can't be measured separately")
         )
     if gpu.ecc_enabled is False:
-        findings.append(Finding.warning(name, "ECC is off", "turn it on: expected tables were measured with it"))
+        findings.append(DoctorFinding.warning(name, "ECC is off", "turn it on: expected tables were measured with it"))
     if gpu.persistence_enabled is False:
         findings.append(
-            Finding.warning(name, "persistence mode is off", "turn it on: the driver unloads between attempts")
+            DoctorFinding.warning(name, "persistence mode is off", "turn it on: the driver unloads between attempts")
         )
     if limit is not None and default is not None and limit < default:
         findings.append(
-            Finding.warning(name, f"power limit {limit:g} W of {default:g} W", "restore the default power limit")
+            DoctorFinding.warning(name, f"power limit {limit:g} W of {default:g} W", "restore the default power limit")
         )
     most = max((other.num_nvlinks or 0 for other in machine.gpus if other.name == gpu.name), default=0)
     if gpu.num_nvlinks is not None and gpu.num_nvlinks < most:
         findings.append(
-            Finding.warning(
+            DoctorFinding.warning(
                 name,
                 f"{gpu.num_nvlinks} NVLinks of {most}",
                 "look for the inactive ones: nvidia-smi nvlink --status; every collective waits for this GPU",
@@ -154,23 +154,23 @@ def _gpu(gpu: GpuInfo, machine: Machine) -> list[Finding]:
     return findings
 
 
-def _space(path: str, name: str, needed_bytes: int, remedy: str) -> Finding:
+def _space(path: str, name: str, needed_bytes: int, remedy: str) -> DoctorFinding:
     if not Path(path).exists():
-        return Finding.warning(name, f"{path} does not exist", remedy)
+        return DoctorFinding.warning(name, f"{path} does not exist", remedy)
     free = shutil.disk_usage(path).free
     return _finding(
         name, well=free >= needed_bytes, found=f"{amount_text(free)} free in {Path(path).absolute()}", remedy=remedy
     )
 
 
-def _memlock(machine: Machine) -> Finding:
+def _memlock(machine: Machine) -> DoctorFinding:
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     well = not machine.gpus or limit in {resource.RLIM_INFINITY, -1} or limit >= _GIB
     found = "unlimited" if limit in {resource.RLIM_INFINITY, -1} else amount_text(limit)
     return _finding("locked memory", well=well, found=found, remedy="raise it before the run: ulimit -l unlimited")
 
 
-def _load(machine: Machine) -> Finding:
+def _load(machine: Machine) -> DoctorFinding:
     load = os.getloadavg()[0]
     return _finding(
         "load",
@@ -180,7 +180,7 @@ def _load(machine: Machine) -> Finding:
     )
 
 
-def _quota(machine: Machine) -> Iterator[Finding]:
+def _quota(machine: Machine) -> Iterator[DoctorFinding]:
     if machine.cpu_quota is not None and machine.cpu_quota < len(machine.cpus):
         found = f"{machine.cpu_quota:g} of {plural(len(machine.cpus), 'core')}, by the control group"
-        yield Finding.warning("CPU quota", found, "raise it: cpu.max, or limits.cpu of the pod")
+        yield DoctorFinding.warning("CPU quota", found, "raise it: cpu.max, or limits.cpu of the pod")

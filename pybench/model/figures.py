@@ -45,7 +45,7 @@ class Change:
     known of a change.
     """
 
-    row: Row
+    row: FigureKey
     unit: str
     verdict: ChangeVerdict
     reason: str = ""
@@ -75,7 +75,7 @@ class RunComparison:
     reference_ids: tuple[str, ...]
     verdict: ChangeVerdict
     changes: tuple[Change, ...]
-    added: tuple[Row, ...] = ()
+    added: tuple[FigureKey, ...] = ()
     differences: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ def key_values(keys: Mapping[str, object], name: str) -> list[object]:
     return found if isinstance(found, list) else [] if found is None else [found]
 
 
-class Row(NamedTuple):
+class FigureKey(NamedTuple):
     """One metric of one point: the same in every run of a suite."""
 
     point_id: str

@@ -129,7 +129,7 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class DoctorFinding:
     """One thing ``pybench doctor`` looked at, and what to do about it (empty when all is well)."""
 
     name: str
@@ -138,11 +138,11 @@ class Finding:
     remedy: str = ""
 
     @classmethod
-    def ok(cls, name: str, found: str) -> Finding:
+    def ok(cls, name: str, found: str) -> DoctorFinding:
         """All is well."""
         return cls(name=name, state="ok", found=found)
 
     @classmethod
-    def warning(cls, name: str, found: str, remedy: str) -> Finding:
+    def warning(cls, name: str, found: str, remedy: str) -> DoctorFinding:
         """Something changes the figures; ``remedy`` is what to do about it."""
         return cls(name=name, state="warning", found=found, remedy=remedy)

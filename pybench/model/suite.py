@@ -135,7 +135,7 @@ class Benchmark:
     effort: Effort
     expectations: tuple[Expectation, ...] = ()
     required: bool = False
-    job: Job | None = None
+    job: TrainingJob | None = None
     round_up_batch: bool = False
     implied: dict[str, tuple[AxisValue, ...]] = field(default_factory=dict)
 
@@ -181,7 +181,7 @@ class Point:
     settings: AnySettings
     effort: Effort
     architecture: Architecture | None = field(repr=False)
-    job: Job | None = None
+    job: TrainingJob | None = None
 
     @property
     def num_gpus(self) -> int:
@@ -247,7 +247,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class TrainingJob:
     """A training job: samples of an epoch, and epochs."""
 
     samples: Annotated[int, Range(1, 1_000_000_000_000), "samples of an epoch"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pybench.core.provenance import HOST_FIELD
-from pybench.model.figures import Row, RunFigures, key_values
+from pybench.model.figures import FigureKey, RunFigures, key_values
 from pybench.model.text import abridged
 from pybench.nightly.comparison import rows_of
 from pybench.nightly.series import Series
@@ -24,12 +24,12 @@ def about(series: Series, accepted: Sequence[Accepted]) -> tuple[Accepted, ...]:
     return tuple(one for one in accepted if any(_is_about(one, run) for run in series.runs))
 
 
-def accepted_on(row: Row, accepted: Sequence[Accepted]) -> str:
+def accepted_on(row: FigureKey, accepted: Sequence[Accepted]) -> str:
     """Date from which a row's present level holds; empty where none was accepted."""
     return max((one.since for one in accepted if one.is_of(row)), default="")
 
 
-def level_start(series: Series, row: Row, accepted: Sequence[Accepted]) -> int:
+def level_start(series: Series, row: FigureKey, accepted: Sequence[Accepted]) -> int:
     """First night of a row's present level."""
     since = accepted_on(row, accepted)
     return next((n for n, run in enumerate(series.runs) if run.created_utc[:10] >= since), len(series.runs) - 1)

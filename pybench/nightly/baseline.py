@@ -30,7 +30,7 @@ from pybench.core.statistics.spread import (
     pulled_in,
     robust_sd,
 )
-from pybench.model.figures import Row
+from pybench.model.figures import FigureKey
 
 MIN_NIGHTS = 8
 """With fewer nights the spread between them is not known."""
@@ -164,7 +164,7 @@ def _is_like_few(value: float, level: Sequence[float], smallest: float, sd: floa
     return abs(value - median(level)) <= max(smallest, _OUT_SDS * sd * math.sqrt(1 + 1 / len(level)))
 
 
-def baselines(rows: Mapping[Row, Nights], smallest: float) -> dict[Row, Baseline | None]:
+def baselines(rows: Mapping[FigureKey, Nights], smallest: float) -> dict[FigureKey, Baseline | None]:
     """Baseline of each row of one metric; ``None`` where too few nights are known."""
     examples = {row: admitted(nights, smallest) for row, nights in rows.items()}
     own = {row: _own_spread(rows[row], found) for row, found in examples.items()}
@@ -173,14 +173,14 @@ def baselines(rows: Mapping[Row, Nights], smallest: float) -> dict[Row, Baseline
     return {row: _baseline(rows[row], examples[row], shrunk.get(row), alike.get(row, 0.0)) for row in rows}
 
 
-def correlations(rows: Mapping[Row, Sequence[Sequence[float]]]) -> dict[Row, float]:
+def correlations(rows: Mapping[FigureKey, Sequence[Sequence[float]]]) -> dict[FigureKey, float]:
     """Lag-1 correlation of the nights of each row, 0 to 0.9, from the residuals of each level about a straight line.
 
     A line keeps a slow drift, which is a change, out of the residuals. The estimate of n residuals is too low by
     (2 + 4 r) / n (M. Kendall, Biometrika 41, 1954, with a trend) and corrected for it. Rows of a metric share what they
     show: Fisher's z of each row is shrunk towards their mean by what rows differ beyond chance.
     """
-    estimates: dict[Row, tuple[float, float]] = {}
+    estimates: dict[FigureKey, tuple[float, float]] = {}
     for row, levels in rows.items():
         residuals = [residuals_about_line(values) for values in levels if len(values) >= MIN_NIGHTS]
         num = sum(map(len, residuals))
@@ -230,7 +230,7 @@ def _levels(nights: Nights, examples: Mapping[int, float]) -> tuple[dict[int, fl
     return dict(before[-WINDOW:]), dict(since[-WINDOW:])
 
 
-def _shrunk(own: Mapping[Row, Variance]) -> dict[Row, Variance]:
+def _shrunk(own: Mapping[FigureKey, Variance]) -> dict[FigureKey, Variance]:
     """Variances moderated by the other rows', where there are enough of them."""
     least = LEAST_SD**2
     found = {row: (max(variance, least), freedom) for row, (variance, freedom) in own.items()}

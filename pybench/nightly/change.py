@@ -20,7 +20,7 @@ from pybench.core.statistics.false_discovery import sure
 from pybench.core.statistics.interval import TAIL, NoRatioError, as_fraction, location, logs
 from pybench.core.statistics.spread import Spread, Variance, common_spread, pooled_variance, variance_of
 from pybench.core.statistics.units import MIN_UNITS, moderated, spread_of
-from pybench.model.figures import Change, ChangeVerdict, Row
+from pybench.model.figures import Change, ChangeVerdict, FigureKey
 from pybench.model.workloads.registry import METRICS
 
 FAMILY_ERROR = 0.05
@@ -37,17 +37,17 @@ class Sides:
     before: tuple[tuple[float, ...], ...]
 
 
-def between_runs(runs: Sequence[Mapping[Row, tuple[float, ...]]]) -> dict[Row, Variance]:
+def between_runs(runs: Sequence[Mapping[FigureKey, tuple[float, ...]]]) -> dict[FigureKey, Variance]:
     """Variance of each row between runs of one machine, from their attempts; of rows that three or more runs have.
 
     Rows of one metric share what they show of it (:func:`~pybench.core.statistics.units.moderated`).
     """
-    values: dict[Row, list[float]] = {}
+    values: dict[FigureKey, list[float]] = {}
     for run in runs:
         for row, medians in run.items():
             if min(medians) > 0:
                 values.setdefault(row, []).append(fmean(map(math.log, medians)))
-    by_metric: dict[str, dict[Row, Variance]] = {}
+    by_metric: dict[str, dict[FigureKey, Variance]] = {}
     for row, own in values.items():
         if len(own) >= MIN_UNITS:
             by_metric.setdefault(row.metric, {})[row] = spread_of(own)
@@ -55,8 +55,8 @@ def between_runs(runs: Sequence[Mapping[Row, tuple[float, ...]]]) -> dict[Row, V
 
 
 def changes_of(
-    rows: Mapping[Row, Sides], smallest: Mapping[str, float], between: Mapping[Row, Variance] | None = None
-) -> dict[Row, Change]:
+    rows: Mapping[FigureKey, Sides], smallest: Mapping[str, float], between: Mapping[FigureKey, Variance] | None = None
+) -> dict[FigureKey, Change]:
     """The change of every row.
 
     ``smallest`` is the smallest effect by metric, a fraction; ``between`` the variance between runs, which counts for
@@ -85,14 +85,14 @@ def changes_of(
     }
 
 
-def _errors(row: Row, contrast: Contrast, smallest: float) -> tuple[float, float]:
+def _errors(row: FigureKey, contrast: Contrast, smallest: float) -> tuple[float, float]:
     """Probability of such a change by chance: of one for the worse, where the truth is the smallest effect; better."""
     limit = math.log1p(smallest)
     less, more = contrast.p_below(-limit), contrast.p_above(limit)
     return (less, more) if _higher(row) else (more, less)
 
 
-def _higher(row: Row) -> bool:
+def _higher(row: FigureKey) -> bool:
     return METRICS[row.metric].higher_is_better
 
 
@@ -103,7 +103,7 @@ def _open(change: Change, num_rows: int) -> Change:
 
 
 def _change(
-    row: Row, sides: Sides, spread: Spread | None, smallest: float, between: Variance | None
+    row: FigureKey, sides: Sides, spread: Spread | None, smallest: float, between: Variance | None
 ) -> tuple[Change, Contrast | None]:
     values = Change(
         row=row,

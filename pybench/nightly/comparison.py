@@ -15,8 +15,8 @@ from pybench.model.figures import (
     NOT_ALONE,
     Change,
     ChangeVerdict,
+    FigureKey,
     PointFigures,
-    Row,
     RunComparison,
     RunFigures,
     SmallestEffects,
@@ -80,7 +80,9 @@ def compare(
     )
 
 
-def _alike(run: RunFigures, reference: RunFigures, others: Sequence[RunFigures]) -> list[dict[Row, tuple[float, ...]]]:
+def _alike(
+    run: RunFigures, reference: RunFigures, others: Sequence[RunFigures]
+) -> list[dict[FigureKey, tuple[float, ...]]]:
     """Attempts' medians of the other runs that agree with the reference in every key and point."""
     points = {point.id: point for point in reference.points}
     rows = []
@@ -88,7 +90,7 @@ def _alike(run: RunFigures, reference: RunFigures, others: Sequence[RunFigures])
         if other.identity in {run.identity, reference.identity} or differing(reference, other):
             continue
         own = [p for p in other.points if p.id in points and p.is_alone and not point_difference(points[p.id], p)]
-        rows.append({Row(p.id, metric): medians for p in own for metric, medians in p.medians.items()})
+        rows.append({FigureKey(p.id, metric): medians for p in own for metric, medians in p.medians.items()})
     return [row for row in rows if row]
 
 
@@ -111,13 +113,13 @@ def overall(changes: Sequence[Change]) -> ChangeVerdict:
     return next(verdict for verdict in BY_IMPORTANCE if verdict in found)
 
 
-def rows_of(run: RunFigures) -> Iterator[Row]:
+def rows_of(run: RunFigures) -> Iterator[FigureKey]:
     """Every row that a run measured and that this pybench knows."""
     for point in run.points:
-        yield from (Row(point.id, metric) for metric in point.medians if metric in METRICS)
+        yield from (FigureKey(point.id, metric) for metric in point.medians if metric in METRICS)
 
 
-def absence_of(row: Row, run: RunFigures) -> str:
+def absence_of(row: FigureKey, run: RunFigures) -> str:
     """Why a run does not have a row."""
     point = next((point for point in run.points if point.id == row.point_id), None)
     if point is not None:
@@ -140,11 +142,11 @@ def _changes(
     references: Sequence[RunFigures],
     across: Collection[str],
     effects: SmallestEffects,
-    between: Mapping[Row, Variance],
+    between: Mapping[FigureKey, Variance],
 ) -> Iterator[Change]:
     now = {point.id: point for point in run.points}
     before = [{point.id: point for point in one.points} for one in references]
-    comparable: dict[Row, Sides] = {}
+    comparable: dict[FigureKey, Sides] = {}
     for row in dict.fromkeys(row for one in references for row in rows_of(one)):
         points = [own[row.point_id] for own in before if row.metric in _medians(own.get(row.point_id))]
         found = (
@@ -170,12 +172,12 @@ def _medians(point: PointFigures | None) -> Mapping[str, tuple[float, ...]]:
     return {} if point is None else point.medians
 
 
-def _absent(row: Row, run: RunFigures) -> Change:
+def _absent(row: FigureKey, run: RunFigures) -> Change:
     """A row that a reference has and this run has not."""
     return Change(row=row, unit=METRICS[row.metric].unit, verdict="not measured", reason=absence_of(row, run))
 
 
-def _apart(row: Row, now: PointFigures, before: Sequence[PointFigures], across: Collection[str]) -> Change | None:
+def _apart(row: FigureKey, now: PointFigures, before: Sequence[PointFigures], across: Collection[str]) -> Change | None:
     """A row that was measured with other settings in a reference."""
     texts = [text for point in before if (text := point_difference(point, now, across)) is not None]
     if not texts:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from pybench.core.keys import BUILD
 from pybench.core.statistics.interval import as_fraction
-from pybench.model.figures import NOT_ALONE, Row, RunFigures, SmallestEffects
+from pybench.model.figures import NOT_ALONE, FigureKey, RunFigures, SmallestEffects
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.acceptance import about, accepted_on, level_start, of_all_points
 from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines
@@ -90,9 +90,9 @@ class _Night:
     series: Series
     effects: SmallestEffects
     accepted: Sequence[Accepted]
-    expected: Mapping[Row, Nights]
-    rows: Mapping[Row, Nights]
-    learnt: Mapping[Row, Baseline]
+    expected: Mapping[FigureKey, Nights]
+    rows: Mapping[FigureKey, Nights]
+    learnt: Mapping[FigureKey, Baseline]
     shifts: Mapping[str, Shift]
 
     @classmethod
@@ -132,7 +132,7 @@ class _Night:
             ]
             for new in (True, False)
         )
-        drawn: dict[Row, str] = {}
+        drawn: dict[FigureKey, str] = {}
         for looks, any_looks in zip(sides, any_sides, strict=True):
             stand = flagged(looks, smallest)
             drawn |= dict.fromkeys(flagged(any_looks, smallest) - stand, SEEN_BEFORE)
@@ -164,7 +164,7 @@ class _Night:
             return row
         return replace(row, reason="; ".join(filter(None, (row.reason, f"workers of build {sides[0]} -> {sides[1]}"))))
 
-    def _is_drawn(self, row: Row, found: Look) -> bool:
+    def _is_drawn(self, row: FigureKey, found: Look) -> bool:
         """Whether the nights that were looked at show a second speed of single attempts."""
         attempts = self.series.attempts(row)
         base = self.learnt[row].before(found.nights[0]) or self.learnt[row]
@@ -176,7 +176,7 @@ class _Night:
         """The smallest effect of a metric, a logarithm."""
         return math.log1p(self.effects.of(metric))
 
-    def shift(self, row: Row) -> float:
+    def shift(self, row: FigureKey) -> float:
         """What all points share of a row's deviation tonight; its level may have it, too."""
         shift = self.shifts.get(noun_of(row.metric) or "")
         return shift.value if shift and not self.rows[row].is_off else 0.0
@@ -215,7 +215,7 @@ class _Night:
             if point.is_missing and point.id not in shown and point.id not in accepted:
                 yield point.id, point.absence or "not measured"
 
-    def _figures(self, row: Row, found: Look | None) -> GateRow:
+    def _figures(self, row: FigureKey, found: Look | None) -> GateRow:
         """The figures of a row, before any decision."""
         base = self.learnt[row]
         return GateRow(
@@ -232,7 +232,7 @@ class _Night:
             p=found.p if found else None,
         )
 
-    def _decided(self, row: Row, found: Look, is_flagged: bool) -> GateRow:
+    def _decided(self, row: FigureKey, found: Look, is_flagged: bool) -> GateRow:
         """A row that is flagged, drifts, moved with the host, or passes."""
         figures = self._figures(row, found)
         drift = self._drift(row)
@@ -263,10 +263,10 @@ class _Night:
             return replace(figures, state="host off", fraction=fraction, num_recent=1)
         return figures
 
-    def _improved(self, row: Row, found: Look) -> GateRow:
+    def _improved(self, row: FigureKey, found: Look) -> GateRow:
         return replace(self._figures(row, found), state="improved", level_change=self._dated(row, found))
 
-    def _learning(self, row: Row) -> GateRow:
+    def _learning(self, row: FigureKey) -> GateRow:
         """A row with too few nights, or whose nights were all measured otherwise."""
         nights = self.rows[row]
         known = len(admitted(nights, self.smallest(row.metric)))
@@ -280,7 +280,7 @@ class _Night:
         )
         return replace(ours, num_nights=known, reason=reason)
 
-    def _drift(self, row: Row) -> Split | None:
+    def _drift(self, row: FigureKey) -> Split | None:
         """The newest change of level beyond chance, where it is large enough."""
         level = self._level(row)
         found = last_change([*level.values()], self.learnt[row].correlation) if level else None
@@ -288,13 +288,13 @@ class _Night:
             return None
         return found.at([*level])
 
-    def _dated(self, row: Row, found: Look) -> LevelChange | None:
+    def _dated(self, row: FigureKey, found: Look) -> LevelChange | None:
         """The most likely night of a change that a look shows."""
         level = self._level(row)
         change = newest_change([*level.values()], is_lower=found.deviation < 0)
         return self._level_change(change.at([*level]), METRICS[row.metric].sign) if change else None
 
-    def _level(self, row: Row) -> dict[int, float]:
+    def _level(self, row: FigureKey) -> dict[int, float]:
         """Values of the present level by night."""
         nights = self.rows[row]
         return {n: value for n, value in nights.recent(len(nights.values)).items() if n not in nights.apart}
@@ -308,15 +308,15 @@ class _Night:
         return LevelChange(since=since, earliest=earliest, latest=latest, fraction=fraction)
 
 
-def _nights(series: Series, row: Row, accepted: Sequence[Accepted]) -> Nights:
+def _nights(series: Series, row: FigureKey, accepted: Sequence[Accepted]) -> Nights:
     """Logarithms of a row by night, higher is better; its present level begins with the last acceptance."""
     sign = METRICS[row.metric].sign
     values = tuple(sign * math.log(v) if v is not None and v > 0 else None for v in series.values(row))
     return Nights(values, level_start(series, row, accepted), attempts=series.attempts(row))
 
 
-def _baselines(rows: Mapping[Row, Nights], effects: SmallestEffects) -> dict[Row, Baseline]:
-    found: dict[Row, Baseline | None] = {}
+def _baselines(rows: Mapping[FigureKey, Nights], effects: SmallestEffects) -> dict[FigureKey, Baseline]:
+    found: dict[FigureKey, Baseline | None] = {}
     for metric in {row.metric: None for row in rows}:
         own = {row: nights for row, nights in rows.items() if row.metric == metric}
         found.update(baselines(own, math.log1p(effects.of(metric))))
@@ -324,7 +324,7 @@ def _baselines(rows: Mapping[Row, Nights], effects: SmallestEffects) -> dict[Row
 
 
 def _nights_off(
-    rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], effects: SmallestEffects
+    rows: Mapping[FigureKey, Nights], centres: Mapping[FigureKey, Baseline], effects: SmallestEffects
 ) -> frozenset[int]:
     """Nights on which the host was off, in its speed or its energy."""
     least = _smallest_log(effects)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from pybench.core.keys import differing
 from pybench.core.numbers import plain, signed_percent
-from pybench.model.figures import Row
+from pybench.model.figures import FigureKey
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.acceptance import about
 from pybench.nightly.gate import judge_night
@@ -83,7 +83,7 @@ class Mark:
 
 
 def marks(
-    row: Row,
+    row: FigureKey,
     series: Series,
     begun: Mapping[int, Sequence[str]],
     accepted: Sequence[Accepted],
@@ -154,7 +154,7 @@ def _accepted(one: Accepted, names: Mapping[str, str]) -> tuple[str, ...]:
     return one.since, point, metric, one.reason
 
 
-def _level(row: Row, change: LevelChange, names: Mapping[str, str]) -> tuple[str, ...]:
+def _level(row: FigureKey, change: LevelChange, names: Mapping[str, str]) -> tuple[str, ...]:
     limits = f"{change.earliest[:10]} to {change.latest[:10]}"
     label = names.get(row.point_id, row.point_id)
     return label, metric_words(row.metric), change.since[:10], limits, signed_percent(change.fraction)

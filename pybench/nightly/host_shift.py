@@ -16,7 +16,7 @@ from statistics import fmean, median, median_low
 
 from pybench.core.statistics.distributions import upper_tail
 from pybench.core.statistics.spread import LEAST_SD, pooled_variance, robust_sd
-from pybench.model.figures import Row
+from pybench.model.figures import FigureKey
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights
 from pybench.nightly.level_change import Split, lasting_change, newest_change
@@ -46,13 +46,15 @@ def noun_of(metric: str) -> str | None:
     return "speed" if unit == "s" or unit.endswith("/s") else None
 
 
-def shifts_by_night(rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], noun: str) -> list[float | None]:
+def shifts_by_night(
+    rows: Mapping[FigureKey, Nights], centres: Mapping[FigureKey, Baseline], noun: str
+) -> list[float | None]:
     """The shift of each night, the last one being looked at; ``None`` with too few points."""
     found = [_of_night(rows, centres, noun, night) for night in range(_num_nights(rows))]
     return [median(one) if len(one) >= MIN_POINTS else None for one in found]
 
 
-def start_of(rows: Mapping[Row, Nights], noun: str) -> int:
+def start_of(rows: Mapping[FigureKey, Nights], noun: str) -> int:
     """First night of the host's present level: that from which most rows have theirs."""
     return median_low([nights.start for row, nights in rows.items() if noun_of(row.metric) == noun] or [0])
 
@@ -106,7 +108,7 @@ def _is_within(shift: float, usual: Sequence[float], smallest_log: float, sd: fl
 
 
 def shift_tonight(
-    rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], noun: str, smallest_log: float
+    rows: Mapping[FigureKey, Nights], centres: Mapping[FigureKey, Baseline], noun: str, smallest_log: float
 ) -> Shift | None:
     """Tonight's shift where it is none of the host's usual ones and most points show it."""
     shifts, start = shifts_by_night(rows, centres, noun), start_of(rows, noun)
@@ -126,7 +128,7 @@ def shift_tonight(
 
 
 def shift_change(
-    rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], tonight: Shift, smallest_log: float
+    rows: Mapping[FigureKey, Nights], centres: Mapping[FigureKey, Baseline], tonight: Shift, smallest_log: float
 ) -> Split | None:
     """The most likely night on which what all points share changed to what it is tonight, by night."""
     shifts, start = shifts_by_night(rows, centres, tonight.noun), start_of(rows, tonight.noun)
@@ -146,11 +148,13 @@ def shift_change(
     return found and found.at([*known])
 
 
-def _num_nights(rows: Mapping[Row, Nights]) -> int:
+def _num_nights(rows: Mapping[FigureKey, Nights]) -> int:
     return max((len(nights.values) for nights in rows.values()), default=0)
 
 
-def _of_night(rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], noun: str, night: int) -> list[float]:
+def _of_night(
+    rows: Mapping[FigureKey, Nights], centres: Mapping[FigureKey, Baseline], noun: str, night: int
+) -> list[float]:
     """Each point's deviation: the median of its metrics'."""
     points: dict[str, list[float]] = {}
     for row, nights in rows.items():

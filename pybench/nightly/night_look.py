@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, detectable_fraction, discoveries
-from pybench.model.figures import Row
+from pybench.model.figures import FigureKey
 from pybench.nightly.baseline import MIN_NIGHTS, RECENT, Baseline, Nights
 
 _LOOKS = 2.2
@@ -69,7 +69,7 @@ def _was_before(earlier: Sequence[float], mean: float, num: int) -> bool:
     return sum(fmean(offs[n : n + num]) >= _AS_FAR for n in range(len(offs) - num + 1)) >= _LEAST_BEFORE
 
 
-def flagged(looks: Mapping[Row, Look], smallest: Mapping[str, float]) -> set[Row]:
+def flagged(looks: Mapping[FigureKey, Look], smallest: Mapping[str, float]) -> set[FigureKey]:
     """Rows that stand among all and whose change is large enough."""
     stand = discoveries({row: found.p for row, found in looks.items()})
     return {row for row in stand if _is_large(looks[row], smallest[row.metric])}

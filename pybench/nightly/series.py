@@ -10,7 +10,7 @@ from functools import cached_property
 from statistics import median
 
 from pybench.core.keys import differing, point_difference
-from pybench.model.figures import PointFigures, Row, RunFigures
+from pybench.model.figures import FigureKey, PointFigures, RunFigures
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.comparison import rows_of
 
@@ -46,7 +46,7 @@ class Series:
         return replace(self, runs=self.runs[-num:])
 
     @cached_property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[FigureKey, ...]:
         """Rows that any run has, those of the last run first."""
         return tuple(dict.fromkeys(row for run in reversed(self.runs) for row in rows_of(run)))
 
@@ -60,7 +60,7 @@ class Series:
         found = (own.get(point_id) for own in self._points)
         return tuple(point if point and self._is_same(point, last) else None for point in found)
 
-    def values(self, row: Row) -> tuple[float | None, ...]:
+    def values(self, row: FigureKey) -> tuple[float | None, ...]:
         """The median of each run's attempts; ``None`` where it was not measured, or earlier beside other processes."""
         *before, last = self.points(row.point_id)
         return (
@@ -68,11 +68,11 @@ class Series:
             _value(last, row.metric),
         )
 
-    def attempts(self, row: Row) -> tuple[tuple[float, ...], ...]:
+    def attempts(self, row: FigureKey) -> tuple[tuple[float, ...], ...]:
         """Logarithms of the medians of each run's attempts, as :func:`attempts_of` has them."""
         return tuple(attempts_of(point, row.metric) if point else () for point in self.points(row.point_id))
 
-    def otherwise(self, row: Row) -> str | None:
+    def otherwise(self, row: FigureKey) -> str | None:
         """How the newest earlier run that has the row measured it otherwise than the last; ``None`` without any."""
         last = self._points[-1][row.point_id]
         earlier = (own.get(row.point_id) for own in reversed(self._points[:-1]))

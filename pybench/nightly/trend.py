@@ -9,7 +9,7 @@ from statistics import median
 
 from pybench.core.statistics.interval import as_fraction
 from pybench.core.statistics.spread import robust_sd
-from pybench.model.figures import Row
+from pybench.model.figures import FigureKey
 from pybench.nightly.series import Series
 
 MIN_FOR_SPREAD = 3
@@ -23,7 +23,7 @@ class Trend:
     deviation between the nights before it, ``None`` with fewer than three.
     """
 
-    row: Row
+    row: FigureKey
     values: tuple[float | None, ...]
     fraction: float | None
     spread_fraction: float | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pybench.model.figures import Row, SmallestEffects
+from pybench.model.figures import FigureKey, SmallestEffects
 
 GateState = Literal[
     "pass",
@@ -54,7 +54,7 @@ class Accepted:
     suite: str | None = None
     gpu: str | None = None
 
-    def is_of(self, row: Row) -> bool:
+    def is_of(self, row: FigureKey) -> bool:
         """Whether it is about a row of its suite and machine."""
         return self.point in {None, row.point_id} and self.metric in {None, row.metric}
 
@@ -87,7 +87,7 @@ class GateRow:
     ``reason`` is what else is known.
     """
 
-    row: Row
+    row: FigureKey
     unit: str
     state: GateState
     reason: str = ""

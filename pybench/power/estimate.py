@@ -118,7 +118,7 @@ def gpu_energies(
 
 
 @dataclass(frozen=True)
-class Estimate:
+class WindowEnergy:
     """Joules with their standard deviation.
 
     Attributes:
@@ -285,24 +285,24 @@ def _gpu_energy(
 
 def _mean_of_series(
     gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], window: Window
-) -> Estimate | None:
+) -> WindowEnergy | None:
     """Mean power of the series times the length: what a long window is checked with; ``None`` if many samples lack."""
     power_mw = power_within_mw(gpu.series, offsets, windows_ns)
     power_mw = power_mw[(power_mw >= GLITCH_W * 1e3) & (power_mw <= IMPOSSIBLE_W * 1e3)]
     if len(power_mw) * (window.samples.period_s or 0.0) < LEAST_SAMPLED_FRACTION * window.length_s:
         return None
     energy_j = float(power_mw.mean()) / 1e3 * window.length_s
-    return Estimate(energy_j, LONE_GAIN_SPREAD * energy_j, "series")
+    return WindowEnergy(energy_j, LONE_GAIN_SPREAD * energy_j, "series")
 
 
-def _contradict(by_counter: Estimate, by_series: Estimate) -> bool:
+def _contradict(by_counter: WindowEnergy, by_series: WindowEnergy) -> bool:
     """Whether counter and series differ by more than 3 % and more than their standard deviations explain."""
     explained_j = BOUND_SIGMAS * math.hypot(by_counter.sigma_j, by_series.sigma_j)
     difference_j = abs(by_counter.energy_j - by_series.energy_j)
     return difference_j > max(explained_j, CONTRADICTION_FRACTION * by_counter.energy_j)
 
 
-def _half_bound_j(window: Window, estimate: Estimate, samples: Samples, alias: float) -> float:
+def _half_bound_j(window: Window, estimate: WindowEnergy, samples: Samples, alias: float) -> float:
     """Half the bound's width. ``samples`` are those of the estimate, ``alias`` is a fraction of the energy."""
     energy_j, power_w = estimate.energy_j, estimate.energy_j / window.length_s
     astray_j = 0.0
@@ -336,7 +336,7 @@ def _uncalibrated_j(window: Window, samples: Samples) -> float:
     return ends_j + (unseen * scatter_w + UNCALIBRATED_FRACTION * mean_w) * window.length_s
 
 
-def estimate_by_counter(window: Window, curve: Curve | None) -> Estimate | None:
+def estimate_by_counter(window: Window, curve: Curve | None) -> WindowEnergy | None:
     """By the counter, shaped by the series if ``curve`` covers the ends; ``None`` unless readings span the windows.
 
     Several long windows are estimated one by one, and their standard deviations added.
@@ -369,7 +369,7 @@ def estimate_by_counter(window: Window, curve: Curve | None) -> Estimate | None:
         return None
     shared_j = [shape.shared_sigma_j(_clipped(window.spans_s, shape)) for shape in shapes if shaped]
     passed = np.searchsorted(readings.after_s[readings.changes], window.spans_s, side="right")
-    return Estimate(
+    return WindowEnergy(
         bridged.energy_j,
         float(np.linalg.norm([bridged.sigma_j, *shared_j])),
         "counter+series" if shaped else "counter",
@@ -454,11 +454,11 @@ def _covered(hypotheses: list[tuple[list[Anchors], float]], curves: Sequence[Cur
     return hypotheses
 
 
-def _sum(estimates: Sequence[Estimate | None]) -> Estimate | None:
+def _sum(estimates: Sequence[WindowEnergy | None]) -> WindowEnergy | None:
     known = [estimate for estimate in estimates if estimate is not None]
     if len(known) < len(estimates):
         return None
-    return Estimate(
+    return WindowEnergy(
         sum(estimate.energy_j for estimate in known),
         sum(estimate.sigma_j for estimate in known),
         "counter" if any(estimate.method == "counter" for estimate in known) else "counter+series",
@@ -469,7 +469,7 @@ def _sum(estimates: Sequence[Estimate | None]) -> Estimate | None:
     )
 
 
-def estimate_by_series(window: Window, curve: Curve | None) -> Estimate | None:
+def estimate_by_series(window: Window, curve: Curve | None) -> WindowEnergy | None:
     """By the series alone; ``None`` unless it spans the windows."""
     spans_s = window.spans_s
     if curve is None or not curve.covers(window.start_s, window.end_s):
@@ -481,10 +481,10 @@ def estimate_by_series(window: Window, curve: Curve | None) -> Estimate | None:
         curve.shared_sigma_j(spans_s),
         curve.mean_sigma_w * window.length_s,
     )
-    return Estimate(energy_j, math.hypot(*sigmas_j), "series", gap=curve.has_gap(spans_s), hidden_w=curve.hidden_w)
+    return WindowEnergy(energy_j, math.hypot(*sigmas_j), "series", gap=curve.has_gap(spans_s), hidden_w=curve.hidden_w)
 
 
-def estimate_by_average(window: Window, averages: Samples) -> Estimate | None:
+def estimate_by_average(window: Window, averages: Samples) -> WindowEnergy | None:
     """By the polled average, which trails by its span; ``None`` unless it spans the windows."""
     time_s, average_w = averages.time_s, averages.power_w
     start_s, end_s = window.start_s, window.end_s
@@ -497,4 +497,4 @@ def estimate_by_average(window: Window, averages: Samples) -> Estimate | None:
     lately_w = average_w[(time_s >= start_s - span_s) & (time_s <= end_s + span_s)]
     trailing_j = len(window.spans_s) * float(np.ptp(lately_w)) * span_s / 2
     sigma_j = math.hypot(trailing_j, LONE_GAIN_SPREAD * energy_j)
-    return Estimate(energy_j, sigma_j, "polled", gap=curve.has_gap(window.spans_s))
+    return WindowEnergy(energy_j, sigma_j, "polled", gap=curve.has_gap(window.spans_s))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from pybench.model.machine import Finding
+from pybench.model.machine import DoctorFinding
 from pybench.model.text import plural
 from pybench.report.text.printable import printable
 
@@ -13,7 +13,7 @@ _LEAST_ROOM = 20
 """Columns that a finding has beside its name, however narrow the terminal."""
 
 
-def render(findings: Sequence[Finding], *, width: int = 80) -> str:
+def render(findings: Sequence[DoctorFinding], *, width: int = 80) -> str:
     """Whether runs can be made here, then a line for each finding, its remedy below it."""
     names = max((len(finding.name) for finding in findings), default=0)
     lines = [_verdict(findings)]
@@ -24,14 +24,14 @@ def render(findings: Sequence[Finding], *, width: int = 80) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _verdict(findings: Sequence[Finding]) -> str:
+def _verdict(findings: Sequence[DoctorFinding]) -> str:
     warnings = sum(finding.state == "warning" for finding in findings)
     counted = plural(warnings, "warning") if warnings else "no warnings"
     missing = ", ".join(finding.name for finding in findings if finding.state == "missing")
     return f"not ready, missing: {missing}; {counted}" if missing else f"ready; {counted}"
 
 
-def _texts(finding: Finding, room: int) -> Iterator[str]:
+def _texts(finding: DoctorFinding, room: int) -> Iterator[str]:
     yield from _wrapped(finding.found, room) or [""]
     if finding.remedy:
         yield from _wrapped(f"-> {finding.remedy}", room, "   ")

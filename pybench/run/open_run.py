@@ -27,7 +27,7 @@ from pybench.model.tuning import variables_of
 from pybench.report.formats import REPORT_FILES
 from pybench.run.attempt import attempt_figure, run_session
 from pybench.run.compiled_code import folder_of
-from pybench.run.engines.base import Job, Launcher
+from pybench.run.engines.base import Launch, Launcher
 from pybench.run.events.contract import Site
 from pybench.run.hosts.gathering import Gathering
 from pybench.run.hosts.launcher import HostsLauncher
@@ -179,11 +179,11 @@ class OpenRun:
             end_s=self.budget.end_s,
         )
 
-    def _launcher(self, job: Job) -> Launcher:
+    def _launcher(self, job: Launch) -> Launcher:
         """Of this host, or of all."""
         return HostsLauncher(self.launcher, self.gathering) if self.gathering and job.spans_hosts else self.launcher
 
-    def _sites(self, job: Job) -> tuple[Site, ...]:
+    def _sites(self, job: Launch) -> tuple[Site, ...]:
         if self.gathering is None or not job.spans_hosts:
             return (Site(clock=host_clock(), gpu_uuids=job.gpu_uuids),)
         clocks = {host.name: host.clock for host in self.gathering.hosts}
@@ -193,8 +193,8 @@ class OpenRun:
             for place, clock in zip(job.places, joined, strict=True)
         )
 
-    def _job(self, point: Point, exchange: Path) -> Job:
-        return Job(
+    def _job(self, point: Point, exchange: Path) -> Launch:
+        return Launch(
             stage=self.folder.worker,
             exchange=exchange,
             backend=image_backend(point.settings),

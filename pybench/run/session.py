@@ -15,7 +15,7 @@ from pybench.model.devices import DeviceKind
 from pybench.model.record import ALONE, Record
 from pybench.model.suite import Point
 from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file
-from pybench.run.engines.base import Job, Launcher, Worker
+from pybench.run.engines.base import Launch, Launcher, Worker
 from pybench.run.engines.environment import passed_secrets
 from pybench.run.engines.redaction import Redaction
 from pybench.run.engines.starter import ForkedWorker
@@ -37,7 +37,7 @@ class Session:
     attempts: tuple[Attempt, ...]
     orders: tuple[WorkOrder, ...]
     folders: tuple[Path, ...]
-    job: Job
+    job: Launch
     launcher: Launcher
     sites: tuple[Site, ...]
     power_reason: str | None

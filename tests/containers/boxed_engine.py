@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from pybench.model.container import ContainerRequest
 from pybench.model.host import Place
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.engines.choice import choose_launcher
 from pybench.run.engines.oci.container import prepare_files
 from pybench.run.engines.oci.launcher import OciLauncher
@@ -57,12 +57,12 @@ def engines_that_hold(image: str, listed: str) -> list[str]:
     return line.rpartition("; in ")[2].split(", ")
 
 
-def job(folder: Path, number: int = 1) -> Job:
+def job(folder: Path, number: int = 1) -> Launch:
     """An attempt to start by hand: a staged worker and an empty exchange folder."""
     exchange = folder / "attempts" / f"drill.{number}" / "exchange"
     exchange.mkdir(parents=True)
     stage_worker(folder / "worker")
-    return Job(
+    return Launch(
         stage=folder / "worker",
         exchange=exchange,
         backend="torch",
@@ -73,7 +73,7 @@ def job(folder: Path, number: int = 1) -> Job:
     )
 
 
-def inside(launcher: OciLauncher, task: Job, code: str) -> Any:
+def inside(launcher: OciLauncher, task: Launch, code: str) -> Any:
     """What ``code`` prints as JSON, run where a worker would run."""
     prepare_files(launcher, task)
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from pybench.model.container import ContainerRequest
 from pybench.model.host import Place
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.engines.oci.launcher import OciLauncher
 from pybench.run.engines.stage import stage_worker
 from tests.containers.boxed_engine import Boxed, inside
@@ -63,13 +63,13 @@ print(json.dumps({
 """
 
 
-def job(folder: Path, environment: Mapping[str, str]) -> Job:
+def job(folder: Path, environment: Mapping[str, str]) -> Launch:
     stage_worker(folder / "worker")
     exchange = folder / "attempts" / "decode_backend=torch,tensor_parallel=1.1" / "exchange"
     exchange.mkdir(parents=True)
     compiled = folder / "compiled" / "torch"
     compiled.mkdir(parents=True, exist_ok=True)
-    return Job(
+    return Launch(
         stage=folder / "worker",
         exchange=exchange,
         backend="torch",

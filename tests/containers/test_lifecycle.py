@@ -16,7 +16,7 @@ from pybench.cli.main import main
 from pybench.cli.progress import PlainProgress
 from pybench.files.run.folder import RunFolder
 from pybench.model.results import Estimate
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.engines.oci.container import ContainerWorker
 from pybench.run.engines.oci.orphans import remove_orphans
 from pybench.run.engines.registry import get_engine
@@ -34,7 +34,7 @@ def _cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
 
 
-def start(boxed: Boxed, task: Job, code: str) -> ContainerWorker:
+def start(boxed: Boxed, task: Launch, code: str) -> ContainerWorker:
     launcher = boxed.launcher()
     return ContainerWorker(launcher, task, launcher.run_argv(task, "-c", code), task.exchange.parent / "worker.log")
 

@@ -12,7 +12,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from pybench.cli.progress import PlainProgress
 from pybench.model.container import ContainerRequest, Mount
-from pybench.run.engines.base import Argv, Job, Launcher, Worker
+from pybench.run.engines.base import Argv, Launch, Launcher, Worker
 from pybench.run.engines.local import Local
 from pybench.run.engines.oci.container import ContainerWorker
 from pybench.run.engines.process import WorkerProcess
@@ -25,7 +25,7 @@ ABBA_ROUNDS = 5
 GROUP = "worker start and end"
 
 
-def log_of(task: Job) -> Path:
+def log_of(task: Launch) -> Path:
     return task.exchange.parent / "worker.log"
 
 

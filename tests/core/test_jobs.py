@@ -10,12 +10,12 @@ from pybench.core.assemble import job_results
 from pybench.core.formulas.train import job_steps
 from pybench.core.measurements import Measurements
 from pybench.model.record import Record
-from pybench.model.suite import Job, Plan, Point
+from pybench.model.suite import Plan, Point, TrainingJob
 from pybench.model.wire import Work
 from tests.build import Build
 from tests.builders import with_settings
 
-GUIDE = Job(samples=2686, epochs=3)
+GUIDE = TrainingJob(samples=2686, epochs=3)
 
 
 def _point(build: Build, degree: int, **settings: object) -> Point:
@@ -36,8 +36,8 @@ def _records(build: Build, point: Point, seconds: list[list[float]], joules: flo
 def test_the_last_step_of_an_epoch_counts_whole() -> None:
     """2,686 samples by 8 are 335.75 steps."""
     assert job_steps(GUIDE, 8) == 3 * 336
-    assert job_steps(Job(samples=16), 8) == 2
-    assert job_steps(Job(samples=3), 8) == 1
+    assert job_steps(TrainingJob(samples=16), 8) == 2
+    assert job_steps(TrainingJob(samples=3), 8) == 1
 
 
 def test_a_job_on_more_gpus(build: Build) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pybench.files.shipped import shipped_suites
 from pybench.files.suite.file import read_suite
 from pybench.model.errors import FileError, UsageError
-from pybench.model.suite import Job, Suite
+from pybench.model.suite import Suite, TrainingJob
 
 TEXT = """
 schema = 1
@@ -179,7 +179,7 @@ batch_size_per_gpu = 2
 """
 
 
-def _job(folder: Path, text: str, *settings: str, profile: str | None = None) -> Job | None:
+def _job(folder: Path, text: str, *settings: str, profile: str | None = None) -> TrainingJob | None:
     (folder / "s.toml").write_text(text)
     return read_suite(folder / "s.toml", profile=profile, machine_kind="h200", settings=settings).benchmarks[0].job
 
@@ -187,13 +187,13 @@ def _job(folder: Path, text: str, *settings: str, profile: str | None = None) ->
 def test_a_job_is_changed_by_a_profile_or_the_command_line(tmp_path: Path) -> None:
     """In parts: what is not given stays; the command line stands above the profile."""
     text = LEARN + JOB
-    assert _job(tmp_path, text) == Job(samples=2686, epochs=3)
-    assert _job(tmp_path, text, profile="small") == Job(samples=2686, epochs=1)
-    assert _job(tmp_path, text, profile="smallest") == Job(samples=100, epochs=3)
-    assert _job(tmp_path, text, "job.samples=500", profile="small") == Job(samples=500, epochs=1)
-    assert _job(tmp_path, text, "benchmark.learn.job.epochs=2", profile="small") == Job(samples=2686, epochs=2)
+    assert _job(tmp_path, text) == TrainingJob(samples=2686, epochs=3)
+    assert _job(tmp_path, text, profile="small") == TrainingJob(samples=2686, epochs=1)
+    assert _job(tmp_path, text, profile="smallest") == TrainingJob(samples=100, epochs=3)
+    assert _job(tmp_path, text, "job.samples=500", profile="small") == TrainingJob(samples=500, epochs=1)
+    assert _job(tmp_path, text, "benchmark.learn.job.epochs=2", profile="small") == TrainingJob(samples=2686, epochs=2)
     alone = f"{LEARN}[profile.own.benchmark.learn.job]\nsamples = 7\n"
-    assert (_job(tmp_path, alone), _job(tmp_path, alone, profile="own")) == (None, Job(samples=7))
+    assert (_job(tmp_path, alone), _job(tmp_path, alone, profile="own")) == (None, TrainingJob(samples=7))
 
 
 def test_a_job_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pybench.fleet.decision import judge_fleet
 from pybench.fleet.figures import Figures, Reading
 from pybench.fleet.text import drain_list
 from pybench.fleet.values import FleetNode, FleetResult, NodeRun
-from pybench.model.figures import PointFigures, Row
+from pybench.model.figures import FigureKey, PointFigures
 from pybench.model.health import GpuState
 from tests.fleets import Fleet, named
 
@@ -280,7 +280,7 @@ def test_other_suites_and_strangers_are_left_out() -> None:
 
 def test_one_value_against_three() -> None:
     """Three at 0, 1 and 2 %, one at -7 %: 8 % below their mean, t = 0.08 / (0.01 sqrt(4/3)) = 6.93, 2 degrees: 1 %."""
-    row = Row("p", "matmul_flops_per_s")
+    row = FigureKey("p", "matmul_flops_per_s")
     nodes = {name: Reading((value,)) for name, value in (("a", 0.0), ("b", 0.01), ("c", 0.02), ("d", -0.07))}
     (distance,) = Figures({row: nodes}).distances["d", "products"]
     assert distance.deviation == pytest.approx(-0.08)
@@ -289,7 +289,7 @@ def test_one_value_against_three() -> None:
 
 def test_attempts_that_scatter_make_a_figure_unsure() -> None:
     """The same distance, with a standard error of 8 % by the node's own attempts, shows nothing."""
-    row = Row("p", "matmul_flops_per_s")
+    row = FigureKey("p", "matmul_flops_per_s")
     nodes = {name: Reading((value,)) for name, value in (("a", 0.0), ("b", 0.01), ("c", 0.02))}
     (distance,) = Figures({row: {**nodes, "d": Reading((-0.07,), 0.08**2)}}).distances["d", "products"]
     assert distance.p > 0.2

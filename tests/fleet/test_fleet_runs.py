@@ -13,7 +13,7 @@ import pytest
 from pybench.fleet.pair_file import read_pairs
 from pybench.fleet.runs import read_fleet
 from pybench.model.errors import FileError, RunFolderError
-from pybench.model.figures import Row
+from pybench.model.figures import FigureKey
 from tests.builders import RESULTS
 from tests.nodes import Node
 
@@ -51,7 +51,7 @@ def test_a_folder_has_the_figures_of_each_gpu(collected: Path) -> None:
     assert {row.metric for row in first.gpus} == {
         "matmul_flops_per_s", "memory_bytes_per_s", "host_copy_bytes_per_s", "burn_flops_per_s",
     }  # fmt: skip
-    assert isinstance(next(iter(first.gpus)), Row)
+    assert isinstance(next(iter(first.gpus)), FigureKey)
     assert json.loads(first.figures.keys["gpu"]) == ["NVIDIA H200", "NVIDIA H200"]
     assert second.gpus == {}
 

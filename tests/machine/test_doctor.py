@@ -18,7 +18,7 @@ from pybench.machine import doctor
 from pybench.machine.doctor import examine
 from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS
-from pybench.model.machine import Finding, GpuInfo, Machine
+from pybench.model.machine import DoctorFinding, GpuInfo, Machine
 
 Tell = Callable[..., None]
 
@@ -49,7 +49,7 @@ def healthy(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine
 
 
-def found(name: str) -> Finding:
+def found(name: str) -> DoctorFinding:
     (only,) = (finding for finding in examine() if finding.name == name)
     return only
 

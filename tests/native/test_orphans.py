@@ -23,7 +23,7 @@ LONGEST_S = 0.4
 HOSTS = """
 import os, sys, time
 from pathlib import Path
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.engines.local import Local
 from pybench.model.host import Place
 from pybench.worker.process import die_with_parent
@@ -33,7 +33,7 @@ def be_host(exchange, token, python):
     folder = exchange.parent
     exchange.mkdir()
     (exchange / "orders.jsonl").write_text((folder / "orders.jsonl").read_text())
-    job = Job(stage=folder / "stage", exchange=exchange, backend="torch", num_processes=1, places=(Place(),),
+    job = Launch(stage=folder / "stage", exchange=exchange, backend="torch", num_processes=1, places=(Place(),),
               token=token, host_environment=dict(os.environ))
     print(os.getpid(), flush=True)
     worker = Local(python).start(job, exchange / "log")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.model.figures import Row
+from pybench.model.figures import FigureKey
 from pybench.nightly.baseline import Baseline, Nights, admitted, baselines, variance_of_mean
 
 STEP = 0.01
@@ -52,7 +52,7 @@ def test_nights_on_which_the_host_was_off_are_no_examples() -> None:
 
 def test_both_sides_of_an_acceptance_have_their_centre() -> None:
     """The mean of the nights before it, and of those since; there is none before the first night of all."""
-    row = Row("p", "output_tokens_per_s")
+    row = FigureKey("p", "output_tokens_per_s")
     nights = Nights((*EARLIER, -0.1, -0.1, -0.1), start=10)
     for changed, centre in ((nights, 0.005), (Nights((*EARLIER, 0.0)), None)):
         base = baselines({row: changed}, 0.01)[row]

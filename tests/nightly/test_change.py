@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pybench.model.figures import Row
+from pybench.model.figures import FigureKey
 from pybench.nightly.change import Sides, changes_of
 
 SPEED, ENERGY = "output_tokens_per_s", "energy_j_per_output_token"
@@ -27,15 +27,15 @@ def test_a_change_that_one_of_many_rows_shows_by_chance_is_undecided(metric: str
     Of three rows the least likely stands at 5 / 3 % (Holm), the next at 2.5 %.
     """
     worse, much_worse, better = (sides(sign * change, 0.01) for change in (-0.03444, -0.2, 0.03444))
-    alone = changes_of({Row("a", metric): worse}, SMALLEST)
+    alone = changes_of({FigureKey("a", metric): worse}, SMALLEST)
     assert [change.verdict for change in alone.values()] == ["differs"]
-    equal = {Row("equal", metric): sides(0.0, 0.01)}
-    among = changes_of({**equal, Row("a", metric): worse, Row("b", metric): better}, SMALLEST)
+    equal = {FigureKey("equal", metric): sides(0.0, 0.01)}
+    among = changes_of({**equal, FigureKey("a", metric): worse, FigureKey("b", metric): better}, SMALLEST)
     for name, verdict in (("a", "regressed"), ("b", "improved")):
-        change = among[Row(name, metric)]
+        change = among[FigureKey(name, metric)]
         assert (change.verdict, change.reason) == ("undecided", f"{verdict} by itself, but not yet sure among 3 rows")
-    beside = changes_of({**equal, Row("a", metric): worse, Row("b", metric): much_worse}, SMALLEST)
-    assert [beside[Row(name, metric)].verdict for name in "ab"] == ["differs", "differs"]
+    beside = changes_of({**equal, FigureKey("a", metric): worse, FigureKey("b", metric): much_worse}, SMALLEST)
+    assert [beside[FigureKey(name, metric)].verdict for name in "ab"] == ["differs", "differs"]
 
 
 def runs_of(num_attempts: int, *means: float) -> tuple[tuple[float, ...], ...]:
@@ -50,11 +50,11 @@ def test_fewer_attempts_than_the_references_have_widen_the_interval() -> None:
     3.145 degrees (Welch-Satterthwaite), of which t(2.5 %) is 3.1013. As many attempts, or more, widen nothing.
     """
     (now,) = runs_of(2, -0.03)
-    (change,) = changes_of({Row("a", SPEED): Sides(now, runs_of(4, -0.01, 0.0, 0.01))}, SMALLEST).values()
+    (change,) = changes_of({FigureKey("a", SPEED): Sides(now, runs_of(4, -0.01, 0.0, 0.01))}, SMALLEST).values()
     assert change.high == pytest.approx(math.exp(-0.03 + 3.1013 * math.sqrt(1.68333e-4)) - 1, abs=1e-5)
     for num in (4, 6):
         (now,) = runs_of(num, -0.03)
-        (change,) = changes_of({Row("a", SPEED): Sides(now, runs_of(4, -0.01, 0.0, 0.01))}, SMALLEST).values()
+        (change,) = changes_of({FigureKey("a", SPEED): Sides(now, runs_of(4, -0.01, 0.0, 0.01))}, SMALLEST).values()
         assert change.high == pytest.approx(math.exp(-0.03 + 4.3027 * 0.01 * math.sqrt(4 / 3)) - 1, abs=1e-5)
 
 
@@ -62,9 +62,9 @@ def test_one_attempt_decides_nothing_against_several_references() -> None:
     """Half the speed is still one value of unknown scatter. References of one attempt each show by each other."""
     one, two = (0.5,), (0.5, 0.5005)
     references = ((1.0, 1.001), (1.001, 1.002), (0.999, 1.0))
-    (change,) = changes_of({Row("a", SPEED): Sides(one, references)}, SMALLEST).values()
+    (change,) = changes_of({FigureKey("a", SPEED): Sides(one, references)}, SMALLEST).values()
     assert (change.verdict, change.reason) == ("undecided", "one attempt has no spread; measure two or more")
-    (change,) = changes_of({Row("a", SPEED): Sides(two, tuple(run[:1] for run in references))}, SMALLEST).values()
+    (change,) = changes_of({FigureKey("a", SPEED): Sides(two, tuple(run[:1] for run in references))}, SMALLEST).values()
     assert change.verdict == "regressed"
 
 
@@ -78,7 +78,7 @@ def test_equal_runs_with_fewer_attempts_than_their_references_rarely_have_a_regr
 
     regressed = 0
     for _ in range(150):
-        rows = {Row(f"{n}", SPEED): Sides(attempts(2), tuple(attempts(5) for _ in range(6))) for n in range(20)}
+        rows = {FigureKey(f"{n}", SPEED): Sides(attempts(2), tuple(attempts(5) for _ in range(6))) for n in range(20)}
         regressed += any(change.verdict == "regressed" for change in changes_of(rows, SMALLEST).values())
     assert regressed <= 4
 
@@ -94,6 +94,6 @@ def test_equal_runs_of_many_rows_rarely_have_a_regressed_one() -> None:
     regressed = 0
     for _ in range(150):
         spreads = np.exp(random.uniform(math.log(0.003), math.log(0.02), 40))
-        rows = {Row(f"{place}", SPEED): Sides(attempts(sd), (attempts(sd),)) for place, sd in enumerate(spreads)}
+        rows = {FigureKey(f"{place}", SPEED): Sides(attempts(sd), (attempts(sd),)) for place, sd in enumerate(spreads)}
         regressed += any(change.verdict == "differs" for change in changes_of(rows, SMALLEST).values())
     assert regressed <= 9

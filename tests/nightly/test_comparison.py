@@ -10,7 +10,7 @@ import pytest
 
 from pybench.core.keys import run_keys
 from pybench.model.errors import UsageError
-from pybench.model.figures import Row, SmallestEffects
+from pybench.model.figures import FigureKey, SmallestEffects
 from pybench.nightly.comparison import compare
 from tests.builders import PROVENANCE, RESULTS
 from tests.runs_against_runs import point, run, scaled
@@ -100,16 +100,16 @@ def test_a_vanished_point_is_not_measured_with_its_reason() -> None:
     found = compare(now, [then])
     assert found.verdict == "not measured"
     assert {change.row: change.reason for change in found.changes if change.verdict == "not measured"} == {
-        Row("gone", "output_tokens_per_s"): "the suite has no such point now",
-        Row("broken", "output_tokens_per_s"): "out_of_memory: 80 GiB",
-        Row("one", "ttft_s"): "this metric was not measured",
+        FigureKey("gone", "output_tokens_per_s"): "the suite has no such point now",
+        FigureKey("broken", "output_tokens_per_s"): "out_of_memory: 80 GiB",
+        FigureKey("one", "ttft_s"): "this metric was not measured",
     }
 
 
 def test_a_new_point_is_listed_and_judges_nothing() -> None:
     """It has no reference yet."""
     found = compare(run(point(), point("new")), [run(point(), run_id="then")], effects=SmallestEffects(default=0.05))
-    assert found.added == (Row("new", "output_tokens_per_s"),)
+    assert found.added == (FigureKey("new", "output_tokens_per_s"),)
     assert found.verdict == "unchanged"
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pybench.model.figures import PointFigures, Row, RunFigures
+from pybench.model.figures import FigureKey, PointFigures, RunFigures
 from pybench.nightly.acceptance import unused
 from pybench.nightly.confirm import Rerun, confirm, flagged, reference_of, unconfirmed
 from pybench.nightly.gate import judge_night
@@ -333,7 +333,7 @@ def test_a_change_that_vanishes_in_cycles_is_the_clocks() -> None:
     series = nights(lambda point, night: 0.052 * (point == 3 and night == 30))
     result = judge_night(with_points(series, capped))
     (row,) = [row for row in result.rows if row.state == "clock"]
-    assert row.row == Row("p3", "output_tokens_per_s")
+    assert row.row == FigureKey("p3", "output_tokens_per_s")
     assert row.reason == "SM clock 1980 -> 1880 MHz, held by power limit"
     assert [row.row.metric for row in flagged(result)] == ["energy_j_per_output_token"]
 
@@ -351,7 +351,7 @@ def test_clocks_are_those_of_the_nights_that_are_looked_at(low: tuple[int, ...],
 
     series = nights(lambda point, night: 0.02 * (point == 3 and night in {27, 30}))
     rows = judge_night(with_points(series, capped)).rows
-    (speed,) = [row for row in rows if row.row == Row("p3", "output_tokens_per_s")]
+    (speed,) = [row for row in rows if row.row == FigureKey("p3", "output_tokens_per_s")]
     assert (speed.state, speed.num_recent) == (state, 2)
 
 

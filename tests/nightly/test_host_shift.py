@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from pybench.model.figures import Row
+from pybench.model.figures import FigureKey
 from pybench.nightly.baseline import Baseline, Nights
 from pybench.nightly.host_shift import nights_apart, shift_tonight
 
@@ -78,7 +78,7 @@ def test_a_shift_is_held_against_the_nights_of_its_level(start: int, fall: float
     values = (*(0.004 * (-1) ** night for night in range(12)), 0.0, -fall)
     level = {night: value for night, value in enumerate(values[:-1]) if night >= start}
     earlier = {night: value for night, value in enumerate(values[:-1]) if night < start}
-    rows = {Row(f"p{n}", "output_tokens_per_s"): Nights(values, start) for n in range(5)}
+    rows = {FigureKey(f"p{n}", "output_tokens_per_s"): Nights(values, start) for n in range(5)}
     centres = dict.fromkeys(rows, Baseline(0.01, 12.0, level, earlier))
     found = shift_tonight(rows, centres, "speed", SMALLEST)
     assert (found is not None) == is_found

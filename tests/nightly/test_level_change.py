@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pybench.model.figures import Row
+from pybench.model.figures import FigureKey
 from pybench.nightly.baseline import correlations
 from pybench.nightly.level_change import Split, last_change, lasting_change, newest_change
 
@@ -29,7 +29,7 @@ def _nights(random: np.random.Generator, num: int, correlation: float) -> NDArra
 def test_nights_that_resemble_those_before_them_are_no_change(num: int) -> None:
     """Neighbours correlated by 0.6: as independent ones, 5 to 7 % of rows have a change that would stay shown."""
     random = np.random.default_rng(21)
-    rows = {Row(str(n), "m"): [_nights(random, num, 0.6).tolist()] for n in range(_ROWS)}
+    rows = {FigureKey(str(n), "m"): [_nights(random, num, 0.6).tolist()] for n in range(_ROWS)}
     known = correlations(rows)
     assert np.mean([*known.values()]) == pytest.approx(0.6, abs=0.05)
     found = sum(last_change(values, known[row]) is not None for row, (values,) in rows.items())

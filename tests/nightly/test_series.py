@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.model.figures import Row, RunFigures
+from pybench.model.figures import FigureKey, RunFigures
 from pybench.nightly.series import series_of
 from pybench.nightly.trend import trends
 from tests.runs_against_runs import point, run, scaled
 
-ROW = Row("decode", "output_tokens_per_s")
+ROW = FigureKey("decode", "output_tokens_per_s")
 
 
 SILENT = point(medians={}, absence="not measured")

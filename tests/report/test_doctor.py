@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pybench.model.machine import Finding
+from pybench.model.machine import DoctorFinding
 from pybench.report.doctor import render
 
 
 def test_states_line_up_and_remedies_follow() -> None:
     """The verdict first; names as wide as the widest."""
     findings = (
-        Finding(name="GPUs", state="ok", found="2"),
-        Finding(name="shared memory", state="warning", found="64 MiB", remedy="mount it larger"),
+        DoctorFinding(name="GPUs", state="ok", found="2"),
+        DoctorFinding(name="shared memory", state="warning", found="64 MiB", remedy="mount it larger"),
     )
     assert render(findings) == (
         "ready; 1 warning\n"
@@ -22,14 +22,16 @@ def test_states_line_up_and_remedies_follow() -> None:
 
 def test_what_is_missing_is_named_first() -> None:
     """All of it; a machine that lacks something is not ready."""
-    findings = tuple(Finding(name=name, state="missing", found="none", remedy="r") for name in ("GPUs", "disk"))
+    findings = tuple(DoctorFinding(name=name, state="missing", found="none", remedy="r") for name in ("GPUs", "disk"))
     assert render(findings).startswith("not ready, missing: GPUs, disk; no warnings\n")
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:
     """What goes on stands below its beginning; a path stays whole."""
     path = "/" + "p" * 60
-    findings = (Finding(name="images", state="warning", found="none of the five is here", remedy=f"pull {path} now"),)
+    findings = (
+        DoctorFinding(name="images", state="warning", found="none of the five is here", remedy=f"pull {path} now"),
+    )
     assert render(findings, width=37).splitlines()[1:] == [
         "warning  images  none of the five is",
         "                 here",

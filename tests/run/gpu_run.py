@@ -10,7 +10,7 @@ import pytest
 from pybench.machine import health_watch
 from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run.view import RunView
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.prepare import prepare_run
 from tests.progress import NoProgress
 from tests.run.drill import suite_text, table_text
@@ -22,7 +22,7 @@ NUM_GPUS = 2
 class GpuLauncher(FakeLauncher):
     """A rank on each GPU, which takes steps of a tenth of a second."""
 
-    def behaviour(self, job: Job) -> dict[str, str]:
+    def behaviour(self, job: Launch) -> dict[str, str]:
         return {**super().behaviour(job), "FAKE_NAME": "NVIDIA H200", "FAKE_STEP_MS": "100"}
 
     def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG002 - nothing is imported

@@ -14,7 +14,7 @@ import pytest
 from pybench.core.formulas.joint_step import joint_steps, phase_cuts_ns
 from pybench.model.results import Results
 from pybench.run.engines import local
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.engines.local import Local
 from pybench.run.engines.process import processes_marked
 from pybench.run.loop import Run
@@ -55,7 +55,7 @@ class DrillLauncher(Local):
     behaviour = ""
     library = ""
 
-    def environment(self, job: Job) -> dict[str, str]:
+    def environment(self, job: Launch) -> dict[str, str]:
         behaviour = self.behaviour if len(job.gpu_uuids) > 1 else ""
         fake = {"FAKE_ENGINE": behaviour, "FAKE_NVML_DEVICES": "2", "LD_LIBRARY_PATH": self.library}
         return {**super().environment(job), **fake}

@@ -13,7 +13,7 @@ import pytest
 
 from pybench.machine import gpu_processes
 from pybench.model.results import Results
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.prepare import prepare_run
 from tests.progress import NoProgress
 from tests.run.fake_launcher import FakeLauncher
@@ -42,7 +42,7 @@ Tell = Callable[..., None]
 class Waiting(FakeLauncher):
     """The fake worker waits for the file ``seen`` in the current folder before it measures."""
 
-    def behaviour(self, job: Job) -> dict[str, str]:
+    def behaviour(self, job: Launch) -> dict[str, str]:
         return {**super().behaviour(job), "FAKE_WAIT": str(Path("seen").absolute())}
 
 

@@ -17,7 +17,7 @@ from pybench.model.container import ContainerRequest, ContainerRun
 from pybench.model.errors import MachineError
 from pybench.model.host import Host
 from pybench.model.wire import Failure
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.engines.choice import Choose
 from pybench.run.engines.local import Local
 from pybench.run.engines.requirements import LaunchRequirements
@@ -82,12 +82,12 @@ class _OfAnother:
 class _Boxed(Local):
     """Says of every worker that another image ran."""
 
-    def start(self, job: Job, log: Path) -> _OfAnother:  # type: ignore[override]
+    def start(self, job: Launch, log: Path) -> _OfAnother:  # type: ignore[override]
         assert job.meeting is not None
         log.write_text(f"{job.meeting.local_port}")
         return _OfAnother()
 
-    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
+    def verify(self, container: ContainerRun | None, job: Launch, log: Path) -> Failure | None:
         del job, log
         return Failure(cause="identity", message=f"image {container and container.image_id} ran, expected sha256:1")
 

@@ -19,7 +19,7 @@ from pybench.model.manifest import Manifest
 from pybench.nightly.gate_command import _manifest
 from pybench.nightly.history import History
 from pybench.nightly.rerun import FOLDER, can_run_beside, rerun
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.engines.requirements import LaunchRequirements
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
@@ -66,7 +66,7 @@ class Boxed(FakeLauncher):
         object.__setattr__(self, "container", setup(image))
         object.__setattr__(self, "compiled", [])
 
-    def environment(self, job: Job) -> dict[str, str]:
+    def environment(self, job: Launch) -> dict[str, str]:
         held = list(job.compiled.iterdir()) if job.compiled else None
         self.compiled.append((job.compiled, held))  # type: ignore[attr-defined]
         return super().environment(job)

@@ -21,7 +21,7 @@ from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run import terminal
 from pybench.report.run.view import RunView
 from pybench.run import follow
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.engines.process import processes_marked
 from pybench.run.engines.requirements import LaunchRequirements
 from pybench.run.loop import Run
@@ -41,7 +41,7 @@ TABLE = table_text()
 class ByRanks(FakeLauncher):
     """A behaviour for each number of ranks."""
 
-    def behaviour(self, job: Job) -> dict[str, str]:
+    def behaviour(self, job: Launch) -> dict[str, str]:
         behaviour = os.environ[f"FAKE_BEHAVIOUR_{job.num_processes}"]
         return {"FAKE_BEHAVIOUR": behaviour, "FAKE_POINT": os.environ.get("FAKE_POINT", "")}
 

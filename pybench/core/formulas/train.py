@@ -11,7 +11,7 @@ from pybench.core.formulas.joint_step import JointStep, energy_imbalance, stage_
 from pybench.core.gpu_models import gpu_peak
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.record import Energy
-from pybench.model.suite import Job, Point
+from pybench.model.suite import Point, TrainingJob
 from pybench.model.workloads.latency import percentiles
 from pybench.model.workloads.train import Train
 
@@ -96,7 +96,7 @@ def _settings(point: Point) -> Train:
     return point.settings
 
 
-def job_steps(job: Job, samples_of_step: int) -> int:
+def job_steps(job: TrainingJob, samples_of_step: int) -> int:
     """Steps of all epochs: an epoch's sequences over those of a step, the last step of an epoch counted whole.
 
     ``samples_of_step`` is the measured effective batch in sequences, since an ``auto`` batch size is found by a run.

@@ -15,7 +15,18 @@ from pybench.model.expected import ExpectedRow
 from pybench.model.limits import Range
 from pybench.model.manifest import MOST_TIME_S, Manifest
 from pybench.model.record import Record
-from pybench.model.suite import AxisValue, Benchmark, Effort, Expectation, Job, Limits, Point, Scaling, Skip, table_of
+from pybench.model.suite import (
+    AxisValue,
+    Benchmark,
+    Effort,
+    Expectation,
+    Limits,
+    Point,
+    Scaling,
+    Skip,
+    TrainingJob,
+    table_of,
+)
 from pybench.model.workloads.registry import METRICS_OF, AnySettings
 
 Breach = tuple[str, str]
@@ -97,7 +108,7 @@ def _of_row(key: str, row: ExpectedRow) -> Iterator[Breach]:
         yield key, "has no value, minimum or maximum"
 
 
-def _of_numbers(key: str, values: Effort | AnySettings | Job | Expectation | ExpectedRow) -> Iterator[Breach]:
+def _of_numbers(key: str, values: Effort | AnySettings | TrainingJob | Expectation | ExpectedRow) -> Iterator[Breach]:
     """Numbers beyond the limits that a suite file has for them: what runs so often, or is so large, never ends."""
     for name, limits in _limits(cast("Any", type(values))).items():
         found = getattr(values, name)

@@ -19,12 +19,12 @@ from pybench.files.suite.rules import suite_problems
 from pybench.files.suite.schema import suite_model
 from pybench.files.toml.problem_text import did_you_mean, key_text, message_of, valid_text
 from pybench.model.errors import UsageError
-from pybench.model.suite import Job
+from pybench.model.suite import TrainingJob
 from pybench.model.workloads.settings import MODEL_CONFIG
 
 _FORM = "KEY=VALUE with a KEY such as batch_size, benchmark.decode.attempts or axes.tensor_parallel"
 _BENCHMARK, _AXES = "benchmark.", "axes."
-_JOB = {f"job.{field.name}" for field in dataclasses.fields(Job)}
+_JOB = {f"job.{field.name}" for field in dataclasses.fields(TrainingJob)}
 
 
 def with_settings(

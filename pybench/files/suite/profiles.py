@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 from pybench.model.container import ContainerRequest
 from pybench.model.decoder_shape import Architecture
-from pybench.model.suite import AxisValue, Benchmark, Effort, Expectation, Job
+from pybench.model.suite import AxisValue, Benchmark, Effort, Expectation, TrainingJob
 from pybench.model.workloads.registry import SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
 
@@ -66,7 +66,7 @@ class WrittenBenchmark:
             expectations=self.expectations,
             required=self.required,
             round_up_batch=self.round_up_batch,
-            job=Job(**fields.job) if "samples" in fields.job else None,
+            job=TrainingJob(**fields.job) if "samples" in fields.job else None,
         )
 
     def is_omitted(self, profile: Profile | None) -> bool:

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from pybench.files.shipped import load_models
 from pybench.files.suite.container import container_model, without_default
 from pybench.model.limits import Range
-from pybench.model.suite import Comparison, Effort, Job, Limits, Scaling, TableFigure
+from pybench.model.suite import Comparison, Effort, Limits, Scaling, TableFigure, TrainingJob
 from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
 from pybench.model.workloads.placement import table_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names
@@ -218,10 +218,10 @@ def _benchmark(workload: WorkloadName) -> type[BaseModel]:
 
 @cache
 def _job(*, partly: bool = False) -> type[BaseModel]:
-    types = fields_of(Job)
+    types = fields_of(TrainingJob)
     if partly:
         return _model("profile_job", _optional(types))
-    required = {field.name for field in dataclasses.fields(Job) if field.default is dataclasses.MISSING}
+    required = {field.name for field in dataclasses.fields(TrainingJob) if field.default is dataclasses.MISSING}
     own = {name: (kind, ...) for name, kind in types.items() if name in required}
     return _model("job", {**own, **_optional({name: kind for name, kind in types.items() if name not in required})})
 

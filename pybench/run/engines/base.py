@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pybench.model.container import ContainerRun, ContainerSetup, EngineFacts, ImageIdentity, LockedImage
 from pybench.model.host import Place, Software
-from pybench.model.machine import Finding
+from pybench.model.machine import DoctorFinding
 from pybench.model.wire import Failure
 from pybench.run.engines.stage import WORKER_SCRIPT
 
@@ -46,7 +46,7 @@ class Meeting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class Launch:
     """One worker process to start, on each of its places.
 
     ``stage`` is the folder with the worker's source, ``exchange`` one that the worker may write, ``compiled`` one for
@@ -99,7 +99,7 @@ class Job:
             return ("--ranks", str(self.num_processes), *self.meeting.options)
         return ("--ranks", str(self.num_processes)) if self.num_processes > 1 else ()
 
-    def part(self, host: str, meeting: Meeting, environment: Mapping[str, str]) -> Job:
+    def part(self, host: str, meeting: Meeting, environment: Mapping[str, str]) -> Launch:
         """What one host starts of it."""
         place = next(place for place in self.places if place.host == host)
         return replace(
@@ -143,15 +143,15 @@ class Launcher(Protocol):
         """Host variables whose values reach the worker and are removed from everything it writes."""
         ...
 
-    def argv(self, job: Job) -> Argv:
+    def argv(self, job: Launch) -> Argv:
         """Command line of the job, for its record."""
         ...
 
-    def start(self, job: Job, log: Path) -> Worker:
+    def start(self, job: Launch, log: Path) -> Worker:
         """Start the job's worker; its output goes to ``log``. Raises ``OSError`` when it can't be started."""
         ...
 
-    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
+    def verify(self, container: ContainerRun | None, job: Launch, log: Path) -> Failure | None:
         """Refuse a job that did not run in the container that was planned for it."""
         ...
 
@@ -223,7 +223,7 @@ class Engine(Protocol):
         """
         ...
 
-    def findings(self, facts: EngineFacts) -> Iterator[Finding]:
+    def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:
         """What ``pybench doctor`` reports of an engine that can be used."""
         ...
 

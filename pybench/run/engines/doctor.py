@@ -6,7 +6,7 @@ import shutil
 
 from pybench.model.container import EngineFacts, ImageLock, LockedImage
 from pybench.model.errors import FileError, MachineError
-from pybench.model.machine import Finding, Machine
+from pybench.model.machine import DoctorFinding, Machine
 from pybench.run.engines.base import ImageStore
 from pybench.run.engines.oci.nvidia import CDI_COMMAND, has_cdi, toolkit_version
 from pybench.run.engines.registry import find_container_engines
@@ -17,7 +17,7 @@ from pybench.run.images.selection import this_platform
 _SAFE_TOOLKIT = (1, 17, 8)
 
 
-def examine_containers(machine: Machine) -> tuple[Finding, ...]:
+def examine_containers(machine: Machine) -> tuple[DoctorFinding, ...]:
     """Engines, GPU integration, locked images. Nothing here is ``missing``: workers also run without containers."""
     engines = find_container_engines()
     usable = [(engine, facts) for engine, facts in engines if facts.reason is None]
@@ -25,7 +25,7 @@ def examine_containers(machine: Machine) -> tuple[Finding, ...]:
     try:
         lock = read_lock(default_lock())
     except FileError as error:
-        return (*about, Finding.warning("image lock", str(error), "repair it, or install pybench again"))
+        return (*about, DoctorFinding.warning("image lock", str(error), "repair it, or install pybench again"))
     stores = [store for engine, facts in usable if (store := engine.store(facts))]
     return (
         *about,
@@ -36,38 +36,38 @@ def examine_containers(machine: Machine) -> tuple[Finding, ...]:
     )
 
 
-def _engine(facts: EngineFacts) -> Finding:
+def _engine(facts: EngineFacts) -> DoctorFinding:
     name = f"engine {facts.name}"
     if facts.version is None and shutil.which(facts.name) is None:
-        return Finding.ok(name, "not installed")
+        return DoctorFinding.ok(name, "not installed")
     if facts.reason:
-        return Finding.warning(
+        return DoctorFinding.warning(
             name, facts.reason, "start or repair it; without an engine workers run in this machine's Python"
         )
     parts = (facts.version or "unknown version", facts.runtime, "rootless" if facts.rootless else None)
-    return Finding.ok(name, ", ".join(part for part in parts if part))
+    return DoctorFinding.ok(name, ", ".join(part for part in parts if part))
 
 
-def _toolkit() -> Finding:
+def _toolkit() -> DoctorFinding:
     version = toolkit_version()
     name, safe = "NVIDIA toolkit", ".".join(map(str, _SAFE_TOOLKIT))
     if version is None:
-        return Finding.warning(name, "not installed", f"install the NVIDIA Container Toolkit, {safe} or newer")
+        return DoctorFinding.warning(name, "not installed", f"install the NVIDIA Container Toolkit, {safe} or newer")
     found = ".".join(map(str, version))
     remedy = f"update to {safe} or newer: older ones let an image run code as root here (CVE-2025-23266)"
-    return Finding.ok(name, found) if version >= _SAFE_TOOLKIT else Finding.warning(name, found, remedy)
+    return DoctorFinding.ok(name, found) if version >= _SAFE_TOOLKIT else DoctorFinding.warning(name, found, remedy)
 
 
-def _cdi() -> Finding:
+def _cdi() -> DoctorFinding:
     if has_cdi():
-        return Finding.ok("CDI", "names the GPUs by UUID")
-    return Finding.warning("CDI", "no specification names the GPUs by UUID", CDI_COMMAND)
+        return DoctorFinding.ok("CDI", "names the GPUs by UUID")
+    return DoctorFinding.warning("CDI", "no specification names the GPUs by UUID", CDI_COMMAND)
 
 
-def _drivers(lock: ImageLock, machine: Machine) -> list[Finding]:
+def _drivers(lock: ImageLock, machine: Machine) -> list[DoctorFinding]:
     """Images whose stated minimum this driver doesn't reach."""
     return [
-        Finding.warning(
+        DoctorFinding.warning(
             f"image {image.name}",
             f"needs driver {image.minimum_driver}, this machine has {machine.driver}",
             "update the driver, or use an older image; data-centre GPUs may get by on forward compatibility",
@@ -87,12 +87,14 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def _images(lock: ImageLock, stores: list[ImageStore]) -> Finding:
+def _images(lock: ImageLock, stores: list[ImageStore]) -> DoctorFinding:
     try:
         here = [image.name for image in lock.images if any(store.has(image) for store in stores)]
     except MachineError as error:
-        return Finding.warning("images", str(error), "repair the engine")
+        return DoctorFinding.warning("images", str(error), "repair the engine")
     if here:
-        return Finding.ok("images", f"{', '.join(here)} of {len(lock.images)} locked")
+        return DoctorFinding.ok("images", f"{', '.join(here)} of {len(lock.images)} locked")
     remedy = "pybench images pull NAME; until then workers run in this machine's Python"
-    return Finding.warning("images", f"none of the {len(lock.images)} locked for {this_platform()} is here", remedy)
+    return DoctorFinding.warning(
+        "images", f"none of the {len(lock.images)} locked for {this_platform()} is here", remedy
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pybench.model.container import ContainerSetup, EngineFacts, Relaxation
 from pybench.model.errors import UsageError
-from pybench.model.machine import Finding
+from pybench.model.machine import DoctorFinding
 from pybench.run.engines.base import ImageStore, Notify, facts_of_command
 from pybench.run.engines.image_file import Make, identity, image_file, registry_reference
 from pybench.run.engines.image_file_launcher import ImageFileLauncher
@@ -34,7 +34,7 @@ class ImageFileEngine:
     make: Make
     prepare: Callable[[ContainerSetup, Files, LaunchRequirements], ImageFileLauncher]
     honours_entrypoint: bool
-    report: Callable[[], Iterator[Finding]] = lambda: iter(())
+    report: Callable[[], Iterator[DoctorFinding]] = lambda: iter(())
 
     def find(self) -> EngineFacts:
         """Look whether it is installed and works."""
@@ -76,7 +76,7 @@ class ImageFileEngine:
         )
         return self.prepare(setup, files, needs)
 
-    def findings(self, facts: EngineFacts) -> Iterator[Finding]:
+    def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:
         """What ``report`` finds."""
         del facts
         return self.report()

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pybench.model.container import ContainerRun
 from pybench.model.wire import Failure
-from pybench.run.engines.base import Argv, Job
+from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.environment import fixed
 from pybench.run.engines.image_launcher import ImageLauncher
 from pybench.run.engines.process import WorkerProcess, end_marked
@@ -27,22 +27,22 @@ class ImageFileLauncher(ImageLauncher, ABC):
     files: Mapping[str, Path]
 
     @abstractmethod
-    def start_argv(self, job: Job, *arguments: str) -> Argv:
+    def start_argv(self, job: Launch, *arguments: str) -> Argv:
         """Command line of the engine's client, which becomes the image's Python with ``arguments``."""
 
     @abstractmethod
-    def environment(self, job: Job) -> dict[str, str]:
+    def environment(self, job: Launch) -> dict[str, str]:
         """Environment of the client."""
 
-    def argv(self, job: Job) -> Argv:
+    def argv(self, job: Launch) -> Argv:
         """Command line of the worker."""
         return self.start_argv(job, *self.worker_arguments(job))
 
-    def start(self, job: Job, log: Path) -> WorkerProcess:
+    def start(self, job: Launch, log: Path) -> WorkerProcess:
         """Start the worker as a child of this process. Raises ``OSError``."""
         return WorkerProcess(self.argv(job), self.environment(job), log, job.token, guarded=self.GUARDED)
 
-    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
+    def verify(self, container: ContainerRun | None, job: Launch, log: Path) -> Failure | None:
         """Nothing to read back: the image is the file that was named, which the engine opens itself."""
         del container, job, log
         return None
@@ -54,12 +54,12 @@ class ImageFileLauncher(ImageLauncher, ABC):
         """End workers of a killed runner; nothing else stays of them."""
         end_marked(f"{run_mark}/")
 
-    def inside(self, job: Job) -> dict[str, str]:
+    def inside(self, job: Launch) -> dict[str, str]:
         """Variables of the worker."""
         secrets = {name: job.host_environment[name] for name in self.secrets}
         return {**self.variables(job), **fixed(job.gpu_uuids), **secrets}
 
 
-def shown_gpus(job: Job) -> dict[str, str]:
+def shown_gpus(job: Launch) -> dict[str, str]:
     """What nvidia-container-cli reads in the client's environment: the GPUs of the job alone."""
     return {"NVIDIA_VISIBLE_DEVICES": ",".join(job.gpu_uuids) or "void"}

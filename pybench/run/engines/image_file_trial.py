@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pybench.machine.command import CommandResult, run_command
 from pybench.model.errors import MachineError
-from pybench.run.engines.base import Argv, Job
+from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.image_file_launcher import ImageFileLauncher
 from pybench.run.engines.trial import python_version, trial_job
 
@@ -62,6 +62,6 @@ def _probe(launcher: ImageFileLauncher, backend: str, gpu_uuids: tuple[str, ...]
         return run_command(_with_environment(replace(launcher, secrets=()), job))
 
 
-def _with_environment(launcher: ImageFileLauncher, job: Job) -> Argv:
+def _with_environment(launcher: ImageFileLauncher, job: Launch) -> Argv:
     variables = (f"{name}={value}" for name, value in launcher.environment(job).items())
     return ("env", "-i", *variables, *launcher.start_argv(job, "-I", "-B", "-c", _PROBE))

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from pybench.model.container import ContainerSetup, ImageIdentity, Mount
 from pybench.model.tuning import LOOPBACK
-from pybench.run.engines.base import Argv, Job
+from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.environment import tuning
 
 STAGE = PurePosixPath("/pybench/stage")
@@ -37,11 +37,11 @@ class ImageLauncher:
         """Name of the engine, for the manifest."""
         return self.container.engine
 
-    def image(self, job: Job) -> ImageIdentity:
+    def image(self, job: Launch) -> ImageIdentity:
         """The image of the job's backend."""
         return next(image for image in self.container.images if image.backend == job.backend)
 
-    def worker_arguments(self, job: Job) -> Argv:
+    def worker_arguments(self, job: Launch) -> Argv:
         """What the Python of the image starts the worker with."""
         script = STAGE / job.script.relative_to(job.stage).as_posix()
         return ("-I", "-B", str(script), str(EXCHANGE), *job.rank_options)
@@ -50,7 +50,7 @@ class ImageLauncher:
         """The suite's over the shell's, then the secrets."""
         return self._tuning({**host, **LOOPBACK})
 
-    def variables(self, job: Job) -> dict[str, str]:
+    def variables(self, job: Launch) -> dict[str, str]:
         """What tunes the job's worker: ranks of several hosts meet on the network that the job names.
 
         Compiled code goes where the run's next worker finds it, unless the suite names another place.
@@ -58,7 +58,7 @@ class ImageLauncher:
         tuned = self.tuning(job.host_environment) if job.meeting is None else self._tuning(job.host_environment)
         return {**({name: str(path) for name, path in _COMPILED_AT.items()} if job.compiled else {}), **tuned}
 
-    def writable(self, job: Job) -> tuple[Mount, ...]:
+    def writable(self, job: Launch) -> tuple[Mount, ...]:
         """What the worker may write."""
         compiled = (Mount(source=str(job.compiled), target=str(COMPILED)),) if job.compiled else ()
         return (Mount(source=str(job.exchange), target=str(EXCHANGE)), *compiled)

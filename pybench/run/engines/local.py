@@ -14,9 +14,9 @@ from pybench.machine.python_packages import missing_packages, python_software
 from pybench.model.container import ContainerRun, EngineFacts
 from pybench.model.errors import UsageError
 from pybench.model.host import OLDEST_PYTHON, RECORDED_PACKAGES, Software
-from pybench.model.machine import Finding
+from pybench.model.machine import DoctorFinding
 from pybench.model.wire import STARTER_VARIABLE, Failure
-from pybench.run.engines.base import Argv, ImageStore, Job, Launcher, Notify
+from pybench.run.engines.base import Argv, ImageStore, Launch, Launcher, Notify
 from pybench.run.engines.environment import fixed, on_this_machine
 from pybench.run.engines.process import WorkerProcess, end_marked
 from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
@@ -42,24 +42,24 @@ class Local:
         # A worker starts in its attempt's folder, where a relative path means another file; a bare name is on PATH.
         return str(Path(self.python).absolute()) if os.sep in self.python else self.python
 
-    def argv(self, job: Job) -> Argv:
+    def argv(self, job: Launch) -> Argv:
         """``-I`` keeps the user's site and PYTHONPATH out, ``-B`` keeps the stage free of byte code."""
         return (*self._program(job), str(job.exchange), *job.rank_options)
 
-    def _program(self, job: Job) -> Argv:
+    def _program(self, job: Launch) -> Argv:
         return (self.interpreter, "-I", "-B", str(job.script))
 
-    def environment(self, job: Job) -> dict[str, str]:
+    def environment(self, job: Launch) -> dict[str, str]:
         """Allow-listed host variables, the job's GPUs by UUID, and one thread per CPU rank."""
         kept = {name: value for name, value in job.host_environment.items() if name in _KEPT_NAMES}
         return {**kept, **self.tuning(job.host_environment), **fixed(job.gpu_uuids)}
 
-    def start(self, job: Job, log: Path) -> WorkerProcess | ForkedWorker:
+    def start(self, job: Launch, log: Path) -> WorkerProcess | ForkedWorker:
         """Start the worker as a process of this machine, a fork where it can be one. Raises ``OSError``."""
         alone = partial(self.start_alone, job, log)
         return self.starters.start(self._program(job), job, self.environment(job), self.secrets, log, alone) or alone()
 
-    def start_alone(self, job: Job, log: Path) -> WorkerProcess:
+    def start_alone(self, job: Launch, log: Path) -> WorkerProcess:
         """Start the worker as a process that imports its libraries itself. Raises ``OSError``."""
         environment = {**self.environment(job), STARTER_VARIABLE: str(os.getpid())}
         return WorkerProcess(self.argv(job), environment, log, job.token, guarded=True)
@@ -68,7 +68,7 @@ class Local:
         """End the starters."""
         self.starters.close()
 
-    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
+    def verify(self, container: ContainerRun | None, job: Launch, log: Path) -> Failure | None:
         """Nothing to verify: no container is planned."""
         del container, job, log
         return None
@@ -110,7 +110,7 @@ class LocalEngine:
         _check(options.python)
         return Local(options.python, needs.request.secrets)
 
-    def findings(self, facts: EngineFacts) -> Iterator[Finding]:
+    def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:
         """Nothing: ``pybench doctor`` examines the machine itself elsewhere."""
         del facts
         return iter(())

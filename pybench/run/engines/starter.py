@@ -22,7 +22,7 @@ from pybench.machine.command import guarded_argv
 from pybench.model.container import ContainerRun
 from pybench.model.record import ALONE, FORKED
 from pybench.model.wire import ROOM_VARIABLE, STARTER_VARIABLE
-from pybench.run.engines.base import Argv, Job
+from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.process import (
     ATTEMPT_VARIABLE,
     GRACE_S,
@@ -189,7 +189,7 @@ class Starters:
     def start(
         self,
         argv: Argv,
-        job: Job,
+        job: Launch,
         environment: Mapping[str, str],
         secrets: tuple[str, ...],
         log: Path,

@@ -15,18 +15,18 @@ from pybench.machine.disk import disk_error
 from pybench.model.container import ImageIdentity
 from pybench.model.errors import MachineError
 from pybench.model.host import OLDEST_PYTHON, Place
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 
 
 @contextmanager
-def trial_job(backend: str, gpu_uuids: tuple[str, ...]) -> Iterator[Job]:
+def trial_job(backend: str, gpu_uuids: tuple[str, ...]) -> Iterator[Launch]:
     """A job of one process whose folders are there within. Raises ``MachineError`` where a disk takes none."""
     room = disk_error(Path(tempfile.gettempdir()), "", " run the same command again")
     with room, tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
         folder = Path(scratch)
         for name in ("stage", "exchange"):
             (folder / name).mkdir(mode=0o755)
-        yield Job(
+        yield Launch(
             stage=folder / "stage",
             exchange=folder / "exchange",
             backend=backend,

@@ -9,7 +9,7 @@ from pathlib import Path
 from pybench.model.container import ContainerRun, ContainerSetup
 from pybench.model.host import HostClock, Software
 from pybench.model.wire import Failure
-from pybench.run.engines.base import Argv, Job, Launcher, Meeting, Worker
+from pybench.run.engines.base import Argv, Launch, Launcher, Meeting, Worker
 from pybench.run.hosts.gathering import Gathering
 from pybench.run.hosts.worker import HostsWorker
 
@@ -36,7 +36,7 @@ class HostsLauncher:
         """Those of each host's own environment."""
         return self.here.secrets
 
-    def argv(self, job: Job) -> Argv:
+    def argv(self, job: Launch) -> Argv:
         """Command line of the first host's part, with a port that is found when it starts."""
         if len(job.places) == 1:
             return self.here.argv(job)
@@ -44,16 +44,16 @@ class HostsLauncher:
         meeting = Meeting(num_nodes=len(job.places), node_rank=0, address=host, port=0, local_address=host)
         return self.here.argv(job.part(host, meeting, {}))
 
-    def start(self, job: Job, log: Path) -> Worker:
+    def start(self, job: Launch, log: Path) -> Worker:
         """Start a worker of this host alone."""
         return self.here.start(job, log)
 
-    def start_over(self, job: Job, log: Path, clocks: tuple[HostClock, ...], limit_s: float) -> HostsWorker:
+    def start_over(self, job: Launch, log: Path, clocks: tuple[HostClock, ...], limit_s: float) -> HostsWorker:
         """Start a worker on all places of a job. Raises ``OSError`` or ``HostLostError``."""
         links = [self.gathering.link(place.host) for place in job.places]
         return HostsWorker(job, log, links, clocks, self.here.start, limit_s)
 
-    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
+    def verify(self, container: ContainerRun | None, job: Launch, log: Path) -> Failure | None:
         """Refuse a job whose part here did not run in the container that was planned for it."""
         return self.here.verify(container, job, log)
 

@@ -15,7 +15,7 @@ from pybench.model.container import ContainerRun
 from pybench.model.health import Health
 from pybench.model.host import HostClock
 from pybench.model.wire import ORDERS_FILE, events_file
-from pybench.run.engines.base import Job, Meeting, Worker
+from pybench.run.engines.base import Launch, Meeting, Worker
 from pybench.run.hosts.interface import held_port, on_network, port_of
 from pybench.run.hosts.link import HostLink, HostLostError
 from pybench.run.hosts.messages import (
@@ -37,7 +37,7 @@ LIMIT_MARGIN_S = 60.0
 """A host ends a worker by itself this long after the host that leads should have ended it."""
 _MAX_EVENTS_BYTES = 2**30
 
-StartHere = Callable[[Job, Path], Worker]
+StartHere = Callable[[Launch, Path], Worker]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class HostsWorker:
 
     def __init__(
         self,
-        job: Job,
+        job: Launch,
         log: Path,
         links: Sequence[HostLink | None],
         clocks: Sequence[HostClock],
@@ -236,7 +236,7 @@ def _require_begun(link: HostLink) -> None:
         raise OSError(0, f"host {link.name}: {begun.problem}")
 
 
-def _begin(job: Job, number: int, meeting: Meeting, limit_s: float) -> Begin:
+def _begin(job: Launch, number: int, meeting: Meeting, limit_s: float) -> Begin:
     orders = (job.exchange / ORDERS_FILE).read_text(encoding="utf-8")
     return Begin(
         token=job.token,

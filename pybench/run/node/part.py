@@ -12,7 +12,7 @@ from pybench.model.host import Place
 from pybench.model.wire import ORDERS_FILE, events_file
 from pybench.power.recorder import sampler_unavailable_reason
 from pybench.power.trace_file import encode_trace
-from pybench.run.engines.base import Job, Launcher, Meeting
+from pybench.run.engines.base import Launch, Launcher, Meeting
 from pybench.run.engines.environment import passed_secrets
 from pybench.run.engines.foreign import is_foreign
 from pybench.run.engines.log import log_tail
@@ -122,11 +122,11 @@ class Part:
             self._gpus.note(0, event)
 
 
-def _job(order: Begin, name: str, folder: Path, local: tuple[str, int]) -> Job:
+def _job(order: Begin, name: str, folder: Path, local: tuple[str, int]) -> Launch:
     mark, _, number = order.token.partition("/")
     exchange = folder / "exchange"
     exchange.mkdir()
-    return Job(
+    return Launch(
         stage=folder.parent / "worker",
         exchange=exchange,
         backend=order.backend,

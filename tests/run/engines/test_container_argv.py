@@ -16,7 +16,7 @@ from pybench.model.container import ContainerRequest, ContainerSetup, EngineFact
 from pybench.model.errors import UsageError
 from pybench.model.host import Place
 from pybench.run.engines.apptainer.launcher import ApptainerLauncher, build_argv
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.engines.enroot.isolation import NAMESPACES, Isolation
 from pybench.run.engines.enroot.launcher import EnrootLauncher, import_argv
 from pybench.run.engines.local import Local
@@ -58,8 +58,8 @@ SHELL = {
 }
 
 
-def job(gpus: tuple[str, ...] = GPUS, num_processes: int = 2) -> Job:
-    return Job(
+def job(gpus: tuple[str, ...] = GPUS, num_processes: int = 2) -> Launch:
+    return Launch(
         stage=Path("/runs/R/worker"),
         exchange=Path("/runs/R/attempts/decode_backend=vllm,tensor_parallel=2.1/exchange"),
         backend="vllm",
@@ -100,7 +100,7 @@ def oci(
 
 DOCKER = EngineFacts(name="docker", version="28.0")
 PODMAN = EngineFacts(name="podman", version="5.0")
-LAUNCHERS: dict[str, tuple[OciLauncher | ApptainerLauncher | EnrootLauncher | Local, Job]] = {
+LAUNCHERS: dict[str, tuple[OciLauncher | ApptainerLauncher | EnrootLauncher | Local, Launch]] = {
     "docker_toolkit": (oci(DOCKER, GpuAccess(way="toolkit")), job()),
     "docker_cdi": (oci(DOCKER, GpuAccess(way="cdi")), job()),
     "docker_cpu_user": (oci(DOCKER, GpuAccess(way="toolkit"), uid=1000), job((), 1)),

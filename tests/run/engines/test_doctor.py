@@ -13,7 +13,7 @@ import pytest
 
 from pybench.model.container import EngineFacts
 from pybench.model.errors import MachineError
-from pybench.model.machine import Finding, Machine
+from pybench.model.machine import DoctorFinding, Machine
 from pybench.run.engines import doctor
 from pybench.run.engines.doctor import examine_containers
 from pybench.run.engines.oci import rootless, storage
@@ -43,7 +43,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, place: object, **parts: Any) -> None:
         monkeypatch.setattr(place, name, part)
 
 
-def found(name: str, machine: Machine = GPU_MACHINE) -> Finding:
+def found(name: str, machine: Machine = GPU_MACHINE) -> DoctorFinding:
     (only,) = (finding for finding in examine_containers(machine) if finding.name == name)
     return only
 

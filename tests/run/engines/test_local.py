@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.model.host import Place
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.engines.environment import recorded, tuning
 from pybench.run.engines.local import Local
 
@@ -20,8 +20,8 @@ TUNED: dict[str, Any] = {
 }
 
 
-def job(num_processes: int = 1, gpu_uuids: tuple[str, ...] = (), **environment: str) -> Job:
-    return Job(
+def job(num_processes: int = 1, gpu_uuids: tuple[str, ...] = (), **environment: str) -> Launch:
+    return Launch(
         stage=Path("/stage"),
         exchange=Path("/exchange"),
         backend="torch",

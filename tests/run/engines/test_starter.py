@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pybench.model.host import Place
-from pybench.run.engines.base import Job
+from pybench.run.engines.base import Launch
 from pybench.run.engines.local import Local
 from pybench.run.engines.process import WorkerProcess, processes_marked
 from pybench.run.engines.stage import stage_worker
@@ -56,7 +56,7 @@ class Stage:
         exchange = self.folder / f"attempt{number}" / "exchange"
         exchange.mkdir(parents=True)
         (exchange / "orders.jsonl").write_text(ORDER)
-        job = Job(
+        job = Launch(
             stage=self.folder / "stage",
             exchange=exchange,
             backend="torch",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pybench.model.container import Mount
-from pybench.run.engines.base import Argv, Job
+from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.image_file_launcher import ImageFileLauncher, shown_gpus
 from pybench.run.engines.image_launcher import STAGE
 
@@ -27,7 +27,7 @@ class ApptainerLauncher(ImageFileLauncher):
     GUARDED: ClassVar[bool] = False  # --pid: what is inside ends with its first process
     offline: bool = True
 
-    def start_argv(self, job: Job, *arguments: str) -> Argv:
+    def start_argv(self, job: Launch, *arguments: str) -> Argv:
         """``exec`` with the host's environment, home and current folder left out."""
         ours = Mount(source=str(job.stage), target=str(STAGE))
         return (
@@ -42,7 +42,7 @@ class ApptainerLauncher(ImageFileLauncher):
             *(self.image(job).interpreter, *arguments),
         )
 
-    def environment(self, job: Job) -> dict[str, str]:
+    def environment(self, job: Launch) -> dict[str, str]:
         """The client's few variables, and the worker's behind a prefix: nothing of it stands in the command line."""
         kept = {name: value for name, value in job.host_environment.items() if name in _CLIENT_NAMES}
         inside = {_INSIDE + name: value for name, value in self.inside(job).items()}

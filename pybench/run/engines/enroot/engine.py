@@ -12,7 +12,7 @@ from pathlib import Path
 from pybench.machine.command import run_command
 from pybench.model.container import ContainerSetup, EngineFacts
 from pybench.model.errors import UsageError
-from pybench.model.machine import Finding
+from pybench.model.machine import DoctorFinding
 from pybench.run.engines.enroot.importing import import_image
 from pybench.run.engines.enroot.isolation import NAMESPACES, available_namespaces, isolations
 from pybench.run.engines.enroot.launcher import EnrootLauncher
@@ -44,13 +44,13 @@ def examine() -> EngineFacts:
     return EngineFacts(name="enroot", version=version, reason=reason, rootless=True)
 
 
-def isolation_findings() -> Iterator[Finding]:
+def isolation_findings() -> Iterator[DoctorFinding]:
     """What a worker sees of the host."""
     absent = [f"--{name}" for name in NAMESPACES if name not in available_namespaces()]
     seen = "own processes, network and /dev, each where this host lets enroot"
     if absent:
         seen = f"this version has no {', '.join(absent)}: workers see the host's processes and network"
-    yield Finding.ok("enroot isolation", f"{seen}; pids are not bounded")
+    yield DoctorFinding.ok("enroot isolation", f"{seen}; pids are not bounded")
 
 
 def _launcher(setup: ContainerSetup, files: Files, needs: LaunchRequirements) -> EnrootLauncher:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pybench.model.container import Mount
 from pybench.model.errors import UsageError
-from pybench.run.engines.base import Argv, Job
+from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.enroot.isolation import Isolation
 from pybench.run.engines.image_file_launcher import ImageFileLauncher, shown_gpus
 from pybench.run.engines.image_launcher import STAGE
@@ -44,7 +44,7 @@ class EnrootLauncher(ImageFileLauncher):
 
     isolation: Isolation
 
-    def start_argv(self, job: Job, *arguments: str) -> Argv:
+    def start_argv(self, job: Launch, *arguments: str) -> Argv:
         """``start`` without the image's entrypoint, this user's home and the client's environment.
 
         Only what runs inside carries the job's mark: ended with the worker, the process that serves the image's files
@@ -61,7 +61,7 @@ class EnrootLauncher(ImageFileLauncher):
             *(str(self.files[job.backend]), image.interpreter, *arguments),
         )
 
-    def environment(self, job: Job) -> dict[str, str]:
+    def environment(self, job: Launch) -> dict[str, str]:
         """The client's few variables, and the worker's that ``--env`` names without a value."""
         client = {name: value for name, value in job.host_environment.items() if name in _CLIENT_NAMES}
         inside = {name: value for name, value in self.inside(job).items() if name not in self._stated}
@@ -80,7 +80,7 @@ class EnrootLauncher(ImageFileLauncher):
         """Variables of the suite stand with their values: the client on this machine has none of them."""
         return frozenset(self.environment_of_suite) - frozenset(self.secrets)
 
-    def _named(self, job: Job) -> tuple[str, ...]:
+    def _named(self, job: Launch) -> tuple[str, ...]:
         inside = sorted(self.inside(job).items())
         named = (f"{name}={value}" if name in self._stated else name for name, value in inside)
         return (f"{ATTEMPT_VARIABLE}={job.token}", "HOME=/tmp", *named)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from pybench.machine.command import run_command
 from pybench.model.container import ContainerRun
-from pybench.run.engines.base import Argv, Job
+from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.oci.images import with_algorithm
 from pybench.run.engines.process import GRACE_S, WorkerProcess
 
@@ -25,32 +25,32 @@ _SIGNALLED = 128
 class ContainerCommands(Protocol):
     """The commands that a container is started, read back and removed with."""
 
-    def environment(self, job: Job) -> dict[str, str]:
+    def environment(self, job: Launch) -> dict[str, str]:
         """Environment of the engine's client."""
 
-    def environment_file(self, job: Job) -> Path:
+    def environment_file(self, job: Launch) -> Path:
         """Where the container's own environment is while it starts."""
 
-    def environment_text(self, job: Job) -> str:
+    def environment_text(self, job: Launch) -> str:
         """Content of that file, which may hold secrets."""
 
     def owner(self) -> tuple[int, int]:
         """User and group that folders which the worker writes must belong to."""
 
-    def inspect_argv(self, job: Job) -> Argv:
+    def inspect_argv(self, job: Launch) -> Argv:
         """Command that describes the job's container as JSON."""
 
-    def stop_argv(self, job: Job, grace_s: float) -> Argv:
+    def stop_argv(self, job: Launch, grace_s: float) -> Argv:
         """Command that ends the job's container, by force after ``grace_s``."""
 
-    def remove_argv(self, job: Job) -> Argv:
+    def remove_argv(self, job: Launch) -> Argv:
         """Command that removes the job's container, dead or alive."""
 
 
 class ContainerWorker:
     """The engine's client as a process of this machine, and the container it started."""
 
-    def __init__(self, launcher: ContainerCommands, job: Job, argv: Sequence[str], log: Path) -> None:
+    def __init__(self, launcher: ContainerCommands, job: Launch, argv: Sequence[str], log: Path) -> None:
         """Start ``argv``, which is one of the launcher's for ``job``. Raises ``OSError`` when that can't be done."""
         self._launcher, self._job = launcher, job
         self._ended = False
@@ -90,7 +90,7 @@ class ContainerWorker:
         return result.ok
 
 
-def prepare_files(launcher: ContainerCommands, job: Job) -> None:
+def prepare_files(launcher: ContainerCommands, job: Launch) -> None:
     """Give what the worker writes to the user inside, and write the environment where only this user reads it."""
     if os.geteuid() == 0:
         owner = launcher.owner()

@@ -11,7 +11,7 @@ from typing import Any
 
 from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, ImageLock, LockedImage
 from pybench.model.errors import UsageError
-from pybench.model.machine import Finding
+from pybench.model.machine import DoctorFinding
 from pybench.run.engines.base import Notify, facts_of_command
 from pybench.run.engines.oci.build import build_dockerfile
 from pybench.run.engines.oci.confinement import confinement_for
@@ -85,7 +85,7 @@ class OciEngine:
         )
         return probed(launcher, facts, needs.gpu_uuids)
 
-    def findings(self, facts: EngineFacts) -> Iterator[Finding]:
+    def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:
         """What it lacks for an ordinary user, and how much room its images have."""
         yield from rootless_findings(facts)
         if facts.data_root:

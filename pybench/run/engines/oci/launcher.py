@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from pybench.model.container import ContainerRun, Mount
 from pybench.model.wire import Failure
-from pybench.run.engines.base import Argv, Job
+from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.environment import fixed
 from pybench.run.engines.image_launcher import STAGE, ImageLauncher
 from pybench.run.engines.log import log_tail
@@ -46,15 +46,15 @@ class OciLauncher(ImageLauncher):
         """The program with its own options, to which subcommands are added."""
         return (self.name, *self.confinement.engine_options)
 
-    def argv(self, job: Job) -> Argv:
+    def argv(self, job: Launch) -> Argv:
         """``run`` in the foreground: its output is the worker's log and its exit code the worker's."""
         return self.run_argv(job, *self.worker_arguments(job))
 
-    def start(self, job: Job, log: Path) -> ContainerWorker:
+    def start(self, job: Launch, log: Path) -> ContainerWorker:
         """Start the job's container. Raises ``OSError`` when the engine's client can't be started."""
         return ContainerWorker(self, job, self.argv(job), log)
 
-    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
+    def verify(self, container: ContainerRun | None, job: Launch, log: Path) -> Failure | None:
         """Refuse a job that ran in no container, or in another image than the run's."""
         if container is None or container.start_s is None:
             tail = log_tail(log)
@@ -74,7 +74,7 @@ class OciLauncher(ImageLauncher):
         end_marked(f"{run_mark}/")
         remove_orphans(self.engine, run_mark)
 
-    def run_argv(self, job: Job, *python: str) -> Argv:
+    def run_argv(self, job: Launch, *python: str) -> Argv:
         """``run`` of the job's image with any arguments for its Python; the container is kept for reading back."""
         image = self.image(job)
         replaces = image.entrypoint == "replace"
@@ -97,7 +97,7 @@ class OciLauncher(ImageLauncher):
             *python,
         )
 
-    def environment(self, job: Job) -> dict[str, str]:
+    def environment(self, job: Launch) -> dict[str, str]:
         """Environment of the engine's client; the worker's own goes through :meth:`environment_text`."""
         return {
             name: value
@@ -110,11 +110,11 @@ class OciLauncher(ImageLauncher):
         uid, gid = map(int, self.confinement.user.split(":"))
         return uid, gid
 
-    def environment_file(self, job: Job) -> Path:
+    def environment_file(self, job: Launch) -> Path:
         """Where the environment of a job's container is while it starts: outside of what the container sees."""
         return job.exchange.parent / "environment"
 
-    def environment_text(self, job: Job) -> str:
+    def environment_text(self, job: Launch) -> str:
         """One ``NAME=VALUE`` a line: ours over the suite's over the shell's, then the secrets."""
         values = {
             **self.variables(job),
@@ -128,24 +128,24 @@ class OciLauncher(ImageLauncher):
         }
         return "".join(f"{name}={value}\n" for name, value in sorted(values.items()))
 
-    def inspect_argv(self, job: Job) -> Argv:
+    def inspect_argv(self, job: Launch) -> Argv:
         """Describe the container as JSON."""
         return (*self.engine, "container", "inspect", container_name(job))
 
-    def stop_argv(self, job: Job, grace_s: float) -> Argv:
+    def stop_argv(self, job: Launch, grace_s: float) -> Argv:
         """SIGTERM, then SIGKILL."""
         return (*self.engine, "stop", "--time", f"{grace_s:.0f}", container_name(job))
 
-    def remove_argv(self, job: Job) -> Argv:
+    def remove_argv(self, job: Launch) -> Argv:
         """Remove with its anonymous volumes, whatever its state."""
         return (*self.engine, "rm", "--force", "--volumes", container_name(job))
 
-    def _env_file(self, job: Job) -> str:
+    def _env_file(self, job: Launch) -> str:
         """Podman reads a list where docker reads one path, and point names have commas."""
         path = str(self.environment_file(job))
         return _csv_line(path) if self.name == "podman" else path
 
-    def _mounts(self, job: Job) -> tuple[str, ...]:
+    def _mounts(self, job: Launch) -> tuple[str, ...]:
         ours = [Mount(source=str(job.stage), target=str(STAGE))]
         if self.models:
             ours.append(Mount(source=str(self.models), target=str(MODELS)))
@@ -155,7 +155,7 @@ class OciLauncher(ImageLauncher):
         )
 
 
-def container_name(job: Job) -> str:
+def container_name(job: Launch) -> str:
     """Name of the job's container: the attempt's token in the letters that engines allow."""
     return f"pybench-{job.token.translate(_NO_LETTERS)}"
 

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pybench.model.container import EngineFacts
-from pybench.model.machine import Finding
+from pybench.model.machine import DoctorFinding
 
 
-def rootless_findings(facts: EngineFacts) -> Iterator[Finding]:
+def rootless_findings(facts: EngineFacts) -> Iterator[DoctorFinding]:
     """One warning where a rootless engine lacks something; nothing for an engine that runs as root."""
     lacks = _lacks() if facts.rootless else {}
     if lacks:
         found, remedy = ", ".join(lacks), "; ".join(lacks.values())
-        yield Finding.warning(f"{facts.name} rootless", found, remedy)
+        yield DoctorFinding.warning(f"{facts.name} rootless", found, remedy)
 
 
 def _lacks() -> dict[str, str]:

@@ -23,7 +23,7 @@ def rounded(*, packed: bool) -> Changed:
     return through_four_bits
 
 
-class Engine(Protocol):
+class InferenceEngine(Protocol):
     """An engine that can fall asleep and take new weights. Every call returns once the engine is done."""
 
     def generate(self, prompts: torch.Tensor, halfway: Callable[[], None] | None) -> torch.Tensor:

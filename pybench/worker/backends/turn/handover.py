@@ -16,7 +16,7 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.host_device_copy import HostDeviceCopyBench
 from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
 from pybench.worker.backends.turn.delivery import HandoverFolder, Named, adapter_config
-from pybench.worker.backends.turn.engine import Engine
+from pybench.worker.backends.turn.engine import InferenceEngine
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.trainer import Trainer
 
@@ -173,7 +173,7 @@ class Handover:
         self,
         settings: Turn,
         party: Party,
-        engine: Engine | None,
+        engine: InferenceEngine | None,
         trainer: Trainer | None,
         assist: Callable[[Iterable[Named]], None],
     ) -> None:

@@ -13,7 +13,7 @@ from torch import distributed
 
 from pybench.model.wire import Span
 from pybench.worker.backends.common_torch.memory import allocator_peak_bytes
-from pybench.worker.backends.turn.engine import Engine
+from pybench.worker.backends.turn.engine import InferenceEngine
 from pybench.worker.backends.turn.memory import PeakMemory
 from pybench.worker.gpus import used_bytes
 
@@ -104,7 +104,7 @@ def resident_bytes() -> int:
 class Recorder:
     """The phases of a turn. They begin at a barrier over all ranks, and end on each rank when its device is done."""
 
-    def __init__(self, party: Party, engine: Engine | None, peak: PeakMemory) -> None:
+    def __init__(self, party: Party, engine: InferenceEngine | None, peak: PeakMemory) -> None:
         self._party = party
         self._engine = engine
         self._peak = peak

@@ -14,7 +14,7 @@ from pybench.model.workloads.turn import CHECK, Turn
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.tokens import step_prompts
 from pybench.worker.backends.turn.delivery import Named
-from pybench.worker.backends.turn.engine import Engine
+from pybench.worker.backends.turn.engine import InferenceEngine
 from pybench.worker.backends.turn.handover import (
     Digests,
     Floor,
@@ -44,7 +44,7 @@ class Turns:
         settings: Turn,
         vocab_size: int,
         party: Party,
-        engine: Engine | None,
+        engine: InferenceEngine | None,
         make_trainer: Callable[[], Trainer],
         assist: Callable[[Iterable[Named]], None] = lambda _tensors: None,
     ) -> None:
