@@ -19,12 +19,12 @@ def forward_flops_per_token(shape: DecoderShape, first: float, last: float | Non
 
 
 def attention_flops_per_token(shape: DecoderShape, first: float, last: float | None = None) -> float:
-    """Of one token's forward pass: attention's scores and values. Contexts as in :func:`forward_flops_per_token`."""
+    """FLOPs of attention's scores and values for one token. Contexts as in :func:`forward_flops_per_token`."""
     return 4 * shape.heads * shape.head_width * shape.attended_tokens(first, last)
 
 
 def backward_flops_per_token(shape: DecoderShape, first: float, last: float | None = None, *, adapters: bool) -> float:
-    """Of one token's backward pass: twice forward. Contexts as in :func:`forward_flops_per_token`.
+    """FLOPs of one token's backward pass: twice forward. Contexts as in :func:`forward_flops_per_token`.
 
     Under ``adapters`` (LoRA) the frozen weights get no gradient of their own: theirs is once forward, attention's
     twice. The adapters' own products, about 1 % of the weights', are left out.
@@ -34,7 +34,7 @@ def backward_flops_per_token(shape: DecoderShape, first: float, last: float | No
 
 
 def head_flops_per_token(shape: DecoderShape) -> float:
-    """Of one token's forward pass: the projection to the vocabulary."""
+    """FLOPs of one token's forward pass: the projection to the vocabulary."""
     return 2.0 * shape.embedding_weights
 
 
@@ -120,12 +120,12 @@ class DecoderShape:
 
     @property
     def end_weights(self) -> int:
-        """Of embedding and head, which may be one."""
+        """Weights of embedding and head, which may be one."""
         return self.embedding_weights * (1 if self.tied_embeddings else 2)
 
     @property
     def attention_weights(self) -> int:
-        """Of one layer: query, output, key and value projections."""
+        """Weights of one layer's query, output, key and value projections."""
         return self.hidden * 2 * (self.heads + self.key_value_heads) * self.head_width
 
     @property
@@ -135,7 +135,7 @@ class DecoderShape:
 
     @property
     def layer_weights(self) -> int:
-        """Of one layer, all experts of a mixture among them."""
+        """Weights of one layer, with all experts of a mixture."""
         return self.attention_weights + self.expert_weights * self.num_experts
 
     def attended_tokens(self, first: float, last: float | None = None) -> float:

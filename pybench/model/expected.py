@@ -10,14 +10,14 @@ from pybench.model.suite import AxisValue
 
 ANY = "any"
 ANY_GPU = "gpu"
-"""As a machine: every kind but ``cpu``."""
+"""A machine of every kind but ``cpu``."""
 
 RowKind = Literal["measured", "published", "claim"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """What every row has. ``any`` in a key matches everything; the closest row wins (``pybench.core.lookup``).
+    """Fields of every row. ``any`` in a key matches everything; the closest row wins (``pybench.core.lookup``).
 
     The figure is either ``value`` with a relative ``tolerance``, or ``minimum`` and/or ``maximum``. A ``claim`` is a
     figure of a guide or a vendor, for any machine: reports show it next to the measured figure. It judges nothing.

@@ -73,7 +73,7 @@ class Host:
 
     @property
     def clock(self) -> tuple[str, int]:
-        """What every header of its ranks must have."""
+        """The values that every header of its ranks must have."""
         return self.boot_id, self.time_offset_ns
 
     @property
@@ -96,7 +96,7 @@ class HostClock:
 
 
 SAME_CLOCK = HostClock()
-"""Of a host to itself."""
+"""The clock of a host to itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

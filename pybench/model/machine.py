@@ -52,7 +52,7 @@ class GpuInventory:
 
 
 Network = Literal["infiniband", "roce", "ethernet"]
-"""What joins hosts, as their GPUs' collectives use it."""
+"""The network between hosts that collectives use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,20 +102,20 @@ class Machine:
 
     @property
     def unused_gpus(self) -> tuple[str, ...]:
-        """Which GPUs a run does without, and why, as notes for its user."""
+        """Notes for the user: GPUs that a run leaves out, with the reason."""
         if not self.gpus and (self.driver is not None or self.gpu_remedy is not None):
             return (f"{self.gpu_reason}; points run on CPU cores",)
         return tuple(f"{fault}; left out" for fault in self.gpu_faults)
 
     @property
     def gpu_memory_bytes(self) -> float | None:
-        """Of the GPU that has least; ``None`` without GPUs, or where the driver does not report it of all."""
+        """Memory of the smallest GPU; ``None`` without GPUs, or if the driver does not report it for all."""
         found = [gpu.vram_gib for gpu in self.gpus if gpu.vram_gib is not None]
         return min(found) * 2**30 if found and len(found) == len(self.gpus) else None
 
     @property
     def _capability(self) -> tuple[int, int] | None:
-        """Of the GPU that has least; ``None`` where the driver does not report it of all."""
+        """The lowest compute capability of the GPUs; ``None`` if the driver does not report it for all."""
         found = [re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})", gpu.compute_capability or "") for gpu in self.gpus]
         known = [(int(match[1]), int(match[2])) for match in found if match is not None]
         return min(known) if known and len(known) == len(found) else None

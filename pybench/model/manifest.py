@@ -117,7 +117,7 @@ class PlanOptions:
 
 
 def duration_text(seconds: float) -> str:
-    """As ``--time-limit`` reads it: ``1h30m``, ``20m``, ``90s``."""
+    """A length in the form of ``--time-limit``: ``1h30m``, ``20m``, ``90s``."""
     whole = round(seconds)
     hours, minutes, rest = whole // _HOUR_S, whole % _HOUR_S // _MINUTE_S, whole % _MINUTE_S
     if rest and whole < 10 * _MINUTE_S:

@@ -77,7 +77,7 @@ class Energy:
 
     @property
     def excluded(self) -> tuple[str, ...]:
-        """What the joules leave out; the sensor of a module includes its CPU and memory."""
+        """Power outside the joules; the sensor of a module includes its CPU and memory."""
         return tuple(part for part in EXCLUDED if self.scope != "module" or part not in _OF_MODULES)
 
     @property

@@ -216,7 +216,7 @@ class ComparisonResult:
 
 
 ExpectationRow = ScalingResult | CheckResult | ComparisonResult
-"""What became of one expectation of the suite."""
+"""The outcome of one expectation of the suite."""
 JudgedRow = ExpectationRow | NodeCheck
 
 
@@ -315,5 +315,5 @@ class Results:
 
     @property
     def rows(self) -> tuple[JudgedRow, ...]:
-        """Those and the checks of the node."""
+        """These rows and the checks of the node."""
         return (*self.expectations, *self.node)

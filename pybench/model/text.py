@@ -11,7 +11,7 @@ _WHOLE_FROM = 100
 
 
 def amount_text(num_bytes: float) -> str:
-    """With three digits: ``29.1 GiB``; less than one in MiB, KiB or bytes."""
+    """An amount with three digits: ``29.1 GiB``; smaller ones in MiB, KiB or bytes."""
     factor, unit = next((scale for scale in BYTE_SCALES if abs(num_bytes) >= scale[0]), BYTE_SCALES[-1])
     amount = num_bytes / factor
     return f"{amount:,.0f} {unit}" if abs(amount) >= _WHOLE_FROM else f"{amount:.3g} {unit}"
@@ -33,7 +33,7 @@ def counted(names: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """In a sentence: ``a``, ``a and b``, ``a, b and c``; empty without any."""
+    """Names in a sentence: ``a``, ``a and b``, ``a, b and c``; empty without names."""
     *first, last = names if (names := tuple(names)) else ("",)
     return f"{', '.join(first)} and {last}" if first else last
 

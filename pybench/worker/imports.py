@@ -70,7 +70,7 @@ def without_collector() -> Iterator[None]:
 
 @contextmanager
 def spared_by_collector() -> Iterator[None]:
-    """And take what new modules made out of later passes, until the timing loop ends.
+    """Import without the collector, and freeze the modules' objects until the timing loop ends.
 
     Only where no model lives yet: what is frozen is not freed while it is part of a cycle. One pass over the new
     objects comes first: where an import failed and was caught, its traceback is such a cycle and holds the frames of

@@ -28,7 +28,7 @@ from pybench.worker.ranks import own_place
 _OWN_END_S = 0.3
 """Time for other ranks to report the same failure before they are ended."""
 _TERMINATE_S = 5.0
-"""From SIGTERM to SIGKILL."""
+"""Time from SIGTERM to SIGKILL."""
 _POLL_S = 0.02
 _LOOPBACK = "127.0.0.1"
 _SURVIVE_FORKS = re.compile(r"jemalloc_bg_thd|cuda\d+")

@@ -16,7 +16,7 @@ from pybench.worker.exchange import EventStream
 
 @dataclass(frozen=True)
 class RankNumbers:
-    """Which of how many, from the environment that torchrun would set; a lone process is 0 of 1."""
+    """The rank's numbers from torchrun's environment; a lone process is 0 of 1."""
 
     rank: int
     world_size: int
@@ -89,7 +89,7 @@ class Ranks(Protocol):
         """Rank 0's decision."""
 
     def watched(self, gpu: str, events: EventStream) -> AbstractContextManager[None]:
-        """Within it, ranks that wait too long for each other report that and end; ``gpu`` names this rank's."""
+        """A context in which ranks that wait too long for each other report it and end; ``gpu`` is this rank's."""
 
 
 class SingleRank:
@@ -99,12 +99,12 @@ class SingleRank:
     world_size = 1
 
     def barrier(self) -> None:
-        """Nothing to wait for: a step returns after its device is done."""
+        """Return at once: a step returns after its device is done."""
 
     def agree(self, decision: bool) -> bool:
         """Its own decision."""
         return decision
 
     def watched(self, gpu: str, events: EventStream) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody to wait for
-        """Nothing to watch."""
+        """Return an empty context."""
         return nullcontext()

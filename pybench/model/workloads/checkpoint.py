@@ -42,7 +42,7 @@ class Checkpoint(ModelSettings):
 
     @property
     def longest_sequence_tokens(self) -> int:
-        """Of the one training step."""
+        """Tokens of the one training step."""
         return _SEQUENCE_TOKENS
 
     @property

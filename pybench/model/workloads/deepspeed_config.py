@@ -9,7 +9,7 @@ from pybench.model.workloads.settings import AUTO
 from pybench.model.workloads.train import Train
 
 DEFAULT_STAGE = 2
-"""Of ZeRO, where no stage is given."""
+"""The default stage of ZeRO."""
 _Path = tuple[str, ...]
 
 

@@ -48,7 +48,7 @@ _DECIDED: dict[str, dict[str, str | None]] = {
         "backend": None,
     },
 }
-"""By backend, each with the setting to use instead; ``None``: there is none."""
+"""Arguments that settings decide, by backend, each with that setting, or ``None``."""
 _DECIDED_IN_TURNS = {
     "enable_sleep_mode": "sleep_level",
     "enable_lora": "lora_rank",

@@ -9,7 +9,7 @@ from pybench.model.workloads.traits import MetricTraits, OverRanks, less
 
 
 def percentiles(ordered: Sequence[float], percents: tuple[float, ...]) -> list[float]:
-    """Those percentiles of values in order, interpolated between the two nearest, in the values' unit.
+    """Percentiles of sorted values, interpolated between the two nearest, in the values' unit.
 
     Definition 7 of R. Hyndman and Y. Fan (The American Statistician 50(4), 1996), as numpy's default. Raises
     ``IndexError`` without any value.
@@ -22,7 +22,7 @@ def percentiles(ordered: Sequence[float], percents: tuple[float, ...]) -> list[f
 
 @lru_cache
 def _places(count: int, percents: tuple[float, ...]) -> tuple[tuple[int, int, float], ...]:
-    """For each percentile of so many values in order: the two nearest, and the weight of the second.
+    """For each percentile of ``count`` sorted values: the two nearest, and the weight of the second.
 
     Most steps have few values, for which numpy's call costs more than the work.
     """

@@ -1,4 +1,4 @@
-"""Where the modules of a decoder lie that transformers spreads over GPUs: a table of their names."""
+"""A table of a decoder's modules and the GPU of each, for transformers."""
 
 from __future__ import annotations
 

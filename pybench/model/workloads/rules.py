@@ -67,7 +67,7 @@ ScalingRule = Callable[[GivenSettings, str, str], Iterator[Breach]]
 
 
 def shared_work_rules(_given: GivenSettings, scaling: str, _along: str) -> Iterator[Breach]:
-    """Of workloads whose ``batch_size`` is of all GPUs together: more of them have the same work."""
+    """Rules of workloads whose ``batch_size`` counts all GPUs: more GPUs have the same work."""
     if scaling == "weak":
         yield Breach("batch_size is of all GPUs, so that more of them have the same work: take 'strong'", "scaling")
 

@@ -31,9 +31,9 @@ ALL_GPUS = "all"
 REST = "rest"
 """Value of a degree: the GPUs that the other degrees of a point leave (``pybench.core.plan``)."""
 INSTALLED = "installed"
-"""As a value of the axis ``backend``: every backend that has the workload and is there."""
+"""A value of the axis ``backend``: every installed backend that has the workload."""
 AUTO = "auto"
-"""As a value of a number in training: found or computed by the worker."""
+"""A value of a number in training that the worker finds or computes."""
 
 # Upper limits are far above any real use: they exist so that a typing slip (an extra digit row) is refused before it
 # runs for a day or allocates a petabyte.
@@ -46,7 +46,7 @@ NODES = "nodes"
 ENVIRONMENT = "environment"
 """The setting of variables that tune workers (``pybench.model.tuning``)."""
 MODEL_CONFIG = "model_config"
-"""In a suite, the file of a config in the place of ``model``'s name; settings have the name alone."""
+"""A suite's key for a config file instead of ``model``; settings have the name alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.train import Train
 
 LOSS_BYTES = 12
-"""For each logit, when its gradient is made: itself and its gradient in 16 bits, both again in float32."""
+"""Bytes of each logit with its gradient: itself and its gradient in 16 bits, both again in float32."""
 # Bytes of a logit that the loss keeps for backward: its softmax in float32.
 _SOFTMAX_BYTES = 4
 # Of each weight: itself and AdamW's two states.

@@ -13,7 +13,7 @@ from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
 from pybench.model.workloads.traits import WorkloadTraits, less, more, part_of_step, throughput
 
 _MOST_MICROBATCHES = 4
-"""For each stage, where the setting gives no number."""
+"""Default number for each stage."""
 _MOST_SAMPLES = 4096
 """That a rank is tried with: far above what fits anywhere, it ends a search where memory seems to have no end."""
 

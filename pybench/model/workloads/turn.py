@@ -99,7 +99,7 @@ def _degrees(point: Mapping[str, Any]) -> Iterator[Breach]:
 
 
 def _trainers_degree(point: Mapping[str, Any], name: str) -> Iterator[Breach]:
-    """Of the trainer's ranks that share layers or sequences: a strategy of that name splits over all GPUs."""
+    """The degree of the trainer's ranks that share layers or sequences."""
     topology, degree, trained = point["topology"], point["tensor_parallel"], point[name]
     strategy = point["strategy"]
     alone = f"train_{strategy}"

@@ -1,1 +1,1 @@
-"""What every backend that runs on PyTorch needs: ranks, memory, clocks, samples."""
+"""Parts of every backend on PyTorch: ranks, memory, clocks, samples."""

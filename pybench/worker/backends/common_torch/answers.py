@@ -14,7 +14,7 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.worker.backend import StepOutcome, Workload, WrongResultError
 
 LogitsOf = Callable[[torch.Tensor], torch.Tensor]
-"""Of one sequence of shape (1, tokens), by one pass without a cache: (1, tokens kept, vocabulary)."""
+"""Logits (1, tokens kept, vocabulary) of a sequence (1, tokens), by one pass without a cache."""
 
 
 class Decoding(Workload, Protocol):

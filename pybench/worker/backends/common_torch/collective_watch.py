@@ -47,7 +47,7 @@ class Collective:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank is: its GPU, what it measures, and its last collective of each group by the group's name."""
+    """The place of a rank: its GPU, its point, and its last collective of each group by name."""
 
     rank: int
     gpu: str
@@ -77,7 +77,7 @@ def hanging(last: dict[str, Collective], limit_s: float) -> Collective | None:
 
 
 def account(places: dict[int, Place], gpus: dict[int, str], limit_s: float, own: range | None = None) -> str:
-    """What hangs, who entered it and who did not, from where the ranks are; ``gpus`` are those of all ranks.
+    """The collective that hangs, with the ranks that entered it and the others; ``gpus`` names each rank's GPU.
 
     Of a worker over hosts only the ranks of this one, ``own``, are known.
     """

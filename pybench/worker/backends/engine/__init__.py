@@ -1,1 +1,1 @@
-"""What engines have in common: one process drives a whole replica, on one or more GPUs."""
+"""Common parts of engines: one process drives a whole replica, on one or more GPUs."""

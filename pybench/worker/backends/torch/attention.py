@@ -103,7 +103,7 @@ def _near(query: torch.Tensor, key: torch.Tensor, window: int) -> torch.Tensor:
 
 
 def _window(config: Any) -> int | None:
-    """Of the layers that have one; a family without types of layers has it in all or none."""
+    """Window of the layers that have one; a family without types of layers has it in all or none."""
     types = getattr(config, "layer_types", None)
     window = getattr(config, "sliding_window", None)
     return None if window is None or (types is not None and "sliding_attention" not in types) else int(window)

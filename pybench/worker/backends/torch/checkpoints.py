@@ -90,7 +90,7 @@ class Files(Protocol):
 
 
 def files_of(file_format: str, ranks: TorchRanks) -> Files:
-    """By the name that the settings have."""
+    """The format of this name in the settings."""
     return Sharded() if file_format == "sharded" else Whole(file_format, ranks)
 
 
@@ -105,7 +105,7 @@ class Sharded:
         flush(folder)
 
     def load(self, state: State, folder: Path) -> None:
-        """In place, each rank what it holds."""
+        """Load in place; each rank loads its parts."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # as above
             load(dict(state), storage_reader=FileSystemReader(folder))
@@ -169,7 +169,7 @@ class Whole:
 
 
 def _broadcast(tensor: torch.Tensor, device: torch.device) -> None:
-    """From rank 0; a counter in host memory goes by way of the device."""
+    """Broadcast from rank 0; a counter in host memory is copied through the device."""
     there = tensor.to(device)
     distributed.broadcast(there, src=0)
     tensor.copy_(there)
@@ -205,7 +205,7 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def size_bytes(folder: Path) -> int:
-    """Of all files."""
+    """Size of all files."""
     return sum(path.stat().st_size for path in files_in(folder))
 
 

@@ -1,4 +1,4 @@
-"""What ranks that split layers exchange, each way: forward, and of the gradient in backward (arXiv:2205.05198, 4.2).
+"""Exchanges of ranks that split layers: forward, and of the gradient in backward (arXiv:2205.05198, 4.2).
 
 Activations are of shape (samples, tokens, hidden units). Where they are split, it is along the tokens.
 """

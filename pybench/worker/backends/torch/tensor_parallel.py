@@ -49,7 +49,7 @@ class Shard:
 
 
 def linear_styles(model: nn.Module, *, tokens_split: bool = False) -> dict[str, ParallelStyle]:
-    """Of the linear layers in ``model``, by name; with ``tokens_split`` ranks have their own tokens between them."""
+    """Styles of the linear layers in ``model``, by name; with ``tokens_split`` tokens are split between the layers."""
     found = {name: _style(name, module, tokens_split=tokens_split) for name, module in model.named_modules()}
     return {name: style for name, style in found.items() if style is not None}
 
@@ -111,7 +111,7 @@ class Vocabulary(ParallelStyle):
 
 
 def first_row(size: int, group: ProcessGroup) -> int:
-    """Where this rank's part of so many rows begins, as a DTensor is cut."""
+    """The first row of this rank's part of ``size`` rows, as a DTensor is cut."""
     return group.rank() * -(-size // group.size())
 
 

@@ -66,7 +66,7 @@ class TorchEngine:
         self._logits(prompt).argmax(dim=-1).cpu()
 
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
-        """By a forward pass."""
+        """Log-probabilities by a forward pass."""
         return log_probabilities(self._logits(tokens)[0, :-1], tokens[1:]).cpu()
 
     def sleep(self, level: int) -> None:
@@ -139,7 +139,7 @@ class TorchEngine:
         return found
 
     def host_bytes(self) -> int:
-        """On a CPU the weights' copies; pinned ones are the process's own."""
+        """Bytes of the weights' copies on a CPU; pinned copies count for the process."""
         return 0 if self._ranks.device.type == "cuda" else self._parked.host_bytes
 
     def asleep(self) -> Held:
@@ -147,7 +147,7 @@ class TorchEngine:
         return NOTHING
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: no process was started."""
 
     @torch.inference_mode()
     def _logits(self, tokens: torch.Tensor) -> torch.Tensor:

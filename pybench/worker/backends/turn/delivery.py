@@ -32,7 +32,7 @@ ADAPTER_FILE = "adapter_model.safetensors"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor lies in a bucket, from byte ``start``."""
+    """The place of a tensor in a bucket, from byte ``start``."""
 
     name: str
     dtype: str
@@ -125,7 +125,7 @@ class HandoverFolder:
 
 
 def _places(file: Path, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Where each weight lies in its file, as tensors of the file's own memory.
+    """Each weight's place in its file, as a tensor of the file's memory.
 
     The file begins with the length of its header in 8 bytes; the header has each tensor's range behind it in JSON
     (the safetensors format).

@@ -70,10 +70,10 @@ class InferenceEngine(Protocol):
         """GPUs whose part of the weights this process compares."""
 
     def part(self, shard: int, name: str, whole: torch.Tensor) -> torch.Tensor:
-        """What ``shard`` must hold of a weight."""
+        """The part of a weight that ``shard`` must hold."""
 
     def digests(self) -> list[dict[str, int]]:
-        """Of each shard the digests of all weights that it holds, by their names in transformers."""
+        """The digests of each shard's weights, by their names in transformers."""
 
     def host_bytes(self) -> int:
         """Pinned host memory of the engine's own processes; on a CPU its weights' copies."""

@@ -46,7 +46,7 @@ def digest(tensor: torch.Tensor) -> int:
 
 
 Digests = list[dict[str, int]]
-"""Of each shard, the digest of its part of every weight, by name."""
+"""The digests of each shard's part of every weight, by name."""
 
 _MOST_GAP = {"float32": (1e-3, 1e-4), "bfloat16": (0.05, 0.02), "float16": (0.05, 0.02)}
 """Nats, and more as a fraction of the log-probabilities themselves, whose logits are rounded in proportion.

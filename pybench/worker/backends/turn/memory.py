@@ -63,7 +63,7 @@ class PeakMemory:
         torch.cuda.reset_peak_memory_stats(self._device)
 
     def metrics(self) -> tuple[Metric, ...]:
-        """As :func:`memory_metrics` of other workloads."""
+        """The metrics of :func:`memory_metrics`."""
         if self._device.type == "cpu":
             return memory_metrics(self._device)
         peaks = () if self._most is None else peak_metrics(*self._most)

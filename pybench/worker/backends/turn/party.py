@@ -66,7 +66,7 @@ class Party:
         return found
 
     def joined(self, own: dict[str, bytes]) -> dict[str, bytes]:
-        """What every rank has, in one."""
+        """The dictionaries of all ranks in one."""
         if self._group is None:
             return own
         found: list[dict[str, bytes]] = [{} for _ in range(self.world_size)]

@@ -54,7 +54,7 @@ def is_rounded_away(
 def _update(
     weight: torch.Tensor, mean: torch.Tensor, square: torch.Tensor, count: float, options: Mapping[str, Any]
 ) -> torch.Tensor:
-    """What was subtracted."""
+    """The update that AdamW subtracted."""
     first, second = options["betas"]
     moved = mean / (1 - first**count)
     root = (square / (1 - second**count)).sqrt() + options["eps"]
@@ -88,7 +88,7 @@ def advantages(num_sequences: int, group_size: int) -> torch.Tensor:
 
 
 def log_probabilities(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Of each position's label, from its logits, of shape (tokens, vocabulary): in nats, float32, 0 without a label."""
+    """Log-probability of each label from logits of shape (tokens, vocabulary): nats, float32, 0 without a label."""
     return -functional.cross_entropy(logits.float(), labels.to(logits.device), ignore_index=IGNORED, reduction="none")
 
 

@@ -236,7 +236,7 @@ class Turns:
                 check_received(self._sent, held)
 
     def _trainer_log_probabilities(self, probe: torch.Tensor) -> torch.Tensor | None:
-        """Of a sequence that is trained on. The ranks of a trainer compute them together."""
+        """Log-probabilities of a trained sequence, computed by all ranks of the trainer together."""
         return self._trainer.log_probabilities(probe) if self._trainer is not None else None
 
     def _compare_computed(

@@ -78,7 +78,7 @@ def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | Non
 
 
 def _over_hosts(hosts: ReplicaHosts) -> dict[str, Any]:
-    """What ``vllm serve --nnodes N`` sets, without Ray."""
+    """The arguments that ``vllm serve --nnodes N`` sets, without Ray."""
     return {
         "nnodes": hosts.num_hosts,
         "node_rank": hosts.place,

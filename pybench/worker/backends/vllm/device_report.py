@@ -85,7 +85,7 @@ WEIGHTS, CACHE = "weights", "kv_cache"
 
 @cache
 def pool(tag: str) -> Held | None:
-    """What torch counts of a pool in this process, also while it sleeps; ``None`` where vLLM keeps pools otherwise.
+    """Bytes that torch counts for a pool of this process, also asleep; ``None`` if vLLM's pools differ.
 
     An engine's pools stay as they are from its start on, and looking through one takes time.
     """

@@ -82,7 +82,7 @@ class Follower:
         self._executor.start_worker_monitor()
 
     def leave(self) -> None:
-        """From now on workers may end with the engine that drives them."""
+        """Let workers end with the engine that drives them."""
         self._is_left = True
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class Following:
         )
 
     def step(self, _index: int) -> StepOutcome:
-        """Nothing to drive: the barrier behind a step waits for the first host."""
+        """Return at once: the barrier after a step waits for the first host."""
         return StepOutcome(work=self._work)
 
     def metrics(self) -> tuple[Metric, ...]:

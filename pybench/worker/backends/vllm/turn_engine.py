@@ -52,7 +52,7 @@ class Handles:
         torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
 
     def assist(self, tensors: Iterable[Named]) -> None:
-        """Of a rank without an engine: offer its GPU's buckets."""
+        """Offer the buckets of a rank without an engine."""
         for part in parts(tensors):
             with self.of(part):
                 pass
@@ -97,7 +97,7 @@ class VllmEngine:
         self._run([prompt.tolist()], self._first)
 
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Of a prompt's own tokens, as the engine reports them."""
+        """Log-probabilities of a prompt's tokens, as the engine reports them."""
         [output] = self._run([tokens.tolist()], self._scoring)
         found = [at[token].logprob for at, token in zip(output.prompt_logprobs[1:], tokens.tolist()[1:], strict=True)]
         return torch.tensor(found, dtype=torch.float32)
@@ -122,7 +122,7 @@ class VllmEngine:
         self._asleep_tags = ()
 
     def poison(self) -> None:
-        """In every worker."""
+        """Poison every worker."""
         self._ask("pybench_poison")
 
     def receive(self, tensors: Iterable[Named]) -> None:
@@ -172,12 +172,12 @@ class VllmEngine:
         return own
 
     def digests(self) -> list[dict[str, int]]:
-        """Of every worker of this engine."""
+        """Digests of every worker of this engine."""
         found: list[dict[str, int]] = self._ask("pybench_digests")
         return found
 
     def host_bytes(self) -> int:
-        """Of processes other than this one."""
+        """Pinned bytes of the engine's other processes."""
         if self._settings.num_processes == 1:
             return 0
         return sum(self._ask("pybench_pinned_bytes"))
@@ -212,7 +212,7 @@ class VllmEngine:
 
 
 def _sampling(output_tokens: int, seed: int | None, prompt_logprobs: int | None = None) -> Any:
-    """At temperature 1, exactly so many tokens."""
+    """Sampling at temperature 1, of exactly ``output_tokens`` tokens."""
     return SamplingParams(
         temperature=1.0,
         ignore_eos=True,

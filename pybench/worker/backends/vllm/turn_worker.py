@@ -1,4 +1,4 @@
-"""What runs inside vLLM's own worker processes: weights come in, are compared, and can be poisoned."""
+"""An extension of vLLM's worker processes: it takes, compares and poisons weights."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class TurnWorker(DeviceReport):
         torch.cuda.synchronize(self.device)
 
     def pybench_digests(self) -> dict[str, int]:
-        """Of this shard's part of every weight that it holds."""
+        """Digests of this shard's part of every weight."""
         found = {}
         for name, shape in self._names.items():
             place = self._layout.slice_of(name, shape)
@@ -180,7 +180,7 @@ class TurnWorker(DeviceReport):
         return found
 
     def pybench_pinned_bytes(self) -> int:
-        """Of this worker's process."""
+        """Pinned bytes of this worker's process."""
         return pinned_bytes()
 
     def _opened(self, handles: dict[str, bytes]) -> list[Named]:
@@ -215,7 +215,7 @@ class TurnWorker(DeviceReport):
         manager.activate_adapter(ADAPTER_ID)
 
     def _slot(self) -> int | None:
-        """Where the adapter lies in the stacks; ``None`` where there is none."""
+        """The adapter's index in the stacks; ``None`` without one."""
         slots = self.model_runner.lora_manager._adapter_manager.lora_index_to_id  # noqa: SLF001 - nowhere public
         return slots.index(ADAPTER_ID) if ADAPTER_ID in slots else None
 

@@ -1,1 +1,1 @@
-"""What measures a node itself: its GPUs, memories and links. No model runs."""
+"""Workloads that measure a node: its GPUs, memories and links. No model runs."""

@@ -19,7 +19,7 @@ from pybench.worker.backends.common_torch.round_clock import timed_event
 
 
 def bench_of(settings: type[NodeSettings], workload: str) -> Callable[[NodeSettings, TorchRanks], Measured]:
-    """What measures a workload: class ``MatmulBench`` of the module ``matmul`` for settings of class ``Matmul``."""
+    """The class that measures a workload: ``MatmulBench`` of the module ``matmul`` for settings of class ``Matmul``."""
     module = importlib.import_module(f"{__package__}.{workload}")
     bench: Callable[[NodeSettings, TorchRanks], Measured] = getattr(module, f"{settings.__name__}Bench")
     return bench

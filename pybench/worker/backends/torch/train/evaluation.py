@@ -121,7 +121,7 @@ def greedy_answers(model: Any, prompts: torch.Tensor, outputs: int) -> tuple[tor
 def _log_probabilities(
     model: Any, tokens: torch.Tensor, positions: torch.Tensor, masks: Any, cache: DynamicCache
 ) -> torch.Tensor:
-    """Of the token behind the last one, in float32: (sequences, vocabulary)."""
+    """Log-probabilities of the next token, in float32: (sequences, vocabulary)."""
     logits = model(
         input_ids=tokens,
         attention_mask=masks,

@@ -44,7 +44,7 @@ def device_mesh(task: Task) -> DeviceMesh:
 
 
 def hybrid_mesh(task: Task) -> DeviceMesh:
-    """As :func:`device_mesh`, with two dimensions for data parallelism: hosts, and the shards inside each."""
+    """A mesh with two dimensions for data parallelism: hosts, and the shards inside each host."""
     settings = task.settings
     sizes: dict[str, int] = {}
     for name in RANK_ORDER:
@@ -64,7 +64,7 @@ def _mesh(task: Task, sizes: dict[str, int]) -> DeviceMesh:
 
 @dataclass(frozen=True)
 class Task:
-    """What to train, on which ranks. The settings' batch size is a number by now."""
+    """The model and settings of a training, and its ranks. The batch size is a number."""
 
     settings: Train
     architecture: dict[str, Any]
@@ -119,7 +119,7 @@ class Learner(Protocol):
         """Let the optimizer use the gradients, and clear them."""
 
     def parameters(self) -> Iterable[nn.Parameter]:
-        """What this rank holds of the model, trained or frozen."""
+        """This rank's parameters of the model, trained or frozen."""
 
     def values(self) -> dict[str, float]:
         """The strategy's own values of the last step; call it after the device has finished the step."""

@@ -50,7 +50,7 @@ def unpacked(parameter: torch.Tensor) -> torch.Tensor:
 
 
 def scales(parameters: Iterator[nn.Parameter]) -> Iterator[torch.Tensor]:
-    """Of the blocks of each weight of four bits."""
+    """The scales of the blocks of each weight of four bits."""
     for parameter in parameters:
         state: Any = getattr(parameter, "quant_state", None)
         if state is not None:
@@ -58,7 +58,7 @@ def scales(parameters: Iterator[nn.Parameter]) -> Iterator[torch.Tensor]:
 
 
 def through_four_bits(name: str, value: torch.Tensor) -> torch.Tensor:
-    """What ``value`` of shape (outputs, inputs) is once it was packed, where a weight of this name in transformers is.
+    """``value``, of shape (outputs, inputs), after packing, if four bits pack weights of this name.
 
     For an engine that computes with the weights of a trainer's four bits.
     """

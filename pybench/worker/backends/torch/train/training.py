@@ -67,7 +67,7 @@ def largest_fitting(fits: Callable[[int], bool], sizes: Iterable[int]) -> int:
 
 
 def _out_of_memory(attempt: Callable[[], None]) -> BaseException | None:
-    """What ``attempt`` ran out of, or ``None``; its memory is free again on return."""
+    """The error if ``attempt`` ran out of memory, else ``None``; its memory is free again on return."""
     failure = None
     try:
         attempt()
@@ -160,7 +160,7 @@ def _on_all_ranks(value: float, ranks: TorchRanks) -> list[float]:
 
 
 _LEAST_STEPS_TRIED, _MOST_STEPS_TRIED = 3, 10
-"""Of a batch size: on an H100, sizes settled in the third to fifth step."""
+"""Steps of each batch size: on an H100, sizes settled in the third to fifth step."""
 
 
 class Training:
@@ -267,7 +267,7 @@ _SPLIT_BY_ZERO = "ds_numel"
 
 
 def trained_parameters(task: Task, learner: Learner) -> Metric:
-    """Of the whole model, however it is split: each counts once. Every rank calls this; those with stages add up."""
+    """Trained parameters of the whole model; split ones count once. All ranks call it, and stages are summed."""
     # A DTensor's number is that of all ranks.
     trained = [parameter for parameter in learner.parameters() if parameter.requires_grad]
     count = sum(int(getattr(parameter, _SPLIT_BY_ZERO, parameter.numel())) for parameter in trained)

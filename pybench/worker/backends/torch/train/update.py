@@ -18,9 +18,9 @@ from pybench.worker.imports import needs_package
 
 IGNORED = -100
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Of logits of shape (samples, tokens, vocabulary) and labels of shape (samples, tokens)."""
+"""Takes logits of shape (samples, tokens, vocabulary) and labels of shape (samples, tokens)."""
 HeadLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Of the last layer's hidden states, of shape (tokens, hidden units), and labels of shape (tokens,): their sum."""
+"""The summed loss of hidden states of shape (tokens, hidden units) and labels of shape (tokens,)."""
 Read = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -59,7 +59,7 @@ def return_loss(model: Any, loss: HeadLoss, chunk_tokens: int | None, read: Read
 
 
 def whole_head_loss(model: Any, settings: Train) -> HeadLoss:
-    """Of a head that this rank has whole."""
+    """The loss with a head that this rank has whole."""
     loss = loss_of(settings)
     return lambda hidden, labels: loss(model.lm_head(hidden)[None], labels[None])
 

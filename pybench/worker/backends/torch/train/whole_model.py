@@ -66,7 +66,7 @@ class WholeModel:
         self._exchanges = self._keeps_gradients
 
     def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
-        """As :class:`~pybench.worker.backends.torch.train.learner.Learner` describes."""
+        """See :class:`~pybench.worker.backends.torch.train.learner.Learner`."""
         exchanges, self._exchanges = last or self._exchanges, False
         with nullcontext() if exchanges else self._quiet():
             loss = self.loss(batch)
@@ -86,7 +86,7 @@ class WholeModel:
         return self._loss(self.logits(batch), batch.labels)
 
     def logits(self, batch: Batch) -> torch.Tensor:
-        """Of a forward pass over whole sequences: samples, tokens, vocabulary."""
+        """Logits of a forward pass over whole sequences: samples, tokens, vocabulary."""
         found: torch.Tensor = self.model(**self._inputs(batch)).logits
         return found.view(*batch.tokens.shape, -1)
 
@@ -112,12 +112,12 @@ class WholeModel:
         self.optimizer.zero_grad(set_to_none=not self._keeps_gradients)
 
     def parameters(self) -> Iterable[nn.Parameter]:
-        """Of the model, whole or this rank's parts."""
+        """Parameters of the model, whole or this rank's parts."""
         found: Iterable[nn.Parameter] = self.model.parameters()
         return found
 
     def values(self) -> dict[str, float]:
-        """Nothing of a step."""
+        """Empty: it measures nothing of a step."""
         return {}
 
     def metrics(self) -> tuple[Metric, ...]:

@@ -20,7 +20,7 @@ _PRECISION = {"bfloat16": "bf16"}
 
 
 def learner(task: Task) -> Learner:
-    """What Accelerate makes of the model and the ranks it finds in the environment."""
+    """The model as Accelerate prepares it for the ranks of the environment."""
     settings = task.settings
     model, weights = trainable_model(task)
     weights.fill()

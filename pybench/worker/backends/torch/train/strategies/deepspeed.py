@@ -105,12 +105,12 @@ class Zero:
         self._engine.step()
 
     def parameters(self) -> Iterable[nn.Parameter]:
-        """Of the engine's model."""
+        """Parameters of the engine's model."""
         found: Iterable[nn.Parameter] = self._engine.module.parameters()
         return found
 
     def values(self) -> dict[str, float]:
-        """Nothing of a step."""
+        """Empty: it measures nothing of a step."""
         return {}
 
     def metrics(self) -> tuple[Metric, ...]:

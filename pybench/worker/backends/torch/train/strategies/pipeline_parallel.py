@@ -121,7 +121,7 @@ class Pipeline:
             self._optimizer.zero_grad(set_to_none=True)
 
     def parameters(self) -> Iterable[nn.Parameter]:
-        """Of this rank's stages."""
+        """Parameters of this rank's stages."""
         return (parameter for module in self._modules for parameter in module.parameters())
 
     def values(self) -> dict[str, float]:
@@ -129,7 +129,7 @@ class Pipeline:
         return {"stage_busy_s": self._busy.taken_s()}
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Nothing of its own."""
+        """Empty: it has no metrics."""
         return ()
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -145,12 +145,12 @@ class TimedStage(PipelineStage):
         self._busy = busy
 
     def forward_one_chunk(self, *given: Any, **options: Any) -> Any:
-        """As the library's, timed."""
+        """The library's forward pass, timed."""
         with self._busy.part():
             return super().forward_one_chunk(*given, **options)
 
     def backward_one_chunk(self, *given: Any, **options: Any) -> Any:
-        """As the library's, timed; the last one waits for the gradients of other replicas, too."""
+        """The library's backward pass, timed; the last one also waits for gradients of other replicas."""
         with self._busy.part():
             return super().backward_one_chunk(*given, **options)
 
@@ -219,7 +219,7 @@ class BusyTime:
         self._clock.mark()
 
     def taken_s(self) -> float:
-        """Of all parts since it was last read. The device must be done with them."""
+        """Seconds of all parts since the last call. The device must be done with them."""
         marks_ns = self._clock.read()
         self._clock = round_clock(self._device)
         return sum(end - begin for begin, end in zip(marks_ns[::2], marks_ns[1::2], strict=True)) / _NS_PER_S

@@ -191,13 +191,13 @@ class Tuned(WholeModel):
         self._offloading = offloading
 
     def logits(self, batch: Batch) -> torch.Tensor:
-        """Of a forward pass over whole sequences."""
+        """Logits of a forward pass over whole sequences."""
         with self._offloading:
             found: torch.Tensor = self.model(batch.tokens)
         return found
 
     def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
-        """By torchtune's own converters."""
+        """Name and rows in transformers, by torchtune's converters."""
         [found] = untuned(self._config, name, weight).items()
         return found
 

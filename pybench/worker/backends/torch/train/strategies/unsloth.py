@@ -47,7 +47,7 @@ def learner(task: Task) -> Learner:
 
 
 class Fast(WholeModel):
-    """With labels it makes no logits: its loss goes from hidden states to a mean over the labels."""
+    """Unsloth's model. With labels it makes no logits and returns the mean loss over the labels."""
 
     def loss(self, batch: Batch) -> torch.Tensor:
         """Summed loss of a forward pass; a policy's needs logits."""
@@ -59,16 +59,16 @@ class Fast(WholeModel):
         return mean * (batch.labels != IGNORED).sum()
 
     def logits(self, batch: Batch) -> torch.Tensor:
-        """Of a forward pass without labels."""
+        """Logits of a forward pass without labels."""
         found: torch.Tensor = self._forward(batch).logits
         return found
 
     def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
-        """Without peft's prefix."""
+        """The name without peft's prefix."""
         return name.removeprefix(_ADAPTED), weight
 
     def _forward(self, batch: Batch, **labels: torch.Tensor) -> Any:
-        """In 16-bit types under autocast, as its trainer runs it."""
+        """A forward pass; 16-bit types run under autocast, as in Unsloth's trainer."""
         kind, dtype = batch.tokens.device.type, next(self.model.parameters()).dtype
         with torch.autocast(kind, dtype=dtype, enabled=dtype != torch.float32):
             return self.model(input_ids=batch.tokens, use_cache=False, **labels)
