@@ -1,4 +1,4 @@
-"""Commands that print a file to start from: ``pybench ci``, ``expect`` and ``schema``."""
+"""Commands that give something to start from: ``pybench ci``, ``expect``, ``example`` and ``schema``."""
 
 from __future__ import annotations
 
@@ -69,6 +69,27 @@ def expect(run_folder: Path, table: str | None, output: Path | None) -> None:
     else:
         write_table(made, output)
         echo(f"{output}: {plural(len(made.rows), 'row')}")
+
+
+@click.command()
+@click.argument("folder", type=FOLDER, default=Path("example"))
+def example(folder: Path) -> None:
+    """Unpack runs of two H200s into FOLDER, by default example.
+
+    Every command that reads a run can be tried on them.
+    """
+    import tarfile
+
+    from pybench.files.shipped import shipped_suites
+    from pybench.model.errors import UsageError
+
+    if folder.exists():
+        raise UsageError(f"{folder}: is there already; remove it, or name another folder")
+    with tarfile.open(shipped_suites() / "example.tar.xz") as archive:
+        members = [member.replace(name=member.name.partition("/")[2]) for member in archive if "/" in member.name]
+        archive.extractall(folder, members, filter="data")
+    for path in sorted(folder.iterdir()):
+        click.echo(f"pybench report {path}")
 
 
 @click.command()

@@ -35,6 +35,7 @@ COMMANDS = (
     Entry("images", "pybench.cli.images:images", "Show, confirm, change and fetch the locked container images."),
     Entry("ci", "pybench.cli.generate:ci", "Print a nightly workflow for a machine of your own."),
     Entry("expect", "pybench.cli.generate:expect", "Write an expected table from a good run of this machine."),
+    Entry("example", "pybench.cli.generate:example", "Unpack runs of two H200s, to try every command on."),
     Entry("schema", "pybench.cli.generate:schema", "Print the JSON Schema of suite files, for editors."),
     Entry("power", "pybench.power.command:power", "Measure power and energy of GPUs.", judges=True),
     Entry("compare", f"{_NIGHTLY}.compare_command:compare", "Compare RUN with earlier runs, row by row.", judges=True),

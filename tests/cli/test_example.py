@@ -1,0 +1,57 @@
+"""The runs that come with pybench, of two H200s: every command that reads a run works on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pybench.cli.main import main
+from pybench.files.shipped import shipped_suites
+
+CHECK = "20261128T143259Z-quick_check"
+SLOW = "20261128T143804Z-tp_scaling"
+_MOST_BYTES = 400_000
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpacked once."""
+    folder = tmp_path_factory.mktemp("unpacked") / "example"
+    done = CliRunner().invoke(main, ("example", str(folder)))
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        (f"report {CHECK}", 0, "quick_check on h200: pass"),
+        (f"report {SLOW}", 0, "fail decode TP 2 output_tokens_per_s"),
+        (f"explain {SLOW} --node node_check.json", 0, "Measured and predicted"),
+        (f"expect --from {CHECK}", 0, "[[row]]"),
+        ("judge tp_scaling.json --node node_check.json", 1, "verdict: "),
+        (f"compare {SLOW} tp_scaling.json", 6, "$NCCL_P2P_DISABLE: none -> 1"),
+        (f"gate {SLOW} --history . --no-rerun", 6, "--across '$NCCL_P2P_DISABLE'"),
+        ("history .", 0, "tp_scaling"),
+        (f"verify {CHECK}", 0, "HOLDS"),
+        (f"bundle {CHECK} -o check.zip", 0, "check it with: pybench verify"),
+        (f"fleet check node1={CHECK}", 4, "not compared"),
+    ],
+)
+def test_a_command_works_on_the_example(
+    example: Path, monkeypatch: pytest.MonkeyPatch, command: str, code: int, words: str
+) -> None:
+    """With the exit code that its figures have."""
+    monkeypatch.chdir(example)
+    done = CliRunner().invoke(main, command.split())
+    assert (done.exit_code, words in done.output) == (code, True), done.output
+
+
+def test_the_example_is_small_and_is_not_written_over() -> None:
+    """It is part of the wheel, and a folder that is there stays."""
+    assert (shipped_suites() / "example.tar.xz").stat().st_size <= _MOST_BYTES
+    done = CliRunner().invoke(main, ("example", str(Path(__file__).parent)))
+    assert done.exit_code == 2
+    assert "is there already" in done.output
