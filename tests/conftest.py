@@ -36,6 +36,7 @@ SETTINGS = (
         "GLOBAL_LOCK",
         "MIG",
         "SHARED_BOARD",
+        "FABRIC",
         "MODULE",
         "DRIVER",
         "NAME",

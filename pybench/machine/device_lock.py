@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from pybench.machine.clock import host_clock
+from pybench.machine.environment import host_clock
 from pybench.model.errors import MachineError
 
 FOLDER_VARIABLE = "PYBENCH_LOCKS"

@@ -14,6 +14,7 @@ from typing import Literal
 
 from pybench.core.extension import REMEDY, extension_fault
 from pybench.machine.environment import snapshot
+from pybench.machine.kernel_log import read_xids
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.machine import DoctorFinding, GpuInfo, Machine
 from pybench.model.text import amount_text, counted, plural
@@ -27,6 +28,14 @@ _MIN_DISK_BYTES = 10 * _GIB
 # Another process on half of a core already shows in a CPU point.
 _BUSY_FRACTION = 0.25
 _LOST_REMEDY = "look into the kernel's log for its Xid, and restart the machine; the other GPUs are used until then"
+
+
+_FABRIC_REMEDY = (
+    "give the fabric manager the driver's version and start it: systemctl restart nvidia-fabricmanager; until then "
+    "CUDA programs end with error 802"
+)
+_GRAVE_XIDS = frozenset({48, 64, 74, 79, 95, 119, 120, 140})
+"""Of hardware, not of programs (docs.nvidia.com, XID errors): memory, NVLink, lost GPU, GSP."""
 
 
 def examine(notify: Callable[[str], None] | None = None) -> tuple[DoctorFinding, ...]:
@@ -45,6 +54,7 @@ def examine(notify: Callable[[str], None] | None = None) -> tuple[DoctorFinding,
         _memlock(machine),
         _load(machine),
         *_quota(machine),
+        *_kernel_log(),
     )
 
 
@@ -142,6 +152,8 @@ def _gpu(gpu: GpuInfo, machine: Machine) -> list[DoctorFinding]:
         findings.append(
             DoctorFinding.warning(name, f"power limit {limit:g} W of {default:g} W", "restore the default power limit")
         )
+    if gpu.awaits_fabric:
+        findings.append(DoctorFinding.warning(name, f"its NVSwitch fabric is {gpu.fabric}", _FABRIC_REMEDY))
     most = max((other.num_nvlinks or 0 for other in machine.gpus if other.name == gpu.name), default=0)
     if gpu.num_nvlinks is not None and gpu.num_nvlinks < most:
         findings.append(
@@ -184,3 +196,11 @@ def _quota(machine: Machine) -> Iterator[DoctorFinding]:
     if machine.cpu_quota is not None and machine.cpu_quota < len(machine.cpus):
         found = f"{machine.cpu_quota:g} of {plural(len(machine.cpus), 'core')}, by the control group"
         yield DoctorFinding.warning("CPU quota", found, "raise it: cpu.max, or limits.cpu of the pod")
+
+
+def _kernel_log() -> Iterator[DoctorFinding]:
+    """Errors of hardware since the log began, once each."""
+    grave = [xid for xid in read_xids() or () if xid.of_switch or xid.number in _GRAVE_XIDS]
+    for text in dict.fromkeys(f"{xid}, PCI {xid.pci_bus_id}" for xid in grave):
+        remedy = "look the number up in NVIDIA's table; unless it was done since, reset the GPU or restart the machine"
+        yield DoctorFinding.warning("kernel log", text, remedy)

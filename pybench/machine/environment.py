@@ -15,7 +15,8 @@ from pybench.machine.command import run_command
 from pybench.machine.gpus import find_gpus
 from pybench.model.errors import is_machine_fault
 from pybench.model.host import RECORDED_PACKAGES
-from pybench.model.machine import Machine
+from pybench.model.machine import Machine, Network
+from pybench.model.wire import monotonic_offset_ns
 
 Fabric = Literal["nvlink", "pcie", "none"]
 
@@ -160,3 +161,36 @@ def _memory_bytes() -> int | None:
 
 def _has_os_release() -> bool:
     return any(Path(path).exists() for path in ("/etc/os-release", "/usr/lib/os-release"))
+
+
+def host_clock() -> tuple[str, int]:
+    """Boot id and this process's time-namespace offset in ns: equal on both sides, times can be joined.
+
+    The offset is 0 on kernels without time namespaces (before 5.6). Source: time_namespaces(7).
+    """
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    try:
+        offsets = Path("/proc/self/timens_offsets").read_text(encoding="ascii")
+    except OSError:
+        return boot_id, 0
+    return boot_id, monotonic_offset_ns(offsets)
+
+
+_DEVICES = Path("/sys/class/infiniband")
+_BY_LINK_LAYER: dict[str, Network] = {"InfiniBand": "infiniband", "Ethernet": "roce"}
+
+
+def network(environment: Mapping[str, str], devices: Path = _DEVICES) -> Network:
+    """By the active ports of RDMA cards, where NCCL may use them (NCCL_IB_DISABLE, NCCL_NET); else sockets."""
+    forbidden = environment.get("NCCL_IB_DISABLE", "0") not in {"", "0"}
+    if forbidden or environment.get("NCCL_NET", "").lower() == "socket":
+        return "ethernet"
+    layers = {_read(port / "link_layer") for port in devices.glob("*/ports/*") if "ACTIVE" in _read(port / "state")}
+    return next((kind for layer, kind in _BY_LINK_LAYER.items() if layer in layers), "ethernet")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

@@ -7,8 +7,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pybench.machine.nvml import LIBRARY_VARIABLE, NoDriverError, NvmlError, answer, constant, query, session, text
-from pybench.machine.time_limit import returned_within
+from pybench.machine.nvml import (
+    LIBRARY_VARIABLE,
+    NoDriverError,
+    NvmlError,
+    answer,
+    constant,
+    fabric_info,
+    query,
+    returned_within,
+    session,
+    text,
+)
 from pybench.model.devices import visible
 from pybench.model.errors import MachineError
 from pybench.model.machine import GpuInfo, GpuInventory
@@ -31,6 +41,8 @@ _REMEDIES = {
     999: f"start the container again if this is one (daemon-reload takes its devices away); otherwise {_LOOK}",
 }
 """By the code of nvmlInit: no permission, driver not loaded, library and module differ, unknown error."""
+_FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}
+"""By nvmlGpuFabricInfo_t.state; 0 is a GPU without an NVSwitch fabric."""
 _GIB = 2**30
 _MHZ = 1e6
 _MILLI = 1e-3
@@ -195,7 +207,13 @@ def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's hand
         pcie_width=query("DeviceGetCurrPcieLinkWidth", handle),
         num_nvlinks=_active_nvlinks(handle),
         serial=text(query("DeviceGetSerial", handle)),
+        fabric=_fabric(fabric_info(handle)),
     )
+
+
+def _fabric(info: Any) -> str | None:  # noqa: ANN401 - NVML's structure
+    state = None if info is None else _FABRIC_STATES.get(info.state)
+    return f"{state} with error {info.status}" if state == "completed" and info.status else state
 
 
 def _active_nvlinks(handle: Any) -> int | None:  # noqa: ANN401 - NVML's handle

@@ -1,16 +1,17 @@
 """NVML's calls that the native sampler does not make: all calls of its Python binding.
 
 A call is named as in NVML, without ``nvml``. It may hang in the driver: callers give it a time limit, by
-:func:`~pybench.machine.time_limit.returned_within` or a thread of their own that is waited for so long.
+:func:`returned_within` or a thread of their own that is waited for so long.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import pynvml
 
@@ -89,6 +90,15 @@ def query(name: str, *arguments: object) -> Answer:
         return None
 
 
+def fabric_info(handle: Any) -> Answer:  # noqa: ANN401 - NVML's handle
+    """Structure of a GPU's NVSwitch fabric; ``None`` where the driver or an older binding has no such call."""
+    kind = getattr(pynvml, "c_nvmlGpuFabricInfo_t", None)
+    if kind is None:
+        return None
+    info = kind()
+    return None if query("DeviceGetGpuFabricInfo", handle, ctypes.byref(info)) is None else info
+
+
 def constant(name: str) -> int:
     """A number of ``nvml.h``, by its name without ``NVML_``."""
     return int(getattr(pynvml, f"NVML_{name}"))
@@ -115,3 +125,36 @@ def _persist(call: Callable[..., Answer], *arguments: object) -> Answer:
         with suppress(pynvml.NVMLError_Unknown, pynvml.NVMLError_Timeout):
             return call(*arguments)
     return call(*arguments)
+
+
+_T = TypeVar("_T")
+
+
+def returned_within(
+    limit_s: float, call: Callable[[], _T], notice_s: float = 0.0, remind: Callable[[], None] | None = None
+) -> list[_T]:
+    """What the call returns, alone in a list; an empty one where it has not returned within ``limit_s``.
+
+    ``remind`` is called once where it has not returned within ``notice_s``. The call runs in a thread of its own, which
+    is then left to end by itself. Raises what the call raises in time.
+    """
+    found: list[_T] = []
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            found.append(call())
+        except Exception as error:  # noqa: BLE001 - raised by the caller's thread
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name=getattr(call, "__name__", "call"))
+    thread.start()
+    if remind is not None and notice_s < limit_s:
+        thread.join(notice_s)
+        if thread.is_alive():
+            remind()
+        limit_s -= notice_s
+    thread.join(limit_s)
+    if failed:
+        raise failed[0]
+    return found

@@ -79,11 +79,18 @@ class PcieLink:
 
 @dataclass(frozen=True, kw_only=True)
 class Xid:
-    """An error that the driver wrote to the kernel's log. ``sequence`` is the line's number there."""
+    """An error that the driver wrote to the kernel's log. ``sequence`` is the line's number there.
+
+    It is an XID of a GPU, or with ``of_switch`` a fatal SXid of an NVSwitch.
+    """
 
     sequence: int
     pci_bus_id: str
     number: int
+    of_switch: bool = False
+
+    def __str__(self) -> str:
+        return f"SXid {self.number} of an NVSwitch" if self.of_switch else f"XID {self.number}"
 
 
 @dataclass(frozen=True, kw_only=True)

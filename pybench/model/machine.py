@@ -12,7 +12,10 @@ from pybench.model.devices import Devices
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInfo:
-    """One GPU. Clocks in Hz, power in W, memory in GiB; ``None`` where the driver does not report it."""
+    """One GPU. Clocks in Hz, power in W, memory in GiB; ``None`` where the driver does not report it.
+
+    ``fabric`` is the state of its NVSwitch fabric, ``completed`` where it can be used; ``None`` where there is none.
+    """
 
     index: int
     uuid: str
@@ -31,6 +34,12 @@ class GpuInfo:
     pcie_width: int | None
     num_nvlinks: int | None
     serial: str | None = None
+    fabric: str | None = None
+
+    @property
+    def awaits_fabric(self) -> bool:
+        """Whether no CUDA program can start: its NVSwitch fabric is not up."""
+        return self.fabric not in {None, "completed"}
 
 
 @dataclass(frozen=True, kw_only=True)

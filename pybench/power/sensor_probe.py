@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pybench.machine.nvml import NvmlError, answer, begin, constant
-from pybench.machine.time_limit import returned_within
+from pybench.machine.nvml import NvmlError, answer, begin, constant, returned_within
 from pybench.power.counter import Readings
 from pybench.power.grid import candidate_grids, evenest
 from pybench.power.recorder import MIN_POLLED_PERIOD_S, PowerRecorder

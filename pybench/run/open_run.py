@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pybench.core.schedule import Attempt, by_decision, in_time, next_session, pending, undecided, unknown
 from pybench.files.run.folder import RunFolder
-from pybench.machine.clock import host_clock
 from pybench.machine.disk import require_room
+from pybench.machine.environment import host_clock
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import MachineError
 from pybench.model.host import Place

@@ -12,12 +12,14 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import NamedTuple
 
+import pynvml
 import pytest
 
 from pybench.machine import doctor
 from pybench.machine.doctor import examine
 from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS
+from pybench.model.health import Xid
 from pybench.model.machine import DoctorFinding, GpuInfo, Machine
 
 Tell = Callable[..., None]
@@ -42,6 +44,7 @@ def healthy(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> Machine:
     unlimited = tuple(replace(gpu, power_limit_w=gpu.power_limit_default_w) for gpu in machine.gpus)
     machine = replace(machine, gpus=unlimited)
     monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: machine)
+    monkeypatch.setattr(doctor, "read_xids", lambda: ())
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 0, 2**40))
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -257,3 +260,38 @@ def test_little_room_little_locked_memory_and_a_busy_machine(monkeypatch: pytest
         assert found(name).state == "warning"
         assert figure in found(name).found
         assert found(name).remedy
+
+
+@pytest.mark.parametrize(("state", "shown"), [(1, "not started"), (2, "in progress"), (3, None), (0, None)])
+def test_the_state_of_the_fabric(state: int, shown: str | None, fake_nvml: Tell, fresh_nvml: None) -> None:
+    """Until the fabric manager is done no CUDA program starts; GPUs without a fabric have no state."""
+    fake_nvml(devices=1, fabric=state)
+    (gpu,) = snapshot().gpus
+    assert gpu.awaits_fabric == (shown is not None)
+    lines = [finding for finding in examine() if "fabric" in finding.found]
+    assert [(line.name, line.state, line.found) for line in lines] == (
+        [("GPU 0", "warning", f"its NVSwitch fabric is {shown}")] if shown else []
+    )
+    assert all("nvidia-fabricmanager" in line.remedy and "error 802" in line.remedy for line in lines)
+
+
+def test_a_driver_or_binding_that_knows_no_fabric(
+    fake_nvml: Tell, fresh_nvml: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state is unknown."""
+    fake_nvml(devices=1, fabric=2, fail="nvmlDeviceGetGpuFabricInfo:13")
+    assert [gpu.fabric for gpu in snapshot().gpus] == [None]
+    fake_nvml(devices=1, fabric=2, fail="")
+    monkeypatch.delattr(pynvml, "nvmlDeviceGetGpuFabricInfo")
+    assert [gpu.fabric for gpu in snapshot().gpus] == [None]
+    monkeypatch.delattr(pynvml, "c_nvmlGpuFabricInfo_t")
+    assert [gpu.fabric for gpu in snapshot().gpus] == [None]
+
+
+def test_errors_of_hardware_in_the_kernels_log(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once; an XID that a program causes, as 31, is none."""
+    xids = [Xid(sequence=n, pci_bus_id="0000:19:00", number=number) for n, number in enumerate((31, 79, 79))]
+    switch = Xid(sequence=9, pci_bus_id="0000:c1:00.0", number=20034, of_switch=True)
+    monkeypatch.setattr(doctor, "read_xids", lambda: (*xids, switch))
+    lines = [finding.found for finding in examine() if finding.name == "kernel log"]
+    assert lines == ["XID 79, PCI 0000:19:00", "SXid 20034 of an NVSwitch, PCI 0000:c1:00.0"]

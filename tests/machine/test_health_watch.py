@@ -137,3 +137,19 @@ def test_an_xid_of_an_instance_is_its_boards(place: str) -> None:
     """A GPU with MIG on names the instance beside the slot (kernel_rc.c of NVIDIA's open kernel modules)."""
     line = f"6,1234,5678901,-;NVRM: Xid ({place}): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No"
     assert parse_xid(line) == Xid(sequence=1234, pci_bus_id="0000:19:00", number=94)
+
+
+def test_errors_of_switches_and_of_lost_gpus(tmp_path: Path) -> None:
+    """A fatal SXid, and a GPU that is off the bus without an XID, which XID 79 stands for; no other SXid."""
+    (tmp_path / "log").write_text(
+        "3,1,5,-;nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up\n"
+        "3,2,5,-;nvidia-nvswitch1: SXid (PCI:0000:84:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error\n"
+        "3,3,5,-;NVRM: GPU 0000:19:00.0: GPU has fallen off the bus.\n"
+        "3,4,5,-;NVRM: GPU at PCI:0000:1a:00: GPU-5 has fallen off the bus\n"
+    )
+    found = read_xids(str(tmp_path / "log")) or ()
+    assert [(xid.sequence, str(xid), xid.pci_bus_id) for xid in found] == [
+        (1, "SXid 20034 of an NVSwitch", "0000:c1:00.0"),
+        (3, "XID 79", "0000:19:00"),
+        (4, "XID 79", "0000:1a:00"),
+    ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.machine.network import network
+from pybench.machine.environment import network
 
 IB, ROCE = ("4: ACTIVE", "InfiniBand"), ("4: ACTIVE", "Ethernet")
 DOWN = ("1: DOWN", "InfiniBand")

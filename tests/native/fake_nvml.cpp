@@ -584,6 +584,12 @@ nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t* mo
     return tell("nvmlDeviceGetComputeMode", device, mode, told);
 }
 
+nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t* info) {
+    nvmlGpuFabricInfo_t told{};
+    told.state = static_cast<nvmlGpuFabricState_t>(number_of(index_of(device), "FABRIC", 0));
+    return tell("nvmlDeviceGetGpuFabricInfo", device, info, told);
+}
+
 nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned* shared) {
     return tell("nvmlDeviceGetMultiGpuBoard", device, shared, config()->shared_board ? 1U : 0U);
 }

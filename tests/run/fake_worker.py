@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from pybench.machine.clock import host_clock
+from pybench.machine.environment import host_clock
 from pybench.model.wire import (
     ORDERS_FILE,
     Event,

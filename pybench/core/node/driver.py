@@ -114,11 +114,19 @@ def xids(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
         slot = _slot(xid.pci_bus_id)
         uuid = next((gpu.uuid for gpu in machine.gpus if gpu.pci_bus_id and _slot(gpu.pci_bus_id) == slot), None)
         subject = f"PCI {xid.pci_bus_id}" if uuid is None else gpu_name(uuid, machine)
-        yield run_check("xid", subject, "fail", f"XID {xid.number} in the kernel's log")
+        yield run_check("fabric" if xid.of_switch else "xid", subject, "fail", f"{xid} in the kernel's log")
     if not logs:
         yield unknown("xid", "the kernel's log can't be read; root can")
     elif not found:
         yield run_check("xid", "all GPUs", "pass", "no XID in the kernel's log")
+
+
+def fabric(_records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
+    """The NVSwitch fabric of GPUs that have one: until it is up no CUDA program starts."""
+    for gpu in machine.gpus:
+        if gpu.fabric is not None:
+            verdict: Verdict = "fail" if gpu.awaits_fabric else "pass"
+            yield run_check("fabric", gpu_name(gpu.uuid, machine), verdict, f"its NVSwitch fabric is {gpu.fabric}")
 
 
 def _slot(address: str) -> str:

@@ -51,6 +51,12 @@ KINDS: dict[str, FaultKind] = {
         remedy="look the number up in NVIDIA's XID table and read the log: dmesg | grep -i xid",
         for_vendor=f"lines of the kernel's log, {_LOG}",
     ),
+    "fabric": FaultKind(
+        title="NVSwitch fabric not up, or a fatal error of an NVSwitch",
+        causes="a fabric manager that does not run or has another version than the driver; a defective switch or link",
+        remedy="read its log, give it the driver's version, start it: systemctl restart nvidia-fabricmanager",
+        for_vendor=f"log of the fabric manager, {_LOG}",
+    ),
     "heat": FaultKind(
         title="slowed by heat or a power brake, or warmer than the others",
         causes="blocked air, a failed fan or pump, a loose cooler, a power supply that brakes",
@@ -94,6 +100,7 @@ _OF_CHECK = {
     "checksum": "wrong_results",
     "memory_errors": "memory_errors",
     "xid": "xid",
+    "fabric": "fabric",
     "throttling": "heat",
     "temperature": "heat",
     "slowest": "slow_gpu",
@@ -268,6 +275,7 @@ def _words(kind: str, own: Sequence[NodeCheck], benchmarks: Mapping[str, str]) -
         "wrong_results": lambda: f"disagree: {first}" if len(_ends(own[0])) > 1 else f"computes wrong results: {first}",
         "memory_errors": lambda: f"has memory faults: {first}",
         "xid": lambda: f"reported {listed(dict.fromkeys(check.reason.split(' in ')[0] for check in own))}",
+        "fabric": lambda: f"can't use its NVSwitches: {listed(dict.fromkeys(check.reason for check in own))}",
         "narrow_pcie": lambda: f"has a PCIe link of {first}",
         "slow_host_copies": lambda: f"copies {_worst(own)} slower than its neighbours to or from the host",
         "more_power": lambda: f"needs {short_percent(max(c.value or 0.0 for c in own))} more joules for the same work",

@@ -14,9 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import cast
 
-from pybench.machine.clock import host_clock
-from pybench.machine.environment import snapshot
-from pybench.machine.network import network
+from pybench.machine.environment import host_clock, network, snapshot
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.host import Host, this_build
 from pybench.power.recorder import sampler_unavailable_reason

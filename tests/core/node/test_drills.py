@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pybench.core.node.driver import fabric
 from pybench.model.health import GpuCounters, PcieLink, Xid
 from pybench.model.record import Energy
 from pybench.model.wire import Failure
@@ -467,6 +468,21 @@ def test_an_xid(node: Node, place: str, subject: str) -> None:
     """Once, however many attempts' logs hold it."""
     node.change_health(xids=(Xid(sequence=1, pci_bus_id=place, number=79),))
     assert node.found() == [("xid", subject, "fail")]
+
+
+def test_a_fatal_error_of_a_switch(node: Node) -> None:
+    """It belongs to no GPU."""
+    node.change_health(xids=(Xid(sequence=1, pci_bus_id="0000:c1:00.0", number=20034, of_switch=True),))
+    assert node.found() == [("fabric", "PCI 0000:c1:00.0", "fail")]
+
+
+def test_a_fabric_that_is_not_up(node: Node) -> None:
+    """Each GPU that waits for it fails; those that reached theirs pass."""
+    first, *others = (dataclasses.replace(gpu, fabric="completed") for gpu in node.machine.gpus)
+    machine = dataclasses.replace(node.machine, gpus=(dataclasses.replace(first, fabric="in progress"), *others))
+    found = [(check.subject, check.verdict) for check in fabric((), machine)]
+    assert found[0] == ("GPU 0 (GPU-0)", "fail")
+    assert {verdict for _, verdict in found[1:]} == {"pass"}
 
 
 def test_what_the_driver_said_counts_where_every_worker_failed(node: Node) -> None:

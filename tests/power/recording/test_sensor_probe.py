@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pybench.machine.time_limit import returned_within
+from pybench.machine.nvml import returned_within
 from pybench.power import sensor_probe
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")

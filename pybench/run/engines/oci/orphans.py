@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pybench.machine.clock import host_clock
 from pybench.machine.command import run_command
+from pybench.machine.environment import host_clock
 from pybench.model.errors import MachineError
 from pybench.run.engines.base import Argv
 from pybench.run.engines.oci.labels import ATTEMPT_LABEL, OWNER_LABEL
