@@ -12,7 +12,12 @@ import pytest
 
 from pybench.model.wire import Event, Failure, Metric, Step
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backends.tensorrt_llm.translation import Iterations, cache_arguments, engine_arguments
+from pybench.worker.backends.tensorrt_llm.translation import (
+    Iterations,
+    cache_arguments,
+    engine_arguments,
+    graph_arguments,
+)
 from tests.worker.conftest import RunEngine, points_of, steps_of
 
 HERE = Path(__file__).parent
@@ -121,21 +126,40 @@ def test_what_goes_wrong_has_its_cause(
 
 
 def test_settings_in_the_librarys_words(tmp_path: Path) -> None:
-    """Every name is a recorded one; CUDA graphs are left to the library unless they are to be off."""
+    """Every name is a recorded one."""
     classes = json.loads(RECORDED.read_text())
     recorded = set(classes["LLM"]["__init__"])
     order = settings(tensor_parallel=2, pipeline_parallel=3, max_num_seqs=8, enforce_eager=True)
     arguments = engine_arguments(order, tmp_path)
     assert arguments.keys() <= recorded
     assert (arguments["tensor_parallel_size"], arguments["pipeline_parallel_size"]) == (2, 3)
-    assert (arguments["max_batch_size"], arguments["cuda_graph_config"]) == (8, None)
+    assert arguments["max_batch_size"] == 8
     assert arguments["load_format"] == "dummy"
     assert engine_arguments(settings(max_context_tokens=32), tmp_path)["max_seq_len"] == 32
-    assert engine_arguments(settings(), tmp_path).keys().isdisjoint({"max_batch_size", "cuda_graph_config"})
+    assert engine_arguments(settings(), tmp_path).keys().isdisjoint({"max_batch_size", "max_num_tokens"})
     cache = cache_arguments(settings(gpu_memory_utilization=0.5))
     assert cache.keys() <= set(classes["KvCacheConfig"]["__init__"])
     assert (cache["free_gpu_memory_fraction"], cache["enable_block_reuse"]) == (0.5, False)
     assert cache_arguments(settings(prefix_caching=True))["enable_block_reuse"] is True
+
+
+def test_graphs_cover_every_batch() -> None:
+    """Padded to the next size, up to the most sequences at a time; the suite may give others, or none."""
+    recorded = set(json.loads(RECORDED.read_text())["CudaGraphConfig"]["__init__"])
+    assert graph_arguments(settings()) == {"enable_padding": True, "max_batch_size": 256}
+    assert (graph_arguments(settings()) or {}).keys() <= recorded
+    assert graph_arguments(settings(max_num_seqs=8)) == {"enable_padding": True, "max_batch_size": 8}
+    given = {"enable_padding": True, "batch_sizes": [1, 512]}
+    assert graph_arguments(settings(engine_args={"cuda_graph_config": given})) == given
+    assert graph_arguments(settings(enforce_eager=True)) is None
+
+
+def test_long_prompts_fit(tmp_path: Path) -> None:
+    """Above the library's 8,192 tokens the limit is the longest sequence, unless the suite says otherwise."""
+    long = {"prompt_tokens": 16384, "output_tokens": 5}
+    assert engine_arguments(settings(**long), tmp_path)["max_num_tokens"] == 16389
+    chunked = settings(**long, engine_args={"enable_chunked_prefill": True})
+    assert "max_num_tokens" not in engine_arguments(chunked, tmp_path)
 
 
 class Read(dict[str, Any]):

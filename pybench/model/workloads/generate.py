@@ -43,7 +43,6 @@ _DECIDED: dict[str, dict[str, str | None]] = {
         "tensor_parallel_size": "tensor_parallel",
         "pipeline_parallel_size": "pipeline_parallel",
         "max_batch_size": "max_num_seqs",
-        "cuda_graph_config": "enforce_eager",
         "kv_cache_config": "gpu_memory_utilization",
         "backend": None,
     },

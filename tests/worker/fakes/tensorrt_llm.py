@@ -39,6 +39,12 @@ class KvCacheConfig:
         self.reuses = given["enable_block_reuse"]
 
 
+class CudaGraphConfig:
+    def __init__(self, **given: Any) -> None:
+        _check("CudaGraphConfig.__init__", given)
+        assert given["enable_padding"]
+
+
 class RequestError(RuntimeError):
     pass
 
@@ -174,7 +180,7 @@ if BEHAVIOUR == "no-salt":
     LLM.generate_async = _unsalted  # type: ignore[method-assign,assignment]
 
 for place, kinds in {
-    "llmapi": (KvCacheConfig, TorchLlmArgs),
+    "llmapi": (CudaGraphConfig, KvCacheConfig, TorchLlmArgs),
     "executor": (),
     "executor.utils": (RequestError,),
 }.items():

@@ -15,7 +15,7 @@ from typing import Any
 import tensorrt_llm
 from tensorrt_llm import LLM, SamplingParams
 from tensorrt_llm.executor.utils import RequestError
-from tensorrt_llm.llmapi import KvCacheConfig, TorchLlmArgs
+from tensorrt_llm.llmapi import CudaGraphConfig, KvCacheConfig, TorchLlmArgs
 
 from pybench.model.backend import BACKENDS
 from pybench.model.tuning import LOOPBACK
@@ -33,7 +33,14 @@ from pybench.worker.backends.engine.requests import (
     wanted_at_a_time,
     work_of,
 )
-from pybench.worker.backends.tensorrt_llm.translation import Iterations, cache_arguments, engine_arguments
+from pybench.worker.backends.tensorrt_llm.translation import (
+    GRAPHS,
+    KEPT_ITERATIONS,
+    Iterations,
+    cache_arguments,
+    engine_arguments,
+    graph_arguments,
+)
 from pybench.worker.ranks import Ranks
 
 _NOT_STARTED = BACKENDS["tensorrt_llm"].log_words.not_started
@@ -85,6 +92,8 @@ class TensorrtEngine:
         self.loop = asyncio.new_event_loop()
         if settings.prefix_caching and _SALT not in inspect.signature(LLM.generate_async).parameters:
             raise UnsupportedError(f"prefix_caching needs a newer TensorRT-LLM, whose generate_async takes {_SALT}")
+        if (graphs := graph_arguments(settings)) is not None:
+            arguments = {**arguments, GRAPHS: CudaGraphConfig(**graphs)}
         self.llm: Any = LLM(**arguments, kv_cache_config=KvCacheConfig(**cache_arguments(settings)))
         self.num_points = 0
         self.num_steps = 0
@@ -194,9 +203,13 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         os.environ.setdefault(name, value)
     with config_folder(architecture, settings.dtype) as folder:
         ours = engine_arguments(settings, folder)
+        valid = set(TorchLlmArgs.model_fields)
+        if "max_stats_len" in valid:  # since 1.2
+            ours["max_stats_len"] = KEPT_ITERATIONS
         version = f"tensorrt_llm {tensorrt_llm.__version__}"
-        decided = decided_arguments("tensorrt_llm", Generate)
-        arguments = merged(ours, settings.engine_args, set(TorchLlmArgs.model_fields), version, decided)
+        eager = {GRAPHS: "enforce_eager"} if settings.enforce_eager else {}
+        decided = {**decided_arguments("tensorrt_llm", Generate), **eager}
+        arguments = {**merged(ours, settings.engine_args, valid, version, decided), GRAPHS: None}
         with engine_starts():
             engine = TensorrtEngine(settings, arguments)
         try:

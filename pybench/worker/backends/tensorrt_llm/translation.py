@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pybench.model.servers import GRAPH_BATCH_SIZE
 from pybench.model.wire import Metric
 from pybench.model.workloads.generate import Generate
 
@@ -74,14 +75,23 @@ class Iterations:
         return {"prefix_hit_fraction": found / (found + missed)} if found + missed else {}
 
 
+GRAPHS = "cuda_graph_config"
+_MAX_NUM_TOKENS = 8192
+"""The library's default of ``max_num_tokens``."""
+_OF_LONG_PROMPTS = {"max_num_tokens", "enable_chunked_prefill"}
+KEPT_ITERATIONS = 1_000_000
+"""``max_stats_len``: iterations of a step whose statistics are kept. By default the library keeps 1,000."""
+
+
 def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
     """Keywords of ``tensorrt_llm.LLM`` for one replica, but for its cache: random weights, no tokenizer, statistics on.
 
-    CUDA graphs are on unless the settings turn them off: without the keyword the library chooses their sizes itself.
+    A prompt of more tokens than ``max_num_tokens`` is refused: the limit rises with the longest sequence, unless the
+    suite gives it, or chunked prefill.
     """
     optional: dict[str, Any] = {} if settings.max_num_seqs is None else {"max_batch_size": settings.max_num_seqs}
-    if settings.enforce_eager:
-        optional["cuda_graph_config"] = None
+    if settings.context_tokens > _MAX_NUM_TOKENS and not _OF_LONG_PROMPTS & settings.engine_args.keys():
+        optional["max_num_tokens"] = settings.context_tokens
     return {
         "model": str(folder),
         "skip_tokenizer_init": True,
@@ -93,6 +103,18 @@ def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
         "enable_iter_perf_stats": True,
         **optional,
     }
+
+
+def graph_arguments(settings: Generate) -> dict[str, Any] | None:
+    """Keywords of ``CudaGraphConfig``, ``None`` for no graphs: those of the suite, else as ``trtllm-bench`` has them.
+
+    The library's own default has graphs for the exact sizes up to 128; any other batch decodes without.
+    """
+    if settings.enforce_eager:
+        return None
+    usual = {"enable_padding": True, "max_batch_size": settings.max_num_seqs or GRAPH_BATCH_SIZE}
+    given = settings.engine_args.get(GRAPHS, usual)
+    return given if isinstance(given, dict) else usual
 
 
 def cache_arguments(settings: Generate) -> dict[str, Any]:
