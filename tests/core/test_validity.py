@@ -205,6 +205,34 @@ def test_no_comparison_passes_over_such_a_point(
     assert (row.decision is None) is (flag is not None and verdict == "pass")
 
 
+@pytest.mark.parametrize(
+    ("values", "verdict", "words"),
+    [
+        ({"late_arrival_fraction": 0.0, "num_failed_requests": 0.0}, "pass", ""),
+        ({"late_arrival_fraction": 0.005}, "pass", ""),
+        ({"late_arrival_fraction": 0.0051}, "inconclusive", "of arrivals were sent late"),
+        ({"num_failed_requests": 1.0}, "inconclusive", "the server failed 1 requests of a step"),
+    ],
+)
+def test_no_limit_passes_of_late_or_failed_requests(
+    build: Build, values: dict[str, float], verdict: str, words: str
+) -> None:
+    """More than 0.5 % of a step's 4 requests: 40 tokens in a second are above the limit."""
+    point = build.generate(1)
+    records = [replace(_record(build, point, values), attempt=attempt) for attempt in (1, 2, 3)]
+    limits = Limits(metric="output_tokens_per_s", minimum=1.0, maximum=None)
+    benchmark = Benchmark(
+        name="decode", workload="generate", settings={}, axes={}, effort=Effort(), expectations=(limits,)
+    )
+    measurements = Measurements.of(Plan(points=(point,), skips=()), records)
+    summary = summarize(measurements)
+    suite = Suite(name="s", description="", benchmarks=(benchmark,))
+    (row,) = absolute_checks(suite, measurements, summary, {}, build.machine())
+    assert row.verdict == verdict, row.reason
+    assert words in row.reason
+    assert ("late_load" in summary[0].flags) is bool(words)
+
+
 @pytest.mark.parametrize("flag", ["not_alone", "beyond_peak", None])
 @pytest.mark.parametrize(("minimum", "verdict"), [(1e3, "pass"), (1e6, "fail")])
 def test_no_limit_passes_that_more_than_the_gpu_keeps(

@@ -67,6 +67,10 @@ def _trains(point: PointResult) -> bool:
     return "tokens_per_s" in point.metrics
 
 
+def _has_limits(point: PointResult) -> bool:
+    return "goodput_requests_per_s" in point.metrics
+
+
 def _has_stages(point: PointResult) -> bool:
     return point.settings.get("strategy") in _STAGED
 
@@ -78,6 +82,7 @@ def _finds_batch_size(point: PointResult) -> bool:
 _ALL = (
     Secondary("TTFT p99", "ttft_p99_s", requests_differ),
     Secondary("TPOT p99", "tpot_p99_s", requests_differ),
+    Secondary("goodput", "goodput_requests_per_s", _has_limits),
     Secondary("switch", "switch_s", _takes_turns),
     Secondary("of a turn", "switch_fraction", _takes_turns, lambda found: percent(found.value)),
     Secondary("evaluation", "evaluation_overhead_fraction", _evaluates, lambda found: percent(found.value)),

@@ -161,11 +161,12 @@ class Contract:
                 require(value <= longest_s, rank, field, "is longer than its step")
 
     def _check_work(self, rank: int, log: RankLog, step: Step) -> None:
-        ordered = ordered_work(self.order.settings, ordered_replica(self.order.settings, rank))
-        failed = _failures(step)
+        settings = self.order.settings
+        ordered = ordered_work(settings, ordered_replica(settings, rank))
+        failed = step.values.get("num_failed_requests", 0) if settings.backend == "server" else 0
         if ordered is not None and step.work != ordered and not (failed and _is_the_rest(step.work, ordered, failed)):
             raise broken(rank, "step.work", f"{step.work} was done, {ordered} ordered")
-        if log.steps and step.work != log.steps[-1].work and not failed and not _failures(log.steps[-1]):
+        if ordered is None and log.steps and step.work != log.steps[-1].work:
             raise broken(rank, "step.work", "differs from the step before")
         most = step.work.output_tokens
         require(len(step.token_end_ns) <= most, rank, "step.token_end_ns", f"has more times than {most} tokens")
@@ -241,11 +242,6 @@ class Contract:
 
 
 _DISCARDED = 2  # sleep level at which the engine's weights are gone
-
-
-def _failures(step: Step) -> float:
-    """Requests that a server failed, by the worker's count."""
-    return step.values.get("num_failed_requests", 0.0)
 
 
 def _is_the_rest(work: Work, ordered: Work, num_failed: float) -> bool:

@@ -268,6 +268,32 @@ def test_the_work_is_the_orders(settings: Any, work: Work | None, ok: bool) -> N
     assert failure is None or "step.work" in failure.message
 
 
+@pytest.mark.parametrize(
+    ("backend", "work", "failed", "ok"),
+    [
+        ("server", Work(prompt_tokens=6, output_tokens=10, samples=2), 1, True),
+        ("server", Work(prompt_tokens=6, output_tokens=10, samples=2), 0, False),
+        ("server", Work(prompt_tokens=6, output_tokens=10, samples=2), 2, False),
+        ("server", Work(prompt_tokens=9, output_tokens=10, samples=2), 1, False),
+        ("server", Work(), 3, False),
+        ("vllm", Work(prompt_tokens=6, output_tokens=10, samples=2), 1, False),
+    ],
+)
+def test_a_servers_failed_requests_are_left_out(backend: Any, work: Work, failed: int, ok: bool) -> None:
+    """Of three requests of 3 and 5 tokens: those that ended well and those that failed are all."""
+    settings = Generate(backend=backend, model="m", batch_size=3, prompt_tokens=3, output_tokens=5)
+    order = WorkOrder(point_id="p", settings=settings, architecture={}, device="cuda", steps=1, max_warmup_steps=1)
+    kept, log = contract(order=order, num_processes=1), RankLog()
+    t = kept.start_ns
+    header: Any = good_events(0, t)[0]
+    for event in (replace(header, world_size=1), Phase(name="measure", start_ns=t)):
+        log.add(event)
+    values = {"num_failed_requests": float(failed)}
+    step = Step(index=0, phase="measure", start_ns=t, end_ns=t + MS, work=work, values=values)
+    refusal = refused(kept, 0, log, step)
+    assert refusal is None if ok else refusal is not None and "step.work" in refusal
+
+
 @pytest.mark.parametrize("name", ["stage_busy_s", "input_wait_s"])
 def test_no_part_of_a_step_is_longer_than_it(name: str) -> None:
     """A step of 1 ms; a GPU's own clock may run 1 % faster than the host's."""
