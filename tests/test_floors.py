@@ -44,7 +44,7 @@ FOREIGN = {
     **{f"pybench.worker.backends.{name}": set(traits.packages) for name, traits in BACKENDS.items()},
     "pybench.worker.backends.common_torch": {"torch"},
     "pybench.worker.backends.torch.node": {"torch"},
-    "pybench.worker.backends.engine.replicas": {"torch"},
+    "pybench.worker.backends.engine.start": {"torch"},
     "pybench.worker.backends.turn": {"torch"},
     "pybench.worker.backends.turn.delivery": {"safetensors"},
     "pybench.worker.backends.torch.checkpoints": {"torch", "safetensors"},

@@ -16,8 +16,8 @@ from pybench.model.health import GpuUse
 from pybench.model.manifest import time_limit_text
 from pybench.model.record import Record
 from pybench.model.results import Estimate, PhaseResult, PointResult
-from pybench.model.steadiness import are_scattered, are_steady
 from pybench.model.suite import MEASURED_BY, Point, Skip
+from pybench.model.wire import are_scattered, are_steady
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES

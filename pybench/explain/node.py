@@ -24,7 +24,6 @@ from pybench.files.run.folder import RunFolder
 from pybench.files.run.results_file import read_results
 from pybench.files.suite.schema import fields_of
 from pybench.model.errors import RunFolderError, UsageError
-from pybench.model.limits import LARGEST
 from pybench.model.manifest import Manifest
 from pybench.model.record import RankReport, Record
 from pybench.model.results import PointResult, Results
@@ -34,6 +33,7 @@ from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
+from pybench.model.workloads.rules import LARGEST
 from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.traits import NodeSettings
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pybench.model.limits import INTEGERS, LARGEST
+from pybench.model.workloads.rules import INTEGERS, LARGEST
 
 MAX_VALUES = 2**22
 """Objects, lists and what is in them, of one document: far more than the largest plan or attempt has."""

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
 from pybench.model.errors import RunFolderError
-from pybench.model.limits import INTEGERS, LARGEST
+from pybench.model.workloads.rules import INTEGERS, LARGEST
 
 _T = TypeVar("_T")
 # Without it every element that does not fit is an error with its place: more than a kilobyte for two bytes of a file.

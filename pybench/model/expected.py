@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from pybench.model.limits import Range
 from pybench.model.suite import AxisValue
+from pybench.model.workloads.rules import Range
 
 ANY = "any"
 ANY_GPU = "gpu"

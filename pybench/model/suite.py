@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pybench.model.container import ContainerRequest
 from pybench.model.decoder_shape import Architecture, DecoderShape
-from pybench.model.limits import Range
 from pybench.model.workloads.registry import AnySettings
-from pybench.model.workloads.rules import GivenSettings
+from pybench.model.workloads.rules import GivenSettings, Range
 from pybench.model.workloads.settings import WorkloadName
 
 _LONGEST_COLLECTIVE_S = 600.0

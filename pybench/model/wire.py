@@ -12,10 +12,35 @@ A worker is untrusted: the host checks every event (``pybench.run.events``: its 
 from __future__ import annotations
 
 import json
+import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from pybench.model.workloads.registry import AnySettings, settings_from_json
+
+STEADY_STEPS = 3
+STEADY_FRACTION = 0.05
+
+
+def are_steady(durations_ns: Sequence[int]) -> bool:
+    """Whether they are ``STEADY_STEPS`` or more, all within ``STEADY_FRACTION`` of their median."""
+    if len(durations_ns) < STEADY_STEPS:
+        return False
+    median = statistics.median(durations_ns)
+    return all(abs(duration - median) <= STEADY_FRACTION * median for duration in durations_ns)
+
+
+def are_scattered(durations_ns: Sequence[int]) -> bool:
+    """Whether half of ``STEADY_STEPS`` or more lie further than ``STEADY_FRACTION`` from their median.
+
+    A few slow steps among many do not count: the median stands for the others.
+    """
+    if len(durations_ns) < STEADY_STEPS:
+        return False
+    median = statistics.median(durations_ns)
+    return statistics.median(abs(duration - median) for duration in durations_ns) > STEADY_FRACTION * median
+
 
 # 1: first form. 2: an event's line is an object of one key, the event's kind.
 PROTOCOL_VERSION = 2

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from pybench.model.steadiness import STEADY_STEPS, are_steady
-from pybench.model.wire import Event, Phase, Result, Step, WorkOrder, fit
+from pybench.model.wire import STEADY_STEPS, Event, Phase, Result, Step, WorkOrder, are_steady, fit
 from pybench.worker.backend import Workload
 from pybench.worker.ranks import Ranks
 

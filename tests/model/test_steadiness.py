@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.model.steadiness import are_scattered, are_steady
+from pybench.model.wire import are_scattered, are_steady
 
 
 @pytest.mark.parametrize(

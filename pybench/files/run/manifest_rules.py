@@ -12,7 +12,6 @@ from pybench.files.model_config import config_digest
 from pybench.files.utc_time import utc_time
 from pybench.model.errors import RunFolderError
 from pybench.model.expected import ExpectedRow
-from pybench.model.limits import Range
 from pybench.model.manifest import MOST_TIME_S, Manifest
 from pybench.model.record import Record
 from pybench.model.suite import (
@@ -28,6 +27,7 @@ from pybench.model.suite import (
     table_of,
 )
 from pybench.model.workloads.registry import METRICS_OF, AnySettings
+from pybench.model.workloads.rules import Range
 
 Breach = tuple[str, str]
 """Path of a key, and what is wrong with its value."""

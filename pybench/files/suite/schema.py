@@ -14,11 +14,11 @@ from pydantic_core import PydanticCustomError
 
 from pybench.files.shipped import load_models
 from pybench.files.suite.container import container_model, without_default
-from pybench.model.limits import Range
 from pybench.model.suite import Comparison, Effort, Limits, Scaling, TableFigure, TrainingJob
 from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
 from pybench.model.workloads.placement import table_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names
+from pybench.model.workloads.rules import Range
 from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
 
 SUITE_VERSION = 1

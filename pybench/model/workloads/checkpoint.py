@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.limits import Range
-from pybench.model.workloads.rules import Breach, GivenSettings
+from pybench.model.workloads.rules import Breach, GivenSettings, Range
 from pybench.model.workloads.settings import ModelSettings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.traits import WorkloadTraits, less, throughput

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.limits import Range
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.rules import Breach, GivenSettings, shared_work_rules
+from pybench.model.workloads.rules import Breach, GivenSettings, Range, shared_work_rules
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 from pybench.model.workloads.traits import WorkloadTraits, less, throughput
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from pybench.model.limits import Range
 from pybench.model.workloads import latency
-from pybench.model.workloads.rules import Breach, GivenSettings, shared_work_rules
+from pybench.model.workloads.rules import Breach, GivenSettings, Range, shared_work_rules
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Nodes, Settings, Tokens
 from pybench.model.workloads.traits import WorkloadTraits, less, more, part_of_step, throughput
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.limits import Range
-from pybench.model.workloads.rules import Breach, GivenSettings
+from pybench.model.workloads.rules import Breach, GivenSettings, Range
 from pybench.model.workloads.traits import SLOWER_PRODUCTS_FRACTION, NodeSettings, Repeats, WorkloadTraits, more
 
 Precision = Literal["bfloat16", "float16", "float8_e4m3fn", "tfloat32", "float32"]

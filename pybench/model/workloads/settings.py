@@ -1,7 +1,7 @@
 """Fields that workloads share.
 
-A field's ``Annotated`` metadata is the single source for its limits (:class:`~pybench.model.limits.Range`) and its
-description (a string): the suite file's checks, the JSON Schema and the tables of docs/ are all derived from it.
+A field's ``Annotated`` metadata is the single source for its limits (:class:`~pybench.model.workloads.rules.Range`) and
+its description (a string): the suite file's checks, the JSON Schema and the tables of docs/ are all derived from it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, Literal
 
-from pybench.model.limits import Range
+from pybench.model.workloads.rules import Range
 
 BackendName = Literal["torch", "transformers", "vllm", "tensorrt_llm", "server"]
 Dtype = Literal["float32", "bfloat16", "float16"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.limits import Range
+from pybench.model.workloads.rules import Range
 from pybench.model.workloads.traits import SLOWER_PRODUCTS_FRACTION, NodeSettings, WorkloadTraits, less, more
 
 

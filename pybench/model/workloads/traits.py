@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, ClassVar, Literal
 
-from pybench.model.limits import Range
-from pybench.model.workloads.rules import Rule, ScalingRule, no_rule, no_scaling_rule
+from pybench.model.workloads.rules import Range, Rule, ScalingRule, no_rule, no_scaling_rule
 from pybench.model.workloads.settings import Degree, Settings
 
 OverRanks = Literal["max", "min", "mean", "sum"]

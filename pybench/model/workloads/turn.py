@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any, Literal
 
-from pybench.model.limits import Range
 from pybench.model.workloads.generate import EngineArgument, Generate, engine_argument_breaches
-from pybench.model.workloads.rules import Breach, GivenSettings, unmet_needs
+from pybench.model.workloads.rules import Breach, GivenSettings, Range, unmet_needs
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_rules import NEEDS

@@ -14,7 +14,6 @@ from typing import get_args
 from pybench.core.schedule import METRIC as BATCH_SIZE
 from pybench.model.backend import BACKENDS
 from pybench.model.host import SAME_CLOCK, HostClock
-from pybench.model.limits import LARGEST
 from pybench.model.wire import (
     PROTOCOL_VERSION,
     Event,
@@ -34,6 +33,7 @@ from pybench.model.workloads.checkpoint import PHASES, Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate, drawn_lengths
 from pybench.model.workloads.registry import TRAITS_OF, AnySettings
+from pybench.model.workloads.rules import LARGEST
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.run.events.breach import broken, require, same

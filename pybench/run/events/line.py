@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from pydantic_core import SchemaValidator
 
 from pybench.files.reader import object_reader
-from pybench.model.limits import INTEGERS
 from pybench.model.wire import EVENT_KINDS, PROTOCOL_VERSION, Event, Failure
+from pybench.model.workloads.rules import INTEGERS
 
 # What a record keeps of a failure.
 _MAX_MESSAGE = 2_000

@@ -17,7 +17,7 @@ from pybench.core.statistics.interval import (
     ratio,
     ratio_change,
 )
-from pybench.model.limits import LARGEST
+from pybench.model.workloads.rules import LARGEST
 
 
 def _noisy(random: np.random.Generator, truth: float, num_attempts: int) -> Samples:

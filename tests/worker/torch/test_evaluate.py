@@ -15,9 +15,8 @@ import torch
 from pybench.model.wire import Event, Metric, WorkOrder
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.worker.backend import WrongResultError
-from pybench.worker.backends.common_torch.answers import GenerationEvaluation, answer_loss
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.common_torch.tokens import sample_tokens
+from pybench.worker.backends.common_torch.samples import GenerationEvaluation, answer_loss, sample_tokens
 from pybench.worker.backends.transformers.entry import LossEvaluation, TransformersGeneration, evaluations
 from pybench.worker.backends.transformers.model import build_model
 from tests.builders import TINY

@@ -15,9 +15,8 @@ from pybench.model.servers import server_of
 from pybench.model.wire import Metric, WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, StepOutcome, WrongResultError, generation_of
-from pybench.worker.backends.engine.arguments import config_folder
-from pybench.worker.backends.engine.replicas import joined_replica
 from pybench.worker.backends.engine.requests import draw_requests, gap_values, own_concurrency, work_of
+from pybench.worker.backends.engine.start import config_folder, joined_replica
 from pybench.worker.backends.server.client import LoadClient, RequestError
 from pybench.worker.backends.server.process import Server, served
 from pybench.worker.backends.server.prometheus import counters, increases

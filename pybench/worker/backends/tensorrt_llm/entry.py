@@ -22,8 +22,6 @@ from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import Metric, RequestTimes, WorkOrder
 from pybench.model.workloads.generate import Generate, decided_arguments
 from pybench.worker.backend import EngineError, Session, StepOutcome, UnsupportedError, generation_of
-from pybench.worker.backends.engine.arguments import config_folder, merged
-from pybench.worker.backends.engine.replicas import joined_replica
 from pybench.worker.backends.engine.requests import (
     Request,
     draw_requests,
@@ -33,6 +31,7 @@ from pybench.worker.backends.engine.requests import (
     wanted_at_a_time,
     work_of,
 )
+from pybench.worker.backends.engine.start import config_folder, joined_replica, merged
 from pybench.worker.backends.tensorrt_llm.translation import (
     GRAPHS,
     KEPT_ITERATIONS,

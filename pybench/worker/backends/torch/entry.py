@@ -26,7 +26,7 @@ from pybench.worker.imports import needs_package, spared_by_collector
 _OF_A_MODEL: dict[WorkloadName, tuple[str, str]] = {
     "generate": ("generate", "generations"),
     "train": ("train.training", "training"),
-    "evaluate": ("evaluate", "evaluation"),
+    "evaluate": ("generate", "evaluation"),
     "turn": ("turns", "turns"),
     "checkpoint": ("checkpoints", "checkpoints"),
 }

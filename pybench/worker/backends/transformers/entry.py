@@ -17,11 +17,10 @@ from pybench.model.wire import Metric, Work, WorkOrder
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, StepOutcome, Workload, generation_of
-from pybench.worker.backends.common_torch.answers import GenerationEvaluation
 from pybench.worker.backends.common_torch.memory import memory_metrics, with_own_memory
 from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined, replica_of
 from pybench.worker.backends.common_torch.round_clock import RoundClock, round_clock
-from pybench.worker.backends.common_torch.tokens import sample_tokens, step_prompts
+from pybench.worker.backends.common_torch.samples import GenerationEvaluation, sample_tokens, step_prompts
 from pybench.worker.backends.transformers.model import build_model, layers_by_gpu
 from pybench.worker.header import Device
 from pybench.worker.ranks import rank_numbers

@@ -12,7 +12,7 @@ from pybench.model.text import amount_text
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.worker.backend import StepOutcome
-from pybench.worker.backends.common_torch.tokens import step_prompts
+from pybench.worker.backends.common_torch.samples import step_prompts
 from pybench.worker.backends.turn.delivery import Named
 from pybench.worker.backends.turn.engine import InferenceEngine
 from pybench.worker.backends.turn.handover import (

@@ -18,14 +18,13 @@ from pybench.model.wire import Metric, WorkOrder
 from pybench.model.workloads.generate import Generate, decided_arguments
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
-from pybench.worker.backends.engine.arguments import config_folder, merged
-from pybench.worker.backends.engine.replicas import joined_replica, replica_of
 from pybench.worker.backends.engine.requests import (
     Request,
     draw_requests,
     own_concurrency,
     wanted_at_a_time,
 )
+from pybench.worker.backends.engine.start import config_folder, joined_replica, merged, replica_of
 from pybench.worker.backends.vllm.arguments import ReplicaHosts, engine_arguments, meet_hosts
 from pybench.worker.backends.vllm.engines import BatchEngine, Follower, Following, ServingEngine, engine_errors
 from pybench.worker.backends.vllm.iterations import Iterations, outcome_of

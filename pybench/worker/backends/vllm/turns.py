@@ -18,8 +18,7 @@ from pybench.model.wire import WorkOrder
 from pybench.model.workloads.generate import decided_arguments
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined
-from pybench.worker.backends.engine.arguments import config_folder, merged
-from pybench.worker.backends.engine.replicas import forget_torchrun
+from pybench.worker.backends.engine.start import config_folder, forget_torchrun, merged
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.trainer import Trainer

@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.common_torch.tokens import sample_tokens
+from pybench.worker.backends.common_torch.samples import sample_tokens
 from pybench.worker.backends.torch.train.learner import Batch, Portion, Task
 from pybench.worker.backends.torch.train.update import IGNORED
 from pybench.worker.ranks import rank_numbers, scratch_folder

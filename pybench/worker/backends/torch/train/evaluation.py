@@ -13,7 +13,7 @@ from transformers.cache_utils import DynamicCache
 from pybench.model.wire import Metric
 from pybench.model.workloads.train_rules import DEFAULT_OUTPUT_TOKENS
 from pybench.worker.backend import WrongResultError
-from pybench.worker.backends.common_torch.tokens import sample_tokens
+from pybench.worker.backends.common_torch.samples import sample_tokens
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.train.data import Parts, with_labels
 from pybench.worker.backends.torch.train.learner import Batch, Task

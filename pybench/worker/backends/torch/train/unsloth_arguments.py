@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from pybench.model.workloads.train import Train, lora_shape
-from pybench.worker.backends.engine.arguments import config_folder
+from pybench.worker.backends.engine.start import config_folder
 from pybench.worker.backends.torch.train.learner import Task
 
 _SPECIAL = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}

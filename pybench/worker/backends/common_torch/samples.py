@@ -11,7 +11,26 @@ from torch.nn import functional
 
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate
+from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import StepOutcome, Workload, WrongResultError
+from pybench.worker.seeds import sample_seed
+
+
+def sample_tokens(first: int, num_samples: int, length: int, vocab_size: int, seed: int) -> torch.Tensor:
+    """Tokens of the samples ``first`` and following, on the CPU, each seeded by its own global index."""
+    rows = []
+    for index in range(first, first + num_samples):
+        generator = torch.Generator().manual_seed(sample_seed(seed, index))
+        rows.append(torch.randint(vocab_size, (length,), generator=generator))
+    return torch.stack(rows)
+
+
+def step_prompts(settings: Generate, replica: int, index: int, vocab_size: int) -> torch.Tensor:
+    """Prompts of replica ``replica`` in step ``index``, on the CPU; all together are the same for any number."""
+    batch_size = settings.batch_size // settings.data_parallel
+    first = index * settings.batch_size + replica * batch_size
+    return sample_tokens(first, batch_size, settings.prompt_tokens, vocab_size, settings.seed)
+
 
 LogitsOf = Callable[[torch.Tensor], torch.Tensor]
 """Logits (1, tokens kept, vocabulary) of a sequence (1, tokens), by one pass without a cache."""
