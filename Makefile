@@ -19,8 +19,10 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run check test lint fast slow docker podman bench clean
 
-run: $(STAMP)
-	$(BIN)/pybench run suites/tp_scaling.toml
+# Installs what a run needs and no more; a checkout for development has it already.
+run:
+	test -e $(BIN)/pybench || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --constraint constraints.txt '.[torch]'; }
+	$(BIN)/pybench run tp_scaling
 
 # Types take one core, for most of a minute where nothing is cached.
 check: $(STAMP)

@@ -21,8 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import pybench
+from pybench.core.gpu_models import with_gpus
+from pybench.core.judged_by import BASELINE, NOTHING, judged_by
 from pybench.core.node.faults import KINDS
+from pybench.files.expected.file import load_tables
+from pybench.files.shipped import described_suites
 from pybench.files.suite.schema import suite_schema
+from pybench.machine.environment import snapshot
+from pybench.model.machine import Machine
 from pybench.model.suite import Effort
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
@@ -31,6 +37,8 @@ from pybench.model.workloads.traits import MetricTraits
 from pybench.report.run.results_json import results_schema
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
+from pybench.run.suite_plan import plan_suite
+from pybench.run.time_budget import kept_attempt_s
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
@@ -56,6 +64,7 @@ def tables() -> dict[str, str]:
         "effort": _settings(_benchmark("generate"), (field.name for field in fields(Effort)), _defaults(Effort)),
         "strategies": _strategies(),
         "faults": _faults(),
+        "suites": _suites(),
         "metrics of every workload": _metrics(_shared_metrics()),
         "report": _report(),
         "api": _api(),
@@ -199,6 +208,31 @@ def _metrics(traits: Mapping[str, MetricTraits]) -> str:
         if _PERCENTILE.sub("_s", name) not in traits or not _PERCENTILE.search(name)
     ]
     return _table(("metric", "unit", "better", "meaning"), rows)
+
+
+def _suites() -> str:
+    """Each shipped suite on 1 to 8 H100s: minutes by kept runs, and how many points are judged before a node check."""
+    lines = ["| suite | 1 H100 | 2 | 4 | 8 |", "| --- | --- | --- | --- | --- |"]
+    here = snapshot()
+    for name in described_suites():
+        cells = [_minutes(name, with_gpus(here, "h100", count)) for count in (1, 2, 4, 8)]
+        if any(cell != "-" for cell in cells):
+            lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _minutes(name: str, machine: Machine) -> str:
+    """``26 min; 4 of 8``: by kept runs, else ``?``; a dash where no point is planned."""
+    suite, plan = plan_suite(Path(name), machine, assumed_hosts=1)
+    if not plan.points:
+        return "-"
+    tables = load_tables(Path(suite.path), sorted(suite.tables))
+    judges = judged_by(suite, plan, tables, machine)
+    judged = sum(not {BASELINE, NOTHING}.issuperset(words) for words in judges.values())
+    attempt_s = kept_attempt_s(name, machine)
+    attempts = sum(point.effort.attempts for point in plan.points)
+    takes = "?" if attempt_s is None else f"{max(1, round(attempt_s * attempts / 60))} min"
+    return f"{takes}; {judged} of {len(plan.points)}"
 
 
 def _faults() -> str:

@@ -12,10 +12,22 @@ from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, Setting
 from pybench.model.workloads.train_strategies import StrategyName
 from pybench.model.workloads.turn import Turn
 
+_PACKAGES = {
+    "torch": "torch transformers",
+    "transformers": "accelerate torch transformers",
+    "train": "accelerate peft",
+    "qlora": "bitsandbytes",
+    "deepspeed": "deepspeed",
+    "torchtune": "torchao torchtune",
+    "unsloth": "unsloth",
+    "server": "aiohttp",
+}
+"""What each extra of pybench brings. A remedy names these: the name pybench on PyPI is another project's."""
+
 
 def install(extra: str) -> str:
     """How the worker's Python gets the packages of an extra of pybench."""
-    return f"install it there: pip install 'pybench[{extra}]'"
+    return f"install it there: pip install {_PACKAGES[extra]}"
 
 
 @dataclass(frozen=True, kw_only=True)

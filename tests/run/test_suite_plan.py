@@ -68,8 +68,8 @@ def test_a_missing_extra_leaves_out_the_points_that_ask_for_it(python: str) -> N
     plan = with_packages(Plan(points=points, skips=()), Local(python))
     assert [point.id for point in plan.points] == ["ddp"]
     assert [skip.reason for skip in plan.left_out] == [
-        "strategy 'deepspeed' needs deepspeed, not found here: install it there: pip install 'pybench[deepspeed]'",
-        "lora_rank needs peft, not found here: install it there: pip install 'pybench[train]'",
+        "strategy 'deepspeed' needs deepspeed, not found here: install it there: pip install deepspeed",
+        "lora_rank needs peft, not found here: install it there: pip install accelerate peft",
         "strategy 'torchtune' needs torchtune and torchao, not found here: " + install("torchtune"),
     ]
 

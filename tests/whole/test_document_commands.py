@@ -82,6 +82,12 @@ def installs(command: str, folder: Path) -> None:
     assert extra in extras()
 
 
+def makes_an_environment(command: str, folder: Path) -> None:
+    """Without pip, which takes most of the time."""
+    assert run(f"{command} --without-pip", folder).returncode == 0
+    assert (folder / ".venv/bin/python").exists()
+
+
 def rewrites_tables(command: str, folder: Path) -> None:
     """Nothing is left to rewrite."""
     done = subprocess.run([sys.executable, *shlex.split(command)[1:], "--check"], cwd=ROOT, check=False)
@@ -93,6 +99,17 @@ def prints_its_plan(command: str, folder: Path) -> None:
     succeeds(f"{command.replace('docs/', f'{ROOT}/docs/')} --gpus 1 --dry-run", folder)
 
 
+def unpacks(command: str, folder: Path) -> None:
+    """Into the folder example, where the next commands look."""
+    succeeds(command, folder)
+    assert (folder / "example").is_dir()
+
+
+def reports_the_example(command: str, folder: Path) -> None:
+    """Behind the command that unpacks it."""
+    succeeds(f"pybench example >/dev/null && {command}", folder)
+
+
 Check = Callable[[str, Path], None]
 CHECKS: dict[str, Check] = {
     "make run": is_a_target,
@@ -100,25 +117,29 @@ CHECKS: dict[str, Check] = {
     "make test": is_a_target,
     "make bench": is_a_target,
     "pip install '.[torch]'": installs,
+    "pip wheel -w wheels '.[torch]'": installs,
+    "python3 -m venv .venv": makes_an_environment,
     "python docs/tables.py": rewrites_tables,
     "python docs/campaign.py runs --limit 9m": prints_its_plan,
     "pybench doctor": examines,
     "pybench plan suites/tp_scaling.toml": succeeds,
     "pybench images list": succeeds,
     "pybench images verify": asks_registries,
-    "pybench run suites/tp_scaling.toml": measures_smallest,
+    "pybench run tp_scaling": measures_smallest,
     "pybench run suites/node_check.toml": measures,
     "pybench run quick_check": measures,
     "pybench run serving": measures,
     "pybench run suites/tp_scaling.toml -k tensor_parallel=2": would_measure,
     "pybench run turn_taking -k direct": measures_smallest,
+    "pybench example": unpacks,
+    "pybench report example/20261128T143804Z-tp_scaling": reports_the_example,
     "pybench report suites/measured/tp_scaling-h200x4-20261121.json": succeeds,
     "pybench plan tp_scaling --set batch_size=1 --set benchmark.decode.attempts=5 --time-limit 2h": succeeds,
     "pybench plan sft_presets --gpu h200 --gpus 4": succeeds,
-    "pybench ci github --suite suites/node_check.toml --runner h200 --gpus 8 > pybench.yml": writes,
-    "pybench ci gitlab --suite suites/node_check.toml > gitlab-ci.yml": writes,
-    "pybench ci jenkins --suite suites/node_check.toml > Jenkinsfile": writes,
-    "pybench schema > suite.schema.json": writes,
+    "pybench ci github --suite node_check --runner h200 --gpus 8 > pybench.yml": writes,
+    "pybench ci gitlab --suite node_check > gitlab-ci.yml": writes,
+    "pybench ci jenkins --suite node_check > Jenkinsfile": writes,
+    "pybench schema > suite-1.schema.json": writes,
 }
 """Each command once, whatever the number of documents that show it."""
 

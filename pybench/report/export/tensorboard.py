@@ -71,7 +71,7 @@ def _writer() -> Any:  # noqa: ANN401 - an optional package without types
         from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
     except ImportError as error:
         raise UsageError(
-            f"--format tensorboard needs the package tensorboard ({error}): pip install 'pybench[tensorboard]'"
+            f"--format tensorboard needs the package tensorboard ({error}): pip install tensorboard"
         ) from error
     return EventFileWriter, event_pb2.Event, summary_pb2.Summary
 
