@@ -125,6 +125,7 @@ def test_every_unit_is_the_metrics_own(build: Build) -> None:
     assert {name: e.unit for name, e in result.metrics.items()} == {name: METRICS[name].unit for name in result.metrics}
     engines_only = {"kv_cache_tokens", "num_running", "num_runnable", "num_preemptions", "prefix_hit_fraction"}
     several_gpus_only = {"energy_imbalance_fraction", "nvlink_bytes", "nvlink_bytes_per_s_per_gpu"}
+    several_gpus_only |= {"exposed_communication_fraction", "straggler_gap_fraction"}
     known_gpus_only = {"mfu_fraction", "mbu_fraction"}
     phases_only = {"prefill_energy_j_per_prompt_token", "decode_energy_j_per_output_token"}
     steady_only = {"steady_output_tokens_per_s", "steady_energy_j_per_output_token"}

@@ -12,7 +12,7 @@ from pybench.core.formulas.joint_step import JointStep, joint_steps
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import LOAD, SAVE
-from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS
+from pybench.model.workloads.registry import METRICS_OF
 from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.traits import OverRanks
 
@@ -60,8 +60,14 @@ FORMULAS: dict[WorkloadName, Formulas] = {
     ),
     "turn": Formulas(turn.of_step, of_attempt=turn.of_attempt, of_energy=turn.of_energy),
     "checkpoint": Formulas(of_step=checkpoint_step),
-    **dict.fromkeys(NODE_WORKLOADS, Formulas()),
 }
+
+
+def formulas_of(point: Point) -> Formulas:
+    """The formulas of a point's workload."""
+    return FORMULAS.get(point.settings.workload, Formulas())
+
+
 _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
     "max": max,
     "min": min,
@@ -91,13 +97,13 @@ def step_values(point: Point, record: Record) -> tuple[dict[str, float | None], 
 
 def _of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     reported = _over_ranks(point, [rank.values for rank in step.ranks])
-    return {"step_s": step.length_s, **reported, **FORMULAS[point.settings.workload].of_step(point, step)}
+    return {"step_s": step.length_s, **reported, **formulas_of(point).of_step(point, step)}
 
 
 def _of_attempt(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[str, float]:
     reported = _over_ranks(point, [{metric.name: metric.value for metric in rank.metrics} for rank in record.ranks])
     startup = {} if record.startup_s is None else {"startup_s": record.startup_s}
-    own = FORMULAS[point.settings.workload].of_attempt(point, steps, reported)
+    own = formulas_of(point).of_attempt(point, steps, reported)
     return {**reported, **own, **startup, **_nvlink(point, record, steps), **_energy(point, record, steps)}
 
 
@@ -125,7 +131,7 @@ def _energy(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[st
     joules = record.energy.energy_j if record.energy else None
     if record.energy is None or joules is None:
         return {}
-    formulas = FORMULAS[point.settings.workload]
+    formulas = formulas_of(point)
     more = formulas.of_energy(point, steps, record.energy)
     # Each without the pauses of a dithered load, as its joules are.
     powers_w = [gpu.mean_power_w for gpu in record.energy.gpus if gpu.mean_power_w is not None]

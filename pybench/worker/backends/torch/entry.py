@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
-from pybench.model.backend import MODEL_CLASSES
+from pybench.model.backend import BACKENDS, MODEL_CLASSES
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.traits import NodeSettings
@@ -23,14 +23,14 @@ from pybench.worker.backends.torch.node.measured import node_workload
 from pybench.worker.header import Device
 from pybench.worker.imports import needs_package, spared_by_collector
 
-_OF_A_MODEL: dict[WorkloadName, tuple[str, str]] = {
+_OTHER_NAMES: dict[WorkloadName, tuple[str, str]] = {
     "generate": ("generate", "generations"),
     "train": ("train.training", "training"),
     "evaluate": ("generate", "evaluation"),
     "turn": ("turns", "turns"),
     "checkpoint": ("checkpoints", "checkpoints"),
 }
-"""Module and function of each workload that runs a model."""
+"""Module and function of a workload that runs a model; both have the workload's name where it is not listed."""
 
 
 @contextmanager
@@ -53,9 +53,9 @@ def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
 def preload(order: WorkOrder) -> None:
     """Import what :func:`prepare` would. Raises ``MissingPackageError``."""
     workload, architecture = order.settings.workload, order.architecture
-    if workload in _OF_A_MODEL:
+    if architecture is not None:
         _function_of(workload)
-        if architecture is not None and (name := MODEL_CLASSES.get(architecture["model_type"])):
+        if name := MODEL_CLASSES.get(architecture["model_type"]):
             getattr(import_module("transformers"), name)
 
 
@@ -63,13 +63,13 @@ def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Wor
     settings = order.settings
     if isinstance(settings, NodeSettings):
         return node_workload(settings, ranks)
-    if settings.workload in _OF_A_MODEL and order.architecture is not None:
+    if settings.workload in BACKENDS["torch"].parallel_axes and order.architecture is not None:
         workload = _function_of(settings.workload)(settings, order.architecture, ranks)
         return cast("AbstractContextManager[Workload]", workload)
     raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")
 
 
 def _function_of(workload: WorkloadName) -> Any:
-    module, function = _OF_A_MODEL[workload]
+    module, function = _OTHER_NAMES.get(workload, (workload, workload))
     with needs_package("backend 'torch'", "torch"), spared_by_collector():
         return getattr(import_module(f"pybench.worker.backends.torch.{module}"), function)
