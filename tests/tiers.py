@@ -27,6 +27,7 @@ _RUNS_BY_RUNNER = (
     "node_drill",
     "rerun",
     "run",
+    "server",
     "sessions",
     "time_limit",
 )

@@ -287,6 +287,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         quantizations=("fp8",),
         warm_settings={"generate": (*_SIZES, *_SERVING, "shared_prefix_tokens", *_LIMITS)},
         shaping=("context_tokens",),
+        tuning_prefixes=("SGLANG_",),
         distributions=("aiohttp", *(entry.package.replace("_", "-") for entry in SERVERS.values() if entry.package)),
         pads_vocabulary=True,
         fuses_norms=True,

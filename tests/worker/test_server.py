@@ -18,8 +18,8 @@ from pybench.worker.backend import EngineError, WrongResultError
 from pybench.worker.backends.engine.requests import draw_requests
 from pybench.worker.backends.server import stub
 from pybench.worker.backends.server.client import Load, LoadClient
+from pybench.worker.backends.server.entry import counters, increases
 from pybench.worker.backends.server.process import served
-from pybench.worker.backends.server.prometheus import counters, increases
 
 NUM_REQUESTS, PROMPT_TOKENS, OUTPUT_TOKENS = 20, 8, 6
 # The beginning of each fault's message.
@@ -160,6 +160,18 @@ def test_a_server_that_does_not_start(
     with pytest.raises(EngineError, match=words), served(settings(server=None, server_command=command), tmp_path):
         pass
     assert ("no GPU here" in capfd.readouterr().err) == (words == "exit code 3")
+
+
+def test_variables_reach_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Those of the worker, which tune collectives, and those of the entry."""
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+    show = "import os; print(os.environ['NCCL_NVLS_ENABLE'], os.environ['NCCL_SOCKET_IFNAME']); raise SystemExit(3)"
+    given = settings(server=None, server_command=["{python}", "-c", show, "{port}"])
+    with pytest.raises(EngineError), served(given, tmp_path):
+        pass
+    assert "0 lo" in capfd.readouterr().err.splitlines()
 
 
 def test_a_server_ends_with_its_context(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from pybench.worker.backends.engine.requests import draw_requests, gap_values, o
 from pybench.worker.backends.engine.start import config_folder, joined_replica
 from pybench.worker.backends.server.client import LoadClient, RequestError
 from pybench.worker.backends.server.process import Server, served
-from pybench.worker.backends.server.prometheus import counters, increases
 from pybench.worker.ranks import Ranks
 
 join = joined_replica
@@ -91,6 +90,32 @@ class ServerLoad:
             print("server metrics:", fault, flush=True)  # noqa: T201 - standard output is the attempt's log
             return {}
         return counters(page, {name for names in self._traits.metrics.values() for name in names})
+
+
+def counters(page: str, names: Collection[str]) -> dict[str, float]:
+    """Sums of those counters of a page in Prometheus's text format; names that it lacks are missing."""
+    sums: dict[str, float] = {}
+    for line in page.splitlines():
+        name, separator, _ = line.partition("{")
+        if not separator:
+            name = line.partition(" ")[0]
+        if name in names:
+            with suppress(ValueError):
+                sums[name] = sums.get(name, 0.0) + float(line.rpartition("}")[2].split()[0 if separator else 1])
+    return sums
+
+
+def increases(
+    metrics: Mapping[str, tuple[str, ...]], before: Mapping[str, float], after: Mapping[str, float]
+) -> dict[str, float]:
+    """Each metric's increase, divided by that of its second counter if it has one; unknown ones are missing."""
+    values = {}
+    for metric, names in metrics.items():
+        if all(name in before and name in after for name in names):
+            amount, *divisors = (after[name] - before[name] for name in names)
+            if amount >= 0 and all(divisor > 0 for divisor in divisors):
+                values[metric] = amount / divisors[0] if divisors else amount
+    return values
 
 
 @contextmanager

@@ -27,7 +27,7 @@ _TERMINATE_S = 30.0
 _ENDING_S = 1.0
 _POLL_S = 0.1
 _ANSWER_S = 5.0
-_TAIL_BYTES, _TAIL_LINES = 16384, 30
+_TAIL_BYTES, _TAIL_LINES = 65536, 70  # of which the host reads the end for an error's cause
 _STUB = Path(__file__).with_name("stub.py")
 
 
