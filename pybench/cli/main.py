@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -118,5 +119,9 @@ def main(ctx: click.Context) -> None:
     """Prove that N GPUs give the speedup they should, at the energy they should."""
     # Records hold no cycles; looking for them takes a fifth of the time of a long run's report.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    if ctx.invoked_subcommand in {"run", "plan"}:
+        from pybench.files.defaults import read_defaults
+
+        ctx.default_map = dict.fromkeys(("run", "plan"), read_defaults(Path.cwd()))
     extension: Callable[[str], Any] = lambda name: imported(EXTENSIONS[name])  # noqa: E731
     ctx.obj = extension

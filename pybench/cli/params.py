@@ -14,6 +14,8 @@ from pybench.model.errors import UsageError
 from pybench.model.manifest import MOST_TIME_S
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from pybench.model.figures import SmallestEffects
 
     _Seconds = click.ParamType[float]
@@ -29,6 +31,9 @@ class Duration(_Seconds):
 
     name = "duration"
 
+    def __init__(self, least_s: float = 1.0) -> None:
+        self._least_s = least_s
+
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds of a text. Fails with the valid forms."""
         if isinstance(value, int | float):
@@ -36,7 +41,7 @@ class Duration(_Seconds):
         match = _FORM.fullmatch(value)
         hours, minutes, seconds = (int(part or 0) for part in (match.groups() if match else ("", "", "")))
         total_s = 3600 * hours + 60 * minutes + seconds
-        if not value or not 0 < total_s <= MOST_TIME_S:
+        if not value or not self._least_s <= total_s <= MOST_TIME_S:
             self.fail(f"found {value!r}, expected a time of at most 7 days such as 90s, 20m or 1h30m", param, ctx)
         return float(total_s)
 
@@ -68,7 +73,35 @@ class _Folder(_Path):
         return super().convert(value, param, ctx)
 
 
+class _Suite(_Path):
+    """A suite's file, or the bare name of a shipped one."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete names of shipped suites, then files."""
+        from click.shell_completion import CompletionItem
+
+        from pybench.files.shipped import shipped_suites
+
+        names = sorted(path.stem for path in shipped_suites().glob("*.toml") if path.stem.startswith(incomplete))
+        return [*map(CompletionItem, names), *super().shell_complete(ctx, param, incomplete)]
+
+
+class _RunPath(_Path):
+    """A run's folder or its results."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete runs of the usual folder, the newest first, then files."""
+        from click.shell_completion import CompletionItem
+
+        root = Path(os.environ.get("PYBENCH_RUNS", "runs"))
+        runs = sorted(map(str, root.glob("*T*Z-*")), reverse=True)
+        found = [CompletionItem(run) for run in runs if run.startswith(incomplete) or incomplete in Path(run).name]
+        return [*found, *super().shell_complete(ctx, param, incomplete)]
+
+
 PATH = _Path(path_type=Path)
+SUITE = _Suite(path_type=Path)
+RUN = _RunPath(path_type=Path)
 NAMED_PATH = _Path(path_type=str)
 """As written: a name may stand in front, ``NODE=PATH``."""
 FILE = _Path(path_type=Path, dir_okay=False)

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from pybench.cli.io import echo, json_text, terminal_options
-from pybench.cli.params import FOLDER, PATH, Duration, format_option
+from pybench.cli.params import FOLDER, SUITE, Duration, format_option
 from pybench.model.text import plural
 
 if TYPE_CHECKING:
@@ -36,7 +36,15 @@ def _once(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...])
 def plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
     """Add the options that ``plan`` and ``run`` share."""
     for option in (
-        click.option("--runs", "root", type=FOLDER, default=Path("runs"), show_default=True, help="Folder of runs."),
+        click.option(
+            "--runs",
+            "root",
+            type=FOLDER,
+            default=Path("runs"),
+            show_default=True,
+            envvar="PYBENCH_RUNS",
+            help="Folder of runs.",
+        ),
         click.option("--time-limit", "time_limit_s", type=Duration(), metavar="TIME", help=_TIME_LIMIT),
         click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help=_SET),
         click.option("--steps", type=click.IntRange(1, 10_000), help="Measured steps of each attempt."),
@@ -51,7 +59,7 @@ def plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are ty
 
 
 @click.command()
-@click.argument("suite", type=PATH, required=False)
+@click.argument("suite", type=SUITE, required=False)
 @click.option("--gpu", "kind", metavar="KIND", help="Plan for GPUs that are not here: h200, a100-40gb, 48gb.")
 @click.option(
     "--gpus", "count", type=click.IntRange(1, 1024), metavar="N", help="Plan for so many GPUs; default with --gpu: 1."

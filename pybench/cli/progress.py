@@ -247,6 +247,15 @@ def duration(seconds: float) -> str:
     return f"{seconds / _MINUTE_S:.1f} min" if seconds < _HOUR_S else f"{seconds / _HOUR_S:.1f} h"
 
 
-def make_progress(stream: TextIO) -> Progress:
-    """Live progress when ``stream`` is a terminal, plain lines otherwise."""
+class QuietProgress(PlainProgress):
+    """Nothing, for a log that keeps the report alone."""
+
+    def _say(self, text: str) -> None:
+        pass
+
+
+def make_progress(stream: TextIO, *, quiet: bool = False) -> Progress:
+    """Live progress when ``stream`` is a terminal, plain lines otherwise; none where ``quiet``."""
+    if quiet:
+        return QuietProgress(stream)
     return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)

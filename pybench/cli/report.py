@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybench.cli.io import echo, terminal_options, write_shown
-from pybench.cli.params import PATH
+from pybench.cli.params import PATH, RUN
 from pybench.report.formats import FORMATS, REPORT_FILES, export, render, render_bytes
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("run_path", metavar="RUN", type=PATH)
+@click.argument("run_path", metavar="RUN", type=RUN)
 @click.argument("reference_paths", metavar="[REFERENCE]...", type=PATH, nargs=-1)
 @click.option(
     "--format",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybench.cli.params import FOLDER, PATH, Duration
+from pybench.cli.params import FOLDER, PATH, SUITE, Duration
 from pybench.cli.plan import plan_options
 from pybench.report.formats import TEXTS
 from pybench.run.engines.registry import ENGINES
@@ -37,6 +37,7 @@ def _engine_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are
             type=click.Choice(("auto", *ENGINES)),
             default="auto",
             show_default=True,
+            envvar="PYBENCH_ENGINE",
             help="Container engine; auto takes one that has the images, else none.",
         ),
     ):
@@ -74,6 +75,8 @@ class RunOptions:
     root: Path
     shown: str
     detail: bool
+    quiet: bool
+    wait_s: float | None
     plan: PlanOptions
     hosts: HostOptions
     engine: EngineOptions
@@ -122,7 +125,7 @@ class RunOptions:
 
 
 @click.command()
-@click.argument("suite", type=PATH, required=False)
+@click.argument("suite", type=SUITE, required=False)
 @click.argument("batch", nargs=-1)
 @plan_options
 @click.option("--sbatch", is_flag=True, help="Submit the run to Slurm; options of sbatch come last, behind --.")
@@ -132,6 +135,14 @@ class RunOptions:
 @click.option("--format", "shown", type=click.Choice(TEXTS), default="terminal", show_default=True, metavar="NAME",
               help=f"What is printed at the end: {', '.join(TEXTS)}.")  # fmt: skip
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table, not only one row a point.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the report alone, no progress.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=Duration(least_s=0),
+    metavar="TIME",
+    help="Wait so long for another run on the same GPUs, 0s for not at all; default: without end.",
+)
 @_host_options
 @_engine_options
 @click.pass_context
@@ -150,14 +161,14 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
         ctx.exit(code)
     with verdict_left():
         options = options.on_this_host()
-        progress = make_progress(sys.stderr)
+        progress = make_progress(sys.stderr, quiet=options.quiet)
         if options.ab or options.aa:
             several = ctx.obj("several")(options.suite, options.root, options.plan, options.engine, progress)
             ctx.exit(ctx.obj("ab")(several, options.ab) if options.ab else ctx.obj("aa")(several, options.aa))
         with gathered(options.hosts, options.engine, progress.note) as gathering:
             if gathering is None and options.hosts.given:
                 ctx.exit(0)  # this host served the one that leads
-            job = replace(_prepare(options, gathering, progress), predict=_predictor(ctx))
+            job = replace(_prepare(options, gathering, progress), predict=_predictor(ctx), wait_s=options.wait_s)
             name_faults(job, progress)
             _name_judges(ctx, job, progress)
             interrupted = False

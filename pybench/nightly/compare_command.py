@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.params import FOLDER, PATH, across_option, effects_of, outputs_option, smallest_option
+from pybench.cli.params import FOLDER, PATH, RUN, across_option, effects_of, outputs_option, smallest_option
 from pybench.nightly.values import INCOMPARABLE
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ EXIT_CODES: dict[ChangeVerdict, int] = {
 
 
 @click.command()
-@click.argument("run_path", metavar="RUN", type=PATH)
+@click.argument("run_path", metavar="RUN", type=RUN)
 @click.argument("reference_paths", metavar="REFERENCE...", type=PATH, nargs=-1, required=True)
 @across_option
 @smallest_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.params import FILE, FOLDER, PATH, across_option, effects_of, outputs_option, smallest_option
+from pybench.cli.params import FILE, FOLDER, RUN, across_option, effects_of, outputs_option, smallest_option
 from pybench.model.text import plural
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _ACCEPTED = Path("accepted.toml")
 
 
 @click.command()
-@click.argument("run_path", metavar="RUN", type=PATH)
+@click.argument("run_path", metavar="RUN", type=RUN)
 @click.option(
     "--history", "folder", metavar="DIR", type=FOLDER, required=True,
     help="Folder of earlier runs; RUN may be in it.",

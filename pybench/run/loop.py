@@ -37,7 +37,8 @@ Predictor = Callable[[RunFolder, Manifest, Measurements], tuple[Prediction, ...]
 class Run:
     """A run in its folder: planned, perhaps begun. Over several hosts this one leads the ``gathering``.
 
-    ``predict`` gives the predictions that judge speedups without a row of a table; ``None`` for none.
+    ``predict`` gives the predictions that judge speedups without a row of a table; ``None`` for none. ``wait_s`` is how
+    long another run on the same GPUs is waited for; ``None`` without end.
     """
 
     folder: RunFolder
@@ -45,6 +46,7 @@ class Run:
     launcher: Launcher
     gathering: Gathering | None = None
     predict: Predictor | None = None
+    wait_s: float | None = None
 
     def results(self) -> Results:
         """Judge what is recorded so far, and keep the predictions that judge it in the manifest."""
@@ -122,7 +124,8 @@ class Run:
 
     def devices(self, progress: Progress) -> AbstractContextManager[None]:
         """Hold every device that a point may run on, once no other run does."""
-        return locked_devices(self.uuids(), f"process {os.getpid()}, {self.folder.path}", progress.note)
+        owner = f"process {os.getpid()}, {self.folder.path}"
+        return locked_devices(self.uuids(), owner, progress.note, self.wait_s)
 
     def uuids(self) -> tuple[str, ...]:
         """Every GPU that a point may run on."""

@@ -400,7 +400,7 @@ def test_absolute_checks_of_a_benchmark(build: Build) -> None:
     measurements = Measurements.of(plan, [*build.measured(one, [[1.0], [1.0]]), build.failed(two)])
     checks = absolute_checks(suite, measurements, summarize(measurements), {}, build.machine())
     assert [(check.verdict, check.reason) for check in checks] == [
-        ("pass", "found 40 [40, 40] tok/s, allowed at least 20"),
+        ("pass", "found 40 [40, 40] tok/s, allowed at least 20 tok/s"),
         ("error", "out_of_memory: 81 GiB asked"),
         ("missing", "needs 4 GPUs"),
     ]

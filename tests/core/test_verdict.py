@@ -45,7 +45,7 @@ def _evidence(low: float | None, high: float | None, value: float | None = None)
 def test_a_reason_has_the_tables_word_for_an_interval_that_shows_nothing() -> None:
     """From a thousandth of the value to 149 times it; also where the limit lies beyond."""
     _, reason, _ = judge_value(_evidence(1e-3, 149.0, 1.0), "s", None, 2.0)
-    assert reason.startswith("found 1 ±over 100x s, allowed at most 2; undecided after 3 attempts")
+    assert reason.startswith("found 1 ±over 100x s, allowed at most 2 s; undecided after 3 attempts")
     _, reason, _, _ = judge_ratio(_evidence(1e-4, 0.2, 1e-3), replace(_EXPECTED, minimum=0.5), 2.0, more=True)
     assert "found 0.001 ±over 100x" in reason
     _, reason, _ = judge_value(_evidence(0.01, 9.0, 1.0), "s", None, 2.0)
@@ -150,14 +150,14 @@ def test_absolute_limits(minimum: float | None, maximum: float | None, verdict: 
 def test_absolute_reasons() -> None:
     """Both limits are shown, with the unit."""
     found = judge_value(_evidence(95.0, 105.0, 100.0), "tokens/s", 90.0, 110.0)
-    assert found[1] == "found 100 [95, 105] tok/s, allowed at least 90 and at most 110"
+    assert found[1] == "found 100 [95, 105] tok/s, allowed at least 90 tok/s and at most 110 tok/s"
     assert judge_value(_evidence(None, None), "s", 90.0, None)[0] == "inconclusive"
 
 
 def test_reasons_have_the_units_and_digits_of_the_tables() -> None:
     """Bytes in GB; of a limit just below the found interval the digit that keeps them apart."""
     found = judge_value(_evidence(51.2e9, 55e9, 53e9), "bytes/s", 51e9, None)[1]
-    assert found == "found 53 [51.2, 55] GB/s, allowed at least 51"
+    assert found == "found 53 [51.2, 55] GB/s, allowed at least 51 GB/s"
     expected = Expected(minimum=1.586, maximum=None, source="s", table="t")
     assert judge_ratio(_evidence(1.5851, 1.704, 1.643), expected, 2, more=True)[1].startswith(
         "at least 1.586 expected, found 1.643 [1.585, 1.704]; "
@@ -168,7 +168,7 @@ def test_an_open_row_says_what_it_would_take() -> None:
     """The interval, the attempts that were used, and about how many would decide it: 5 % off with 9.7 % in three."""
     verdict, reason, decision = judge_value(_evidence(95.0, 116.0, 105.0), "s", 100.0, None)
     assert verdict == "inconclusive"
-    assert reason.startswith("found 105 [95, 116] s, allowed at least 100; undecided after 3 attempts; about ")
+    assert reason.startswith("found 105 [95, 116] s, allowed at least 100 s; undecided after 3 attempts; about ")
     assert decision.attempts_to_decide is not None
     assert 6 <= decision.attempts_to_decide <= 10
     assert reason.endswith(f"about {decision.attempts_to_decide} would decide it")
@@ -179,7 +179,7 @@ def test_an_open_row_whose_plain_interval_keeps_clear_shows_the_one_that_decides
     strict = replace(_evidence(95.0, 99.0, 97.0), pass_level=0.005, fail_level=0.004)
     verdict, reason, _ = judge_value(strict, "s", None, 100.0)
     assert verdict == "inconclusive"
-    assert reason.startswith("found 97 [95, 99] s, allowed at most 100; at this look's level [9")
+    assert reason.startswith("found 97 [95, 99] s, allowed at most 100 s; at this look's level [9")
     low, high = strict.look_interval() or (0.0, 0.0)
     assert low < 95
     assert high > 100

@@ -118,6 +118,8 @@ def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
         return f"unknown key{valid_text(error['loc'][-1], siblings)}"
     if kind == "literal_error":
         words = re.findall(r"'([^']*)'", context["expected"])
+        if (close := did_you_mean(found, words)) and len(words) > _MANY:
+            return f"found {describe(found)}{close} `pybench schema` lists all"
         elsewhere = _ELSEWHERE if found in _ALL and {*words} & {*_ALL} else ""
         valid = f"{'a number or ' if beside_numbers else ''}{context['expected']}"
         return f"found {describe(found)}, valid: {valid}{elsewhere or did_you_mean(found, words)}"

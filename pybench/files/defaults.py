@@ -1,0 +1,42 @@
+"""Defaults of options in ``pybench.toml``, or in ``[tool.pybench]`` of ``pyproject.toml``, of the current folder."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from pybench.files.toml.file import refuse
+from pybench.files.toml.problem_text import describe, valid_text
+
+OPTIONS = {"runs": "root", "engine": "engine", "python": "python"}
+"""Keys, with the parameter of ``pybench run`` and ``pybench plan`` that each is for."""
+
+
+def read_defaults(folder: Path) -> dict[str, str]:
+    """Values by parameter; empty where neither file has any. Raises ``FileError``."""
+    for file, keys in ((folder / "pybench.toml", ()), (folder / "pyproject.toml", ("tool", "pybench"))):
+        try:
+            found = tomllib.loads(file.read_text(encoding="utf-8"))
+        except OSError:
+            continue
+        except ValueError as error:
+            if keys:  # another tool's file, which that tool reports
+                continue
+            raise refuse(file, str(error)) from error
+        for key in keys:
+            found = found.get(key, {}) if isinstance(found, dict) else {}
+        if found:
+            return {OPTIONS[_known(file, key)]: _text(file, key, value) for key, value in found.items()}
+    return {}
+
+
+def _known(file: Path, key: str) -> str:
+    if key not in OPTIONS:
+        raise refuse(file, f"unknown key {describe(key)}{valid_text(key, OPTIONS)}")
+    return key
+
+
+def _text(file: Path, key: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise refuse(file, f"{key}: found {describe(value)}, expected a string")
+    return value
