@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.params import FILE, FOLDER, PATH
+from pybench.cli.params import FILE, FOLDER, PATH, format_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +24,15 @@ _NODE = "A run of node_check here, or its results.json; default: the latest in R
 @click.command()
 @click.argument("run_folder", metavar="RUN", type=FOLDER)
 @click.option("--node", "node_path", metavar="RUN", type=PATH, help=_NODE)
-def explain(run_folder: Path, node_path: Path | None) -> None:
+@format_option
+def explain(run_folder: Path, node_path: Path | None, name: str) -> None:
     """Split each shortfall of RUN's speedups into its causes.
 
     Compares each speedup, and each baseline's step, with the prediction from the node's own rates.
     """
-    from pybench.cli.io import echo, terminal_options
+    from dataclasses import asdict
+
+    from pybench.cli.io import echo, json_text, terminal_options
     from pybench.explain.explanation import explanation_of
     from pybench.explain.text import render
     from pybench.files.run.folder import RunFolder
@@ -38,6 +41,9 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
     run = RunFolder.open(run_folder)
     manifest = run.read_manifest()
     explanation = explanation_of(run, manifest, node_path)
+    if name == "json":
+        echo(json_text(asdict(explanation)), nl=False)
+        return
     names = short_labels(manifest.plan.points, with_benchmark=True)
     echo(render(explanation, names, **terminal_options()), nl=False)
 
@@ -45,7 +51,7 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
 @click.command()
 @click.argument("path", metavar="RESULTS.json", type=FILE)
 @click.option("--node", "node_path", metavar="RUN", type=PATH, help="A run of node_check, or its results.json.")
-@click.option("--format", "name", type=click.Choice(("terminal", "json")), default="terminal", show_default=True)
+@format_option
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
 @click.pass_context
 def judge(ctx: click.Context, /, *, path: Path, node_path: Path | None, name: str, detail: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.params import FILE, FOLDER, across_option, effects_of, smallest_option
+from pybench.cli.params import FILE, FOLDER, across_option, effects_of, format_option, smallest_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     help="Accepted changes, for --html and --self-test; default: accepted.toml, if there.",
 )
 @smallest_option
+@format_option
 @click.option("--self-test", is_flag=True, help="What the gate finds on this machine, and its false alarms.")
 @click.option("--csv", "as_csv", is_flag=True, help="Every figure of every run as CSV, for pandas or DuckDB.")
 def history(
@@ -44,6 +45,7 @@ def history(
     html_file: Path | None,
     accepted: Path | None,
     smallest: tuple[str, ...],
+    name: str,
     self_test: bool,
     as_csv: bool,
 ) -> None:
@@ -51,12 +53,12 @@ def history(
 
     The machine is that of the newest run.
     """
-    from pybench.cli.io import echo, terminal_options
+    from pybench.cli.io import echo, json_text, terminal_options
     from pybench.core.keys import check_across
     from pybench.model.errors import RunFolderError
     from pybench.nightly.gate_command import accepted_changes
     from pybench.nightly.history import read_history
-    from pybench.nightly.history_text import csv_text, no_run, render
+    from pybench.nightly.history_text import csv_text, no_run, render, series_json
     from pybench.nightly.series import nights, series_of
 
     _check_options(accepted, html_file, smallest, self_test=self_test, as_csv=as_csv)
@@ -78,6 +80,8 @@ def history(
     series = series_of(shown, shown[-1], across)
     if self_test:
         print_self_test(series, accepted_changes(accepted), effects_of(smallest))
+    elif name == "json":
+        echo(json_text(series_json(series)), nl=False)
     elif not as_csv:
         echo(render(found, series, **terminal_options()), nl=False)
     if html_file is not None:

@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from rich.text import Text
 
@@ -168,3 +169,20 @@ def _lines(run: RunFigures) -> Iterator[tuple[object, ...]]:
             keys,
             run.part_of,
         )
+
+
+def series_json(series: Series) -> dict[str, Any]:
+    """The runs, and every row with its value in each, ``None`` where it was not measured."""
+    return {
+        "suite": series.last.suite,
+        "runs": [{"run_id": run.run_id, "created_utc": run.created_utc} for run in series.runs],
+        "rows": [
+            {
+                "point": row.point_id,
+                "metric": row.metric,
+                "unit": METRICS[row.metric].unit,
+                "values": list(series.values(row)),
+            }
+            for row in series.rows
+        ],
+    }

@@ -29,7 +29,7 @@ def test_the_wheel_holds_what_a_run_needs(wheel: Path) -> None:
     suites = {f"pybench/{path.relative_to(ROOT)}" for path in (ROOT / "suites").rglob("*.toml")}
     assert suites > {"pybench/suites/tp_scaling.toml", "pybench/suites/expected/tensor_parallel_generate.toml"}
     suites |= {f"pybench/{path.relative_to(ROOT)}" for path in (ROOT / "suites").glob("*.schema.json")}
-    assert {*suites, "pybench/data/models.toml", "pybench/py.typed"} <= names
+    assert {*suites, "pybench/suites/example.tar.xz", "pybench/data/models.toml", "pybench/py.typed"} <= names
     assert {f"{path.relative_to(ROOT)}" for path in (ROOT / "pybench").rglob("*.py")} <= names
     for extension in ("_energy", "_nvml"):
         assert [name for name in names if name.startswith(f"pybench/{extension}.") and name.endswith(".so")]
