@@ -331,7 +331,7 @@ def judge_value(
     scale = scale_of(Estimate(value=value, low=low, high=high, unit=unit))
     limits = [(word, limit) for word, limit in (("at least", minimum), ("at most", maximum)) if limit is not None]
     allowed = " and ".join(f"{word} {plain(limit / scale.factor)} {scale.unit}".rstrip() for word, limit in limits)
-    sensors = " with what power sensors leave open" if evidence.contrast and evidence.contrast.systematic_sd else ""
+    sensors = " with the uncertainty of power sensors" if evidence.contrast and evidence.contrast.systematic_sd else ""
     found = f"found {_interval(value, low, high, scale)}{sensors}, allowed {allowed}"
     return *_worded(evidence, decision, found, [limit for _, limit in limits], scale), decision
 

@@ -35,8 +35,7 @@ from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
 from pybench.model.record import JOURNAL_FILE, Record
 from pybench.model.results import RESULTS_FILE, Results
 from pybench.model.verdict import Verdict
-from pybench.power.joined_energy import joined_conditions, joined_energy
-from pybench.power.measured_window import window_ns
+from pybench.power.measured_window import joined_conditions, joined_energy, window_ns
 from pybench.power.sensor import shipped_model
 from pybench.power.trace_file import read_trace
 from pybench.report.run.results_json import render as results_text

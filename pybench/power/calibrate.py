@@ -1,25 +1,218 @@
-"""Calibrate a GPU's power sensor: readings under a load of known square waves, and the model that fits them."""
+"""Calibrate a GPU's power sensor: readings under a load of known square waves, and the model that fits them.
+
+The readings of a sensor that shows the mean of a window behind a first-order low-pass follow in closed form. The
+figures with the least squares are searched, the best of a grid first, then by trials on all sides; the load's powers
+follow by least squares (variable projection: Golub and Pereyra, SIAM J. Numer. Anal. 10, 1973). Each part of the load
+is also fitted alone: the scatter of its figures gives their standard deviations. Periods shorter than the sensor's show
+the window by aliasing (Yang et al., SC24).
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from pybench.core.numbers import short_percent
+from pybench.core.statistics.spread import SD_OF_MAD
 from pybench.model.errors import MachineError
 from pybench.model.wire import STARTER_VARIABLE
 from pybench.power.recorder import PowerRecorder
-from pybench.power.samples import polled_power_mw, samples_of
+from pybench.power.samples import Column, Windows, polled_power_mw, samples_of
 from pybench.power.sensor import SensorModel, shipped_model
-from pybench.power.sensor_fit import SensorFit, fit_sensor
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace
+
+# Figures of the grid, in s.
+TAUS_S = np.array([0, 3, 6, 9, 12, 15, 20, 30, 50, 100, 200]) / 1e3
+WINDOWS_S = np.array([0, 5, 10, 20, 25, 35, 50, 75, 100, 200, 500, 1000]) / 1e3
+LAGS_S = np.arange(-30, 121, 10) / 1e3
+# Windows whose best response is refined: windows that differ by one load period look alike on the grid.
+NUM_STARTS = 6
+# Trials move each figure by this side in s at first; the side is halved this often.
+FIRST_SIDE_S = 8e-3
+NUM_HALVINGS = 11
+MOVES = tuple(itertools.product((-1, 0, 1), repeat=3))
+# Parts needed for a standard deviation, and its least value in s.
+MIN_SINGLES = 2
+LEAST_SIGMA_S = 0.3e-3
+# Readings needed for a fit.
+MIN_READINGS = 12
+# Readings off by more than 6 times the median are left out, at most a tenth: ramps and driver errors. Leaving out more
+# would let a wrong response skip the readings near the load's edges.
+TRIM_TIMES = 6.0
+MOST_LEFT_OUT_FRACTION = 0.1
+# A shorter window or low-pass in s counts as none.
+LEAST_SHOWN_S = 1e-6
+
+
+@dataclass(frozen=True)
+class Response:
+    """How readings follow the load.
+
+    ``off_fraction`` is the root mean square residual over the load's swing; ``high_w`` is the median over the parts.
+    """
+
+    window_s: float
+    tau_s: float
+    lag_s: float
+    low_w: float
+    high_w: float
+    off_fraction: float
+
+
+@dataclass(frozen=True)
+class SensorFit:
+    """The response to the whole load, and standard deviations from its parts; ``None`` for a single part."""
+
+    response: Response
+    window_sigma_s: float | None
+    tau_sigma_s: float | None
+    lag_sigma_s: float | None
+    period_s: float
+
+
+def fit_sensor(time_s: Column, power_w: Column, parts: Sequence[Windows]) -> SensorFit | None:
+    """The sensor's response; ``None`` for fewer than ``MIN_READINGS`` readings within the parts.
+
+    ``parts`` holds the spans in which each part of the load was on.
+    """
+    near = np.array([(time_s >= part[0][0]) & (time_s <= part[-1][1]) for part in parts])
+    if near.sum() < MIN_READINGS:
+        return None
+    load, every = SquareLoad.of([span for part in parts for span in part]), np.any(near, axis=0)
+    readings = _Readings(load, time_s[every], power_w[every], np.argmax(near, axis=0)[every])
+    grid = [(window, tau, lag) for window in WINDOWS_S for tau in TAUS_S for lag in LAGS_S]
+    of_window: dict[float, Response] = {}
+    for response in sorted((readings.response(*figures) for figures in grid), key=_off):
+        of_window.setdefault(response.window_s, response)
+    whole = min((readings.refined(start) for start in list(of_window.values())[:NUM_STARTS]), key=_off)
+    singles = [readings.within(which).refined(whole) for which in near[:, every] if which.sum() >= MIN_READINGS]
+    return SensorFit(
+        whole,
+        _sigma_s([single.window_s for single in singles]),
+        _sigma_s([single.tau_s for single in singles]),
+        _sigma_s([single.lag_s for single in singles]),
+        float(np.median(np.diff(time_s))),
+    )
+
+
+def _sigma_s(values_s: Sequence[float]) -> float | None:
+    """By the median deviation: one part may hardly show the window."""
+    if len(values_s) < MIN_SINGLES:
+        return None
+    off_s = SD_OF_MAD * float(np.median(np.abs(np.asarray(values_s) - np.median(values_s))))
+    return max(off_s / float(np.sqrt(len(values_s))), LEAST_SIGMA_S)
+
+
+def _off(response: Response) -> float:
+    return response.off_fraction
+
+
+@dataclass(frozen=True)
+class _Readings:
+    """Times, powers, and the number of the load's part of each reading."""
+
+    load: SquareLoad
+    time_s: Column
+    power_w: Column
+    part: npt.NDArray[np.intp]
+
+    def within(self, which: npt.NDArray[np.bool_]) -> _Readings:
+        """The marked readings, as one part."""
+        time_s = self.time_s[which]
+        return _Readings(self.load, time_s, self.power_w[which], np.zeros(len(time_s), dtype=np.intp))
+
+    def response(self, window_s: float, tau_s: float, lag_s: float) -> Response:
+        """The powers and the residual with these figures."""
+        seen = self.load.seen(self.time_s - lag_s, window_s, tau_s)
+        low_w, swing_w = _powers(seen, self.power_w, self.part)
+        off_w = np.abs(self.power_w - low_w - swing_w[self.part] * seen)
+        ordered_w, last = np.sort(off_w), len(off_w) - 1
+        usual_w, most_w = ordered_w[last // 2], ordered_w[int(np.ceil(last * (1 - MOST_LEFT_OUT_FRACTION)))]
+        keep = np.asarray(off_w <= max(TRIM_TIMES * float(usual_w), float(most_w), 1e-3))
+        low_w, swing_w = _powers(seen[keep], self.power_w[keep], self.part[keep])
+        part_w = swing_w[self.part[keep]]
+        off = float(np.sqrt(np.mean(((self.power_w[keep] - low_w - part_w * seen[keep]) / part_w) ** 2)))
+        high_w = low_w + float(np.median(swing_w))
+        # A window or low-pass so long that the load does not show fits nothing.
+        return Response(window_s, tau_s, lag_s, low_w, high_w, off if np.ptp(seen) > 0 else np.inf)
+
+    def refined(self, start: Response) -> Response:
+        """The best response nearby, by trials on all sides that come closer and closer.
+
+        Window, low-pass and mean delay are varied: the mean delay is known better than the lag alone.
+        """
+        best, side_s, num_halvings = start, FIRST_SIDE_S, 0
+        while num_halvings < NUM_HALVINGS:
+            at = np.array([best.window_s, best.tau_s, best.lag_s + best.window_s / 2 + best.tau_s])
+            around = [np.maximum(at + side_s * np.array(move), [0.0, 0.0, -np.inf]) for move in MOVES]
+            tried = (self.response(w, tau, delay - w / 2 - tau) for w, tau, delay in around)
+            better = min((best, *tried), key=_off)
+            if better is best:
+                side_s, num_halvings = side_s / 2, num_halvings + 1
+            best = better
+        return best
+
+
+def _powers(seen: Column, power_w: Column, part: npt.NDArray[np.intp]) -> tuple[float, Column]:
+    """Least squares: the power while off, and each part's swing. Under a power limit short work draws more."""
+    number, seen_sum, seen2, power_sum, both = (
+        np.bincount(part, column) for column in (np.ones_like(seen), seen, seen**2, power_w, seen * power_w)
+    )
+    slope = seen_sum / np.maximum(seen2, 1e-12)
+    low_w = float(np.sum(power_sum - slope * both) / max(np.sum(number - slope * seen_sum), 1e-12))
+    return low_w, np.maximum((both - low_w * seen_sum) / np.maximum(seen2, 1e-12), 1e-9)
+
+
+@dataclass(frozen=True)
+class SquareLoad:
+    """A load of 1 within spans, else 0: its edges in ascending order, and the time it was on before each."""
+
+    edge_s: Column
+    on_s: Column
+    _passed_at: dict[float, Column] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, spans: Windows) -> SquareLoad:
+        """A load that is on within each of the spans."""
+        edge_s = np.ravel(spans).astype(np.float64)
+        lengths_s = np.diff(edge_s) * (np.arange(len(edge_s) - 1) % 2 == 0)
+        return cls(edge_s, np.concatenate(([0.0], np.cumsum(lengths_s))))
+
+    def seen(self, time_s: Column, window_s: float, tau_s: float) -> Column:
+        """Mean over the window before each time of the load behind the low-pass."""
+        if window_s < LEAST_SHOWN_S:
+            return self._passed(time_s, tau_s)
+        now = np.interp(time_s, self.edge_s, self.on_s) - tau_s * self._passed(time_s, tau_s)
+        begun_s = time_s - window_s
+        before = np.interp(begun_s, self.edge_s, self.on_s) - tau_s * self._passed(begun_s, tau_s)
+        return np.asarray((now - before) / window_s)
+
+    def _passed(self, time_s: Column, tau_s: float) -> Column:
+        """The load behind the low-pass."""
+        which = np.searchsorted(self.edge_s, time_s, side="right")
+        on = (which % 2 == 1).astype(np.float64)
+        if tau_s < LEAST_SHOWN_S:
+            return np.asarray(on)
+        if tau_s not in self._passed_at:
+            passed = [0.0]
+            for number, decay in enumerate(np.exp(-np.diff(self.edge_s) / tau_s).tolist(), start=1):
+                power = 1.0 if number % 2 == 1 else 0.0
+                passed.append(power + (passed[-1] - power) * decay)
+            self._passed_at[tau_s] = np.array(passed)
+        at_edges = self._passed_at[tau_s]
+        last = np.clip(which - 1, 0, len(self.edge_s) - 1)
+        behind = on + (at_edges[last] - on) * np.exp(-np.maximum(time_s - self.edge_s[last], 0.0) / tau_s)
+        return np.asarray(np.where(which == 0, 0.0, behind))
+
 
 # Seconds on, seconds off, and length of each part. The periods cover those of known sensors (20 to 1000 ms) and are out
 # of step with 20 and 100 ms.
@@ -37,7 +230,7 @@ LEAD_S = 1.0
 TAIL_S = 0.3
 # Readings farther from every response than this, in parts of the load's swing, follow none that is known here.
 MOST_OFF_FRACTION = 0.10
-# A load whose swing is less shows nothing of the sensor.
+# Least swing in W that shows the sensor.
 LEAST_SWING_W = 20.0
 LAG_MARGIN_S = 0.010
 
@@ -48,7 +241,7 @@ RunLoad = Callable[[str, Schedule], list[Span]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """The result for one GPU; ``reason`` says why there is no model, or why it is not stored."""
+    """The result for one GPU; ``reason`` explains a missing model, or one that could not be stored."""
 
     uuid: str
     index: int | None

@@ -20,9 +20,10 @@ import numpy.typing as npt
 
 from pybench import _energy
 from pybench.core.statistics.spread import SD_OF_MAD
-from pybench.power.in_step import MOST_REPEAT, in_step_fraction
-from pybench.power.ripple import Ripple
-from pybench.power.samples import GAP_S, Column, Windows, median
+from pybench.power.in_step import MOST_REPEAT, hidden_w, in_step_fraction
+from pybench.power.ripple import Ripple, find_ripple
+from pybench.power.samples import GAP_S, Column, Samples, Windows, median
+from pybench.power.sensor import SensorModel
 
 # A curve extends this far beyond its ends at its last power. Standard deviation of that power: 0.3 of its range over
 # the last 25 pieces, plus 1 %.
@@ -212,3 +213,70 @@ def noise_w(power_w: Column) -> float:
         return 0.0
     usual_w = math.hypot(POWER_STEP_SIGMA_W, USUAL_NOISE_FRACTION * float(power_w.mean()))
     return min(usual_w, median(sample_noise_w(power_w)))
+
+
+MIN_SERIES = 4
+# Samples within 2 s of a window's end are folded: enough for a shape, few enough for a period that drifts.
+RIPPLE_SPAN_S = 2.0
+# Samples around a window, or around an end of a long one, in which a load in step is looked for.
+LOOKED_AT = 250
+# A cycle counts if a window holds four of them; cycles of more than 400 samples are not looked for.
+REPEATS = 4
+LONGEST_REPEAT = 400
+
+
+def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> Curve | None:
+    """Energy by the series, with the low-pass undone and ripples at a lone window's ends folded.
+
+    ``None`` for fewer than ``MIN_SERIES`` samples.
+    """
+    if len(samples.time_s) < MIN_SERIES:
+        return None
+    # Ripples of several windows would overlap. Unfolded, they widen the bound.
+    ripples = tuple(
+        replace(ripple, tau_s=sensor.tau_s, tau_sigma_s=sensor.tau_sigma_s).settled(
+            samples.time_s, samples.power_w, sensor.period_s
+        )
+        for ripple in (_ripples_at_ends(samples, *windows_s[0]) if len(windows_s) == 1 else [])
+    )
+    smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
+    num_inside = (windows_s[-1][1] - windows_s[0][0]) / sensor.period_s
+    most_repeat = int(min(max(num_inside / REPEATS, MOST_REPEAT), LONGEST_REPEAT))
+    curve = undo_low_pass(samples.time_s, smooth_w, LowPass(sensor.tau_s, sensor.tau_sigma_s), most_repeat)
+    return replace(
+        curve,
+        ripples=ripples,
+        in_step_w=max((ripple.in_step_w(sensor.period_s) for ripple in ripples), default=0.0),
+        mean_sigma_w=max((ripple.mean_sigma_w for ripple in ripples), default=0.0),
+        drifting_j2=max((ripple.drifting_j2(sensor.period_s) for ripple in ripples), default=0.0),
+        hidden_w=_hidden_near_ends_w(replace(samples, power_w=smooth_w), windows_s, ripples, sensor)
+        if sensor.resolves
+        else 0.0,
+    )
+
+
+def _ripples_at_ends(samples: Samples, start_s: float, end_s: float) -> list[Ripple]:
+    """The ripples at a window's ends, a single one for a short window."""
+    near = [
+        samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S) for first_s, last_s in _end_spans(start_s, end_s)
+    ]
+    ripples = [find_ripple(part.time_s, part.power_w, noise_w(part.power_w)) for part in near]
+    return [ripple for ripple in ripples if ripple is not None]
+
+
+def _hidden_near_ends_w(samples: Samples, windows_s: Windows, ripples: Sequence[Ripple], sensor: SensorModel) -> float:
+    """The largest possible error of the mean power near the windows' ends; ``samples`` are without ripples."""
+    largest_w = 0.0
+    for first_s, last_s in _end_spans(windows_s[0][0], windows_s[-1][1]):
+        near = samples.nearest(first_s, last_s, LOOKED_AT)
+        around = [ripple for ripple in ripples if ripple.start_s <= last_s and ripple.end_s >= first_s]
+        for ripple in around:
+            near = near.near(ripple.start_s, ripple.end_s)
+        largest_w = max(largest_w, hidden_w(near.time_s, near.power_w, sensor, folded=bool(around)))
+    return largest_w
+
+
+def _end_spans(start_s: float, end_s: float) -> Windows:
+    """A short window whole, else both its ends."""
+    short = end_s - start_s <= 2 * RIPPLE_SPAN_S
+    return [(start_s, end_s)] if short else [(start_s, start_s), (end_s, end_s)]

@@ -23,10 +23,9 @@ from pybench.model.record import Energy, GpuEnergy
 if (_FAULT := extension_fault("_energy")) is not None:
     raise MachineError(f"energy estimate: {_FAULT}; {REMEDY}")
 
-from pybench.power.bridge import Hypotheses, bridge
+from pybench.power.bridge import Bridged, Hypotheses, bridge
 from pybench.power.counter import PUBLICATION_BLUR_S, Anchors, Readings, joined, without_grid
-from pybench.power.counter_filter import Bridged
-from pybench.power.curve import Curve
+from pybench.power.curve import Curve, series_curve
 from pybench.power.flags import clock_was_set, state_flags
 from pybench.power.grid import MIN_CHANGES, PublicationGrid, candidate_grids, evenest
 from pybench.power.in_step import FLAGGED_FRACTION, LoadPeriods, alias_fraction
@@ -41,7 +40,6 @@ from pybench.power.samples import (
     samples_of,
 )
 from pybench.power.sensor import UNKNOWN_SENSOR, SensorModel
-from pybench.power.series import series_curve
 from pybench.power.trace import GpuTrace, OffsetColumns, PowerTrace
 
 Method = Literal["counter+series", "counter", "series", "polled", "none"]
@@ -134,6 +132,11 @@ class WindowEnergy:
     gap: bool = False
     misfit: float = 1.0
     hidden_w: float = 0.0
+
+    def contradicts(self, other: WindowEnergy) -> bool:
+        """Whether two estimates differ by more than 3 % and more than their standard deviations explain."""
+        explained_j = BOUND_SIGMAS * math.hypot(self.sigma_j, other.sigma_j)
+        return abs(self.energy_j - other.energy_j) > max(explained_j, CONTRADICTION_FRACTION * self.energy_j)
 
 
 @dataclass(frozen=True)
@@ -234,7 +237,7 @@ def _gpu_energy(
     contradiction = None
     if estimate is not None and by_counter is not None:
         compared = by_series or _mean_of_series(gpu, offsets, windows_ns, window)
-        if compared is not None and _contradict(by_counter, compared):
+        if compared is not None and by_counter.contradicts(compared):
             # The mean power can't exceed the peak: a counter above it is wrong.
             too_high = peak_w is not None and by_counter.energy_j > peak_w * window.length_s
             estimate, contradiction = (compared, by_counter) if too_high else (by_counter, compared)
@@ -293,13 +296,6 @@ def _mean_of_series(
         return None
     energy_j = float(power_mw.mean()) / 1e3 * window.length_s
     return WindowEnergy(energy_j, LONE_GAIN_SPREAD * energy_j, "series")
-
-
-def _contradict(by_counter: WindowEnergy, by_series: WindowEnergy) -> bool:
-    """Whether counter and series differ by more than 3 % and more than their standard deviations explain."""
-    explained_j = BOUND_SIGMAS * math.hypot(by_counter.sigma_j, by_series.sigma_j)
-    difference_j = abs(by_counter.energy_j - by_series.energy_j)
-    return difference_j > max(explained_j, CONTRADICTION_FRACTION * by_counter.energy_j)
 
 
 def _half_bound_j(window: Window, estimate: WindowEnergy, samples: Samples, alias: float) -> float:
@@ -367,7 +363,11 @@ def estimate_by_counter(window: Window, curve: Curve | None) -> WindowEnergy | N
     bridged = _bridged(readings, near, shapes if shaped else [], window)
     if bridged is None:
         return None
-    shared_j = [shape.shared_sigma_j(_clipped(window.spans_s, shape)) for shape in shapes if shaped]
+    shared_j = []
+    for shape in shapes if shaped else ():
+        first_s, last_s = float(shape.time_s[0]), float(shape.time_s[-1])
+        inside = [(min(max(start, first_s), last_s), max(min(end, last_s), first_s)) for start, end in window.spans_s]
+        shared_j.append(shape.shared_sigma_j(inside))
     passed = np.searchsorted(readings.after_s[readings.changes], window.spans_s, side="right")
     return WindowEnergy(
         bridged.energy_j,
@@ -393,12 +393,6 @@ def _near(readings: Readings, windows_s: Windows) -> Readings | None:
         ):
             return near
     return None
-
-
-def _clipped(windows_s: Windows, curve: Curve) -> Windows:
-    """The windows within the curve's ends."""
-    first_s, last_s = float(curve.time_s[0]), float(curve.time_s[-1])
-    return [(min(max(start, first_s), last_s), max(min(end, last_s), first_s)) for start, end in windows_s]
 
 
 def _bridged(readings: Readings, near: Sequence[Readings], curves: Sequence[Curve], window: Window) -> Bridged | None:

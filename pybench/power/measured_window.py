@@ -1,12 +1,13 @@
-"""Energy and conditions of an attempt's measured steps, from the power trace of one host.
+"""Energy and conditions of an attempt's measured steps: by the power trace of each host, then over all hosts.
 
-Joules are those of all measured steps together, without the pauses of dither, and of each phase of a step.
+Joules cover all measured steps together, without the pauses of dither, and each phase of a step. Each host has its own
+trace and clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median_high
 
@@ -14,14 +15,16 @@ import numpy as np
 
 from pybench.core.formulas.joint_step import joint_spans, phase_cuts_ns
 from pybench.core.formulas.serving import steady_window_ns
+from pybench.core.host_clock import moved_step
 from pybench.model.health import GpuConditions
+from pybench.model.host import SAME_CLOCK, HostClock
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy
 from pybench.model.suite import Point
 from pybench.model.wire import Step
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import TRAITS_OF
-from pybench.power.conditions import conditions_in
 from pybench.power.estimate import attempt_energy, gpu_energies
+from pybench.power.flags import conditions_in
 from pybench.power.in_step import SAMPLE_PERIOD_S, LoadPeriods
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace
 
@@ -34,7 +37,12 @@ def window_energy(point: Point, ranks: Sequence[Sequence[Step]], trace: PowerTra
 
     ``ranks`` holds the measured steps of each rank. Raises ``ValueError`` when the window is empty.
     """
-    rhythm = _rounds(ranks[0]) or _steps_rhythm(ranks[0])
+    rhythm = _rounds(ranks[0])
+    if rhythm is None:  # the steps' length, and the time from one start to the next
+        starts_ns = [step.start_ns for step in ranks[0]]
+        apart_s = [(later - earlier) / 1e9 for earlier, later in pairwise(starts_ns)]
+        lengths_s = [step.duration_s for step in ranks[0]]
+        rhythm = LoadPeriods(tuple(median_high(times_s) for times_s in (lengths_s, apart_s) if times_s), starts_ns)
     energy = attempt_energy(trace, *window_ns(ranks), rhythm)
     if point.effort.dither_ms > 0:
         pauses_s = sum((later.start_ns - earlier.end_ns) / 1e9 for earlier, later in pairwise(ranks[0]))
@@ -76,14 +84,6 @@ def _rounds(steps: Sequence[Step]) -> LoadPeriods | None:
         if request.output_tokens > 1
     ]
     return LoadPeriods((median_high(means_s),)) if means_s else None
-
-
-def _steps_rhythm(steps: Sequence[Step]) -> LoadPeriods:
-    """Steps as a load: their length, and the time from one start to the next."""
-    starts_ns = [step.start_ns for step in steps]
-    apart_s = [(later - earlier) / 1e9 for earlier, later in pairwise(starts_ns)]
-    lengths_s = [step.duration_s for step in steps]
-    return LoadPeriods(tuple(median_high(lasting_s) for lasting_s in (lengths_s, apart_s) if lasting_s), starts_ns)
 
 
 def without_pauses(energy: Energy, trace: PowerTrace, pauses_s: float) -> Energy:
@@ -158,14 +158,124 @@ def _phase(
     return PhaseEnergy(
         name=name,
         duration_s=sum(end - start for start, end in windows_ns) / 1e9,
-        energy_j=_total([gpu.energy_j for gpu in gpus]),
-        energy_low_j=_total([gpu.energy_low_j for gpu in gpus]),
-        energy_high_j=_total([gpu.energy_high_j for gpu in gpus]),
+        energy_j=_sum(gpu.energy_j for gpu in gpus),
+        energy_low_j=_sum(gpu.energy_low_j for gpu in gpus),
+        energy_high_j=_sum(gpu.energy_high_j for gpu in gpus),
         flags=tuple(sorted(flags)),
         gpus=tuple(gpus),
     )
 
 
-def _total(values: Sequence[float | None]) -> float | None:
+NO_SAMPLER, CLOCKS_APART = "no_sampler", "clocks_apart"
+"""Flags of a GPU whose host samples no power, or whose host's clock is not known closely enough."""
+
+Ranks = Sequence[Sequence[Step]]
+
+
+@dataclass(frozen=True)
+class HostTrace:
+    """One host's GPUs, the trace of their power if there is one, and its clock.
+
+    ``here`` is the run's own host, whose GPUs go by their index; those of other hosts go by their UUID.
+    """
+
+    gpu_uuids: tuple[str, ...]
+    trace: PowerTrace | None
+    clock: HostClock = SAME_CLOCK
+    here: bool = True
+
+
+def joined_energy(point: Point, ranks: Ranks, hosts: Sequence[HostTrace]) -> Energy:
+    """Energy of the measured steps, all hosts together; steps are on the clock of the run's own host.
+
+    A window's ends are known on another host to within its clock's bound: that long at the highest power widens each
+    bound. GPUs of a host without a trace, or with a clock that is not close, are unknown, and so is every sum.
+    Raises ``ValueError`` when the window is empty.
+    """
+    parts = [_of_host(point, ranks, host) for host in hosts]
+    start_ns, end_ns = window_ns(ranks)
+    known = [part for part in parts if part is not None]
+    gpus = tuple(
+        gpu for part, host in zip(parts, hosts, strict=True) for gpu in (part.gpus if part else _unknown(host))
+    )
+    scope = "module" if any(part.scope == "module" for part in known) else "gpu_board"
+    complete = not any(part is None and host.gpu_uuids for part, host in zip(parts, hosts, strict=True))
+    # Hosts pass through the phases together.
+    together = zip(*(part.phases for part in known), strict=True)
+    phases = tuple(_joined_phase(parts_of, complete=complete) for parts_of in together)
+    return Energy(start_ns=start_ns, end_ns=end_ns, gpus=gpus, scope=scope, phases=phases)
+
+
+def joined_conditions(ranks: Ranks, hosts: Sequence[HostTrace]) -> tuple[GpuConditions, ...]:
+    """How each GPU of every traced host stood while steps were measured."""
+    return tuple(
+        found if host.here else replace(found, index=None)
+        for host in hosts
+        if host.trace is not None
+        for found in window_conditions(_there(ranks, host.clock), host.trace)
+    )
+
+
+def _of_host(point: Point, ranks: Ranks, host: HostTrace) -> Energy | None:
+    if host.trace is None or not host.clock.is_close:
+        return None
+    found = window_energy(point, _there(ranks, host.clock), host.trace)
+    gpus = tuple(gpu if host.here else replace(gpu, index=None) for gpu in found.gpus)
+    # Joules that a window may gain or lose at its two ends.
+    ends_s = 2 * host.clock.bound_ns / 1e9
+    ends_j = {gpu.uuid: ends_s * (gpu.max_power_w or gpu.mean_power_w or 0.0) for gpu in gpus}
+    phases = tuple(_widened_phase(phase, gpus, ends_j, len(ranks[0])) for phase in found.phases)
+    gpus = tuple(_widened(gpu, ends_j[gpu.uuid]) for gpu in gpus)
+    return replace(found, gpus=gpus, phases=phases)
+
+
+def _there(ranks: Ranks, clock: HostClock) -> list[list[Step]]:
+    """The steps on the host's own clock."""
+    return [[moved_step(step, clock.offset_ns) for step in steps] for steps in ranks]
+
+
+def _unknown(host: HostTrace) -> tuple[GpuEnergy, ...]:
+    flag = NO_SAMPLER if host.trace is None else CLOCKS_APART
+    return tuple(GpuEnergy(uuid=uuid, index=None, method="none", flags=(flag,)) for uuid in host.gpu_uuids)
+
+
+def _widened(gpu: GpuEnergy, half_j: float) -> GpuEnergy:
+    if gpu.energy_low_j is None or gpu.energy_high_j is None:
+        return gpu
+    return replace(gpu, energy_low_j=max(0.0, gpu.energy_low_j - half_j), energy_high_j=gpu.energy_high_j + half_j)
+
+
+def _widened_phase(
+    phase: PhaseEnergy, gpus: Sequence[GpuEnergy], ends_j: Mapping[str, float], num_windows: int
+) -> PhaseEnergy:
+    """A phase has a window in every step, and its GPUs the indices of ``gpus``."""
+    half_j = num_windows * sum(ends_j.values())
+    indices = {gpu.uuid: gpu.index for gpu in gpus}
+    own = tuple(_widened(replace(gpu, index=indices[gpu.uuid]), num_windows * ends_j[gpu.uuid]) for gpu in phase.gpus)
+    if phase.energy_low_j is None or phase.energy_high_j is None:
+        return replace(phase, gpus=own)
+    return replace(
+        phase,
+        energy_low_j=max(0.0, phase.energy_low_j - half_j),
+        energy_high_j=phase.energy_high_j + half_j,
+        gpus=own,
+    )
+
+
+def _joined_phase(together: Sequence[PhaseEnergy], *, complete: bool) -> PhaseEnergy:
+    known = together if complete and all(phase.energy_j is not None for phase in together) else ()
+    return replace(
+        together[0],
+        energy_j=_sum(phase.energy_j for phase in known),
+        energy_low_j=_sum(phase.energy_low_j for phase in known),
+        energy_high_j=_sum(phase.energy_high_j for phase in known),
+        gpus=tuple(gpu for phase in together for gpu in phase.gpus),
+        flags=tuple(dict.fromkeys(flag for phase in together for flag in phase.flags)),
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """The sum; ``None`` without values, or where one is unknown."""
+    values = list(values)
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None

@@ -52,7 +52,10 @@ def render(
         sentence=f"{len(energy.gpus)} GPU{'s' * (len(energy.gpus) != 1)} in {plain(energy.duration_s)} s{ended}",
         scope=f"Scope: {energy.scope}, without {', '.join(energy.excluded)}. {_GAIN}",
         heads=_HEADS,
-        rows=[*map(_row, energy.gpus), *_packages(package_j)],
+        rows=[
+            *map(_row, energy.gpus),
+            *((name, f"{plain(joules, 6)} J", "-", "-", "-", "RAPL", "-") for name, joules in package_j.items()),
+        ],
         flag_legend=legend(energy.flags),
         provenance=_provenance(command, trace, package_reason),
     )
@@ -69,10 +72,6 @@ def _row(gpu: GpuEnergy) -> tuple[str, ...]:
         gpu.method,
         ", ".join(gpu.flags) or "-",
     )
-
-
-def _packages(package_j: Mapping[str, float]) -> list[tuple[str, ...]]:
-    return [(name, f"{plain(joules, 6)} J", "-", "-", "-", "RAPL", "-") for name, joules in package_j.items()]
 
 
 def _provenance(command: str, trace: PowerTrace, package_reason: str | None) -> list[tuple[str, str]]:

@@ -47,11 +47,6 @@ NOISY_FRACTION = 0.75
 # The load begins or ends within the samples if the residual of one of the five outer ones is 3.5 times the usual.
 NUM_OUTER = 5
 OUTER_TIMES = 3.5
-# Another frequency may be the true one up to twice the best residual; in noise, up to 0.75 noises more (in squares).
-RIVAL_TIMES = 2.0
-RIVAL_NOISES = 0.75
-# Step in which two ripples are compared, as a fraction of their length.
-RIVAL_STEP = 0.0037
 # Harmonics whose aliases are considered.
 HIGHEST_ALIAS = 12
 # Least precision of a weight, per sample.
@@ -72,7 +67,6 @@ class Ripple:
         seen_w: complex amplitude of each harmonic in the samples, behind the low-pass.
         left_w: residual on held-out samples, a standard deviation.
         tau_s: time constant of the low-pass, known to within ``tau_sigma_s``.
-        rivals: ripples of other frequencies that fit about as well: 30 and 70 Hz look alike in evenly spaced samples.
         mean_sigma_w: standard deviation of the mean power: samples can't separate it from a harmonic in step.
     """
 
@@ -84,13 +78,7 @@ class Ripple:
     left_w: float
     tau_s: float = 0.0
     tau_sigma_s: float = 0.0
-    rivals: tuple[Ripple, ...] = ()
     mean_sigma_w: float = 0.0
-
-    def behind(self, tau_s: float, tau_sigma_s: float) -> Ripple:
-        """The same ripple with the low-pass through which it is seen."""
-        rivals = tuple(rival.behind(tau_s, tau_sigma_s) for rival in self.rivals)
-        return replace(self, tau_s=tau_s, tau_sigma_s=tau_sigma_s, rivals=rivals)
 
     def settled(self, time_s: Column, power_w: Column, sample_period_s: float) -> Ripple:
         """The ripple with its higher harmonics shrunk towards those of a load that switches, and ``mean_sigma_w``.
@@ -137,13 +125,10 @@ class Ripple:
 
     @cached_property
     def sigma_j(self) -> float:
-        """Standard deviation of the joules at any time, by noise, the low-pass and rivals."""
+        """Standard deviation of the joules at any time, by noise and the low-pass."""
         noise_w = np.abs(self._gain) * self.left_w / np.sqrt(self.num_samples)
         low_pass_w = np.abs(self.seen_w) * self._omega * self.tau_sigma_s
-        time_s = self.start_s + (self.end_s - self.start_s) * np.arange(0, 1, RIVAL_STEP)
-        apart_j = [np.std(self.energy_j(time_s) - rival.energy_j(time_s)) for rival in self.rivals]
-        fit_j = np.linalg.norm(np.hypot(noise_w, low_pass_w / np.sqrt(2)) / self._omega)
-        return float(np.hypot(fit_j, max(apart_j, default=0.0)))
+        return float(np.linalg.norm(np.hypot(noise_w, low_pass_w / np.sqrt(2)) / self._omega))
 
     def in_step_w(self, sample_period_s: float) -> float:
         """Standard deviation of the mean power of a counter with this sampling period, by harmonics in step with it."""
@@ -211,16 +196,13 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     is_noise = left_w <= NOISE_TIMES * noise_w and left_w <= NOISY_FRACTION * swing_w
     if left_w > RESIDUAL_FRACTION * swing_w and not is_noise:
         return None
-    most_w = RIVAL_TIMES * left_w
-    if left_w <= NOISE_TIMES * noise_w:
-        most_w = min(most_w, float(np.hypot(left_w, RIVAL_NOISES * noise_w)))
-    ripple, *rivals = (_ripple(fit, time_s, middle_s) for fit in fits if fit.left_w <= most_w)
+    ripple = _ripple(fits[0], time_s, middle_s)
     off_w = power_w - ripple.power_seen_w(time_s)
     off_w = np.abs(off_w - median(off_w))
     usual_w = max(NOISE_TIMES * noise_w, RESIDUAL_FRACTION * swing_w)
     if max(off_w[:NUM_OUTER].max(), off_w[-NUM_OUTER:].max()) > OUTER_TIMES * usual_w:
         return None  # the load begins or ends within the samples
-    return replace(ripple, rivals=tuple(rivals))
+    return ripple
 
 
 def _peaks_hz(time_s: Column, power_w: Column) -> Column:

@@ -62,6 +62,8 @@ def probe_sensors(uuids: Sequence[str]) -> tuple[SensorProbe, ...]:
 def _probe(gpu: GpuTrace, trace: PowerTrace) -> SensorProbe:
     samples = samples_of(gpu, trace.offsets, trace.start_ns)
     spacing_s = np.diff(samples.time_s)
+    # The fields are first read right after the driver's samples.
+    first_poll_s = (gpu.polled.t_ns[0] - trace.start_ns) / 1e9 if len(gpu.polled.t_ns) else 0.0
     return SensorProbe(
         uuid=gpu.uuid,
         index=gpu.index,
@@ -71,15 +73,10 @@ def _probe(gpu: GpuTrace, trace: PowerTrace) -> SensorProbe:
         counter_period_s=_counter_period_s(gpu, trace.start_ns),
         series_period_s=samples.period_s,
         series_spacing_s=(float(spacing_s.min()), float(spacing_s.max())) if len(spacing_s) else None,
-        series_depth=int(np.sum(samples.time_s < _first_poll_s(gpu, trace.start_ns))) or None,
+        series_depth=int(np.sum(samples.time_s < first_poll_s)) or None,
         polled_period_s=_polled_period_s(gpu),
         calls=_call_costs(gpu),
     )
-
-
-def _first_poll_s(gpu: GpuTrace, origin_ns: int) -> float:
-    """When the fields were first read, right after the driver's samples; the recording's start where there are none."""
-    return (gpu.polled.t_ns[0] - origin_ns) / 1e9 if len(gpu.polled.t_ns) else 0.0
 
 
 def _counter_period_s(gpu: GpuTrace, origin_ns: int) -> float | None:

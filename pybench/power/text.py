@@ -12,7 +12,7 @@ from pybench.core.numbers import percent, plain, short_percent
 from pybench.model.health import gpu_label
 from pybench.model.record import Energy, GpuEnergy
 from pybench.power.calibrate import Calibration
-from pybench.power.rapl import SCOPE
+from pybench.power.measured_command import SCOPE
 from pybench.power.samples import series_times_ns
 from pybench.power.sensor_probe import CallCost, SensorProbe
 from pybench.power.trace import GpuTrace, PowerTrace

@@ -20,7 +20,7 @@ from pybench.model.suite import Point
 from pybench.model.text import os_text
 from pybench.model.wire import Failure, Step
 from pybench.model.workloads.registry import METRICS
-from pybench.power.joined_energy import HostTrace, joined_conditions, joined_energy
+from pybench.power.measured_window import HostTrace, joined_conditions, joined_energy
 from pybench.power.trace import PowerTrace
 from pybench.power.trace_file import write_trace
 from pybench.report.run.headline import headline_of

@@ -9,7 +9,7 @@ from pybench.files.safe_folder import opened_folder, write_file
 from pybench.model.errors import RunFolderError
 from pybench.model.health import Health
 from pybench.model.host import HostPart
-from pybench.power.joined_energy import HostTrace
+from pybench.power.measured_window import HostTrace
 from pybench.power.trace import PowerTrace
 from pybench.power.trace_file import read_trace
 from pybench.run.hosts.worker import HostReport

@@ -91,7 +91,7 @@ def test_one_attempt_is_inconclusive(build: Build) -> None:
 
 
 def test_a_machine_without_a_figure_is_told(build: Build) -> None:
-    """With what was measured, and which table has nothing."""
+    """The row has the measured figure and the name of the table without a row."""
     check = _check(build, 100.0, _row(machine="h100"))
     assert (check.verdict, check.reason) == ("no_expectation", "table t has no figure for this point on h200")
     assert check.value is not None
@@ -145,7 +145,7 @@ def test_figures_hold_where_settings_are_as_told(build: Build) -> None:
 
 
 def test_a_figure_without_a_cache_is_none_for_points_with_one(build: Build) -> None:
-    """Nor the other way round: what a cache spares would pass for a faster GPU."""
+    """The reverse fails, too: work spared by a cache would look like a faster GPU."""
     plain = build.generate(1)
     spared = with_settings(plain, prefix_caching=True)
     keys = {"workload": "generate", "metric": "output_tokens_per_s", "unit": "tokens/s", "count": 1}

@@ -98,7 +98,7 @@ def _pairs_at(build: Build, seconds: dict[int, tuple[float, float]]) -> tuple[Pl
 def test_an_order_can_have_to_widen(
     build: Build, last: tuple[float, float], order: Order, verdict: str, change: float
 ) -> None:
-    """From 0.8 at the least batch; what lies between decides nothing."""
+    """From 0.8 at the least batch; batches between decide nothing."""
     plan, records = _pairs_at(build, {16: (1.0, 1.0), 64: last, 4: (0.8, 1.0)})
     *_, row = comparison_results(_suite(order, widening_along="batch_size"), Measurements.of(plan, records))
     assert (row.verdict, row.widening_along) == (verdict, "batch_size")

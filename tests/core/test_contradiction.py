@@ -63,7 +63,7 @@ def _passed_check(values: Values, **changed: Any) -> None:
 
 
 def _beyond_limit(values: Values) -> None:
-    """Held to its own figure on one side, so that it lies on the other."""
+    """Its limit is twice its figure, so the figure is below it."""
     row = _first(values, "checks")
     row.update(minimum=2 * row["value"]["value"], maximum=None)
 
@@ -134,7 +134,7 @@ EDITS: dict[str, tuple[str, Callable[[Values], object], str]] = {
 
 
 def edited(folder: Path, name: str) -> tuple[Path, str]:
-    """A kept file after one of the edits, and what is to be found."""
+    """A kept file after one of the edits, and the expected words."""
     kept, change, words = EDITS[name]
     values = json.loads((shipped_suites() / "measured" / f"{kept}.json").read_text())
     change(values)

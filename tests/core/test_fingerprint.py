@@ -65,7 +65,7 @@ def test_software() -> None:
 
 
 def test_differences_name_both_sides() -> None:
-    """What one side lacks is ``none``; what agrees is not listed."""
+    """A missing field is ``none``; equal fields are not listed."""
     assert differences({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4", "d": "5"}) == [
         "b: 2 -> 4",
         "c: 3 -> none",

@@ -67,7 +67,7 @@ def test_a_mixture_holds_all_experts_and_computes_few() -> None:
     ],
 )
 def test_published_parameter_counts(model: str, published: float, size_class: str) -> None:
-    """Within 1 % of what each model's card says."""
+    """Within 1 % of each model's card."""
     shape = DecoderShape.from_config(load_models()[model])
     assert num_parameters(shape) == pytest.approx(published, rel=0.01)
     assert model_class(shape) == size_class
@@ -131,7 +131,7 @@ def test_other_families_by_hand(model: str, layer: int, num_layers: int, head: i
     ],
 )
 def test_which_layers_have_a_window(model: str, layers: int, window: int | None) -> None:
-    """As each family's config says."""
+    """By each family's config."""
     shape = DecoderShape.from_config(load_models()[model])
     assert (shape.sliding_layers, shape.window_tokens) == (layers, window)
 
@@ -170,5 +170,5 @@ def test_tokens_of_a_mixture_read_the_experts_that_any_of_them_chooses(tokens: f
 
 
 def test_without_experts_every_round_reads_the_same() -> None:
-    """As many weights for one sequence as for a thousand."""
+    """One sequence reads the same weights as a thousand."""
     assert read_weights(DECODER, 1) == read_weights(DECODER, 1000) == 2 * (192 + 384) + 256

@@ -128,7 +128,7 @@ def test_utilisation_is_unknown_where_peaks_or_bytes_are(
 
 
 def test_a_mixture_of_experts_reads_less_than_everything(build: Build) -> None:
-    """Each of four sequences passes one of four experts: they miss each with 0.75^4."""
+    """Four sequences with one of four experts each: an expert is missed with probability 0.75^4."""
     work = Work(prompt_tokens=120, output_tokens=40, samples=4)
     rank = build.rank(build.steps([2.0], work, rounds=10), device_name="NVIDIA H200")
     mixture = replace(build.generate(), architecture={**build.architecture, "num_local_experts": 4})
@@ -146,7 +146,7 @@ def test_requests_that_never_decoded_use_no_bandwidth(build: Build) -> None:
 
 
 def test_energy_of_phases_and_gpus(build: Build) -> None:
-    """Two steps of 120 prompt and 40 output tokens; 60 J, 24 of them prefill; the GPUs' 40 and 20 J lie 2/3 apart."""
+    """Two steps of 120 prompt and 40 output tokens; 60 J, 24 of them prefill; 40 and 20 J a GPU: 2/3 apart."""
     point = build.generate(2)
     phases = (
         PhaseEnergy(name="prefill", duration_s=0.4, energy_j=24.0, energy_low_j=20.0, energy_high_j=28.0),
@@ -197,7 +197,7 @@ def _mbu(build: Build, *ranks: Any, **settings: Any) -> float:
 
 
 def test_idle_time_between_requests_is_no_decoding(build: Build) -> None:
-    """Requests that never meet read what one alone reads, however far apart; of two replicas each by itself."""
+    """Requests without overlap read the same bytes as one request; replicas count separately."""
     alone, apart = (
         build.rank((_step(*requests, length=5000),), device_name="NVIDIA H200")
         for requests in ((_request(0, 10, 110),), (_request(0, 10, 110), _request(3000, 3010, 3110)))

@@ -30,7 +30,7 @@ _KERNEL = TableFigure(metric="matmul_flops_per_s", table="k")
 class GoodRun:
     """Two benchmarks: generation on 1 and 2 GPUs, and a matmul that reports 100, 102 and 104 TFLOP/s.
 
-    With ``times_s``, the matmul's attempts take so long, and that is what the table is for.
+    ``times_s``: lengths of the matmul's attempts, the metric of the table.
     """
 
     def __init__(
@@ -322,7 +322,7 @@ def _two_batches(build: Build, expectation: Scaling | TableFigure) -> GoodRun:
 
 
 def test_figures_of_one_row_name_the_settings_that_differ(build: Build) -> None:
-    """And each point is held to its own: the run passes by its own table."""
+    """Each point has its own row, so the run passes by its own table."""
     run = _two_batches(build, TableFigure(metric="output_tokens_per_s", table="t"))
     table = run.table()
     rows = [row for row in table.rows if isinstance(row, FigureRow)]
@@ -337,7 +337,7 @@ def test_figures_of_one_row_name_the_settings_that_differ(build: Build) -> None:
 
 
 def test_ratios_of_one_row_name_the_settings_that_differ(build: Build, tmp_path: Path) -> None:
-    """2x at a batch of 4, 1.25x at one of 8: written, read, and each held to its own."""
+    """2x at a batch of 4, 1.25x at a batch of 8: both are written, read and judged by their own rows."""
     run = _two_batches(build, _STRONG)
     write_table(run.table(), tmp_path / "mine.toml")
     table = read_table(tmp_path / "mine.toml")

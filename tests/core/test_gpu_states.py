@@ -39,7 +39,7 @@ def test_over_attempts(build: Build) -> None:
 
 
 def test_nothing_held_it_and_nothing_was_read(build: Build) -> None:
-    """The two are told apart; without a sensor there is no GPU to tell of."""
+    """Both cases are distinct; without a sensor there is no state of a GPU."""
     point = build.generate()
     (record,) = build.measured(point, [[2.0]])
     plan = Plan(points=(point,), skips=())

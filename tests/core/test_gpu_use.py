@@ -30,7 +30,7 @@ def gpus_of(build: Build, *records: Any) -> tuple[GpuUse, ...]:
 
 
 def test_the_most_memory_and_the_mean_utilisation(build: Build) -> None:
-    """Of two attempts; what no rank reported is unknown."""
+    """The maximum over two attempts; values without a report are unknown."""
     found = gpus_of(build, used(build, 5.0, 0.9, ("GPU-0",)), used(build, 7.0, 0.7, ("GPU-0",)))
     assert found == (
         GpuUse(uuid="GPU-0", peak_memory_bytes=7.0, device_memory_used_bytes=9.0, utilization_fraction=0.8),
@@ -38,7 +38,7 @@ def test_the_most_memory_and_the_mean_utilisation(build: Build) -> None:
 
 
 def test_a_rank_of_several_gpus_reports_none_of_them(build: Build) -> None:
-    """Its memory is that of its fullest GPU, whichever that is; what the sampler saw stays."""
+    """Memory of each GPU is unknown then; the sampler's values stay."""
     found = gpus_of(build, used(build, 5.0, 0.5, ("GPU-0", "GPU-1")))
     assert found == (GpuUse(uuid="GPU-0", utilization_fraction=0.5),)
     assert gpus_of(build, used(build, 5.0, None, ("GPU-0", "GPU-1"))) == ()

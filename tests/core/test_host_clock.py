@@ -50,7 +50,7 @@ def test_drift_widens_the_bound() -> None:
 
 
 def test_every_time_of_an_event_moves() -> None:
-    """What has no time stays as it is."""
+    """An event without a time does not change."""
     step = Step(
         index=0,
         phase="measure",

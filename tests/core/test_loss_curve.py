@@ -37,7 +37,7 @@ def checks(*pairs: Any) -> Any:
 
 
 def test_the_same_loss_passes(build: Build) -> None:
-    """Within a thousandth of the baseline's way in float32; the baseline has no row of its own."""
+    """Within a thousandth of the baseline's distance in float32; the baseline itself has no row."""
     one, two = trained(build, 1), trained(build, 2)
     (row,) = checks((two, measured(build, two, (11.81, *CURVE[1:]))), (one, measured(build, one, CURVE)))
     assert (row.point_id, row.metric, row.verdict) == (two.id, "loss_deviation", "pass")
@@ -57,7 +57,7 @@ def test_a_strategy_that_computes_something_else_fails(build: Build) -> None:
 
 
 def test_another_packer_rounds_otherwise(build: Build) -> None:
-    """Four bits of torchao are held against their own, those of Unsloth and DDP against each other."""
+    """Four bits of torchao are compared with torchao, four bits of Unsloth and DDP with each other."""
     curves = (CURVE, (11.8, 9.1, *CURVE[2:]))
     for strategy, judged in (("torchtune", []), ("unsloth", ["fail"])):
         points = [
@@ -142,13 +142,13 @@ def test_another_training_is_another_group(build: Build, change: dict[str, Any])
 
 
 def test_another_effective_batch_is_another_group(build: Build) -> None:
-    """As of weak scaling: the worker says how many samples a step had."""
+    """As in weak scaling: the worker reports the samples of a step."""
     one, two = trained(build, 1), trained(build, 2)
     assert checks((one, measured(build, one, CURVE)), (two, measured(build, two, (1.0,), samples=16))) == ()
 
 
 def test_the_worst_attempt_decides(build: Build) -> None:
-    """One that failed, or told no loss, says nothing."""
+    """An attempt that failed, or reported no loss, decides nothing."""
     one, two = trained(build, 1), trained(build, 2)
     broken = build.record(two, (), failure=Failure(cause="signal", message=""))
     plan = Plan(points=(one, two, build.generate()), skips=())

@@ -1,4 +1,4 @@
-"""What points need of memory: what may not fit runs with a note, what certainly doesn't is left out."""
+"""Memory of points: a point that may not fit runs with a note, one that certainly doesn't is left out."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_turn_has_engine_and_trainer_together_only_without_sleep(sleep_level: 
 
 
 def test_offloaded_states_need_room_on_their_host() -> None:
-    """8.03e9 weights of 16 bytes each for ZeRO, of which each of two hosts has half, and of 8 for FSDP."""
+    """8.03e9 weights of 16 bytes each for ZeRO, half on each of two hosts, and of 8 bytes for FSDP."""
     zero = training_point("llama-3.1-8b", strategy="deepspeed", zero_stage=2, offload_optimizer=True, data_parallel=2)
     fsdp = training_point("llama-3.1-8b", strategy="fsdp", cpu_offload=True, data_parallel=2)
     host = Devices("cuda", 8, memory_bytes=H200, host_memory_bytes=100e9)

@@ -1,4 +1,4 @@
-"""What a run's provenance says of its machine, its workers and its joules."""
+"""Provenance of a run: machine, workers and joules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def with_packages(record: Record, **packages: str) -> Record:
 
 
 def test_gpus_fabric_and_energy_scope(build: Build) -> None:
-    """Every GPU with its limits; what the joules leave out stands there once, and nothing where none were measured."""
+    """Every GPU with its limits; the scope of joules is listed once, and only if joules were measured."""
     point = build.generate()
     manifest = replace(Runs(build).manifest((point,)), machine=MACHINE, environment={"NCCL_ALGO": "Ring"})
     measured = provenance(manifest, build.measured(point, [[2.0]], energy=build.energy([40.0], 2.0)))

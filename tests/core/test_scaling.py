@@ -334,7 +334,7 @@ def test_a_row_of_something_else_does_not_match(keys: dict[str, Any]) -> None:
 
 
 def test_a_row_with_settings_holds_for_points_that_have_them() -> None:
-    """Of two that fit, the one that names more goes first, whatever its machine; without any, a row holds for all."""
+    """Of two matching rows, the one with more named settings wins, whatever its machine; a row without any fits all."""
     table = _table(
         _row(source="h200", machine="h200", fabric="nvlink"),
         _row(source="4", where={"batch_size": 4}),
@@ -348,7 +348,7 @@ def test_a_row_with_settings_holds_for_points_that_have_them() -> None:
 
 
 def test_a_skipped_point_is_shown_what_holds_for_its_settings(build: Build) -> None:
-    """Those of its benchmark, its axes, and defaults."""
+    """Settings of its benchmark, its axes, and defaults."""
     plan, records = _measured(build, {1: [[4.0], [4.0]]})
     plan = dataclasses.replace(plan, skips=(_skip(2, "needs 2 GPUs, found 1"),))
     table = _table(
@@ -467,7 +467,7 @@ def test_without_a_table_the_speedup_is_only_shown(build: Build) -> None:
 
 
 def test_two_expectations_of_one_metric_have_rows_of_their_own(build: Build) -> None:
-    """One judged from one GPU on, one shown from two on: what is shown takes nothing from what is judged."""
+    """One is judged from one GPU on, one is shown from two on: the shown ratio changes nothing of the judged one."""
     plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]], 4: [[2.0], [2.0]]})
     suite = _suite(_STRONG, dataclasses.replace(_STRONG, table=None, baseline=2))
     table = _table(_row(value=1.6), _row(count=4, value=2.0), _row(count=4, kind="claim", value=3.0))
@@ -556,7 +556,7 @@ def test_require_table_refuses_predictions(build: Build) -> None:
     ("two_s", "verdict"), [(2.0, "pass"), (2.3, "inconclusive"), (2.5, "inconclusive"), (2.8, "fail")]
 )
 def test_one_attempt_decides_where_it_is_clear(build: Build, two_s: float, verdict: str) -> None:
-    """By the spread of other runs of its card: a pass needs the usual spread, a fail three times as much."""
+    """The spread of other runs on its card decides: a pass needs the usual spread, a fail three times the spread."""
     plan, records = _measured(build, {1: [[4.0]], 2: [[two_s]]})
     records = build.on_card("NVIDIA H200", records)
     (row,) = scaling_results(
@@ -596,7 +596,7 @@ def test_one_attempt_on_another_card_decides_nothing(build: Build) -> None:
 def test_the_part_that_is_longer_than_predicted_is_named(
     speedup: float, exposed: float, gap: float, part: str | None
 ) -> None:
-    """By steps without communication: what they save, and how far their slowest rank is behind."""
+    """Steps without communication show the saved time and the delay of the slowest rank."""
     prediction = Prediction(
         point_id="p", baseline_id="b", speedup=1.9, band_fraction=0.05, source="", communication_fraction=0.1
     )

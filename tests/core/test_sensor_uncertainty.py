@@ -1,4 +1,4 @@
-"""What no number of attempts takes out of joules: gains of power sensors, 2 % (sd) a board, and bounds of windows."""
+"""Uncertainty of joules that more attempts do not remove: sensor gains, 2 % (sd) a board, and bounds of windows."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_limit_in_joules_is_held_against_gains(build: Build, degree: int, beyo
     joules_a_token = 20.0 * degree / 40
     check = _check(build, degree, Limits(metric=_JOULES, maximum=joules_a_token * beyond))
     assert check.verdict == verdict
-    assert "with what power sensors leave open" in check.reason
+    assert "with the uncertainty of power sensors" in check.reason
     assert ("more would not decide it (power sensors)" in check.reason) == (verdict == "inconclusive")
 
 

@@ -36,7 +36,7 @@ def test_only_full_checkpointing_computes_products_again() -> None:
 
 
 def test_a_loss_in_chunks_computes_the_head_again() -> None:
-    """Beside whatever the layers do."""
+    """Independent of the layers."""
     chunks = dataclasses.replace(FULL, loss_chunk_tokens=64)
     assert model_flops_per_token(DECODER, chunks) == model_flops_per_token(DECODER, FULL)
     for kind in ("none", "full"):

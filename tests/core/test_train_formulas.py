@@ -136,7 +136,7 @@ def test_model_flops_and_flops_of_a_joule(build: Build) -> None:
     ("joules", "apart"), [((40.0, 20.0), 20 / 30), ((30.0, 30.0), 0.0), ((60.0,), None), ((40.0, None), None)]
 )
 def test_how_far_energies_lie_apart(build: Build, joules: tuple[float | None, ...], apart: float | None) -> None:
-    """By hand, 40 and 20 J around a mean of 30; of one GPU, or with one that is not known, nothing."""
+    """40 and 20 J around a mean of 30; nothing with one GPU, or with an unknown one."""
     point = build.train(1)
     rank = build.rank(build.steps([1.0, 1.0], Work(samples=2)))
     found = metric_samples(point, [build.record(point, (rank,), energy=build.energy(list(joules), 2.0))])
@@ -179,7 +179,7 @@ def test_stages_that_wait_for_long_are_flagged(build: Build, strategy: str, busy
 def test_control_steps_that_found_no_memory_are_flagged(
     build: Build, num_ranks: int, exposed: float | None, *, flagged: bool
 ) -> None:
-    """Two ranks know nothing of their communication without them; one has none."""
+    """Two ranks need them to measure communication; one rank communicates nothing."""
     point = with_settings(build.train(num_ranks), control_steps=3)
     metrics = () if exposed is None else (Metric(name="exposed_communication_fraction", value=exposed, unit=""),)
     steps = build.steps([2.0], Work(samples=4))
@@ -191,7 +191,7 @@ def test_control_steps_that_found_no_memory_are_flagged(
 
 
 def test_adapters_have_a_share_of_all_parameters(build: Build) -> None:
-    """Of the model's and their own together; what trains everything has no share to show."""
+    """Over the model's weights and the adapters'; full training has no such share."""
     point = build.train(2)
     assert point.shape is not None
     told = {"trained_parameters": 20e6}

@@ -161,7 +161,7 @@ def test_no_row_passes_that_is_faster_than_its_gpus(
     points = {"baseline": build.generate(1), "point": build.generate(2)}
     records: list[Record] = []
     for name, length_s in (("baseline", 2.0), ("point", 1.0)):
-        # What is beyond the peak is a thousand times as fast, and so is what it is compared with, on another GPU.
+        # The point beyond the peak is a thousand times as fast, and so is its comparison on another GPU.
         seconds = length_s / 1000 if beyond else length_s
         device = "NVIDIA H200" if name == beyond else "a GPU of tomorrow"
         records += [_fast(build, points[name], device, attempt, seconds) for attempt in (1, 2, 3)]
@@ -238,7 +238,7 @@ def test_no_limit_passes_of_late_or_failed_requests(
 def test_no_limit_passes_that_more_than_the_gpu_keeps(
     build: Build, flag: str | None, minimum: float, verdict: str
 ) -> None:
-    """80,000 tokens/s. Beside another process a GPU does less, so a limit that it keeps there is kept."""
+    """80,000 tokens/s. A shared GPU does less, so a limit that it keeps while shared is kept."""
     point = build.generate(1)
     device = "NVIDIA H200" if flag == "beyond_peak" else "a GPU of tomorrow"
     records = [_fast(build, point, device, attempt, 0.0005) for attempt in (1, 2, 3)]

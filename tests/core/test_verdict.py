@@ -124,7 +124,7 @@ def test_one_attempt_decides_nothing() -> None:
 
 
 def test_without_a_row_nothing_is_judged() -> None:
-    """Nor with a row that has no limit on the side that matters. A suspect baseline shows all the same."""
+    """A row without a limit on the deciding side gives no expectation either. A suspect baseline shows all the same."""
     assert judge_ratio(_evidence(1.7, 1.9, 1.8), "no row", 2, more=True)[:2] == ("no_expectation", "no row")
     one_sided = Expected(minimum=None, maximum=1.9, source="s", table="t")
     assert judge_ratio(_evidence(1.7, 1.9, 1.8), one_sided, 2, more=True)[0] == "no_expectation"
@@ -271,7 +271,7 @@ def test_points_count_without_any_expectation() -> None:
 
 
 def test_a_skip_that_was_required_is_missing() -> None:
-    """Whatever passed beside it, and whether or not a row needs it; one that can run nowhere is none."""
+    """Whatever else passed, and whether or not a row needs it; a point that can run nowhere does not count."""
     skip = Skip(id="p8", benchmark="b", axes={}, num_gpus=8, reason="needs 8 GPUs, found 4", lacks="8 GPUs (4 here)")
     counts = Counts(expected=1, judged=1, passed=1)
     found = overall([_point("ok")], [_check("pass")], counts=counts, skips=[skip])
@@ -310,7 +310,7 @@ def test_a_run_that_left_everything_out_is_no_pass() -> None:
 
 
 def test_a_run_of_points_that_cannot_be_measured_here_names_one() -> None:
-    """Rather than what was left out beside it, on purpose."""
+    """The reason names it rather than points left out on purpose."""
     skips = [
         Skip(id=name, benchmark="b", axes={}, num_gpus=1, reason="needs about 312 GiB of host memory, of 126 GiB")
         for name in ("p", "q")
@@ -350,7 +350,7 @@ def test_a_pass_says_how_much_was_judged() -> None:
     ],
 )
 def test_the_last_line_names_three_things_that_were_left_out(left_out: tuple[str, ...], text: str) -> None:
-    """A shared reason once; how many more there are is counted, and the table of what was not run has them all."""
+    """A shared reason appears once; further ones are counted, and the table of points that were not run has all."""
     counts = Counts(expected=5, judged=2, passed=2, left_out=3)
     verdict, reason = overall([_point("ok")], [_check("pass")], counts=counts, left_out=left_out)
     assert verdict == "pass"

@@ -34,7 +34,7 @@ class Forgery:
         return list(self.folder.journal.records())
 
     def report(self) -> None:
-        """Make every report anew from what the journal holds by now."""
+        """Write every report again from the journal."""
         view = RunView.of_folder(self.folder)
         for name, file in REPORT_FILES.items():
             self.folder.write_report(file, render(view, name))

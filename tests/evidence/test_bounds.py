@@ -14,7 +14,7 @@ from tests.evidence.forgery import Forgery
 
 
 def named(forgery: Forgery, original: Path) -> list[str]:
-    """What does not hold, with its place."""
+    """Discrepancies with their places."""
     verification = verify_folder(forgery.path, original.parents[1] / "drill.toml")
     return [f"{each.place}: {each.text}" for each in verification.discrepancies if each.state == "does not hold"]
 

@@ -62,7 +62,7 @@ def _machine(manifest: Manifest) -> Manifest:
 
 
 def _of_machine(change: Callable[[Machine], Machine]) -> Change:
-    """What is derived of the GPUs is edited: the fingerprint is of the GPUs themselves."""
+    """An edit of derived values: the fingerprint covers the GPUs themselves."""
     return lambda forgery: forgery.manifest(lambda m: replace(m, machine=change(m.machine)))
 
 
@@ -333,7 +333,7 @@ def test_a_suite_of_ones_own_is_not_fully_checked(original: Path) -> None:
 def test_the_suite_that_a_run_is_held_against_is_named(
     original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its file, where the user names one; else it is one of pybench's own."""
+    """Compared with the user's file if given, else with the shipped suite."""
     other = tmp_path / "drill.toml"
     other.write_text((original.parents[1] / "drill.toml").read_text().replace("steps = 3", "steps = 4"))
     text = f"differs from {other}: effort of benchmark decode"
@@ -377,7 +377,7 @@ def _killed(forgery: Forgery) -> None:
 def test_a_run_that_was_stopped_is_unfinished(
     forgery: Forgery, original: Path, stop: Callable[[Forgery], object], num_owed: int
 ) -> None:
-    """It claims no verdict: nothing accuses it, and the next step is named. An edit of what it has still counts."""
+    """It claims no verdict: nothing accuses it, and the next step is named. Edits still count."""
     stop(forgery)
     arguments = ["verify", str(forgery.path), "--suite", str(original.parents[1] / "drill.toml")]
     done = CliRunner().invoke(main, arguments)

@@ -1,4 +1,4 @@
-"""What a verification found, as text."""
+"""Text of a verification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_many_places_of_one_text_share_it() -> None:
 
 
 def test_a_narrow_terminal_has_every_line() -> None:
-    """What goes on below an indented line is indented further."""
+    """Continuations of an indented line are indented further."""
     found = Discrepancy(
         kind="results", place="results.json", text="'pass' is claimed, 'missing' follows", state="does not hold"
     )

@@ -33,7 +33,7 @@ PIPELINE, NODE = KEPT / "pipeline_scaling_1f1b-h100x4-20261126.json", KEPT / f"{
 
 
 def _slower(results: Results, point_id: str, factor: float) -> Results:
-    """The results with one point that takes so many times as long."""
+    """The results with one point slowed by a factor."""
 
     def scaled(name: str, found: Estimate) -> Estimate:
         by = factor if found.unit == "s" else 1 / factor if found.unit.endswith("/s") else 1.0
@@ -94,7 +94,7 @@ def test_a_planted_fault_fails_with_its_part_named(link: float, rank: float, hos
 
 
 def test_no_kept_speedup_of_a_healthy_machine_fails() -> None:
-    """Of those without a row of a table most pass, and what is written can be read again."""
+    """Most speedups without a row of a table pass, and the output can be read again."""
     judged = []
     for path in sorted(KEPT.glob("*.json")):
         machine = re.search(r"-(h\d+x\d)-", path.name)
@@ -111,7 +111,7 @@ def test_no_kept_speedup_of_a_healthy_machine_fails() -> None:
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "pass"), (1.1, "inconclusive"), (1.4, "fail")])
 def test_a_slow_speedup_fails_by_its_prediction(factor: float, verdict: str) -> None:
-    """One attempt decides where it is clearly on one side, and says what it is judged by."""
+    """One attempt decides if it is clearly on one side; its reason names the spread of other runs."""
     slowed = "stages[schedule=1f1b,pipeline_parallel=4]"
     results = judged_again(_slower(read_results(PIPELINE), slowed, factor), measured_node(NODE))
     (row,) = (row for row in results.scaling if row.point_id == slowed and row.metric == "tokens_per_s")
@@ -132,7 +132,7 @@ def test_without_a_nodes_run_no_prediction_judges() -> None:
 
 
 def test_kinds_with_wide_bands_are_not_judged() -> None:
-    """Training by tensor parallelism fell so far short of its prediction that no band would say anything."""
+    """Tensor-parallel training missed its prediction by too much for a useful band."""
     assert load_bands()["train tensor_parallel"].fraction > WIDEST_BAND
     node = measured_node(KEPT / f"{NODES['h100x2']}.json")
     steps = steps_of_results(read_results(KEPT / "tensor_training_scaling-h100x2-20261126.json"))

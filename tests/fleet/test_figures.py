@@ -40,7 +40,7 @@ def with_points(run: NodeRun, change: Any) -> NodeRun:
 
 
 def test_a_healthy_fleet_is_healthy() -> None:
-    """Sixteen nodes, 0.5 % apart; and what would have been found stands beside each group."""
+    """Sixteen nodes that differ by 0.5 %; each group has its detectable shortfall."""
     result = judged()
     assert (result.state, {node.state for node in result.nodes}) == ("healthy", {"healthy"})
     assert {group.name for group in result.groups} == {"products", "memory", "host copies", "links", "launches"}
@@ -50,7 +50,7 @@ def test_a_healthy_fleet_is_healthy() -> None:
 @pytest.mark.no_cover  # draws of what single fleets, below, cover
 @pytest.mark.parametrize("seed", range(3))
 def test_a_slow_node_is_named_and_nothing_else(seed: int) -> None:
-    """By 4 %, in every group; one run makes it suspect, or bad where memory lies 5 % below."""
+    """4 % in every group; one run makes it suspect, or bad if memory is 5 % below."""
     result = judged(seed, slow={"node07": -math.log(0.96)})
     assert named(result) == {"node07"}
     node = state(result, "node07")

@@ -104,7 +104,7 @@ def test_failed_checks_of_the_run_are_its_faults(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_named_and_loses_nothing(collected: Path) -> None:
-    """A file that is cut, one that is no results; a link is not followed. Files of pairs may lie beside them."""
+    """A cut file, a file without results; links are not followed. Files of pairs may be in the same folder."""
     (collected / "node04.json").write_text('{"run_id": ')
     (collected / "node05.json").symlink_to(collected / "node03.json")
     (collected / "pairs.json").write_text("{}")

@@ -16,7 +16,7 @@ def names(num: int) -> list[str]:
 
 @pytest.mark.parametrize(("num", "rounds"), [(2, 1), (3, 3), (4, 3), (5, 5), (16, 15), (17, 17), (64, 63)])
 def test_every_node_meets_every_other_one_once(num: int, rounds: int) -> None:
-    """N - 1 rounds of an even number, n of an odd one, in each of which a node is in one pair at most."""
+    """N - 1 rounds for an even number, n for an odd one; a node is in at most one pair of a round."""
     found = pair_rounds(names(num))
     assert len(found) == rounds
     assert sorted(pair for pairs in found for pair in pairs) == list(combinations(names(num), 2))
@@ -32,7 +32,7 @@ def test_three_rounds_let_every_node_meet_two_others(num: int) -> None:
 
 
 def test_what_a_missing_node_left_is_made_up_for() -> None:
-    """n02 did not come to the first round: the pairs that met are left out, the others stand in whole rounds."""
+    """n02 missed the first round: pairs that met are left out, the others are in whole rounds."""
     first = [pair for pair in pair_rounds(names(6))[0] if "n02" not in pair]
     rest = pair_rounds(names(6), met=[(b, a) for a, b in first])
     assert sorted((*first, *(pair for pairs in rest for pair in pairs))) == list(combinations(names(6), 2))

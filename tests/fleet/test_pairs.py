@@ -29,7 +29,7 @@ def pair(a: str, b: str, value: float, **changed: Any) -> PairFigure:
 @pytest.mark.parametrize("num_nodes", [4, 5, 16])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_healthy_fleet_has_no_slow_pair(num_nodes: int, seed: int) -> None:
-    """Nodes 0.5 % apart; without figures of their own they are not called healthy."""
+    """Nodes that differ by 0.5 %; without their own runs they are not healthy."""
     result = judged(seed, num_nodes=num_nodes)
     assert (named(result), result.links, result.state) == (set(), (), "not compared")
 
@@ -73,7 +73,7 @@ def test_a_link_that_was_slow_twice_is_bad() -> None:
 
 
 def test_two_nodes_cannot_be_told_apart() -> None:
-    """Nor from the link between them; three nodes have too few pairs for a link, or show a node by far."""
+    """Also not from the link between them: three nodes have too few pairs for a link."""
     found = slow_pairs([pair("a", "b", 1.0)], EFFECTS)
     assert (found.symptoms, found.links) == ({}, ())
     assert found.notes == (
@@ -92,7 +92,7 @@ def test_a_node_with_one_slow_pair_may_be_the_link() -> None:
 
 
 def test_what_was_left_out_before_is_noted() -> None:
-    """In front of what the pairs themselves cannot show."""
+    """Before notes on undecided pairs."""
     result = judge_fleet((), pairs=[pair("a", "b", 1.0)], notes=["pairs: run r was given twice; it counts once"])
     assert [note.partition(":")[2][:8] for note in result.notes] == [" run r w", " a - b: "]
 

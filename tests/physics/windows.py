@@ -56,6 +56,7 @@ LOADS: dict[str, Make] = {
     "square_50_50": lambda rng, start_s, end_s: square(120, 680, 0.05, 0.05, start_s - rng.random(), end_s),
     "decode_47hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 47, 0.6 / 47, start_s - rng.random(), end_s),
     "decode_49hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 49, 0.6 / 49, start_s - rng.random(), end_s),
+    "decode_70hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 70, 0.6 / 70, start_s - rng.random(), end_s),
     "decode_97hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 97, 0.6 / 97, start_s - rng.random(), end_s),
     "decode_101hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 101, 0.6 / 101, start_s - rng.random(), end_s),
     # In step with the samples, or nearly.

@@ -22,7 +22,7 @@ PERIOD_S = 0.020
     ],
 )
 def test_alias_risk(period_s: float, fraction: float) -> None:
-    """The periods at which an H200's counter was off, by as much as it was; 400 J in all."""
+    """Periods with an error of an H200's counter, and the error; 400 J in total."""
     found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400)), period_s=period_s)
     assert found.flags == ("alias_risk",)
     assert half_width_j(found) == pytest.approx(fraction * 400, abs=3.0)

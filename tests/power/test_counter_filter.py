@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.power.counter_filter import STEP_SPREAD, Steps, filtered
+from pybench.power.bridge import STEP_SPREAD, Steps, filtered
 
-# What the filter takes to be known of a GPU: csrc/counter_filter.cpp.
+# Known values of a GPU, as in csrc/counter_filter.cpp.
 GAIN_SPREAD, MOST_GAIN_COST, FREEDOM, OUTLIER = 1e-3, 12.0, 3.0, 9.0
 COUNTED, OUTSIDE, GAIN, IN_STEP = range(4)
 
@@ -59,7 +59,7 @@ def textbook(parts: list[Part], belief: float, further_spread: float, beyond: tu
 
 
 def random_part(rng: np.random.Generator, num: int, gain: float, *, in_step: bool) -> Part:
-    """So many values of three phases and four hypotheses, one of them far off; some columns for all phases alike."""
+    """Values of three phases and four hypotheses, one value an outlier; some columns are equal for all phases."""
     spent_j = rng.uniform(20, 60, (num - 1, 1, 4))
     taken_j = spent_j * rng.uniform(0, 1, (num - 1, 1, 4))
     steps = Steps(

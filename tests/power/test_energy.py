@@ -397,7 +397,7 @@ def test_throttled(at_ms: int, reason: int) -> None:
 
 @pytest.mark.parametrize(("at_ms", "reason"), [(500, 0x04), (500, 0), (500, -1), (-1510, 0x08), (2510, 0x08)])
 def test_not_throttled(at_ms: int, reason: int) -> None:
-    """The power cap is no fault; unknown reasons and reasons long before or after the window tell nothing."""
+    """The power cap is no fault; unknown reasons and reasons long before or after the window are ignored."""
     whole = gpu(counter(constant(400), READS_MS), slow=slow(at_ms, reason))
     assert energy(whole).flags == ()
 

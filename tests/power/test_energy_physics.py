@@ -127,7 +127,7 @@ def test_undoing_the_low_pass_gives_back_the_load() -> None:
     curve = undo_low_pass(samples.time_s, samples.power_w, LowPass(10.9e-3, 0.5e-3))
     times_s = np.arange(-1, 1.5, 0.013)
     found_j, true_j = curve.at(times_s), load.energy_j(times_s)
-    # Within a millisecond of the jump wherever one asks, and no worse after ten of them.
+    # Within a millisecond of the jump at any time, also after ten jumps.
     assert np.max(np.abs((found_j - found_j[0]) - (true_j - true_j[0]))) < 0.56
 
 
@@ -146,7 +146,7 @@ def test_steps_that_are_placed_wrongly_again_and_again_cost_no_joules(period_ms:
 
 
 def test_bounds_of_decode_rounds_between_prefills_hold() -> None:
-    """Sums that were off the same way were taken for what a counter of samples misses: ± 0.3 %, off by 0.75 %."""
+    """Equal errors of sums were taken for the error of a sampling counter: ± 0.3 %, with an error of 0.75 %."""
     for seed in range(12):
         rng = np.random.default_rng(seed)
         step_s = [0.2, *np.ravel(0.0275 * (1 + 0.01 * rng.standard_normal((120, 1))) * [0.35, 0.65])]

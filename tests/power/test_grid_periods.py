@@ -34,7 +34,7 @@ def allowed(period_s: float, brackets: np.ndarray, quiet: np.ndarray) -> tuple[f
 
 @pytest.mark.parametrize("seed", range(4))
 def test_periods_that_fit_and_their_phases(seed: int) -> None:
-    """To the last digit, of steps 100 ms apart that were read 1 to 9 ms apart, some with nothing between."""
+    """Exact for steps of 100 ms read every 1 to 9 ms, some without a reading between."""
     rng = np.random.default_rng(seed)
     steps_s = np.sort(rng.choice(80, 9, replace=False) - 30) * 0.1
     before_s, after_s = steps_s - rng.uniform(0.5e-3, 4e-3, 9), steps_s + rng.uniform(0.5e-3, 5e-3, 9)

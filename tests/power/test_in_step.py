@@ -101,7 +101,7 @@ def test_too_few_samples_show_nothing() -> None:
 
 
 def test_samples_comparable_over_whole_cycles_only_show_nothing() -> None:
-    """As in an edited file: too few samples have adjacent neighbours."""
+    """Too few samples have adjacent neighbours, as in an edited file."""
     number = np.arange(500)
     time_s = np.where(number < 50, 0.0, 0.005 * (number // 8 % 3)) + number * PERIOD_S
     power_w = 400 + 100 * np.cos(2 * np.pi * time_s / (3 * PERIOD_S))

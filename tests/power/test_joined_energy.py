@@ -13,8 +13,7 @@ from pybench.model.suite import Effort, Point
 from pybench.model.wire import Span, Step, Work
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.checkpoint import Checkpoint
-from pybench.power.joined_energy import HostTrace, joined_conditions, joined_energy
-from pybench.power.measured_window import window_energy
+from pybench.power.measured_window import HostTrace, joined_conditions, joined_energy, window_energy
 from pybench.power.sensor import shipped_model
 from pybench.power.trace import GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns
 

@@ -10,7 +10,7 @@ from pybench import _energy
 
 @pytest.mark.parametrize("seed", range(5))
 def test_interpolated(seed: int) -> None:
-    """As NumPy interpolates each column, in any order of the times, beyond the ends and on a time of its own."""
+    """Equal to NumPy's interpolation of each column, for times in any order, beyond the ends and at its times."""
     rng = np.random.default_rng(seed)
     time_s = np.sort(rng.uniform(-1, 1, 30))
     time_s[7] = time_s[8]

@@ -1,4 +1,4 @@
-"""Energy of measured steps, from what a worker recorded and a power trace."""
+"""Energy of measured steps, from a worker's record and a power trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a counter of samples holds, against its definition."""
+"""Sums of a sampling counter, compared with their definition."""
 
 from __future__ import annotations
 

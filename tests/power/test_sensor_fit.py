@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pybench.power.calibrate import fit_sensor
 from pybench.power.samples import samples_of
-from pybench.power.sensor_fit import fit_sensor
 from tests.physics.board import A100, H200, Board, ns
 from tests.physics.load import Column, Load, square
 

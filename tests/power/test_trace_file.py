@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pybench.model.errors import RunFolderError
-from pybench.power import array_archive, trace_file
+from pybench.power import trace_file
 from pybench.power.sensor import SensorModel
 from pybench.power.trace import (
     CounterColumns,
@@ -99,7 +99,7 @@ def test_other_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refusal(tmp_path: Path, content: bytes) -> str:
-    """What is wrong with a trace's file of this content, after its name."""
+    """The fault of a trace's file with this content, after its name."""
     (tmp_path / "trace.npz").write_bytes(content)
     with pytest.raises(RunFolderError) as refused:
         read_trace(tmp_path, "trace.npz")
@@ -266,12 +266,12 @@ def test_member_unpacks_to_no_more_than_it_declares(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(zipfile.ZipExtFile, "read", noted)
     with pytest.raises(ValueError, match="Bad CRC-32"):
-        array_archive.unpack(bytes(content), 1000)
+        trace_file.unpack(bytes(content), 1000)
     assert read == [8]
 
 
 def test_directory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array_archive, "_MAX_DIRECTORY_BYTES", 40)
+    monkeypatch.setattr(trace_file, "_MAX_DIRECTORY_BYTES", 40)
     assert "a directory of more than 40 bytes" in refusal(tmp_path, encode_trace(TRACE))
 
 

@@ -94,7 +94,7 @@ def test_a_cpu_has_no_substitute_for_narrow_units() -> None:
 
 
 def test_a_machine_has_what_its_least_gpu_has() -> None:
-    """By the table for GPUs that are not here, else by the driver; unknown where one of them reports nothing else."""
+    """Assumed GPUs have the table's value, others the driver's; unknown if a GPU reports nothing."""
     two = replace(MACHINE, gpus=(H200, replace(H200, compute_capability="7.0")))
     assert two.devices.compute_capability == V100
     for unknown in (None, "", "9", "a.b"):

@@ -165,7 +165,7 @@ WIDE = dataclasses.replace(SHAPE, hidden=256, intermediate=512, head_width=64)
     ],
 )
 def test_torchtunes_adapters(options: dict[str, Any], reason: str) -> None:
-    """What it can't do is known before anything runs."""
+    """Impossible settings are refused before anything runs."""
     assert reason in reasons(shape=WIDE, **options)
     assert reasons(shape=WIDE, **{**PACKED, "data_parallel": 2}) == ""
 

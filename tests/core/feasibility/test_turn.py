@@ -63,7 +63,7 @@ def test_what_works_is_planned(given: dict[str, Any]) -> None:
 def test_what_can_not_run_is_refused_before_anything_runs(
     given: dict[str, Any], shape: dict[str, Any], found: str
 ) -> None:
-    """With what is wrong and, where there is a choice, what to take."""
+    """The reason names the fault and, where there is a choice, the remedy."""
     assert found in (reason(given, **shape) or "")
 
 

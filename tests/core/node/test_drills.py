@@ -188,7 +188,7 @@ def test_a_gpu_of_which_nothing_was_read_does_not_pass(node: Node) -> None:
 
 
 def test_a_lowered_power_limit_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the boards that met it; one that nobody lowered is no cause."""
+    """Boards at their limit are listed; a default limit is no cause."""
     gpus = list(node.machine.gpus)
     gpus[3] = dataclasses.replace(gpus[3], power_limit_w=500.0)
     monkeypatch.setattr(type(node), "machine", dataclasses.replace(node.machine, gpus=tuple(gpus)))
@@ -297,7 +297,7 @@ def test_gpus_that_all_differ_from_themselves(make_node: type[Node]) -> None:
 
 
 def test_gpus_of_another_name_have_results_of_their_own(node: Node) -> None:
-    """Another chip may round otherwise; it is held to its own kind."""
+    """Another chip may round differently, so it is compared with its own kind."""
 
     def change(_workload: str, rank: int, values: dict[str, float]) -> dict[str, float]:
         return {**values, "checksum": 1.0} if rank >= 6 and "checksum" in values else values
@@ -390,7 +390,7 @@ def test_two_gpus_of_two_kinds(make_node: type[Node], monkeypatch: pytest.Monkey
     ],
 )
 def test_memory_errors_that_came(node: Node, fields: dict[str, int], verdict: str, words: str) -> None:
-    """What was there before does not count: three corrected errors, one remapped row."""
+    """Errors from before do not count: three corrected errors, one remapped row."""
     node.change_counters(3, **fields)
     (check,) = (check for check in node.checks() if check.verdict != "pass")
     assert (check.name, check.subject, check.verdict) == ("memory_errors", "GPU 3 (GPU-3)", verdict)
@@ -531,7 +531,7 @@ def test_cpu_ranks_are_compared_loosely(node: Node, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_suite_that_measures_no_node_has_no_checks(node: Node) -> None:
-    """Nor has one of which nothing was measured."""
+    """A GPU without a measurement has none either."""
     node.records = []
     assert node.checks() == ()
     node.plan = dataclasses.replace(node.plan, points=())

@@ -1,4 +1,4 @@
-"""What a report names when a node check fails: the part that is broken, once, with everything that shows it."""
+"""Faults in a report of a failed node check: each broken part once, with every check that shows it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_heat_decides_what_to_do_about_a_gpu_that_is_slow_too() -> None:
     ],
 )
 def test_each_kind_points_to_a_part(change: Callable[[Node], object], part: str, kind: str) -> None:
-    """What all GPUs have alike is the host's; many links of one GPU are one fault."""
+    """A fault of all GPUs is the host's; many slow links of one GPU are one fault."""
     node = Node(num_gpus=4, num_attempts=4)
     change(node)
     assert [(fault.part, fault.kind) for fault in _found(node)] == [(part, kind)]

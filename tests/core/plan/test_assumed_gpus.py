@@ -30,7 +30,7 @@ NO_GPUS = dataclasses.replace(MACHINE, kind="cpu", gpus=(), gpu_count=0, gpu_nam
     ],
 )
 def test_a_word_is_a_kind_and_a_memory(word: str, kind: str, mib: float) -> None:
-    """As a driver reports the memory, else as many GiB as the word has."""
+    """Memory as a driver reports it, else the word's number in GiB."""
     machine = with_gpus(NO_GPUS, word, 3)
     assert (machine.kind, machine.gpu_count, len(machine.gpus)) == (kind, 3, 3)
     assert machine.gpu_memory_bytes == pytest.approx(mib * 2**20)

@@ -32,7 +32,7 @@ def _suite(**axes: tuple[AxisValue, ...]) -> Suite:
     ],
 )
 def test_all_is_what_the_run_may_use(num_devices: int, max_gpus: int | None, counts: tuple[int, ...]) -> None:
-    """Once, beside the numbers as they are written; on fewer than the least number it adds nothing."""
+    """Once, after the written numbers; below the least number it adds nothing."""
     made = with_words(_suite(gpus=(2, 4, "all"), seed=(1, 2)), num_devices=num_devices, max_gpus=max_gpus)
     assert made.benchmarks[0].axes == {"gpus": counts, "seed": (1, 2)}
 
@@ -53,7 +53,7 @@ def test_all_are_those_of_each_node() -> None:
 
 
 def test_an_axis_of_numbers_stays() -> None:
-    """What is too large for the machine is skipped with a reason, as ever."""
+    """A point too large for the machine is skipped with a reason."""
     suite = _suite(gpus=(2, 4))
     assert with_words(suite, num_devices=1) == suite
 
@@ -71,7 +71,7 @@ def test_an_axis_of_numbers_stays() -> None:
 def test_a_count_above_what_is_there_is_named_once(
     num_devices: int, max_gpus: int | None, measured: list[int], named: tuple[str, ...]
 ) -> None:
-    """Beside the word as without it: 4 is left out on two GPUs, for whatever other axes, and skips nothing."""
+    """With the word as without it, 4 is left out on two GPUs, whatever the other axes, and skips nothing."""
     written = _suite(gpus=(1, 2, 4, "all"), seed=(1, 2))
     suite = with_words(written, num_devices=num_devices, max_gpus=max_gpus)
     plan = expand(suite, {}, Devices("cuda", num_devices), max_gpus=max_gpus)
@@ -98,7 +98,7 @@ def test_the_word_alone(num_devices: int, count: int) -> None:
     ("num_devices", "degrees"), [(1, (1, 2, 4)), (2, (1, 2, 4)), (6, (1, 2, 4, 3)), (8, (1, 2, 4))]
 )
 def test_other_degrees_take_their_part(num_devices: int, degrees: tuple[int, ...]) -> None:
-    """Beside two stages and one copy, half of the GPUs are left."""
+    """With two stages and one copy, half of the GPUs remain."""
     settings = {"backend": "torch", "model": "m", "pipeline_parallel": 2}
     axes: dict[str, tuple[AxisValue, ...]] = {"tensor_parallel": (1, 2, 4, "all"), "data_parallel": (1,)}
     benchmark = Benchmark(name="b", workload="generate", settings=settings, axes=axes, effort=Effort())
@@ -111,7 +111,7 @@ def test_other_degrees_take_their_part(num_devices: int, degrees: tuple[int, ...
     [("generate", {"torch", "transformers"}, set()), ("train", {"torch"}, {"transformers", "tensorrt_llm"})],
 )
 def test_installed_is_every_backend_with_the_workload(workload: str, some: set[str], none: set[str]) -> None:
-    """What is written stays first; the plan leaves out what the machine lacks."""
+    """Written values stay first; the plan leaves out values that the machine lacks."""
     axes: dict[str, tuple[AxisValue, ...]] = {"backend": ("vllm", "installed")}
     benchmark = Benchmark(name="b", workload=workload, settings={}, axes=axes, effort=Effort())
     (made,) = with_words(Suite(name="s", description="", benchmarks=(benchmark,)), num_devices=1).benchmarks
@@ -194,7 +194,7 @@ def test_a_batch_is_rounded_up_to_fill_the_gpus(num_devices: int, batch: int) ->
 
 @pytest.mark.parametrize(("num_devices", "batch"), [(1, 16), (2, 16), (3, 24), (4, 16), (5, 40), (6, 24), (8, 16)])
 def test_every_count_of_an_axis_divides_the_batch(num_devices: int, batch: int) -> None:
-    """By whole passes of two samples: 5 GPUs beside 1, 2 and 4 take 40."""
+    """In whole passes of two samples, 5 GPUs with 1, 2 and 4 take 40."""
     passes = {"backend": "torch", "global_batch_size": 16, "batch_size_per_gpu": 2, "grad_accum": "auto"}
     suite = Suite(name="s", description="", benchmarks=(_rounded("train", passes, data_parallel=(1, 2, 4, "all")),))
     assert with_words(suite, num_devices=num_devices).benchmarks[0].settings["global_batch_size"] == batch

@@ -388,14 +388,14 @@ def test_what_is_planned_for_is_not_here() -> None:
 
 
 def test_nodes_may_be_required() -> None:
-    """What is required and not there is missing, not left out."""
+    """A required point that the machine lacks is missing, not left out."""
     found = _over_nodes(required=parse_required("nodes=2"))
     assert [skip.lacks for skip in found.skips] == ["2 nodes (1 here)"] * 2
     assert found.skips[0].reason == "needs 2 nodes, found 1"
 
 
 def test_a_point_of_one_node_is_the_same_with_and_without_the_setting() -> None:
-    """Its digest, by which runs are compared, does not know of hosts."""
+    """Hosts do not change its digest, by which runs are compared."""
     plain = expand(_suite("train", TRAIN), {"m": SHAPE}, Devices("cpu", 1)).points[0]
     one = expand(_suite("train", {**TRAIN, "nodes": 1}), {"m": SHAPE}, Devices("cpu", 1)).points[0]
     assert one.digest == plain.digest

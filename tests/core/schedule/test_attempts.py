@@ -58,7 +58,7 @@ def test_rounds_alternate_their_direction() -> None:
 
 
 def test_recorded_attempts_are_not_repeated() -> None:
-    """What a resumed run still owes."""
+    """Attempts that a resumed run still owes."""
     assert names(pending((point("a"), point("b")), (record("a", 1), record("b", 2)))) == ["b1", "a2"]
 
 

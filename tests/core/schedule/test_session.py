@@ -68,7 +68,7 @@ def shared(one: AnySettings, other: AnySettings) -> bool:
     ],
 )
 def test_an_engine_is_shared_by_its_arguments(backend: BackendName, more: dict[str, Any], same: bool) -> None:
-    """What a point asks of it may differ, what it is may not."""
+    """Settings of a point may differ, settings of the process may not."""
     assert shared(generate(backend), generate(backend, **more)) == same
 
 

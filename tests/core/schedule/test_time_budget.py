@@ -74,7 +74,7 @@ def test_of_a_round_without_time_for_all_the_longest_attempts_are_left_out() -> 
 
 
 def test_an_attempt_of_unknown_length_fits_any_time_that_is_left() -> None:
-    """Beside one of 30 s it takes nothing of what is left."""
+    """Next to an attempt of 30 s it takes none of the remaining time."""
     points = _points(attempts=1)[:2]
     owed = pending(points, ())
     assert in_time(owed, {points[0].digest: 30.0}, 1.0) == (owed[1],)

@@ -13,7 +13,7 @@ TWO = Contrast(value=0.0, variance=6e-6, freedom=1.5, num_attempts=2)
 
 
 def _of(num_attempts: int, like: Contrast) -> Contrast:
-    """So many attempts that scatter as those do."""
+    """Attempts with the same scatter."""
     return replace(
         like,
         num_attempts=num_attempts,

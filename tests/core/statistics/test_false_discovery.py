@@ -1,4 +1,4 @@
-"""Which of many findings stand."""
+"""Discoveries among many findings."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pybench.core.statistics.false_discovery import detectable_fraction, discove
 
 
 def test_a_finding_stands_by_its_rank() -> None:
-    """Of four at 4 % the limits are 1, 2, 3 and 4 %: b is above its own, and stands since c is at its own."""
+    """With four at 4 % the limits are 1, 2, 3 and 4 %: b is above its limit, but c is at its limit."""
     assert discoveries({"a": 0.009, "b": 0.021, "c": 0.03, "d": 0.2}, 0.04) == {"a", "b", "c"}
     assert discoveries({"a": 0.011, "b": 0.5}, 0.02) == set()
     assert discoveries({}, 0.04) == set()
 
 
 def test_the_first_that_is_not_sure_ends_what_stands() -> None:
-    """Of four the limits are a quarter, a third, a half and all of their own levels: c is above, so d is out."""
+    """With four the limits are a quarter, a third, a half and all of their levels: c is above, so d is out."""
     assert sure({"a": 0.2, "b": 0.3, "c": 0.6, "d": 0.9}) == {"a", "b"}
     assert sure({"a": 0.2, "b": 0.3, "c": 0.4, "d": 1.0}) == {"a", "b", "c", "d"}
     assert sure({"a": 0.26, "b": 0.5, "c": 0.9, "d": 0.9}) == set()
@@ -25,7 +25,7 @@ def test_the_first_that_is_not_sure_ends_what_stands() -> None:
 
 
 def test_figures_that_move_together_count_once() -> None:
-    """Three equal ones have the probability of one of them; a single low one of three is three times as likely."""
+    """Three equal probabilities give the same one; a single low one of three is three times as likely."""
     assert joint_probability({"a": 0.01, "b": 0.01, "c": 0.01}) == pytest.approx(0.01)
     assert joint_probability({"a": 0.01, "b": 0.9, "c": 0.8}) == pytest.approx(0.03)
     assert joint_probability({"a": 1.0, "b": 1.0}) == 1.0

@@ -171,7 +171,7 @@ def test_more_attempts_narrow_the_interval() -> None:
     assert widths == sorted(widths, reverse=True)
 
 
-@pytest.mark.no_cover  # many draws of what the tests above cover
+@pytest.mark.no_cover  # many draws of code that the tests above cover
 @pytest.mark.parametrize(("between", "within"), [(0.003, 0.01), (0.01, 0.005), (0.02, 0.002)])
 @pytest.mark.parametrize("num_attempts", [3, 6])
 def test_intervals_cover_the_truth_as_often_as_they_say(num_attempts: int, between: float, within: float) -> None:
@@ -207,7 +207,7 @@ def _holds(interval: Interval, truth: float) -> bool:
     return low <= truth <= high
 
 
-@pytest.mark.no_cover  # many draws of what the tests above cover
+@pytest.mark.no_cover  # many draws of code that the tests above cover
 @pytest.mark.parametrize("num_attempts", [4, 5, 6])
 def test_clean_attempts_name_an_outlier_in_two_per_cent_of_runs_at_most(num_attempts: int) -> None:
     """Of 2,000 runs; two standard errors are 0.6 %."""
@@ -228,5 +228,5 @@ def test_three_attempts_name_no_outlier() -> None:
 
 
 def test_equal_attempts_name_no_outlier() -> None:
-    """Without spread there is no scale to be far off on."""
+    """Without spread there is no scale for a distance."""
     assert outlying_attempts([[10.0]] * 4) == ()

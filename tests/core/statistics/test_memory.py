@@ -31,7 +31,7 @@ def test_variance_inflation_by_hand() -> None:
     assert variance_inflation(5, 0.0) == 1.0
 
 
-@pytest.mark.no_cover  # many draws of what the tests above cover
+@pytest.mark.no_cover  # many draws of code that the tests above cover
 def test_the_mean_of_correlated_attempts_scatters_as_stated() -> None:
     """20,000 series of six attempts with 0.6: their means' variance within 5 % of the inflated one."""
     random = np.random.default_rng(1)

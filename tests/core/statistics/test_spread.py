@@ -21,7 +21,7 @@ _NOISY = [0.0, 0.03, -0.02]
 
 
 def test_a_point_that_scatters_more_than_chance_is_judged_by_its_own_spread() -> None:
-    """Ten times the others' spread: theirs is as without it, and its own stays as it is."""
+    """A point with ten times the others' spread does not change theirs, and keeps its own."""
     alone, beside = common_spread(_QUIET), common_spread([*_QUIET, _NOISY])
     assert alone is not None
     assert beside is not None
@@ -35,7 +35,7 @@ def test_a_point_that_scatters_more_than_chance_is_judged_by_its_own_spread() ->
 
 
 def test_points_alike_share_all_of_it() -> None:
-    """Among nine quiet points twice their variance is chance: shrunk, with more degrees of freedom than its own two."""
+    """With nine quiet points, twice their variance is chance: shrunk, with more than its two degrees of freedom."""
     spread = common_spread(_QUIET)
     assert spread is not None
     variance, freedom = spread.moderated(2 * spread.variance, 2)
@@ -45,7 +45,7 @@ def test_points_alike_share_all_of_it() -> None:
 
 
 def test_a_pooled_variance_is_weighted_by_degrees_of_freedom() -> None:
-    """2 of 1 and 8 of 3 are 26 / 4. The variance of 0, 2 is 2 and that of 5, 5, 8 is 3: 8 / 3; one value has none."""
+    """2 of 1 and 8 of 3 are 26 / 4. 0, 2 has variance 2 and 5, 5, 8 has 3: 8 / 3; a single value has none."""
     assert pooled([(2.0, 1), (8.0, 3)]) == (6.5, 4)
     assert pooled([]) == (0.0, 0)
     assert pooled_variance([[0.0, 2.0], [9.0], [5.0, 5.0, 8.0]]) == pytest.approx((8 / 3, 3))

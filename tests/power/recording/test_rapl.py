@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.power.rapl import PackageCounters
+from pybench.power.measured_command import PackageCounters
 
 
 def zone(root: Path, number: str, name: str, energy_uj: int, range_uj: int = 1_000_000) -> Path:

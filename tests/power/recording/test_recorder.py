@@ -146,7 +146,7 @@ def test_old_driver_has_only_counter_and_average(
 ) -> None:
     fake_nvml(load="constant:250")
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", str(old_library))
-    for _ in range(2):  # the second session knows from the first what is missing
+    for _ in range(2):  # the first session tells the second which readings are missing
         trace, start_ns, end_ns = record(UUIDS[:1], length_s=0.6)
         (gpu,) = trace.gpus
         assert (gpu.state, gpu.failed_calls) == ("ok", 0)
@@ -200,7 +200,7 @@ def test_identity_that_is_not_told(fake_nvml: Tell) -> None:
 
 def test_calls_that_run_side_by_side_get_a_poller_each(fake_nvml: Tell) -> None:
     fake_nvml(devices=4, latency="nvmlDeviceGetTotalEnergyConsumption:20000")
-    # A busy machine may hide that they do: calls beside each other then take as long as one after the other.
+    # On a busy machine parallel calls may take as long as serial ones.
     assert 4 in (record(UUIDS[:4], length_s=1.0)[0].num_pollers for _ in range(10))
 
 
@@ -304,7 +304,7 @@ def test_periods_that_are_none(period_s: float) -> None:
 
 
 def seconds_between_polls(number: int, **periods_s: float) -> Any:
-    """Of so many polls of one GPU's fields, of which no anchor made any."""
+    """Polls of one GPU's fields; anchors make no polls."""
     with PowerRecorder(UUIDS[:1], **periods_s) as sampler:  # type: ignore[arg-type]
         since_ns = time.monotonic_ns() + 200_000_000
         while len(found := sampler.snapshot(since_ns, search=False).gpus[0].polled.t_ns) < number:
@@ -313,7 +313,7 @@ def seconds_between_polls(number: int, **periods_s: float) -> Any:
 
 
 def test_fields_are_read_seldom_beside_a_series(fake_nvml: Tell) -> None:
-    """Its samples are 20 ms apart: they show what the fields would."""
+    """Its samples every 20 ms show the power as the fields do."""
     fake_nvml(devices=1)
     assert np.median(seconds_between_polls(4)) > 0.5
 

@@ -1,4 +1,4 @@
-"""Drivers that hang, refuse, lose a GPU or tell nonsense: one GPU pays, and its trace says so."""
+"""Drivers that hang, refuse, lose a GPU or return nonsense: only that GPU's trace is affected, and has a flag."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ READINGS = (
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """As long as it takes; the test's own time limit ends what never comes true."""
+    """Waits without a limit of its own; the test's time limit ends it."""
     while not condition():
         time.sleep(0.02)
 
@@ -71,14 +71,14 @@ def test_hung_call_costs_its_gpu_only(
     assert time.monotonic_ns() < hung_ns + 40_000_000_000
     assert [gpu.state for gpu in trace.gpus] == ["stalled" if i == 1 else "ok" for i in range(num_gpus)]
     for gpu in trace.gpus:
-        # A call that came back and took long only as the machine stood still is none that hung.
+        # A call that was slow only because the machine stood still did not hang.
         stalls = [
             (start_ns, end_ns)
             for start_ns, end_ns in zip(gpu.stalls.start_ns, gpu.stalls.end_ns, strict=True)
             if end_ns == trace.end_ns or apart_from(stood_still, (start_ns, end_ns)) > SHORTEST_STALL_NS
         ]
         assert stalls == ([(hung_ns, trace.end_ns)] if gpu.index == 1 else [])
-        # What was recorded before the hang stays.
+        # Readings from before the hang stay.
         assert min(gpu.counter.before_ns) < hung_ns
 
 

@@ -22,10 +22,10 @@ pytest.importorskip("pybench._nvml", reason="the extension is not built")
 Tell = Callable[..., None]
 # Longer than a call must take to be a stall, and than any limit at a stop.
 STANDSTILL_S = 1.3
-# Shorter than a call that hangs, even with what an idle machine adds. Some such calls fit into the limit of a stop.
+# Shorter than a hanging call, also on an idle machine. Some such calls fit into the limit of a stop.
 SLOW_US = 180_000
 
-# Stands still right before a call of the sampler's or soon after it began, and prints what it returned.
+# Stops right before a call of the sampler or soon after its begin, and prints its result.
 _SAMPLES = f"""
 import sys; sys.path[:0] = {sys.path!r}
 import ctypes, json, os, signal, threading, time
@@ -59,7 +59,7 @@ print(json.dumps({{
 
 
 def sampled(library: Path, method: str, when: str, seconds: float = 0.5, counter_period_s: float = 60.0) -> Any:
-    """What a process printed that stood still around a call of the sampler's, so long after its start."""
+    """Output of a process that stood still around a call of the sampler, at this time after its start."""
     settings = (str(library), method, when, str(seconds), str(counter_period_s))
     with subprocess.Popen((sys.executable, "-c", _SAMPLES, *settings), stdout=subprocess.PIPE, text=True) as process:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)

@@ -1,4 +1,4 @@
-"""Which sensor model a GPU gets: its own calibration, its board's, or the most modest."""
+"""Sensor model of a GPU: its calibration, its board's model, or the most cautious one."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ AT_S = 2.2
 def test_a_clock_that_is_set_costs_no_samples(
     native: Callable[..., Path], fake_nvml: Callable[..., None], tmp_path: Path
 ) -> None:
-    """All clocks at once, each of a process of its own. Without one that is set the windows have no flag."""
+    """All clocks at once, each in a separate process. With no clock set, the windows have no flag."""
     fake_nvml(devices=1, load="square:120:680:150", sensor="h200")
     library = native(tmp_path / "wall_clock.so", "tests/native/wall_clock.cpp", "-shared", "-fPIC")
     command = [sys.executable, "-m", "tests.power.recording.wall_clock_recording"]
