@@ -28,7 +28,7 @@ _JUDGED: frozenset[Verdict] = frozenset({"pass", "fail", "inconclusive"})
 
 @dataclass(frozen=True)
 class _Figure:
-    """A row's figure with its interval, and the limits that decide a pass, one of which may be absent."""
+    """A row's figure with its interval, and the limits for a pass; one may be absent."""
 
     value: float | None
     low: float | None

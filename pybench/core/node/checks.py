@@ -171,7 +171,7 @@ class _Checksums:
 
 
 def checksums(point: PointRecords) -> Iterator[NodeCheck]:
-    """Every GPU whose results differ from its own first ones, or from what most GPUs of its name found.
+    """Every GPU whose results change, or differ from the majority of GPUs of its name.
 
     Ranks multiply the same operands with the same library, so their results may be compared. GPUs that repeat their own
     results without a majority are named together: at least one of them is wrong.
@@ -246,7 +246,7 @@ _OF_RUNS = (throttling, pcie, memory_errors, xids, fabric)
 def node_checks(measurements: Measurements, machine: Machine) -> tuple[NodeCheck, ...]:
     """Checks of each point, then of the whole run. Empty for a suite that does not measure the node itself.
 
-    What the driver reported counts in failed attempts, too: an XID is why many a worker fails.
+    Driver reports of failed attempts count, too: many workers fail by an XID.
     """
     planned = [point for point in measurements.plan.points if isinstance(point.settings, NodeSettings)]
     measured = [PointRecords(point, good, machine) for point in planned if (good := measurements.good(point.id))]

@@ -211,7 +211,7 @@ def _of_one(subject: str, own: Sequence[NodeCheck], names: Mapping[str, str], be
     for check in own:
         by_kind[_kind(check)].append(check)
     kinds = [kind for kind, checks in by_kind.items() if checks]
-    # What is slow is named first; joules for the same work follow from any other fault.
+    # Slowness is named first; joules for the same work follow from any other fault.
     told = sorted((kind for kind in kinds if kind != "more_power" or len(kinds) == 1), key="slow_gpu".__ne__)
     phrases = [_words(kind, by_kind[kind], benchmarks) for kind in told]
     sentence = f"{_renamed(subject, names)} {'; it '.join(phrases)}"
@@ -250,7 +250,7 @@ def _kind(check: NodeCheck) -> str:
 
 
 def _words(kind: str, own: Sequence[NodeCheck], benchmarks: Mapping[str, str]) -> str:
-    """What a GPU does or has, as the rest of a sentence about it."""
+    """Predicate of a sentence about a GPU."""
     first = own[0].reason
     if kind == "slow_gpu":
         slow: dict[str, float] = {}

@@ -36,16 +36,16 @@ class Contrast:
 
     @property
     def _total_freedom(self) -> float:
-        """What is systematic is taken as known: it adds variance, and no doubt about it."""
+        """The systematic term counts as known: it adds variance without uncertainty."""
         if not self.variance:
             return math.inf
         return min(self.freedom * ((self._sd**2) / self.variance) ** 2, 1e9)
 
     @property
     def _spreads(self) -> tuple[tuple[float, float], ...]:
-        """Standard deviations with their degrees of freedom, of which the one that shows less counts.
+        """Standard deviations with their degrees of freedom; the less certain one counts.
 
-        What is systematic adds freedom, by which few attempts that scatter far more would look better known.
+        The systematic term raises the degrees of freedom, so it would understate the spread of few attempts.
         """
         own = math.sqrt(self.variance)
         return ((self._sd, self._total_freedom), *([(own, self.freedom)] if own else []))
@@ -95,7 +95,7 @@ class Contrast:
         return many
 
     def _reach_by(self, num_attempts: int, level: float) -> float:
-        """How far from a limit so many attempts that scatter as these must lie to be decided."""
+        """Distance from a limit that this number of attempts with this scatter decides."""
         so_many = replace(
             self,
             variance=self.variance * self.num_attempts / num_attempts,
@@ -113,9 +113,8 @@ def contrast(
 ) -> Contrast | None:
     """The sum of the means of ``above`` less those of ``below``; ``None`` with one attempt in any.
 
-    With ``spread``, the variances are moderated and widened by it, and values far off are pulled in. A mean of pulled
-    values may be that of a majority which is bad by chance: whoever names a machine slower or faster by one asks
-    ``spread.as_measured``, too.
+    With ``spread``, the variances are moderated and widened by it, and values far off are pulled in. The mean of pulled
+    values may come from a majority that is bad by chance, so a verdict on a machine needs ``spread.as_measured``, too.
     """
     sides = (*above, *below)
     num_attempts = min(map(len, sides))

@@ -1,4 +1,4 @@
-"""Which of many findings stand when all are looked at together, and how large one must be to stand."""
+"""Discoveries among many findings, and the effect that is detectable among them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import as_fraction
 
 FALSE_DISCOVERIES = 0.004
-"""Expected share of false ones among what stands; where nothing is the matter, probability that anything does."""
+"""Expected share of false discoveries; without any real effect, the probability of one."""
 _POWER = 0.95
 
 _Key = TypeVar("_Key", bound=Hashable)

@@ -27,7 +27,7 @@ TAIL = (1 - CONFIDENCE) / 2
 _FALSE_FLAG = 0.02
 _MIN_FOR_OUTLIER = 4
 _LONGEST_REACH = math.log(100)
-"""Of logarithms: a higher upper end says nothing, and the plain interval's is lower (two attempts near zero)."""
+"""In logarithms: a higher upper end has no meaning, and the plain interval's is lower (two attempts near zero)."""
 # Both of a finite exponential, and of one that stays finite beside the quotient of any four figures.
 _MOST_LOGARITHM = 150.0
 # Below it a quotient of two figures, or its square, may vanish.
@@ -35,7 +35,7 @@ _LEAST = 1 / LARGEST
 
 
 class NoRatioError(ValueError):
-    """A ratio of what is zero or negative in some attempt; the message names it."""
+    """A ratio of values with a zero or negative attempt; the message names it."""
 
 
 def medians(samples: Samples) -> list[float]:
@@ -93,7 +93,7 @@ def ratio_change(now: tuple[Samples, Samples], then: tuple[Samples, Samples], sy
 
 
 def outlying_attempts(samples: Samples) -> tuple[int, ...]:
-    """Positions of attempts that lie outside what the others predict; of clean attempts at most 2 % show any.
+    """Positions of attempts outside the prediction of the others; at most 2 % of clean points have any.
 
     Each is held against a t prediction interval of the others, the level shared by all (a deleted residual).
     """
@@ -116,8 +116,8 @@ def _is_outlier(values: Sequence[float], place: int) -> bool:
 def prediction_reach(values: Sequence[float], spread: Spread | None = None) -> float:
     """How far, with 95 % confidence, one more such mean of as many values may be off theirs: t s sqrt(2/n).
 
-    The next run's location is a mean of n attempts, too, not a single one. ``spread`` widens it by what all points of
-    the metric show: two speeds, correlated attempts.
+    The next run's location is a mean of n attempts, too, not a single one. ``spread`` widens it by two speeds and
+    correlated attempts of all points of the metric.
     """
     if len(values) < 2:  # noqa: PLR2004 - one value has no spread
         return 0.0
@@ -145,7 +145,7 @@ def _grown(value: float, logarithm: float) -> float:
 
 
 def _bounded(value: float) -> float:
-    """What no measurement reaches is held to the largest, so that a results.json with it can be read."""
+    """Larger values than any measurement are cut to the largest, so that a results.json with them can be read."""
     return max(-LARGEST, min(value, LARGEST))
 
 

@@ -1,10 +1,10 @@
 """The spread between attempts that a run's points have in common: what one point's few attempts lack.
 
 Variances of points are shrunk towards a common one as in limma's moderated t (G. Smyth, Statistical Applications in
-Genetics and Molecular Biology 3(1), 2004, section 6.2). Now and then an attempt is bad: values far off their point's
-median are pulled in, so that it does not hide what the others show. Where many are far off, attempts have two speeds
-(:func:`second_speed`): nothing is pulled in, and every point counts as scattering as all of them do together. A point
-that scatters more than the others, beyond chance, is judged by its own spread.
+Genetics and Molecular Biology 3(1), 2004, section 6.2). Some attempts are bad: outliers from their point's median are
+pulled in, so that they do not hide the others. Where many are far off, attempts have two speeds (:func:`second_speed`):
+nothing is pulled in, and every point counts as scattering as all of them do together. A point that scatters more than
+the others, beyond chance, is judged by its own spread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MIN_POINTS = 8
 """With fewer points their common spread is known no better than a point's own."""
 
 LEAST_SD = 0.001
-"""Of logarithms: figures that are steadier, such as memory, are judged as if they scattered by 0.1 %."""
+"""In logarithms: steadier figures, such as memory, are judged as if they scattered by 0.1 %."""
 SD_OF_MAD = 1.4826
 """Standard deviation of normal values over their median absolute deviation: 1 / quantile of 3/4."""
 _ROBUST_SDS = 3.0
@@ -36,7 +36,7 @@ _NOISY = 0.01
 attempt their verdict (``tests/benchmarks/test_verdict_errors.py``)."""
 _FEWEST_ALIKE = 4
 _BAD_SHARE = 0.06
-"""Share of attempts far off up to which they are bad attempts, as of normal ones with 2 % bad; beyond it two speeds."""
+"""Largest share of outliers that counts as bad attempts (2 % in normal runs); more are two speeds."""
 
 Variance = tuple[float, float]
 """A variance and its degrees of freedom."""
@@ -90,13 +90,13 @@ class Spread:
         return list(values) if self.robust_sd == math.inf else pulled_in(values, self.robust_sd)
 
     def moderated(self, variance: float, freedom: float) -> Variance:
-        """A point's own variance by :func:`moderated_variance`; one that stands out stays as it is."""
+        """A point's variance by :func:`moderated_variance`; an outlying variance does not change."""
         if self.variance > 0 and _stands_out(variance / self.variance, freedom, self.freedom, _NOISY):
             return variance, freedom
         return moderated_variance((variance, freedom), (self.variance, self.freedom))
 
     def widened(self, variance: float, freedom: float, num_attempts: int) -> Variance:
-        """A point's variance with what two speeds and the correlation of so many attempts add to it."""
+        """A point's variance with the additions of two speeds and of correlated attempts."""
         if self.second_speed and variance < self.pooled[0]:
             variance, freedom = self.pooled
         return variance * variance_inflation(num_attempts, self.correlation), freedom

@@ -1,8 +1,8 @@
 """One unit against the others: a node among nodes, a night among nights.
 
-A value is compared with the mean of the others by the prediction interval of one more value. Values far off are pulled
-in, and the variance between units is shrunk towards that of the other rows (:mod:`pybench.core.statistics.spread`).
-Values are logarithms, higher is better.
+A value is compared with the mean of the others by the prediction interval of one more value. Outliers are pulled in,
+and the variance between units is shrunk towards the other rows' (:mod:`pybench.core.statistics.spread`). Values are
+logarithms, higher is better.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Others:
 
 
 def spread_of(values: Sequence[float]) -> Variance:
-    """Variance of values, those far off pulled in, at least that of :data:`LEAST_SD`."""
+    """Variance of values with outliers pulled in, at least :data:`LEAST_SD` squared."""
     return max(variance_of(pulled_in(values)), LEAST_SD**2), len(values) - 1
 
 
 def prior_of(spreads: Mapping[Key, Variance]) -> Variance:
-    """What the rows' variances have in common; nothing, with no degrees of freedom, of fewer than ``MIN_POINTS``."""
+    """Common prior of the rows' variances; without degrees of freedom for fewer than ``MIN_POINTS`` rows."""
     if len(spreads) < MIN_POINTS:
         return 0.0, 0.0
     return prior([variance for variance, _ in spreads.values()], [freedom for _, freedom in spreads.values()])
@@ -85,7 +85,7 @@ def moderated(spreads: Mapping[Key, Variance]) -> dict[Key, Variance]:
 
 
 def others_by_unit(values: Mapping[Unit, float], common: Variance) -> Iterator[tuple[Unit, Others]]:
-    """What each unit is compared with: all units but itself. ``common`` is what rows have in common (prior_of)."""
+    """For each unit, the statistics of all other units. ``common`` is what rows have in common (prior_of)."""
     whole = _others([*values.values()], common) if len(values) > _MANY else None
     for unit in values:
         yield unit, whole or _others([value for other, value in values.items() if other != unit], common)
