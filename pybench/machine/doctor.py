@@ -14,6 +14,7 @@ from typing import Literal
 
 from pybench.core.extension import REMEDY, extension_fault
 from pybench.machine.environment import snapshot
+from pybench.machine.gpus import hides_all
 from pybench.machine.kernel_log import read_xids
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.machine import DoctorFinding, GpuInfo, Machine
@@ -47,7 +48,7 @@ def examine(notify: Callable[[str], None] | None = None) -> tuple[DoctorFinding,
         *_backends(machine),
         _gpus(machine),
         *_links(machine),
-        *map(_left_out, machine.gpu_faults),
+        *(map(_left_out, machine.gpu_faults) if machine.gpus else ()),
         *(finding for gpu in machine.gpus for finding in _gpu(gpu, machine)),
         _space(_SHM, "shared memory", _MIN_SHM_BYTES, "mount it larger: mount -o remount,size=8G /dev/shm"),
         _space(".", "disk", _MIN_DISK_BYTES, "free space, or keep runs elsewhere with --runs"),
@@ -119,10 +120,14 @@ def _gpus(machine: Machine) -> DoctorFinding:
         remedy=(
             f"{machine.gpu_remedy}; until then a run ends with exit code 3, or measures CPU cores with --profile cpu"
             if machine.gpu_remedy
-            else "install the NVIDIA driver for GPUs; until then suites use their cpu profile and power is unknown"
+            else f"{_for_gpus()}; until then suites use their cpu profile and power is unknown"
         ),
         otherwise="missing" if machine.gpu_remedy else "warning",
     )
+
+
+def _for_gpus() -> str:
+    return "unset CUDA_VISIBLE_DEVICES for GPUs" if hides_all() else "install the NVIDIA driver for GPUs"
 
 
 def _links(machine: Machine) -> Iterator[DoctorFinding]:
