@@ -11,7 +11,7 @@ from pybench.cli.io import broken_lines, echo, encodable
 from pybench.core.numbers import plain, quantity
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate
-from pybench.model.text import plural
+from pybench.model.text import plural, rough_time
 from pybench.report.text.labels import short_labels
 from pybench.report.text.printable import cut, printable
 
@@ -30,8 +30,6 @@ _PHASES = {
     "measure": "measuring",
     "finish": "finishing",
 }
-_MINUTE_S = 60.0
-_HOUR_S = 3600.0
 _WIDTH = 80
 
 
@@ -54,7 +52,7 @@ class PlainProgress:
         """Show where the run is kept, and how long it takes; without an earlier run the first round shows that."""
         self._labels = short_labels(points, with_benchmark=True)
         self._is_timed, self._expected_s, self._run_started_s = expected_s is not None, expected_s, time.monotonic()
-        takes = "" if expected_s is None else f", about {duration(expected_s)} by earlier attempts"
+        takes = "" if expected_s is None else f", about {rough_time(expected_s)} by earlier attempts"
         self._say(f"run {run_id}: {plural(num_attempts, 'attempt')}{takes}, kept in {folder}")
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
@@ -103,7 +101,7 @@ class PlainProgress:
 
     def _say_left(self, left_s: float, num_left: int) -> None:
         others = "attempt" if num_left == 1 else f"{num_left} attempts"
-        self._say(f"about {duration(left_s)} for the other {others}, by the first round")
+        self._say(f"about {rough_time(left_s)} for the other {others}, by the first round")
 
     def _say(self, text: str) -> None:
         echo(printable(text), stream=self._stream)
@@ -166,7 +164,7 @@ class LiveProgress(PlainProgress):
         """The live line as of now; a narrow terminal cuts the name of the point, not the time left."""
         elapsed_s = time.monotonic() - self._started_s
         left_s = self._left_s(elapsed_s)
-        left = "" if left_s is None else f", about {duration(left_s)} left"
+        left = "" if left_s is None else f", about {rough_time(left_s)} left"
         doing = f"{_PHASES.get(self._phase, self._phase)}{self._start_up(elapsed_s)}{self._steps}"
         text = f"{self._place} {doing}{self._watts}{left}: {self._label(self._point_id)} {self._attempt}"
         text = encodable(printable(text), self._stream.encoding)
@@ -238,13 +236,6 @@ class EarlierAttempts:
         medians = {other: statistics.median(took) for other, took in self._took_s.items()}
         each_s = statistics.fmean(medians.values())
         return max(medians.get(point_id, each_s) - elapsed_s, 0.0) + num_left * each_s
-
-
-def duration(seconds: float) -> str:
-    """``40 s``, ``6.0 min`` or ``2.5 h``."""
-    if seconds < _MINUTE_S:
-        return f"{seconds:.0f} s"
-    return f"{seconds / _MINUTE_S:.1f} min" if seconds < _HOUR_S else f"{seconds / _HOUR_S:.1f} h"
 
 
 class QuietProgress(PlainProgress):

@@ -1,4 +1,4 @@
-"""Text for people and files: numbers with nouns, amounts of memory, bytes of the system."""
+"""Text for people and files: numbers with nouns, amounts of memory, times, bytes of the system."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 BYTE_SCALES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 _WHOLE_FROM = 100
+_MINUTE_S, _HOUR_S = 60.0, 3600.0
 
 
 def amount_text(num_bytes: float) -> str:
@@ -15,6 +16,13 @@ def amount_text(num_bytes: float) -> str:
     factor, unit = next((scale for scale in BYTE_SCALES if abs(num_bytes) >= scale[0]), BYTE_SCALES[-1])
     amount = num_bytes / factor
     return f"{amount:,.0f} {unit}" if abs(amount) >= _WHOLE_FROM else f"{amount:.3g} {unit}"
+
+
+def rough_time(seconds: float) -> str:
+    """``40 s``, ``6.0 min`` or ``2.5 h``."""
+    if seconds < _MINUTE_S:
+        return f"{seconds:.0f} s"
+    return f"{seconds / _MINUTE_S:.1f} min" if seconds < _HOUR_S else f"{seconds / _HOUR_S:.1f} h"
 
 
 def os_text(value: str) -> str:

@@ -53,10 +53,10 @@ ORDER = """
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A worker whose backend takes ten minutes to import."""
+    """A worker that runs for ten minutes."""
     stage_worker(tmp_path / "stage")
     entry = tmp_path / "stage" / "pybench" / "worker" / "backends" / "torch" / "entry.py"
-    entry.write_text("import time\ntime.sleep(600)\n")
+    entry.write_text("import time\ndef join(order):\n    time.sleep(600)\n")
     (tmp_path / "orders.jsonl").write_text(ORDER.replace("\n", "") + "\n")
     return tmp_path
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from pybench.core.schedule import pending
 from pybench.evidence.verify import verify_folder
 from pybench.model.errors import UsageError
 from pybench.model.manifest import PlanOptions
+from pybench.model.verdict import Counts
+from pybench.report.run.more_attempts import decided_sentence
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
 from pybench.run import follow, open_run, time_budget
@@ -175,3 +178,21 @@ def test_an_attempt_without_time_is_noted_once(tmp_path: Path, monkeypatch: pyte
     assert [text for text in notes.texts if "not made" in text] == [
         "--time-limit 10m: 2 attempts are not made: 1 of decode[tensor_parallel=2], 1 of decode[tensor_parallel=1]"
     ]
+
+
+def test_the_report_begins_with_what_was_decided_and_the_time_of_the_rest(tmp_path: Path) -> None:
+    """Three attempts of 100 s: the plan owes one more at the other point, of which nothing is known yet."""
+    run = prepare(tmp_path, 600.0)
+    run.finish(NoProgress())
+    view = RunView.of_folder(run.folder)
+    assert decided_sentence(view) is None
+    records = tuple(replace(record, duration_s=100.0) for record in view.records[:-1])
+    counts = Counts(passed=1, failed=2, inconclusive=3, missing=1)
+    cut = replace(view, results=replace(view.results, counts=counts), records=records)
+    took, owed = len(records) * 100, len(pending(run.manifest.plan.points, records)) * 100
+    assert owed > 0
+    sentence = decided_sentence(cut)
+    assert sentence == f"decided 3 of 7 in {took / 60:.1f} min; the rest needs about {owed / 60:.1f} min"
+    assert render(cut).splitlines()[1] == sentence
+    no_limit = replace(run.manifest, options=PlanOptions())
+    assert decided_sentence(replace(cut, manifest=no_limit)) is None

@@ -16,6 +16,7 @@ from pybench.report.page.points import point_table, verdicts
 from pybench.report.page.power import power_payload
 from pybench.report.run.findings import by_part, each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.run.flags import legend, relevant
+from pybench.report.run.more_attempts import decided_sentence
 from pybench.report.run.provenance import changes, sentence
 from pybench.report.run.rows import comparisons, jobs, tables
 from pybench.report.run.view import RunView
@@ -38,7 +39,7 @@ def _content(view: RunView) -> dict[str, Any]:
     shown = ("Points", "Scaling")
     points = point_table(results)
     return {
-        "judged": judged_sentence(results),
+        "judged": "; ".join(filter(None, (decided_sentence(view), judged_sentence(results)))),
         "findings": by_part(each_step_once(findings(view))),
         "not_judged": by_part(not_judged(view)),
         "not_run": by_part(not_run(results)),

@@ -1,12 +1,17 @@
-"""How many attempts would decide everything that is undecided, as one next step."""
+"""How many attempts would decide everything that is undecided: as a next step, and their time."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from statistics import fmean, median
 
+from pybench.core.schedule import pending
 from pybench.model.results import JudgedRow, NodeCheck, Results
+from pybench.model.text import rough_time
+from pybench.report.run.view import RunView
 
 _OPTION = "--attempts"
 
@@ -63,3 +68,28 @@ class MoreAttempts:
 def _benchmark(row: JudgedRow, benchmarks: Mapping[str, str]) -> str:
     """A check of the node has that of its point."""
     return benchmarks.get(row.point_id or "", "") if isinstance(row, NodeCheck) else row.benchmark
+
+
+def decided_sentence(view: RunView) -> str | None:
+    """For instance ``decided 14 of 18 in 6.7 min; the rest needs about 3.0 min``.
+
+    ``None`` without a time limit, and where nothing is undecided. The rest are attempts that the plan owes, and those
+    that would decide inconclusive rows, each as long as others at its point, or on average.
+    """
+    counts = view.results.counts
+    num_decided, num_open = counts.passed + counts.failed, counts.inconclusive + counts.missing
+    if view.manifest is None or view.manifest.options.time_limit_s is None or not num_open or not view.records:
+        return None
+    took_s: dict[str, list[float]] = {}
+    for record in view.records:
+        took_s.setdefault(record.point_id, []).append(record.duration_s)
+    whole_s = sum(map(sum, took_s.values()))
+    needed = Counter(point.id for point, _ in pending(view.manifest.plan.points, view.records))
+    for row in view.results.rows:
+        attempts = row.decision.attempts_to_decide if row.decision and row.verdict == "inconclusive" else None
+        for id_ in row.point_ids if attempts else ():
+            needed[id_] = max(needed[id_], (attempts or 0) - len(took_s.get(id_, ())))
+    mean_s = fmean(median(values) for values in took_s.values())
+    rest_s = sum(number * median(took_s.get(id_, [mean_s])) for id_, number in needed.items())
+    rest = f"; the rest needs about {rough_time(rest_s)}" if rest_s else ""
+    return f"decided {num_decided} of {num_decided + num_open} in {rough_time(whole_s)}{rest}"

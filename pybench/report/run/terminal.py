@@ -14,6 +14,7 @@ from pybench.model.results import Results
 from pybench.model.text import plural
 from pybench.report.run.findings import Finding, by_part, each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.run.flags import legend, relevant
+from pybench.report.run.more_attempts import decided_sentence
 from pybench.report.run.overview import Density, Group, groups, overview, parts
 from pybench.report.run.provenance import changes, sentence
 from pybench.report.run.rows import Table, claims, comparisons, jobs, tables
@@ -52,6 +53,8 @@ def _head(out: Console, view: RunView, *, detail: bool) -> None:
     results = view.results
     verdict = _coloured(view.state)
     out.print(Text.assemble((printable(f"{results.suite} on {results.machine}: "), "bold"), verdict))
+    if decided := decided_sentence(view):
+        out.print(Text(decided))
     out.print(Text(printable(judged_sentence(results))))
     if results.description:
         out.print(Text(printable(results.description)))

@@ -119,6 +119,7 @@ class ForkedWorker:
         self._pidfd: int | None = None
         self._code: int | None = None
         self._cold: WorkerProcess | None = None
+        self._is_ending = False
         self.start = FORKED
         """As in its record."""
 
@@ -149,7 +150,7 @@ class ForkedWorker:
         elif isinstance(status, int) and self._pidfd is not None:
             self._code = os.waitstatus_to_exitcode(status)
         elif words.keys() & {"refused", "ended"}:
-            if self._pidfd is None:
+            if self._pidfd is None and not self._is_ending:
                 reason = str(words.get("refused", "the starter ended"))[:_MAX_REASON]
                 self.start = f"{ALONE}: {reason.encode(errors='replace').decode()}"
                 return self._alone()
@@ -164,6 +165,7 @@ class ForkedWorker:
         """End the whole tree and return its exit code. Raises ``MachineError`` where it can't be."""
         if self._cold is not None:
             return self._cold.end()
+        self._is_ending = True  # a starter that is gone by now is no reason to start the worker alone
         end_marked(self._token)
         if self.wait(GRACE_S) is None:
             if self._pidfd is None:
