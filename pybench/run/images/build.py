@@ -28,8 +28,9 @@ def build_image(lock: ImageLock, name: str, engine: str, build: Build) -> Locked
         known = sorted(path.parent.name for path in folder.parent.glob("*/Dockerfile"))
         raise UsageError(f"{folder} has no Dockerfile; there are {', '.join(known) or 'none'}")
     check_dockerfile(folder / "Dockerfile")
+    tag = version("pybench").partition("+")[0]  # a tag of an image has no +
     before = lock.named(name) or LockedImage(
-        name=name, repository=f"localhost/pybench/{name}", tag=version("pybench"), backends=("torch",), platforms={}
+        name=name, repository=f"localhost/pybench/{name}", tag=tag, backends=("torch",), platforms={}
     )
     # A tag, though nothing is started by it: engines clear away images that have none.
     digest = build(folder, f"{before.repository}:{before.tag}")
