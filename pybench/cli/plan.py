@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pybench.model.machine import Machine
-    from pybench.model.suite import Point
+    from pybench.model.suite import Plan, Point
 
 _SET = "Replace a setting: batch_size=1, benchmark.decode.attempts=5. Repeatable."
 _REQUIRE = "What must be here, such as gpus=8,backend=vllm; else no pass. table: no prediction judges."
@@ -115,7 +115,7 @@ def plan(
         echo(f"pybench: {text}", err=True)
     tables = load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
     takes = {} if is_assumed else earlier_times_s(found, points, machine, root)
-    judges = judged_by(found, points, tables, machine, predicts_here(ctx, root, machine))
+    judges = judged_by(found, points, tables, machine, predicts_here(ctx, root, machine, points))
     kept_s = kept_attempt_s(found.name, machine) if num_hosts is None else None
     if name == "json":
         echo(json_text(plan_json(found, points, takes, judges, kept_s)), nl=False)
@@ -127,13 +127,13 @@ def plan(
     echo(text, nl=False)
 
 
-def predicts_here(ctx: click.Context, root: Path, machine: Machine) -> Callable[[Point, Point], bool]:
-    """Which rates a run of node_check below ``root`` predicts; none where the product was removed."""
+def predicts_here(ctx: click.Context, root: Path, machine: Machine, plan: Plan) -> Callable[[Point, Point], bool]:
+    """Which speedups the plan's own rates, or a run of node_check below ``root``, predict; none without the product."""
     from pybench.core.provenance import fingerprint, run_fields
     from pybench.model.errors import UsageError
 
     try:
-        found: Callable[[Point, Point], bool] = ctx.obj("predicts")(root, fingerprint(run_fields(machine, ())))
+        found: Callable[[Point, Point], bool] = ctx.obj("predicts")(root, fingerprint(run_fields(machine, ())), plan)
     except UsageError:
         return lambda _base, _point: False
     return found

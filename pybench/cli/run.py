@@ -193,7 +193,7 @@ def _name_judges(ctx: click.Context, job: Run, progress: Progress) -> None:
     from pybench.run.time_budget import kept_attempt_s
 
     manifest, root = job.manifest, job.folder.path.parent
-    predicts = predicts_here(ctx, root, manifest.machine)
+    predicts = predicts_here(ctx, root, manifest.machine, manifest.plan)
     judges = judged_by(manifest.suite, manifest.plan, manifest.tables, manifest.machine, predicts)
     kept_s = None if manifest.machines else kept_attempt_s(manifest.suite.name, manifest.machine)
     takes = takes_text(

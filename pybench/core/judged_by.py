@@ -16,10 +16,10 @@ from pybench.model.results import ScalingResult
 from pybench.model.suite import Plan, Point, Suite
 from pybench.model.workloads.registry import METRICS, METRICS_OF, SLOWER_FRACTIONS
 
-TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE, NOTHING = (
-    "table", "prediction", "limit", "neighbours", "comparison", "baseline", "nothing",
+TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE, RATES, NOTHING = (
+    "table", "prediction", "limit", "neighbours", "comparison", "baseline", "rates", "nothing",
 )  # fmt: skip
-_ORDER = (TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE)
+_ORDER = (TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE, RATES)
 
 
 def judged_by(
@@ -32,8 +32,9 @@ def judged_by(
     """What judges each point, by its id: words of this module, ``nothing`` alone.
 
     ``table`` has a row for this machine, ``limit`` stands in the suite, ``neighbours`` are the other GPUs of the node.
-    ``predicts`` tells whether a rate of the second point over the first is predicted. GPUs that are not here, whose
-    links are not known, are taken for ones joined by NVLink where a table has such rows.
+    ``rates`` predict speedups of other points. ``predicts`` tells whether a rate of the second point over the first is
+    predicted. GPUs that are not here, whose links are not known, are taken for ones joined by NVLink where a table has
+    such rows.
     """
     measurements = Measurements.of(plan, ())
     planned = {point.id: point for point in plan.points}
@@ -50,9 +51,11 @@ def judged_by(
         for check in absolute_checks(suite, measurements, summarize(measurements), tables, there):
             if check.point_id in found and (check.minimum, check.maximum) != (None, None):
                 found[check.point_id].add(LIMIT if check.table is None else TABLE)
+    rates = {benchmark.name for benchmark in suite.benchmarks if benchmark.gives_rates}
     orders = [row for row in comparison_results(suite, measurements) if planned.keys() >= set(row.point_ids)]
     for name, word in (
         *((row.point_id, COMPARISON) for row in orders),
+        *((point.id, RATES) for point in plan.points if point.benchmark in rates),
         *((point.id, NEIGHBOURS) for point in plan.points if point.num_gpus > 1 and _has_figure_of_each_gpu(point)),
     ):
         found[name].add(word)

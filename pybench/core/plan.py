@@ -66,10 +66,10 @@ def expand(
 ) -> Plan:
     """List the suite's points in the order they run: benchmarks as written, the last axis turning fastest.
 
-    ``keep`` selects points by id. A point with more GPUs or nodes than ``max_gpus`` or the machine goes to
-    ``Plan.left_out``, a required one to ``Plan.skips``. A point that can run nowhere is
-    left out if a word of the file implied it, and skipped if the file names its values. The number for ``"rest"`` is an
-    axis of the point.
+    ``keep`` selects points by id. Points that give rates stay where speedups are planned, and only there. A point with
+    more GPUs or nodes than ``max_gpus`` or the machine goes to ``Plan.left_out``, a required one to ``Plan.skips``. A
+    point that can run nowhere is left out if a word of the file implied it, and skipped if the file names its values.
+    The number for ``"rest"`` is an axis of the point.
     """
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
     written = {benchmark.name: benchmark for benchmark in suite.benchmarks}
@@ -78,7 +78,7 @@ def expand(
     left_out: list[Skip] = []
     placed: dict[tuple[object, ...], str] = {}
     for point in _points(suite, {**architectures, **suite.own_models}, (there.count, max_gpus)):
-        if not keep(point.id):
+        if not (keep(point.id) or written[point.benchmark].gives_rates):
             continue
         if (other := placed.setdefault(_placement(point), point.id)) != point.id:
             same = f"{point.axes['device_map']} places layers as {other} does"
@@ -104,7 +104,13 @@ def expand(
                 skips.append(skipped(point, reason, lacks))
         else:
             points.append(point)
-    return Plan(points=tuple(points), skips=tuple(skips), left_out=tuple(left_out))
+    has_speedups = any(point.num_gpus > 1 and not written[point.benchmark].gives_rates for point in points)
+    kept = {name for name, benchmark in written.items() if has_speedups or not benchmark.gives_rates}
+    return Plan(
+        points=tuple(point for point in points if point.benchmark in kept),
+        skips=tuple(skip for skip in skips if skip.benchmark in kept),
+        left_out=tuple(skip for skip in left_out if skip.benchmark in kept),
+    )
 
 
 def _points(suite: Suite, architectures: Mapping[str, Architecture], usable: tuple[int, int | None]) -> Iterator[Point]:

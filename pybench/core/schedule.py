@@ -13,12 +13,13 @@ from pybench.core.plan import skipped
 from pybench.model.backend import BACKENDS
 from pybench.model.manifest import duration_text, time_limit_text
 from pybench.model.record import Record
-from pybench.model.results import JudgedRow
+from pybench.model.results import JudgedRow, ScalingResult
 from pybench.model.suite import Plan, Point, Skip
 from pybench.model.text import plural
 from pybench.model.wire import FailureCause
-from pybench.model.workloads.registry import AnySettings
+from pybench.model.workloads.registry import METRICS, AnySettings
 from pybench.model.workloads.train import Train
+from pybench.model.workloads.traits import NodeSettings
 
 # Another attempt would end the same way, or cost its whole time limit again.
 FINAL_CAUSES: frozenset[FailureCause] = frozenset(
@@ -77,14 +78,15 @@ _DECIDING_ROUNDS = 2
 
 
 def by_decision(
-    owed: Sequence[Attempt], rows: Sequence[JudgedRow], attempt_s: Mapping[str, float]
+    owed: Sequence[Attempt], rows: Sequence[JudgedRow], attempt_s: Mapping[str, float], *, has_rates: bool = False
 ) -> tuple[Attempt, ...]:
     """The ``owed`` attempts in the order in which they decide ``rows``.
 
     First come two attempts of points that a row judges, group by group. A group shares rows or a process, and the group
     with the shortest time is first. ``attempt_s`` has the seconds of an attempt by the digest of its point; groups of
-    unknown time keep their order and come last. Then come more attempts of undecided rows, more of decided rows, and
-    points without a row. Within each part the given order stays.
+    unknown time keep their order and come last. Speedups without a row of a table come next, where the plan
+    ``has_rates`` of the node: these rates, then one attempt of each. Then come more attempts of undecided rows, more of
+    decided rows, and points without a row. Within each part the given order stays.
     """
     judging = [row for row in rows if row.verdict != "no_expectation"]
     undecided_ids = {id_ for row in judging if row.verdict not in ("pass", "fail") for id_ in row.point_ids}
@@ -95,16 +97,26 @@ def by_decision(
             group = groups[point.id]
             takes_s[group] = takes_s.get(group, 0.0) + attempt_s.get(point.digest, math.inf)
     places = {group: place for place, group in enumerate(sorted(takes_s, key=takes_s.__getitem__))}
+    predicted_ids = {id_ for row in rows if has_rates and _may_be_predicted(row) for id_ in row.point_ids}
 
     def place_of(attempt: Attempt) -> tuple[int, int]:
         point, number = attempt
-        if point.id not in groups:
-            return 3, 0
-        if number <= _DECIDING_ROUNDS:
+        if point.id in groups and number <= _DECIDING_ROUNDS:
             return 0, places[groups[point.id]]
-        return (1, 0) if point.id in undecided_ids else (2, 0)
+        if predicted_ids and isinstance(point.settings, NodeSettings):
+            return 1, 0
+        if point.id in predicted_ids and number == 1:
+            return 1, 1
+        if point.id in undecided_ids:
+            return 2, 0
+        return (3, 0) if point.id in groups else (4, 0)
 
     return tuple(sorted(owed, key=place_of))
+
+
+def _may_be_predicted(row: JudgedRow) -> bool:
+    """Whether the node's rates may judge a speedup that has no row of a table."""
+    return isinstance(row, ScalingResult) and row.expected is None and METRICS[row.metric].of_all_gpus
 
 
 def _groups(points: Sequence[Point], rows: Sequence[JudgedRow]) -> dict[str, str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pybench.core.measurements import Measurements
     from pybench.files.run.folder import RunFolder
     from pybench.model.manifest import Manifest
-    from pybench.model.suite import Point
+    from pybench.model.suite import Plan, Point
     from pybench.model.verdict import Prediction
 
 _NODE = "A run of node_check here, or its results.json; default: the latest in RUN's folder."
@@ -78,15 +78,21 @@ def judge(ctx: click.Context, /, *, path: Path, node_path: Path | None, name: st
 
 
 def predictions_of_run(run: RunFolder, manifest: Manifest, measurements: Measurements) -> tuple[Prediction, ...]:
-    """Speedups that the latest run of node_check on the same machine predicts; none without such a run."""
+    """Speedups predicted by the rates that the run measured itself, else by those of a node's run on the same machine.
+
+    A run measures them where its suite has products and collectives of two sizes.
+    """
     from pybench.explain.measured_step import grouped, measured_steps
-    from pybench.explain.node import latest_node_run, measured_node
+    from pybench.explain.node import MeasuredNode, has_rates, latest_node_run, measured_node
     from pybench.explain.predictions import predictions
     from pybench.model.errors import RunFolderError
 
     steps = list(measured_steps(measurements))
     if all(len(group) == 1 for group in grouped(steps)):
         return ()
+    own = MeasuredNode.of_run(manifest, measurements)
+    if has_rates(manifest.plan.points) and (predicted := predictions(steps, own)):
+        return predicted
     try:
         node = measured_node(latest_node_run(run.path, manifest.fingerprint))
     except RunFolderError:
@@ -94,14 +100,15 @@ def predictions_of_run(run: RunFolder, manifest: Manifest, measurements: Measure
     return predictions(steps, node)
 
 
-def predicts_here(root: Path, fingerprint: str) -> Callable[[Point, Point], bool]:
-    """Which rates are predicted from a run of node_check below ``root``; none without such a run."""
-    from pybench.explain.node import latest_node_run
+def predicts_here(root: Path, fingerprint: str, plan: Plan) -> Callable[[Point, Point], bool]:
+    """Which speedups are predicted: by rates that the plan measures, or from a run of node_check below ``root``."""
+    from pybench.explain.node import has_rates, latest_node_run
     from pybench.explain.predictions import has_band
     from pybench.model.errors import RunFolderError
 
     try:
-        latest_node_run(root / "-", fingerprint)
+        if not has_rates(plan.points):
+            latest_node_run(root / "-", fingerprint)
     except (RunFolderError, OSError):
         return lambda _base, _point: False
     return has_band

@@ -217,18 +217,34 @@ def measured_node(path: Path) -> MeasuredNode:
     return replace(node, doubts=tuple(node_doubts(results)))
 
 
-def latest_node_run(run: Path, fingerprint: str) -> Path:
-    """The newest run in the folder of ``run`` that measured products on a machine of the same fingerprint.
+def node_runs(run: Path, fingerprint: str) -> Iterator[Path]:
+    """Other runs in the folder of ``run`` that measured a machine of the same fingerprint, the newest first.
 
-    Raises ``RunFolderError`` if none of the newest runs did.
+    Those with the rates of a model's step come first: products, and collectives of two sizes. A quick check has one.
     """
     path = run.resolve()
-    for other, manifest in earlier_runs(path.parent, fingerprint, most=_MOST_RUNS, own=path):
-        if any(isinstance(point.settings, Matmul) for point in manifest.plan.points):
-            return other.path
+    others = [
+        (not has_rates(manifest.plan.points), other.path)
+        for other, manifest in earlier_runs(path.parent, fingerprint, most=_MOST_RUNS, own=path)
+        if any(isinstance(point.settings, Matmul) for point in manifest.plan.points)
+    ]
+    yield from (other for _, other in sorted(others, key=lambda found: found[0]))
+
+
+def has_rates(points: Sequence[Point]) -> bool:
+    """Whether a run of these points measures products, and collectives of two sizes: they predict a model's step."""
+    sizes = {point.settings.message_bytes for point in points if isinstance(point.settings, Collective)}
+    return len(sizes) > 1 and any(isinstance(point.settings, Matmul) for point in points)
+
+
+def latest_node_run(run: Path, fingerprint: str) -> Path:
+    """The first of :func:`node_runs`. Raises ``RunFolderError`` if there is none."""
+    for path in node_runs(run, fingerprint):
+        return path
+    folder = run.resolve().parent
     raise RunFolderError(
-        f"{path.parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
-        f"node_check --runs {shlex.quote(str(path.parent))}, or name one with --node"
+        f"{folder}: no run of node_check on the machine of {run.name}; make one with: pybench run "
+        f"node_check --runs {shlex.quote(str(folder))}, or name one with --node"
     )
 
 

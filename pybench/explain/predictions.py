@@ -36,7 +36,7 @@ def predictions(steps: Iterable[MeasuredStep], node: MeasuredNode) -> tuple[Pred
             baseline_id=base.point.id,
             speedup=speedup,
             band_fraction=band.fraction,
-            source=f"node check {node.run_id}; band of {band.fraction:.1%}: {plural(band.num_speedups, 'speedup')} on "
+            source=f"rates of {node.run_id}; band of {band.fraction:.1%}: {plural(band.num_speedups, 'speedup')} on "
             f"{plural(band.num_machines, 'machine')}",
             communication_fraction=communication,
         )

@@ -123,8 +123,9 @@ class Benchmark:
 
     ``settings`` are the workload's fixed fields, ``axes`` the swept ones in file order, each with its values. Points of
     a ``required`` benchmark that the machine can't run are missing instead of left out. ``job`` is the whole training
-    that its steps are part of. ``implied`` holds the values that words of the file stand for on this machine, by axis,
-    and the batch that ``round_up_batch`` makes, by its setting.
+    that its steps are part of. ``gives_rates``: its figures predict speedups of others. ``implied`` holds the values
+    that words of the file stand for on this machine, by axis, and the batch that ``round_up_batch`` makes, by its
+    setting.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Benchmark:
     required: bool = False
     job: TrainingJob | None = None
     round_up_batch: bool = False
+    gives_rates: bool = False
     implied: dict[str, tuple[AxisValue, ...]] = field(default_factory=dict)
 
     @property

@@ -68,11 +68,11 @@ class OpenRun:
     def owed(self) -> tuple[Attempt, ...]:
         """Owed attempts that fit the time limit, in deciding order; all without a limit."""
         owed = self.pending()
-        return (
-            self._in_time(by_decision(owed, self.judge(self.records).rows, self._attempts_s()))
-            if self.budget.is_limited
-            else owed
-        )
+        if not self.budget.is_limited:
+            return owed
+        has_rates = any(benchmark.gives_rates for benchmark in self.manifest.suite.benchmarks)
+        rows = self.judge(self.records).rows
+        return self._in_time(by_decision(owed, rows, self._attempts_s(), has_rates=has_rates))
 
     def measure_owed(self) -> None:
         """Make every attempt that is owed."""

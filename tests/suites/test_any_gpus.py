@@ -11,6 +11,8 @@ import pytest
 
 from pybench.core.gpu_models import with_gpus
 from pybench.core.plan import expand, left_out_list, with_words
+from pybench.core.point_filter import parse_filter
+from pybench.explain.node import has_rates
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.suite import Plan, Suite
@@ -64,6 +66,7 @@ def read(path: Path, kind: str) -> Suite:
 def test_every_combination_is_a_point_or_has_a_reason(path: Path, kind: str) -> None:
     """On each number of GPUs; and where a suite splits samples or layers, some point uses all of them."""
     suite = read(path, kind)
+    suite = replace(suite, benchmarks=tuple(each for each in suite.benchmarks if not each.gives_rates))
     least = LEAST.get((path.stem, kind), 2 if path.stem == "tp_vs_pp_energy" else 1)
     for num_gpus in COUNTS:
         plan = planned(suite, kind, num_gpus)
@@ -113,3 +116,23 @@ def test_no_point_needs_more_gpus_than_there_are(path: Path, num_gpus: int) -> N
     # Two copies of two stages.
     assert needs <= least | ({"needs 4 GPUs"} if num_gpus < 4 and path.stem == "pipeline_scaling" else set())
     assert plan.points or num_gpus == 1
+
+
+@pytest.mark.parametrize(("num_gpus", "counts"), [(1, set()), (2, {2}), (4, {2, 4}), (8, {2, 4, 8})])
+def test_rates_are_measured_where_a_suite_has_speedups(num_gpus: int, counts: set[int]) -> None:
+    """Collectives over as many GPUs as its points have; none on one GPU, nor on CPU cores."""
+    (path,) = (path for path in SUITES if path.stem == "ddp_scaling")
+    plan = planned(read(path, "h200"), "h200", num_gpus)
+    rates = [point for point in plan.points if point.benchmark.startswith("rates_")]
+    assert {point.num_gpus for point in rates} == counts
+    assert has_rates(rates) == (num_gpus > 1)
+    assert not any(each.gives_rates for each in read_suite(path, profile=None, machine_kind="cpu").benchmarks)
+
+
+def test_k_keeps_the_rates_of_the_points_that_it_keeps() -> None:
+    """They judge the speedups that are left, and go where none is."""
+    (path,) = (path for path in SUITES if path.stem == "ddp_scaling")
+    suite, there = with_words(read(path, "h200"), num_devices=2), with_gpus(MACHINE, "h200", 2).devices
+    for word, expected in (("weak", {"weak", "rates"}), ("data_parallel=1", {"weak", "strong"})):
+        plan = expand(suite, load_models(), there, keep=parse_filter(word))
+        assert {point.benchmark.split("_")[0] for point in plan.points} == expected

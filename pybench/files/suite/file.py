@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from pybench.files.shipped import shipped_suites
 from pybench.files.suite.overrides import with_settings
 from pybench.files.suite.own_files import read_own_files
 from pybench.files.suite.parse import form_problems, written_suite
@@ -18,12 +21,14 @@ from pybench.files.toml.file import read_toml, refuse
 from pybench.files.toml.lines import KeyPath, KeyProblem, nearest_line
 from pybench.files.toml.problem_text import describe, did_you_mean, key_text, message_of
 from pybench.model.errors import FileError, Problem
-from pybench.model.suite import Suite
+from pybench.model.suite import Benchmark, Suite
 from pybench.model.workloads.registry import SETTINGS_OF
 
 __all__ = ["read_suite", "suite_schema"]
 
 MAX_PROBLEMS = 50
+_RATES = "node_rates"
+"""The shipped suite whose points ``rates = true`` adds."""
 
 
 def read_suite(
@@ -50,7 +55,19 @@ def read_suite(
     chosen = _chosen(path, written.profiles, profile, own)
     if problems := suite_problems(written, (chosen, *written.profiles)):
         raise FileError(_located(path, document, lines, problems))
-    return _suite(path, with_settings(document, written, chosen, settings, path.parent), chosen)
+    suite = _suite(path, with_settings(document, written, chosen, settings, path.parent), chosen)
+    if document.get("rates") and "cpu" not in (machine_kind, chosen):
+        suite = replace(suite, benchmarks=(*_rates(machine_kind, gpu_memory_bytes), *suite.benchmarks))
+        twice = [name for name, number in Counter(each.name for each in suite.benchmarks).items() if number > 1]
+        if twice:
+            raise refuse(path, f"benchmark {describe(twice[0])}: rates = true adds one of this name; rename it")
+    return suite
+
+
+def _rates(machine_kind: str, gpu_memory_bytes: float | None) -> tuple[Benchmark, ...]:
+    path = shipped_suites() / f"{_RATES}.toml"
+    rates = read_suite(path, profile=None, machine_kind=machine_kind, gpu_memory_bytes=gpu_memory_bytes)
+    return tuple(replace(benchmark, gives_rates=True) for benchmark in rates.benchmarks)
 
 
 def _chosen(path: Path, profiles: Collection[str], profile: str | None, own: str | None) -> str | None:

@@ -239,6 +239,7 @@ def suite_model() -> type[BaseModel]:
     benchmark: Any = Annotated[kinds, Field(discriminator="workload")]
     benchmarks = Annotated[list[benchmark], Field(min_length=1, max_length=256)]
     description = Annotated[str, Field(pattern=_TEXT_PATTERN, description="one sentence for the reports")]
+    rates = Annotated[bool, Field(description="on GPUs, measure the points of node_rates too: they predict speedups")]
     return _model(
         "suite",
         {
@@ -248,6 +249,7 @@ def suite_model() -> type[BaseModel]:
             ),
             "name": (_Name, ...),
             "description": (description, ""),
+            "rates": (rates, False),
             "benchmark": (benchmarks, ...),
             **_optional({"profile": dict[_Name, profile], "container": container_model()}),  # type: ignore[valid-type]
         },

@@ -11,6 +11,7 @@ from pybench.model.suite import Effort, Point
 from pybench.model.verdict import Decision, Verdict
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.matmul import Matmul
 from tests.builders import CHECK, NODE_CHECK, RECORD, SCALING
 
 
@@ -162,3 +163,23 @@ def test_a_failure_in_a_warm_process_costs_no_budget() -> None:
     """Of the attempts that an open verdict may have."""
     records = (failed_behind_another("b", 1, "signal"), *(record("b", n) for n in (2, 3)))
     assert names(undecided((point("a"), point("b")), (check("inconclusive"),), records)) == ["b4"]
+
+
+def test_rates_come_before_the_speedups_that_they_predict() -> None:
+    """Behind what a table judges: rates, one attempt of each predicted point, then the rest."""
+    rates = replace(point("r"), settings=Matmul(backend="torch", gpus=2, precision="bfloat16"))
+    by_table = replace(SCALING, point_id="t", baseline_id="t", verdict="missing")
+    predicted = replace(row("no_expectation"), expected=None)
+    owed = pending((point("a"), point("b"), rates, point("t"), point("x")), ())
+    assert names(by_decision(owed, (by_table, predicted), {}, has_rates=True)) == [
+        "t1",
+        "t2",
+        "r1",
+        "r2",
+        "a1",
+        "b1",
+        "x1",
+        "x2",
+        "b2",
+        "a2",
+    ]
