@@ -15,7 +15,6 @@ from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.placement import placement_reasons
 from pybench.model.workloads.rules import GivenSettings
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings, defaults
 from pybench.model.workloads.train import Train
@@ -35,7 +34,6 @@ def infeasible(point: Point, there: Devices) -> str | None:
         reasons += (*shape_reasons(point.settings, point.shape), *batch_reasons(point.settings))
     if isinstance(point.settings, Generate):
         reasons += generate_reasons(point.settings, device)
-        reasons += spread_reasons(point.settings, point.shape) if point.shape is not None else ()
     if isinstance(point.settings, Evaluate):
         reasons += option_reasons(point.settings)
     if isinstance(point.settings, Train) and point.shape is not None:
@@ -249,17 +247,6 @@ def generate_reasons(settings: Generate, device: DeviceKind) -> Iterator[str]:
             yield f"backend {settings.backend} has {axis} alone, not with {others[0]}"
         if axis in traits.gpu_axes and device == "cpu":
             yield f"backend {settings.backend} has {axis} above 1 on GPUs only"
-
-
-def spread_reasons(settings: Generate, shape: DecoderShape) -> Iterator[str]:
-    """Problems of a ``device_map`` that is a table."""
-    table, stages = settings.device_map, settings.pipeline_parallel
-    if not isinstance(table, dict):
-        return
-    if stages == 1:
-        yield "device_map spreads layers over GPUs: give pipeline_parallel above 1"
-    else:
-        yield from placement_reasons(table, stages, shape.layers, tied=shape.tied_embeddings)
 
 
 def _of_requests(settings: Generate) -> Iterator[str]:

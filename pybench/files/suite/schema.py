@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -16,7 +15,6 @@ from pybench.files.shipped import load_models
 from pybench.files.suite.container import container_model, without_default
 from pybench.model.suite import Comparison, Effort, Limits, Scaling, TableFigure, TrainingJob
 from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
-from pybench.model.workloads.placement import table_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names
 from pybench.model.workloads.rules import Range
 from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
@@ -29,8 +27,7 @@ _TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-
 
 # Which of the two a value was taken for; part of pydantic's path, and no key of the file.
 WORD, NUMBER = "[word]", "[number]"
-_TABLES_WORD, _TABLE = "[word for a table]", "[table]"
-MARKS = frozenset((WORD, NUMBER, _TABLES_WORD, _TABLE))
+MARKS = frozenset((WORD, NUMBER))
 
 _Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 _FilePath = Annotated[str, Field(min_length=1, pattern=_TEXT_PATTERN)]
@@ -55,10 +52,6 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
         members = (Literal[tuple(load_models())],)
     if name == "deepspeed_config":
         return Annotated[_FilePath, Field(description=notes[-1])]
-    if name == "device_map":
-        table = Annotated[dict[str, Any], AfterValidator(partial(_without_problem, table_problem))]
-        word = next(kind for kind in members if get_origin(kind) is Literal)
-        return Annotated[_either(table, word, _TABLE, _TABLES_WORD), Field(description=notes[-1])]
     if name == ENVIRONMENT:
         return Annotated[str, AfterValidator(_variables), Field(max_length=MAX_ENVIRONMENT, description=notes[-1])]
     if get_origin(base) is dict:
@@ -82,23 +75,17 @@ def _any_of(kinds: list[Any]) -> Any:  # noqa: ANN401 - types are values here
     return kinds[0] if len(kinds) == 1 else Union[tuple(kinds)]  # noqa: UP007 - at run time
 
 
-def _either(other: Any, word: Any, its_mark: str = NUMBER, words_mark: str = WORD) -> Any:  # noqa: ANN401 - types
-    """A number, or another kind, or a word, chosen by the value, so that an error is about the one that was meant."""
+def _either(number: Any, word: Any) -> Any:  # noqa: ANN401 - types are values here
+    """A number or a word, chosen by the value, so that an error is about the kind that was meant."""
     return Annotated[
-        Union[Annotated[other, Tag(its_mark)], Annotated[word, Tag(words_mark)]],  # noqa: UP007 - built at run time
-        Discriminator(lambda value: words_mark if isinstance(value, str) else its_mark),
+        Union[Annotated[number, Tag(NUMBER)], Annotated[word, Tag(WORD)]],  # noqa: UP007 - built at run time
+        Discriminator(lambda value: WORD if isinstance(value, str) else NUMBER),
     ]
 
 
 def _with_word(kind: Any, word: str) -> Any:  # noqa: ANN401 - types are values here
     names, *notes = get_args(kind)
     return Annotated[Literal[(*get_args(names), word)], *notes]
-
-
-def _words_alone(kind: Any) -> Any:  # noqa: ANN401 - types are values here
-    """Of a table or a word, the word: an axis has values that a point is named by."""
-    (_, word), description = get_args(get_args(kind)[0]), get_args(kind)[-1]
-    return Annotated[get_args(word)[0], description]
 
 
 def _or_rest(kind: Any) -> Any:  # noqa: ANN401 - types are values here
@@ -109,12 +96,6 @@ def _variables(text: str) -> str:
     if problem := environment_problem(text):
         raise PydanticCustomError("variables", "{problem}", {"problem": problem})
     return text
-
-
-def _without_problem(problem_of: Callable[[dict[str, Any]], str | None], table: dict[str, Any]) -> dict[str, Any]:
-    if problem := problem_of(table):
-        raise PydanticCustomError("table", "{problem}", {"problem": problem})
-    return table
 
 
 def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
@@ -160,7 +141,6 @@ def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
     single = {
         key: kind for key, kind in types.items() if key not in whole and get_origin(get_args(kind)[0]) is not dict
     }
-    single |= {key: _words_alone(kind) for key, kind in types.items() if key == "device_map"}
     # A word among the numbers of an axis that is no value of the setting.
     single |= {key: _either(kind, Literal[ALL_GPUS]) for key, kind in single.items() if key in _COUNTS}
     single |= {key: _with_word(kind, INSTALLED) for key, kind in single.items() if key == "backend"}

@@ -126,8 +126,7 @@ class Generate(ModelSettings):
         bool | None, "prompts that begin alike are computed once in a step, by each replica; default: false"
     ] = None
     device_map: Annotated[
-        Literal["auto", "balanced", "sequential"] | dict[str, int],
-        "how transformers spreads layers over pipeline_parallel GPUs; a table: each module's GPU",
+        Literal["auto", "balanced", "sequential"], "how transformers spreads layers over pipeline_parallel GPUs"
     ] = "auto"
     max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time, in each replica"] = None
     enforce_eager: Annotated[bool, "no CUDA graphs and no compilation"] = False
@@ -202,8 +201,7 @@ def _rules(given: GivenSettings) -> Iterator[Breach]:
         yield Breach("needs server (an entry) or server_command (any other), and not both", "server")
     if set(given.values("burstiness")) - {1.0} and not given.values("request_rate_per_s"):
         yield Breach("shapes arrivals at random: give request_rate_per_s", "burstiness")
-    words = {value for value in given.values("device_map") if isinstance(value, str)} - {"auto"}
-    if words and set(given.values("pipeline_parallel") or (1,)) == {1}:
+    if set(given.values("device_map")) - {"auto"} and set(given.values("pipeline_parallel") or (1,)) == {1}:
         yield Breach("spreads layers over GPUs: give pipeline_parallel above 1", "device_map")
     yield from engine_argument_breaches(given, Generate)
 

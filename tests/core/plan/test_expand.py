@@ -202,26 +202,6 @@ def test_skipped_left_out_and_filtered() -> None:
             {"backend": "transformers", "tensor_parallel": 2, "pipeline_parallel": 2},
             "backend transformers has tensor_parallel alone, not with pipeline_parallel",
         ),
-        *(
-            ("generate", {"backend": "transformers", "pipeline_parallel": 2, **change}, reason)
-            for change, reason in (
-                ({"device_map": {"model": 0, "lm_head": 1}}, None),
-                (
-                    {"device_map": {"model.layers.0": 0, "lm_head": 1}},
-                    "leaves out model.embed_tokens, model.layers.1, ",
-                ),
-                ({"device_map": {"model": 0, "lm_head": 2}}, "names GPU 2, and pipeline_parallel 2 has 0 to 1"),
-                ({"device_map": {"model": 0, "lm_head": 0}}, "leaves GPU 1 of pipeline_parallel 2 empty"),
-                (
-                    {"device_map": {"model": 0, "lm_head": 0, "model.layers.1-2": 1}},
-                    "names model.layers.1-2, and the model has 2 layers",
-                ),
-                (
-                    {"device_map": {"model": 0}, "pipeline_parallel": 1},
-                    "device_map spreads layers over GPUs: give pipeline_parallel above 1",
-                ),
-            )
-        ),
         ("evaluate", {"beams": 2}, "backend torch has no beams, only transformers"),
         ("evaluate", {"backend": "transformers", "beams": 2}, None),
         ("evaluate", {"backend": "transformers", "tensor_parallel": 2}, "only with data_parallel above 1"),
@@ -233,14 +213,6 @@ def test_impossible(workload: WorkloadName, change: dict[str, Any], reason: str 
     usual = {"generate": GENERATE, "train": TRAIN, "evaluate": {**GENERATE, "method": "generation"}}
     found = _reason(workload, {**usual[workload], **change})
     assert found is None if reason is None else found is not None and reason in found
-
-
-def test_a_tied_head_lies_with_its_embedding() -> None:
-    """They are one weight."""
-    table = {"model": 0, "lm_head": 1}
-    suite = _suite("generate", {**GENERATE, "backend": "transformers", "pipeline_parallel": 2, "device_map": table})
-    (skip,) = expand(suite, {"m": {**SHAPE, "tie_word_embeddings": True}}, Devices("cuda", 2)).skips
-    assert skip.reason == "device_map parts lm_head from model.embed_tokens, which are one weight in this model"
 
 
 def test_variables_of_a_benchmark_stay_on_one_node() -> None:

@@ -12,7 +12,6 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from pybench.model.backend import BACKENDS
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.placement import placed
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.seeds import WEIGHT_STD, weight_seed
 
@@ -65,7 +64,7 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     dtype = getattr(torch, settings.dtype)
     weights = state_dict(kind, config, dtype, settings.seed)
-    options = {**_placement(settings, device, config), **_quantization(settings, dtype)}
+    options = {**_placement(settings, device), **_quantization(settings, dtype)}
     if getattr(config, "attn_logit_softcapping", None):  # Gemma 2: the library's call of torch's kernel lacks the cap
         options["attn_implementation"] = "eager"
     model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype, **options)
@@ -96,14 +95,11 @@ def _quantization(settings: Generate, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
-def _placement(settings: Generate, device: torch.device, config: Any) -> dict[str, Any]:
+def _placement(settings: Generate, device: torch.device) -> dict[str, Any]:
     if settings.tensor_parallel > 1:
         return _tensor_parallel()
     if settings.pipeline_parallel == 1:
         return {"device_map": {"": device}}
-    if isinstance(settings.device_map, dict):
-        where = placed(settings.device_map, config.num_hidden_layers)
-        return {"device_map": {**where, "model.rotary_emb": where["model.embed_tokens"]}}
     return {"device_map": settings.device_map}
 
 
