@@ -92,10 +92,10 @@ NOT_ALONE = "a process of somebody else was on a GPU while it was measured; end 
 def key_values(keys: Mapping[str, object], name: str) -> list[object]:
     """The values of a key; empty for a key that was not recorded, or of another type."""
     try:
-        found = json.loads(str(keys.get(name, "null")))
+        value = json.loads(str(keys.get(name, "null")))
     except (ValueError, RecursionError):  # a file can hold any text
         return []
-    return found if isinstance(found, list) else [] if found is None else [found]
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 class FigureKey(NamedTuple):

@@ -119,15 +119,15 @@ class Machine:
     @property
     def gpu_memory_bytes(self) -> float | None:
         """Memory of the smallest GPU; ``None`` without GPUs, or if the driver does not report it for all."""
-        found = [gpu.vram_gib for gpu in self.gpus if gpu.vram_gib is not None]
-        return min(found) * 2**30 if found and len(found) == len(self.gpus) else None
+        sizes_gib = [gpu.vram_gib for gpu in self.gpus if gpu.vram_gib is not None]
+        return min(sizes_gib) * 2**30 if sizes_gib and len(sizes_gib) == len(self.gpus) else None
 
     @property
     def _capability(self) -> tuple[int, int] | None:
         """The lowest compute capability of the GPUs; ``None`` if the driver does not report it for all."""
-        found = [re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})", gpu.compute_capability or "") for gpu in self.gpus]
-        known = [(int(match[1]), int(match[2])) for match in found if match is not None]
-        return min(known) if known and len(known) == len(found) else None
+        matches = [re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})", gpu.compute_capability or "") for gpu in self.gpus]
+        known = [(int(match[1]), int(match[2])) for match in matches if match is not None]
+        return min(known) if known and len(known) == len(matches) else None
 
     @property
     def cpu_ranges(self) -> str:

@@ -92,10 +92,10 @@ def environment_problem(environment: str) -> str | None:
     """
     names: set[str] = set()
     for entry in filter(None, environment.split(" ")):
-        found = _ENTRY.fullmatch(entry)
-        if found is None:
+        match = _ENTRY.fullmatch(entry)
+        if match is None:
             return f"{entry!r} is not NAME=VALUE; several stand with a space between them"
-        name, value = found.groups()
+        name, value = match.groups()
         if problem := _problem(name, value) or (f"{name} is set twice" if name in names else None):
             return problem
         names.add(name)

@@ -41,15 +41,15 @@ def package_versions(names: tuple[str, ...]) -> dict[str, str]:
 
 def driver_version(text: str) -> str | None:
     """Version of the NVIDIA kernel module from the text of ``/proc/driver/nvidia/version``."""
-    found = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
-    return found[1] if found else None
+    match = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
+    return match[1] if match else None
 
 
 def mapped_library(maps: str, name: str) -> str | None:
     """Path of the file mapped as ``name`` (or ``name.1``, …) in the text of ``/proc/self/maps`` (proc(5))."""
     # Address, permissions, offset, device, inode; a path may have spaces, and its file may be replaced meanwhile.
-    found = re.search(rf"^(?:\S+ +){{5}}(/(?:.*/)?{re.escape(name)}(?:\.\d+)*)(?: \(deleted\))?$", maps, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(rf"^(?:\S+ +){{5}}(/(?:.*/)?{re.escape(name)}(?:\.\d+)*)(?: \(deleted\))?$", maps, re.MULTILINE)
+    return match[1] if match else None
 
 
 def is_forward_compatible(cuda_library: str | None, driver: str | None) -> bool | None:

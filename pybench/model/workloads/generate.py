@@ -58,10 +58,10 @@ _DECIDED_IN_TURNS = {
 def decided_arguments(backend: str, workload: type[Settings]) -> dict[str, str | None]:
     """Arguments that settings of a workload decide, each with its setting; ``None`` where it has no such setting."""
     names = {field.name for field in fields(workload)}
-    found: dict[str, str | None] = dict(_DECIDED.get(backend, {}))
-    if found and "sleep_level" in names:
-        found.update(_DECIDED_IN_TURNS)
-    return {argument: setting if setting in names else None for argument, setting in found.items()}
+    decided: dict[str, str | None] = dict(_DECIDED.get(backend, {}))
+    if decided and "sleep_level" in names:
+        decided.update(_DECIDED_IN_TURNS)
+    return {argument: setting if setting in names else None for argument, setting in decided.items()}
 
 
 def decided_text(argument: str, setting: str | None) -> str:

@@ -91,11 +91,11 @@ class Settings:
 
 def defaults(kind: type[Settings]) -> dict[str, object]:
     """The fields that have a default, each with it."""
-    found = {
+    named = {
         field.name: field.default if field.default_factory is MISSING else field.default_factory()
         for field in fields(kind)
     }
-    return {name: value for name, value in found.items() if value is not MISSING}
+    return {name: value for name, value in named.items() if value is not MISSING}
 
 
 @dataclass(frozen=True, kw_only=True)

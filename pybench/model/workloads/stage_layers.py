@@ -31,14 +31,14 @@ def rank_bytes(settings: Train, shape: DecoderShape, layers: Sequence[int]) -> t
     """
     number = DTYPE_BYTES[settings.dtype]
     tokens = settings.micro_batch_size * settings.sequence_tokens
-    found = []
+    cuts = []
     for rank, (count, weights) in enumerate(zip(layers, rank_weights(shape, layers), strict=True)):
         kept = float(tokens * number * shape.hidden * count)
         logits = float(tokens * shape.vocabulary) if rank == len(layers) - 1 else 0.0
         # Where copies of the pipeline average gradients, DDP's buckets stay beside them.
         lasting = (_LASTING_NUMBERS + (settings.data_parallel > 1)) * number * weights
-        found.append(lasting + _passing_bytes(settings, rank, float(number * weights), kept, logits))
-    return tuple(found)
+        cuts.append(lasting + _passing_bytes(settings, rank, float(number * weights), kept, logits))
+    return tuple(cuts)
 
 
 def _passing_bytes(settings: Train, rank: int, gradients: float, kept: float, logits: float) -> float:
@@ -119,12 +119,12 @@ def _at_most(layers: int, ranks: int, least: int, layer: float, head: float) -> 
 
 def _least_memory(settings: Train, shape: DecoderShape, at_most: Sequence[int]) -> list[int]:
     """Layers of each rank: one after the other where least memory is needed with it, which leaves the fullest least."""
-    found = [settings.stages_per_rank or 1] * len(at_most)
-    while sum(found) < shape.layers:
-        needed = rank_bytes(settings, shape, [count + 1 for count in found])
-        having_room = [rank for rank, most in enumerate(at_most) if found[rank] < most]
-        found[min(having_room, key=lambda rank: needed[rank])] += 1
-    return found
+    counts = [settings.stages_per_rank or 1] * len(at_most)
+    while sum(counts) < shape.layers:
+        needed = rank_bytes(settings, shape, [count + 1 for count in counts])
+        having_room = [rank for rank, most in enumerate(at_most) if counts[rank] < most]
+        counts[min(having_room, key=lambda rank: needed[rank])] += 1
+    return counts
 
 
 def _by_turns(of_ranks: Sequence[int], stages_per_rank: int, layer: float, head: float) -> tuple[int, ...]:

@@ -58,8 +58,8 @@ def turn_rules(given: GivenSettings) -> Iterator[Breach]:
     """The problems of all points of the benchmark, each reason once."""
     values = [given.values(name) or (default,) for name, default in _DEFAULTS.items()]
     points = (dict(zip(_DEFAULTS, point, strict=True)) for point in product(*values))
-    found = {breach: None for point in points for breach in _breaches(point)}
-    yield from found
+    breaches = {breach: None for point in points for breach in _breaches(point)}
+    yield from breaches
 
 
 def _breaches(point: Mapping[str, Any]) -> Iterator[Breach]:

@@ -57,7 +57,7 @@ class Place:
 
 def recorded(now_ns: int) -> dict[str, Collective]:
     """The last collective of each group, from the flight recorder; ``now_ns`` is the time since the epoch."""
-    found: dict[str, Collective] = {}
+    last: dict[str, Collective] = {}
     groups = dict(distributed_c10d._world.pg_names)  # noqa: SLF001 - the recorder names groups so
     members = {str(name): tuple(distributed.get_process_group_ranks(group)) for group, name in groups.items()}
     for recorder in _RECORDERS:
@@ -65,9 +65,9 @@ def recorded(now_ns: int) -> dict[str, Collective]:
         trace: dict[str, Any] = pickle.loads(dump()) if dump else {}  # noqa: S301 - of this process
         for entry in trace.get("entries", ()):
             one = _collective(entry, members, now_ns)
-            if one.group not in found or one.number >= found[one.group].number:
-                found[one.group] = one
-    return found
+            if one.group not in last or one.number >= last[one.group].number:
+                last[one.group] = one
+    return last
 
 
 def hanging(last: dict[str, Collective], limit_s: float) -> Collective | None:
@@ -158,8 +158,8 @@ class CollectiveWatch:
         whole.replace(path)
 
     def _places(self) -> dict[int, Place]:
-        found = [_place(json.loads(path.read_text(encoding="utf-8"))) for path in self._folder.glob("*.json")]
-        return {place.rank: place for place in found}
+        places = [_place(json.loads(path.read_text(encoding="utf-8"))) for path in self._folder.glob("*.json")]
+        return {place.rank: place for place in places}
 
 
 def _own_ranks(rank: int, world_size: int) -> range:

@@ -36,8 +36,8 @@ def replica_of(order: WorkOrder, rank: int) -> int:
 
 
 def _named(name: str, before: str) -> Callable[..., Any]:
-    found: Callable[..., Any] = getattr(distributed, name if hasattr(distributed, name) else before)
-    return found
+    collective: Callable[..., Any] = getattr(distributed, name if hasattr(distributed, name) else before)
+    return collective
 
 
 all_gather = _named("all_gather_single", "all_gather_into_tensor")

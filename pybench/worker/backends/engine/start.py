@@ -97,14 +97,14 @@ def joined_replica(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
 
 def _own_gpus(order: WorkOrder, numbers: RankNumbers) -> tuple[Gpu, ...]:
     size, rest = divmod(order.settings.num_gpus, numbers.world_size)
-    found = visible_gpus()
+    visible = visible_gpus()
     first = numbers.local_rank * size
-    if rest or len(found) < max(order.settings.num_gpus_per_node, first + size):
+    if rest or len(visible) < max(order.settings.num_gpus_per_node, first + size):
         raise UnsupportedError(
             f"{order.point_id}: needs {order.settings.num_gpus} GPUs in {numbers.world_size} processes, "
-            f"found {len(found)}"
+            f"found {len(visible)}"
         )
-    return found[first : first + size]
+    return visible[first : first + size]
 
 
 def replica_of(order: WorkOrder, numbers: RankNumbers | Ranks) -> int:

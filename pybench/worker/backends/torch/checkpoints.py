@@ -41,10 +41,10 @@ def state_of(settings: Checkpoint, model: Any, optimizer: torch.optim.Optimizer)
     """State of a model and its optimizer, by the names of the model without DDP's wrapper."""
     named = list(getattr(model, "module", model).named_parameters())
     kept = {name: weight for name, weight in named if settings.contents != "adapters" or weight.requires_grad}
-    found = {f"model.{name}": weight.detach() for name, weight in kept.items()}
+    state = {f"model.{name}": weight.detach() for name, weight in kept.items()}
     if settings.contents == "trainer":
-        found.update(_optimizer_states(named, optimizer))
-    return found
+        state.update(_optimizer_states(named, optimizer))
+    return state
 
 
 def _optimizer_states(named: Any, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
@@ -137,10 +137,10 @@ class Whole:
     @torch.no_grad()
     def load(self, state: State, folder: Path) -> None:
         """Rank 0 reads and hands out."""
-        found = self._read(folder / _FILE) if self._ranks.rank == 0 else {}
+        read = self._read(folder / _FILE) if self._ranks.rank == 0 else {}
         for name, tensor in state.items():
             whole = (
-                found.pop(name).to(tensor.device)
+                read.pop(name).to(tensor.device)
                 if self._ranks.rank == 0
                 else torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
             )
@@ -164,8 +164,8 @@ class Whole:
             from safetensors.torch import load_file
 
             return load_file(path)
-        found: State = torch.load(path, map_location="cpu", weights_only=True)
-        return found
+        state: State = torch.load(path, map_location="cpu", weights_only=True)
+        return state
 
 
 def _broadcast(tensor: torch.Tensor, device: torch.device) -> None:
@@ -306,10 +306,10 @@ class Checkpoints:
 
     def _on_all_ranks(self, own: list[str]) -> list[str]:
         """Names of all ranks; every rank calls this, so that none leaves while others wait for it."""
-        found: list[list[str]] = [own] * self._ranks.world_size
+        of_ranks: list[list[str]] = [own] * self._ranks.world_size
         if self._ranks.world_size > 1:
-            distributed.all_gather_object(found, own)
-        return [name for names in found for name in names]
+            distributed.all_gather_object(of_ranks, own)
+        return [name for names in of_ranks for name in names]
 
 
 @contextmanager

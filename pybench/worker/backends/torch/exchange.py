@@ -89,5 +89,5 @@ def scattered(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
 
 
 def _exchanged(tensor: torch.Tensor, group: ProcessGroup, forward: Exchange, backward: Exchange) -> torch.Tensor:
-    found: torch.Tensor = _Exchange.apply(tensor, group, forward, backward)  # type: ignore[no-untyped-call]
-    return found
+    exchanged: torch.Tensor = _Exchange.apply(tensor, group, forward, backward)  # type: ignore[no-untyped-call]
+    return exchanged

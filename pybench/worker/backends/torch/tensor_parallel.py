@@ -50,8 +50,8 @@ class Shard:
 
 def linear_styles(model: nn.Module, *, tokens_split: bool = False) -> dict[str, ParallelStyle]:
     """Styles of the linear layers in ``model``, by name; with ``tokens_split`` tokens are split between the layers."""
-    found = {name: _style(name, module, tokens_split=tokens_split) for name, module in model.named_modules()}
-    return {name: style for name, style in found.items() if style is not None}
+    styles = {name: _style(name, module, tokens_split=tokens_split) for name, module in model.named_modules()}
+    return {name: style for name, style in styles.items() if style is not None}
 
 
 def _style(name: str, module: nn.Module, *, tokens_split: bool) -> ParallelStyle | None:
@@ -215,8 +215,8 @@ def _distribute(module: nn.Module, mesh: DeviceMesh, **placements: Placement) ->
 
 def _own(parameter: Any, gradient: Sequence[Placement] | None = None) -> torch.Tensor:
     """This rank's part; its gradient is placed as the parameter is, or as ``gradient``."""
-    found: torch.Tensor = parameter.to_local(grad_placements=gradient)
-    return found
+    local: torch.Tensor = parameter.to_local(grad_placements=gradient)
+    return local
 
 
 class _Columns(nn.Linear):
@@ -269,7 +269,7 @@ def _whole(kind: Any) -> type[nn.Module]:
     """A norm's class; one for each kind, as one compiled layer serves all whose classes are the same."""
 
     def forward(self: nn.Module, given: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = kind.forward(_WithOwnWeight(self), given)
-        return found
+        normed: torch.Tensor = kind.forward(_WithOwnWeight(self), given)
+        return normed
 
     return type(kind.__name__, (kind,), {"forward": forward})

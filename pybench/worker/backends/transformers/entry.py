@@ -112,13 +112,13 @@ class TransformersGeneration:
         """Generate for the prompts of step ``index``."""
         prompts = self.prompts(index)
         clock = round_clock(self._device)
-        found = self._model.generate(
+        sequences = self._model.generate(
             input_ids=prompts,
             attention_mask=torch.ones_like(prompts),
             generation_config=self._config,
             stopping_criteria=[_Rounds(clock, len(prompts), self._device)],
         )
-        self.output = found[:, prompts.shape[1] :]
+        self.output = sequences[:, prompts.shape[1] :]
         work = Work(prompt_tokens=prompts.numel(), output_tokens=self.output.numel(), samples=self._batch_size)
         return StepOutcome(work=work, token_end_ns=clock.read())
 

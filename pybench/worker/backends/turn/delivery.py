@@ -133,11 +133,11 @@ def _places(file: Path, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.
     flat = torch.from_file(str(file), shared=True, size=file.stat().st_size, dtype=torch.uint8)
     begin = _LENGTH_BYTES + int.from_bytes(flat[:_LENGTH_BYTES].numpy().tobytes(), "little")
     header = json.loads(flat[_LENGTH_BYTES:begin].numpy().tobytes())
-    found = {}
+    places = {}
     for name, weight in weights.items():
         start, end = header[name]["data_offsets"]
-        found[name] = flat[begin + start : begin + end].view(weight.dtype).view(weight.shape)
-    return found
+        places[name] = flat[begin + start : begin + end].view(weight.dtype).view(weight.shape)
+    return places
 
 
 def read(file: Path, device: torch.device) -> Iterator[Named]:

@@ -55,10 +55,10 @@ class PeakMemory:
         if asleep is None:
             self._most = None
             return
-        found = (Held(*allocator_peak_bytes(self._device)) if asleep == self._before else _now(self._device)).without(
+        held = (Held(*allocator_peak_bytes(self._device)) if asleep == self._before else _now(self._device)).without(
             asleep
         )
-        self._most = Held(*map(max, self._most, found))
+        self._most = Held(*map(max, self._most, held))
         self._before = asleep
         torch.cuda.reset_peak_memory_stats(self._device)
 

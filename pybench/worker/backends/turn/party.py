@@ -61,17 +61,17 @@ class Party:
         if self._group is None:
             assert sequences is not None
             return sequences
-        found = torch.empty(shape, dtype=torch.long) if sequences is None else sequences.contiguous()
-        distributed.broadcast(found, src=0, group=self._group)
-        return found
+        whole = torch.empty(shape, dtype=torch.long) if sequences is None else sequences.contiguous()
+        distributed.broadcast(whole, src=0, group=self._group)
+        return whole
 
     def joined(self, own: dict[str, bytes]) -> dict[str, bytes]:
         """The dictionaries of all ranks in one."""
         if self._group is None:
             return own
-        found: list[dict[str, bytes]] = [{} for _ in range(self.world_size)]
-        distributed.all_gather_object(found, own, group=self._group)
-        return {name: value for each in found for name, value in each.items()}
+        parts: list[dict[str, bytes]] = [{} for _ in range(self.world_size)]
+        distributed.all_gather_object(parts, own, group=self._group)
+        return {name: value for each in parts for name, value in each.items()}
 
     def own_bytes(self) -> int:
         """The most that this process alone has taken."""

@@ -58,8 +58,8 @@ def _update(
     first, second = options["betas"]
     moved = mean / (1 - first**count)
     root = (square / (1 - second**count)).sqrt() + options["eps"]
-    found: torch.Tensor = options["lr"] * (moved / root + options["weight_decay"] * weight)
-    return found
+    update: torch.Tensor = options["lr"] * (moved / root + options["weight_decay"] * weight)
+    return update
 
 
 def policy_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:

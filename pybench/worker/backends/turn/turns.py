@@ -78,8 +78,8 @@ class Turns:
         recorder = self._recorder()
         values: dict[str, float] = {}
         for number in range(settings.turns):
-            found = self._turn(index * settings.turns + number, recorder)
-            values = {name: max(value, values.get(name, value)) for name, value in found.items()}
+            of_turn = self._turn(index * settings.turns + number, recorder)
+            values = {name: max(value, values.get(name, value)) for name, value in of_turn.items()}
         samples = settings.turns * settings.batch_size
         work = Work(
             prompt_tokens=samples * settings.prompt_tokens,
@@ -156,8 +156,8 @@ class Turns:
     def _generate(self, number: int, recorder: Recorder, halfway: Callable[[], None] | None) -> None:
         prompts = step_prompts(self._settings.generation, 0, number, self._vocab_size)
         with recorder.phase("generate"):
-            found = self._engine.generate(prompts, halfway) if self._engine is not None else None
-            self._sequences = self._party.shared(found, (len(prompts), self._settings.longest_sequence_tokens))
+            sequences = self._engine.generate(prompts, halfway) if self._engine is not None else None
+            self._sequences = self._party.shared(sequences, (len(prompts), self._settings.longest_sequence_tokens))
 
     def _fall_asleep(self, recorder: Recorder) -> None:
         with recorder.phase("engine_sleep"):
@@ -222,12 +222,12 @@ class Turns:
     def _expected(self) -> Digests:
         """Expected digests of each shard of this rank's engine. All ranks of the trainer gather together."""
         engine = self._engine
-        found: Digests = [{} for _ in range(engine.num_shards if engine else 0)]
+        digests: Digests = [{} for _ in range(engine.num_shards if engine else 0)]
         for name, whole in self._trainer.weights() if self._trainer else ():
-            for shard, own in enumerate(found):
+            for shard, own in enumerate(digests):
                 assert engine is not None
                 own[name] = digest(engine.part(shard, name, whole))
-        return found
+        return digests
 
     def _compare_held(self) -> None:
         if self._engine is not None:
@@ -245,10 +245,10 @@ class Turns:
         """The engine's log-probabilities of the sequence beside the trainer's, after its step and before."""
         if self._engine is None:
             return {}
-        found = self._engine.log_probabilities(probe)
+        computed = self._engine.log_probabilities(probe)
         if new is None or old is None:
             return {}
-        return check_computes(found, new, old, self._settings.dtype)
+        return check_computes(computed, new, old, self._settings.dtype)
 
     def _handover_values(self) -> dict[str, float]:
         if self._trainer is None or self._floor is None:

@@ -29,9 +29,9 @@ def meet_hosts(num_hosts: int, own_place: tuple[str, int], uuids: tuple[str, ...
     from torch import distributed  # a replica of one host starts without it
 
     first, place = divmod(distributed.get_rank(), num_hosts)
-    found: list[tuple[tuple[str, int], tuple[str, ...]]] = [(("", 0), ())] * distributed.get_world_size()
-    distributed.all_gather_object(found, (own_place, uuids))
-    own = found[first * num_hosts : (first + 1) * num_hosts]
+    of_processes: list[tuple[tuple[str, int], tuple[str, ...]]] = [(("", 0), ())] * distributed.get_world_size()
+    distributed.all_gather_object(of_processes, (own_place, uuids))
+    own = of_processes[first * num_hosts : (first + 1) * num_hosts]
     (address, port), _ = own[0]
     return ReplicaHosts(
         num_hosts=num_hosts,

@@ -32,8 +32,8 @@ class Iterations:
     def values(self) -> dict[str, float]:
         """Metrics of the step so far, by name."""
         counts = {"num_preemptions": float(self._num_preemptions), "num_running": float(self._num_running)}
-        found = {"prefix_hit_fraction": self._num_found / self._num_looked_up} if self._num_looked_up else {}
-        return {**gap_values(self._gaps_s), **counts, **found}
+        hits = {"prefix_hit_fraction": self._num_found / self._num_looked_up} if self._num_looked_up else {}
+        return {**gap_values(self._gaps_s), **counts, **hits}
 
     def record(self, scheduler_stats: Any, iteration_stats: Any, *_more: Any, **_others: Any) -> None:
         """Take one iteration's statistics."""

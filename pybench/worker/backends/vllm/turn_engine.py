@@ -99,8 +99,10 @@ class VllmEngine:
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
         """Log-probabilities of a prompt's tokens, as the engine reports them."""
         [output] = self._run([tokens.tolist()], self._scoring)
-        found = [at[token].logprob for at, token in zip(output.prompt_logprobs[1:], tokens.tolist()[1:], strict=True)]
-        return torch.tensor(found, dtype=torch.float32)
+        logprobs = [
+            at[token].logprob for at, token in zip(output.prompt_logprobs[1:], tokens.tolist()[1:], strict=True)
+        ]
+        return torch.tensor(logprobs, dtype=torch.float32)
 
     def sleep(self, level: int) -> None:
         """The library's own sleep."""

@@ -133,8 +133,8 @@ class TurnWorker(DeviceReport):
         model = empty_model(architecture, getattr(torch, dtype))
         with torch.no_grad():
             for name, whole in Weights(model, self.device, seed, changed=rounded(packed=packed)).named():
-                found = self._layout.slice_of(name, tuple(whole.shape))
-                self._held(found).copy_(cut(whole, found))
+                place = self._layout.slice_of(name, tuple(whole.shape))
+                self._held(place).copy_(cut(whole, place))
         torch.cuda.synchronize(self.device)
 
     def pybench_receive(self, given: Any, adapter: dict[str, Any] | None) -> None:
@@ -172,12 +172,12 @@ class TurnWorker(DeviceReport):
 
     def pybench_digests(self) -> dict[str, int]:
         """Digests of this shard's part of every weight."""
-        found = {}
+        digests = {}
         for name, shape in self._names.items():
             place = self._layout.slice_of(name, shape)
             if not place.half or self._slot() is not None:
-                found[name] = digest(self._held(place, shape))
-        return found
+                digests[name] = digest(self._held(place, shape))
+        return digests
 
     def pybench_pinned_bytes(self) -> int:
         """Pinned bytes of this worker's process."""

@@ -29,12 +29,12 @@ class HostDeviceCopyBench(Measured):
         """Bytes over time, both directions together. Ranks copy at once, or in turn while the others wait."""
         if self._settings.at_once:
             return {"host_copy_bytes_per_s": self._bytes_per_s()}
-        found = 0.0
+        rate = 0.0
         for turn in range(self.ranks.world_size):
             self.ranks.barrier()
             if turn == self.ranks.rank:
-                found = self._bytes_per_s()
-        return {"host_copy_bytes_per_s": found}
+                rate = self._bytes_per_s()
+        return {"host_copy_bytes_per_s": rate}
 
     def _bytes_per_s(self) -> float:
         num_bytes = self._settings.copies * sum(source.nbytes for source, _ in self._pairs)

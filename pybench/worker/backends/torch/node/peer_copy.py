@@ -31,17 +31,17 @@ class PeerCopyBench(Measured):
 
     def measure(self) -> dict[str, float]:
         """Bytes/s from this rank to each other one (``link_to_3_bytes_per_s``), and over its slowest link."""
-        found: dict[int, float] = {}
+        rates: dict[int, float] = {}
         for sender, receiver in permutations(range(self.ranks.world_size), 2):
             self._barrier.wait()
             if self.ranks.rank == sender:
                 num_bytes = self._own.nbytes * self._settings.peer_copies
-                found[receiver] = num_bytes / timed_s(self.device, lambda peer=receiver: self._send(peer))  # type: ignore[misc]
+                rates[receiver] = num_bytes / timed_s(self.device, lambda peer=receiver: self._send(peer))  # type: ignore[misc]
             elif self.ranks.rank == receiver and self.device.type == "cpu":
                 self._receive(sender)
         self._barrier.wait()  # whoever is done early would wait in a collective
-        links = {f"link_to_{peer}_bytes_per_s": speed for peer, speed in found.items()}
-        return {"peer_copy_bytes_per_s": min(found.values()), **links}
+        links = {f"link_to_{peer}_bytes_per_s": speed for peer, speed in rates.items()}
+        return {"peer_copy_bytes_per_s": min(rates.values()), **links}
 
     def _target(self, peer: int) -> torch.Tensor:
         """Memory on the peer's device. Ranks are numbered as devices are: one node, one rank for each."""

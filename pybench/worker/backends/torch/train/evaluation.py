@@ -58,15 +58,15 @@ class Evaluation:
         judge = self._answers if settings.evaluation_method == "generation" else self._loss
         every = settings.evaluation_accumulation_steps or len(batches)
         model.eval()
-        found: list[tuple[torch.Tensor, ...]] = []
+        results: list[tuple[torch.Tensor, ...]] = []
         kept: list[tuple[torch.Tensor, ...]] = []
         for number, batch in enumerate(batches, 1):
             kept.append(judge(batch))
             if number % every == 0 or number == len(batches):
-                found += [tuple(tensor.cpu() for tensor in batch_found) for batch_found in kept]
+                results += [tuple(tensor.cpu() for tensor in batch_found) for batch_found in kept]
                 kept.clear()
         model.train()
-        return found
+        return results
 
     def _loss(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         return (self._learner.loss(batch),)
@@ -88,9 +88,9 @@ class Evaluation:
         ranks = self._task.ranks
         ranks.barrier()
         start_ns = time.monotonic_ns()
-        found = self.evaluate()
+        results = self.evaluate()
         length_s = (time.monotonic_ns() - start_ns) / 1e9
-        _require_finite(found)
+        _require_finite(results)
         return length_s
 
 

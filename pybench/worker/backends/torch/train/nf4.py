@@ -27,7 +27,7 @@ def use_four_bits(model: Any, dtype: torch.dtype) -> None:
 
 def _empty(layer: nn.Linear, dtype: torch.dtype) -> nn.Module:
     build: Any = Linear4bit  # untyped
-    found: nn.Module = build(
+    layer_of_four_bits: nn.Module = build(
         layer.in_features,
         layer.out_features,
         bias=layer.bias is not None,
@@ -37,7 +37,7 @@ def _empty(layer: nn.Linear, dtype: torch.dtype) -> nn.Module:
         quant_storage=dtype,  # sharded weights of one layer have one type
         device="meta",
     )
-    return found.to(dtype)
+    return layer_of_four_bits.to(dtype)
 
 
 def unpacked(parameter: torch.Tensor) -> torch.Tensor:
@@ -45,8 +45,8 @@ def unpacked(parameter: torch.Tensor) -> torch.Tensor:
     if not isinstance(parameter, Params4bit):
         return parameter
     state: Any = parameter.quant_state
-    found: torch.Tensor = dequantize_4bit(parameter.data, state)
-    return found
+    weight: torch.Tensor = dequantize_4bit(parameter.data, state)
+    return weight
 
 
 def scales(parameters: Iterator[nn.Parameter]) -> Iterator[torch.Tensor]:
@@ -65,8 +65,8 @@ def through_four_bits(name: str, value: torch.Tensor) -> torch.Tensor:
     if not (name.startswith("model.layers.") and name.endswith("_proj.weight")):
         return value
     bits, state = quantize_4bit(value, quant_type="nf4", compress_statistics=True)
-    found: torch.Tensor = dequantize_4bit(bits, state)
-    return found
+    unpacked_value: torch.Tensor = dequantize_4bit(bits, state)
+    return unpacked_value
 
 
 def is_packed(parameter: nn.Parameter) -> bool:

@@ -154,9 +154,9 @@ def _timed_s(train: Callable[[], object], ranks: TorchRanks) -> float:
 
 def _on_all_ranks(value: float, ranks: TorchRanks) -> list[float]:
     own = torch.tensor([value], dtype=torch.float64, device=ranks.device)
-    found = [torch.empty_like(own) for _ in range(ranks.world_size)]
-    distributed.all_gather(found, own)
-    return [one.item() for one in found]
+    values = [torch.empty_like(own) for _ in range(ranks.world_size)]
+    distributed.all_gather(values, own)
+    return [one.item() for one in values]
 
 
 _LEAST_STEPS_TRIED, _MOST_STEPS_TRIED = 3, 10
@@ -201,11 +201,11 @@ class Training:
         """Peak memory, batch size, metrics of the strategy and of the control steps."""
         memory = memory_metrics(self._task.ranks.device)
         size = self._task.settings.micro_batch_size
-        found = Metric(name="batch_size_per_gpu", value=size, unit="samples")
+        batch_size = Metric(name="batch_size_per_gpu", value=size, unit="samples")
         threads = Metric(name="host_update_threads", value=torch.get_num_threads(), unit="")
         of_host = (threads,) if self._task.settings.updates_on_host else ()
         trained = trained_parameters(self._task, self.learner)
-        return (*memory, found, trained, *self.learner.metrics(), *of_host, *self._evaluation(), *self._control())
+        return (*memory, batch_size, trained, *self.learner.metrics(), *of_host, *self._evaluation(), *self._control())
 
     def _evaluation(self) -> tuple[Metric, ...]:
         if self._task.settings.evaluation_every_steps is None:

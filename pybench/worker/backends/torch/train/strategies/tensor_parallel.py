@@ -43,15 +43,15 @@ def learner(task: Task) -> Learner:
         before_update = partial(sum_gradients, model, mesh.get_group())
     weights.fill()
     compile_layers(task, model)
-    found = WholeModel(
+    whole = WholeModel(
         model,
         optimizer_of(model.parameters(), settings),
         sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
         settings,
         same_loss_on=settings.tensor_parallel,
     )
-    found.before_update = before_update
-    return found
+    whole.before_update = before_update
+    return whole
 
 
 def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
@@ -124,8 +124,8 @@ def split_loss(logits: torch.Tensor, labels: torch.Tensor, first: int, group: Pr
     ``logits`` are this rank's, of shape (tokens, part of the vocabulary), which starts at token ``first``; ``labels``
     are of shape (tokens,), :data:`~pybench.worker.backends.torch.train.update.IGNORED` where there is none.
     """
-    found: torch.Tensor = _SplitLoss.apply(logits, labels, first, group)  # type: ignore[no-untyped-call]
-    return found
+    loss: torch.Tensor = _SplitLoss.apply(logits, labels, first, group)  # type: ignore[no-untyped-call]
+    return loss
 
 
 class _SplitLoss(torch.autograd.Function):

@@ -101,13 +101,13 @@ def packed(value: torch.Tensor, empty: nn.Parameter) -> nn.Parameter:
 
 
 def _converted(convert: Any, config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = convert(
+    converted: dict[str, torch.Tensor] = convert(
         {name: weight},
         num_heads=config.num_attention_heads,
         num_kv_heads=config.num_key_value_heads,
         dim=config.hidden_size,
     )
-    return found
+    return converted
 
 
 def _adapted(settings: Train) -> dict[str, Any]:
@@ -139,9 +139,9 @@ def _check(config: Any) -> None:
     refuse_tied(config, "torchtune")
     fixed = {**_FIXED, "head_dim": config.hidden_size // config.num_attention_heads}
     for key, value in fixed.items():
-        found = getattr(config, key, value)
-        if found not in {value, None}:
-            raise UnsupportedError(f"torchtune's {config.model_type} has {key} = {value}, this model {found}")
+        configured = getattr(config, key, value)
+        if configured not in {value, None}:
+            raise UnsupportedError(f"torchtune's {config.model_type} has {key} = {value}, this model {configured}")
 
 
 def learner(task: Task) -> Learner:
