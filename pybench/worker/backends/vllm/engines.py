@@ -51,7 +51,7 @@ class ServingEngine:
 
     async def _submit(self, request: Request, arrival_ns: int) -> RequestTimes:
         self._num_sent += 1
-        params = sampling(request, RequestOutputKind.FINAL_ONLY)
+        params = sampling(request.output_tokens)
         outputs = self.engine.generate(prompt_of(request.prompt, self._salt), params, request_id=str(self._num_sent))
         last = [output async for output in outputs if output.finished]
         if not last:
@@ -148,8 +148,8 @@ class BatchEngine:
     def generate(self, requests: tuple[Request, ...], _concurrency: int | None) -> list[RequestTimes]:
         """Send every request, run the engine until all have ended; returns their times."""
         arrival_ns = time.monotonic_ns()
-        kind, salt = RequestOutputKind.FINAL_ONLY, self._salts.next()
-        work = [(prompt_of(request.prompt, salt), sampling(request, kind)) for request in requests]
+        salt = self._salts.next()
+        work = [(prompt_of(request.prompt, salt), sampling(request.output_tokens)) for request in requests]
         return [times_of(output, arrival_ns) for output in self.run(work)]
 
     def run(
@@ -188,14 +188,7 @@ class BatchEngine:
         self.engine.engine_core.shutdown()
 
 
-def sampling(request: Request, kind: Any) -> Any:
-    """As ``vllm bench throughput`` samples, without text: exactly ``output_tokens`` tokens."""
-    return SamplingParams(
-        n=1,
-        temperature=1.0,
-        top_p=1.0,
-        ignore_eos=True,
-        max_tokens=request.output_tokens,
-        detokenize=False,
-        output_kind=kind,
-    )
+def sampling(output_tokens: int, **options: Any) -> Any:
+    """As ``vllm bench throughput`` samples, without text: exactly ``output_tokens`` tokens, at temperature 1."""
+    fixed = {"n": 1, "temperature": 1.0, "top_p": 1.0, "ignore_eos": True, "detokenize": False}
+    return SamplingParams(max_tokens=output_tokens, output_kind=RequestOutputKind.FINAL_ONLY, **fixed, **options)

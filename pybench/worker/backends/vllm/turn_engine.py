@@ -10,9 +10,7 @@ from typing import Any
 
 import torch
 from torch.multiprocessing import reductions
-from vllm import SamplingParams
 from vllm.lora.request import LoRARequest
-from vllm.sampling_params import RequestOutputKind
 
 from pybench.model.workloads.train import lora_shape
 from pybench.model.workloads.turn import Turn
@@ -23,7 +21,7 @@ from pybench.worker.backends.turn.memory import NOTHING, Held
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.vllm.arguments import prompt_of
 from pybench.worker.backends.vllm.device_report import CACHE, WEIGHTS, pool
-from pybench.worker.backends.vllm.engines import BatchEngine, engine_errors
+from pybench.worker.backends.vllm.engines import BatchEngine, engine_errors, sampling
 from pybench.worker.backends.vllm.turn_worker import ADAPTER_ID, Layout, cut
 from pybench.worker.gpus import nvml_uuid
 
@@ -77,9 +75,11 @@ class VllmEngine:
         # Ranks that each drive a part of one engine must sample the same tokens, whatever their trainers draw.
         seeds = len(shards) < settings.tensor_parallel
         # Made once: making one takes a large part of a short phase. vLLM copies them.
-        self._answering = [_sampling(settings.output_tokens, n if seeds else None) for n in range(settings.batch_size)]
-        self._first = [_sampling(1, 0 if seeds else None)]
-        self._scoring = [_sampling(1, 0 if seeds else None, prompt_logprobs=0)]
+        self._answering = [
+            sampling(settings.output_tokens, seed=n if seeds else None) for n in range(settings.batch_size)
+        ]
+        self._first = [sampling(1, seed=0 if seeds else None)]
+        self._scoring = [sampling(1, seed=0 if seeds else None, prompt_logprobs=0)]
         model, _ = trainable_model(task)
         names = [(name, list(weight.shape)) for name, weight in model.named_parameters()]
         given = (dict(task.architecture), settings.dtype, settings.seed, task.settings.weights == "nf4")
@@ -211,16 +211,3 @@ class VllmEngine:
     def _ask(self, method: str, *arguments: object) -> list[Any]:
         with engine_errors():
             return self._engine.ask_workers(method, *arguments)
-
-
-def _sampling(output_tokens: int, seed: int | None, prompt_logprobs: int | None = None) -> Any:
-    """Sampling at temperature 1, of exactly ``output_tokens`` tokens."""
-    return SamplingParams(
-        temperature=1.0,
-        ignore_eos=True,
-        max_tokens=output_tokens,
-        detokenize=False,
-        prompt_logprobs=prompt_logprobs,
-        seed=seed,
-        output_kind=RequestOutputKind.FINAL_ONLY,
-    )
