@@ -36,7 +36,9 @@ def pelt_changes(values: Values, least_nights: int = 2) -> list[tuple[int, float
     series = np.asarray(values)
     sd = 1.4826 / math.sqrt(2) * float(np.median(np.abs(np.diff(series)))) or 1e-4
     ends = (
-        ruptures.Pelt(model="l2", min_size=least_nights, jump=1).fit(series / sd).predict(pen=6 * math.log(len(series)))
+        ruptures.KernelCPD(kernel="linear", min_size=least_nights)
+        .fit(series[:, None] / sd)
+        .predict(pen=6 * math.log(len(series)))
     )
     parts = np.split(series, ends[:-1])
     return [
