@@ -8,6 +8,7 @@ attempts are new, what the night did to the row is the same. Run by ``make bench
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ import pytest
 from pybench.nightly.confirm import Rerun, confirm
 from pybench.nightly.gate import judge_night
 from pybench.nightly.series import Series
+from tests.benchmarks.tables import write_table
 from tests.nights import Fleet
 
 NUM_NIGHTS = 30
-TRIALS, QUIET_TRIALS = 200, 1000
+TRIALS, QUIET_TRIALS, KIND_TRIALS = 200, 1000, 100
 QUIET = {
     "spread 0.3 to 2 %, one host night in 30 off, 2 % bad attempts": Fleet(),
     "spread 0.5 %, the same": Fleet(night_sds=(0.005, 0.005)),
@@ -77,6 +79,44 @@ def test_quiet_nights(benchmark: Any, capsys: pytest.CaptureFixture[str], name: 
         ]
 
     _report(benchmark, capsys, benchmark.pedantic(simulate, rounds=1))
+
+
+SAME = Fleet(night_sds=(0.007, 0.007), bad_attempts=0.0, bad_nights=0.0)
+KINDS: dict[str, tuple[Fleet, int, str]] = {
+    "normal": (SAME, 40, "0; 0"),
+    "2 % bad attempts": (replace(SAME, bad_attempts=0.02), 40, "1; 0"),
+    "rows from 0.3 to 2 %": (replace(SAME, night_sds=(0.003, 0.02)), 40, "0; 0"),
+    "nine nights": (SAME, 9, "1; 1"),
+    "one attempt a night": (replace(SAME, num_attempts=1), 40, "0; 0"),
+    "one attempt in five 3.1 % slower": (replace(SAME, second_speed=(0.2, 0.031), num_second_speed=20), 40, "14; 3"),
+    "the same, two attempts a night": (
+        replace(SAME, second_speed=(0.2, 0.031), num_second_speed=20, num_attempts=2), 40, "13; 2",
+    ),
+    "metrics move together": (replace(SAME, kind="metrics move together"), 40, "0; 0"),
+    "weekly wave of 1 %": (replace(SAME, kind="weekly wave of 1 %"), 40, "0; 0"),
+    "slow random walk": (replace(SAME, kind="slow random walk"), 40, "7; 6"),
+    "correlation 0.3": (replace(SAME, kind="correlation 0.3"), 40, "6; 5"),
+    "correlation 0.6": (replace(SAME, kind="correlation 0.6"), 40, "34; 32"),
+    "heavy tails": (replace(SAME, kind="heavy tails"), 40, "16; -"),
+    "spread triples": (replace(SAME, kind="spread triples"), 40, "32; -"),
+    "one night in ten 3 % off": (replace(SAME, kind="one night in ten 3 % off"), 40, "88; -"),
+}  # fmt: skip
+"""Quiet nights by kind, nights of history, and the alarms before and after a rerun that the gate of a620776e had."""
+
+
+@pytest.mark.timeout(3600)
+def test_table_of_kinds(benchmark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 100 quiet nights of each kind those with an alarm; rewrites the page."""
+
+    def simulate() -> list[list[str]]:
+        rows = [["nights", "before: alarm; after its rerun", "alarm", "after its rerun", "undecided after it"]]
+        for name, (fleet, num_nights, before) in KINDS.items():
+            found = Outcome(fleet, KIND_TRIALS, 7, num_nights)
+            counts = (found.alone["regressed"], found.states["regressed"], found.states["undecided"])
+            rows.append([name, before, *(f"{found.percent(count):.0f}" for count in counts)])
+        return rows
+
+    write_table("nightly.md", "kinds of nights", benchmark.pedantic(simulate, rounds=1), capsys)
 
 
 def _found_within(change: float, spread: float, num: int) -> list[float]:

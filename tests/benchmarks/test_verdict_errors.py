@@ -7,9 +7,7 @@ goals (``tests/core/test_verdict_errors.py``).
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ import pytest
 from pybench.core.statistics.contrast import Contrast
 from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import Interval, estimate, ratio
+from tests.benchmarks.tables import write_table
 from tests.benchmarks.verdict_simulation import (
     ATTEMPTS,
     Draw,
@@ -30,7 +29,6 @@ from tests.benchmarks.verdict_simulation import (
 NOISE = {"0.3/1": (0.003, 0.01), "1/0.5": (0.01, 0.005), "2/0.2": (0.02, 0.002)}
 TRIALS, SUITES = 4000, 400
 RUNS_OF_ROWS = {1: 600, 6: 200, 12: 150, 30: 100}
-PAGE = Path(__file__).parents[2] / "docs" / "measuring.md"
 
 
 def _report(benchmark: Any, capsys: pytest.CaptureFixture[str], rows: list[tuple[str, str, float]]) -> None:
@@ -152,7 +150,7 @@ def test_error_table(benchmark: Any, capsys: pytest.CaptureFixture[str], monkeyp
         ]
 
     heads = ["attempts", *(f"{num_rows} rows" if num_rows > 1 else "1 row" for num_rows in RUNS_OF_ROWS)]
-    _rewrite("verdict errors", heads, benchmark.pedantic(simulate, rounds=1), capsys)
+    write_table("measuring.md", "verdict errors", [heads, *benchmark.pedantic(simulate, rounds=1)], capsys)
 
 
 @pytest.mark.timeout(3600)
@@ -178,16 +176,4 @@ def test_power_table(benchmark: Any, capsys: pytest.CaptureFixture[str], monkeyp
         ]
 
     heads = ["noise", "rows", "2 % too slow", "3 %", "5 %"]
-    _rewrite("verdict power", heads, benchmark.pedantic(simulate, rounds=1), capsys)
-
-
-def _rewrite(
-    name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = [heads, ["---"] * len(heads), *rows]
-    table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-    with capsys.disabled():
-        print(f"\n{table}")
-    marks = rf"(<!-- simulated: {name} -->\n).*?(<!-- end of simulated -->)"
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(re.sub(marks, rf"\1\n{table}\n\2", page, flags=re.DOTALL), encoding="utf-8")
+    write_table("measuring.md", "verdict power", [heads, *benchmark.pedantic(simulate, rounds=1)], capsys)
