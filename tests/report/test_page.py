@@ -118,6 +118,16 @@ def test_prefill_and_decode_are_apart_where_the_tables_have_them_apart(results: 
     assert (len(waves["steps"]), waves["phases"]) == (4, [])
 
 
+def test_latency_is_drawn_where_requests_differ(results: Results) -> None:
+    """Of requests that all end together there is nothing to draw."""
+    together = tuple(
+        replace(point, metrics={name: value for name, value in point.metrics.items() if not name.startswith("e2e_")})
+        for point in results.points
+    )
+    shown = [render(RunView(results=replace(results, points=points))) for points in (results.points, together)]
+    assert ["Latency against throughput" in text for text in shown] == [True, False]
+
+
 @pytest.mark.parametrize("name", ["output_tokens_per_s", "energy_j_per_output_token"])
 def test_points_whose_only_figure_is_zero_are_drawn(results: Results, name: str) -> None:
     """Joules of a counter that stands still, or a throughput of nothing, on an axis without a length."""

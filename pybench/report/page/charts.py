@@ -1,19 +1,19 @@
-"""Charts of the page as inline SVG: ratios over GPUs, joules over throughput, step times."""
+"""Charts of the page as inline SVG: ratios over GPUs, joules and latencies over throughput, step times."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from markupsafe import Markup
 
 from pybench.core.numbers import interval, limits, plain, quantity_with_interval, shared_scale
-from pybench.model.results import Results, ScalingResult
+from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.registry import METRICS
 from pybench.report.page import svg
 from pybench.report.page.svg import Axes
-from pybench.report.run.headline import energy, headline
+from pybench.report.run.headline import energy, headline, requests_differ
 from pybench.report.run.rows import Table
 from pybench.report.run.view import RunView
 from pybench.report.text.labels import axis_text, short_labels, verdict_words
@@ -128,33 +128,47 @@ def _series(axes: Axes, rows: Sequence[ScalingResult], number: int) -> Markup:
     return Markup("").join(parts)
 
 
-def energy_chart(results: Results) -> Chart | None:
-    """Joules for each token or sample over throughput: a mark a point. ``None`` where no energy is known."""
-    shown = [(p, h, e) for p in results.points if (h := headline(p)) and (e := energy(p))]
-    speeds, joules = shared_scale([h for _, h, _ in shown]), shared_scale([e for _, _, e in shown])
-    if not shown or speeds is None or joules is None:
+def throughput_charts(results: Results) -> tuple[Chart, ...]:
+    """Joules for each token or sample over throughput, and the latency of requests over it, where they are known."""
+    found = (
+        _against_throughput(results, "Energy against throughput", "energy", energy),
+        _against_throughput(results, "Latency against throughput", "end to end, p99", _latency),
+    )
+    return tuple(chart for chart in found if chart)
+
+
+def _latency(point: PointResult) -> Estimate | None:
+    return point.metrics["e2e_p99_s"] if requests_differ(point) else None
+
+
+def _against_throughput(
+    results: Results, title: str, name: str, figure_of: Callable[[PointResult], Estimate | None]
+) -> Chart | None:
+    """A mark a point; ``None`` where no point has the figure."""
+    shown = [(p, h, f) for p in results.points if (h := headline(p)) and (f := figure_of(p))]
+    speeds, scale = shared_scale([h for _, h, _ in shown]), shared_scale([f for _, _, f in shown])
+    if not shown or speeds is None or scale is None:
         return None
     names = short_labels([point for point, _, _ in shown], with_benchmark=True)
     benchmarks = list(dict.fromkeys(point.benchmark for point, _, _ in shown))
     # Of zeros alone, an axis to 1.
     axes = Axes(
         1.12 * max(h.value for _, h, _ in shown) / speeds.factor or 1.0,
-        1.2 * max(e.value for _, _, e in shown) / joules.factor or 1.0,
+        1.2 * max(f.value for _, _, f in shown) / scale.factor or 1.0,
     )
-    parts = [svg.grid(axes, svg.ticks(axes.x_max, 5), speeds.unit, joules.unit, plain)]
-    for point, found, spent in shown:
-        x, y = axes.x(found.value / speeds.factor), axes.y(spent.value / joules.factor)
-        if spent.low is not None and spent.high is not None:
-            ends = ((x, axes.y(spent.low / joules.factor)), (x, axes.y(spent.high / joules.factor)))
+    parts = [svg.grid(axes, svg.ticks(axes.x_max, 5), speeds.unit, f"{name}, {scale.unit}", plain)]
+    for point, speed, figure in shown:
+        x, y = axes.x(speed.value / speeds.factor), axes.y(figure.value / scale.factor)
+        if figure.low is not None and figure.high is not None:
+            ends = ((x, axes.y(figure.low / scale.factor)), (x, axes.y(figure.high / scale.factor)))
             parts.append(svg.line(*ends, "error"))
-        tip = f"{names[point.id]}: {quantity_with_interval(found)}, {quantity_with_interval(spent)}"
+        tip = f"{names[point.id]}: {quantity_with_interval(speed)}, {quantity_with_interval(figure)}"
         parts.append(svg.marker((x, y), benchmarks.index(point.benchmark), tip))
         if len(shown) <= 8:  # noqa: PLR2004 - more names would overlap
             parts.append(svg.text(x, y - 10, names[point.id].removeprefix(f"{point.benchmark} "), "middle"))
-    rows = tuple((names[p.id], quantity_with_interval(h), quantity_with_interval(e)) for p, h, e in shown)
+    rows = tuple((names[p.id], quantity_with_interval(h), quantity_with_interval(f)) for p, h, f in shown)
     described = "; ".join(", ".join(row) for row in rows)
-    title = "Energy against throughput"
-    heads = ("point", "throughput", "energy")
+    heads = ("point", "throughput", name)
     return Chart(title, svg.figure(title, described, parts), tuple(benchmarks), heads, rows)
 
 

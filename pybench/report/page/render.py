@@ -9,7 +9,7 @@ from typing import Any
 from pybench.model.health import gpu_label
 from pybench.model.manifest import Provenance
 from pybench.model.results import Results
-from pybench.report.page.charts import Section, energy_chart, scaling_charts, step_chart
+from pybench.report.page.charts import Section, scaling_charts, step_chart, throughput_charts
 from pybench.report.page.document import document
 from pybench.report.page.node import gpu_cards, link_matrix
 from pybench.report.page.points import point_table, verdicts
@@ -45,10 +45,9 @@ def _content(view: RunView) -> dict[str, Any]:
         "not_run": by_part(not_run(results)),
         "points": points,
         "verdicts": verdicts(points),
-        "charts": scaling_charts(results),
+        "charts": (*scaling_charts(results), *throughput_charts(results)),
         "comparisons": comparisons(results),
         "jobs": jobs(results),
-        "energy": energy_chart(results),
         "steps": step_chart(view),
         "attempt_energy": _attempt_energy(view, names),
         "power_reason": view.manifest.power_reason if view.manifest else None,
