@@ -35,6 +35,7 @@ CAUSES = {
     "wrong_counts": "wrong counts: usage {'prompt_tokens': 8, 'completion_tokens': 7}",
     "too_many_events": "too many events",
     "oversized_event": "oversized event",
+    "after_done": "malformed event: data behind [DONE]",
     "hang": "cancelled: no end within 1 s",
 }
 

@@ -200,10 +200,13 @@ async def _payloads(content: aiohttp.StreamReader) -> AsyncIterator[tuple[int, b
 async def _read_answer(request: Request, payloads: AsyncIterator[tuple[int, bytes]]) -> list[int]:
     stamps_ns: list[int] = []
     usage: Any = None
-    num_events = 0
-    async for now_ns, payload in payloads:
+    num_events, is_done = 0, False
+    async for now_ns, payload in payloads:  # to its end, or the connection could not be used again
+        if is_done:
+            raise RequestError("malformed event", "data behind [DONE]")
         if payload == b"[DONE]":
-            break
+            is_done = True
+            continue
         num_events += 1
         if num_events > request.output_tokens + _SPARE_EVENTS:
             raise RequestError("too many events", f"{num_events} for {request.output_tokens} tokens")

@@ -18,7 +18,7 @@ from aiohttp import web
 
 FAULTS = (
     *("status_500", "status_429", "redirect", "malformed", "not_an_object", "error_event", "half_stream", "reset"),
-    *("wrong_counts", "too_many_events", "oversized_event", "hang", "exit"),
+    *("wrong_counts", "too_many_events", "oversized_event", "after_done", "hang", "exit"),
 )
 _MODEL_BYTES = 64 * 1024 * 1024  # largest request: a prompt of a million tokens
 _GIGABYTE = 1 << 30
@@ -90,6 +90,8 @@ class Stub:
         usage = {"prompt_tokens": len(prompt), "completion_tokens": counted, "total_tokens": len(prompt) + counted}
         yield _event({"choices": [], "usage": usage})
         yield b"data: [DONE]\n\n"
+        if fault == "after_done":
+            yield _event({"choices": [{"index": 0, "text": "x"}]})
 
 
 def _event(fields: dict[str, object]) -> bytes:
