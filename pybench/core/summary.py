@@ -11,7 +11,7 @@ from pybench.core.formulas.joint_step import JointStep, joint_spans, joint_steps
 from pybench.core.gpu_states import gpu_states
 from pybench.core.measurements import Measurements
 from pybench.core.statistics.interval import Samples, estimate, location, medians, outlying_attempts
-from pybench.core.validity import VERDICT_FLAGS, company, starvation
+from pybench.core.validity import VERDICT_FLAGS, company, mixed_software, starvation
 from pybench.model.health import GpuUse
 from pybench.model.manifest import time_limit_text
 from pybench.model.record import Record
@@ -117,6 +117,7 @@ def _flags(
         "outlying_attempt": "step_s" in samples and bool(outlying_attempts(samples["step_s"])),
         "kv_starved": starvation(point, samples) is not None,
         "not_alone": company(good) is not None,
+        "mixed_software": mixed_software(good) is not None,
         **{flag: traits.problem(samples) is not None for flag, traits in VERDICT_FLAGS.items()},
         "input_bound": _exceeds(samples, "input_wait_fraction", INPUT_BOUND),
         # Strategies with stages but without microbatches wait by design.

@@ -50,6 +50,18 @@ def company(records: Sequence[Record]) -> str | None:
     return None
 
 
+def mixed_software(records: Sequence[Record]) -> str | None:
+    """The package that attempts of one point ran in several versions, as after an update during a run."""
+    versions: dict[str, set[str]] = {}
+    for header in (rank.header for record in records for rank in record.ranks):
+        for name, version in {"Python": header.python, **header.packages}.items():
+            versions.setdefault(name, set()).add(version)
+    mixed = (
+        f"attempts ran with {name} {' and '.join(sorted(known))}" for name, known in versions.items() if len(known) > 1
+    )
+    return next(mixed, None)
+
+
 def excess(samples: Mapping[str, Samples]) -> str | None:
     """The share of its GPUs' peak that a point exceeds, ``None`` where it exceeds none.
 
@@ -103,10 +115,13 @@ def valid_ratio(judgement: Judgement, measurements: Measurements, points: Sequen
 
 
 def valid_figure(judgement: Judgement, measurements: Measurements, points: Sequence[Point]) -> Judgement:
-    """A pass becomes inconclusive if a point skipped work.
+    """A pass becomes inconclusive if a point skipped work, or its attempts ran different software.
 
     Another process only adds time and joules: a figure within its limit stays within it without that process.
     """
+    mixed = next((words for point in points if (words := mixed_software(measurements.good(point.id)))), None)
+    if mixed is not None:
+        judgement = _not_passed(judgement, f"{mixed}: measure again with one", "mixed_software")
     for flag, traits in VERDICT_FLAGS.items():
         words = next((words for point in points if (words := traits.problem(measurements.samples(point)))), None)
         if words is not None:

@@ -152,6 +152,26 @@ def test_no_row_passes_in_company(build: Build, beside: str | None, minimum: flo
     assert flagged == ([beside] if beside else [])
 
 
+@pytest.mark.parametrize("mixed", ["point", "baseline", None])
+@pytest.mark.parametrize(("minimum", "verdict"), [(1.5, "pass"), (2.5, "fail")])
+def test_no_row_passes_over_attempts_of_different_software(
+    build: Build, mixed: str | None, minimum: float, verdict: str
+) -> None:
+    """As after a ``pip install`` during the run: a pass becomes inconclusive and names both versions."""
+    points = {"baseline": build.generate(1), "point": build.generate(2)}
+    records = []
+    for name, length_s in (("baseline", 2.0), ("point", 1.0)):
+        for record in build.measured(points[name], [[length_s] * 3] * 3):
+            version = "9.9.9" if name == mixed and record.attempt == 2 else "2.0.0"
+            ranks = tuple(replace(r, header=replace(r.header, packages={"torch": version})) for r in record.ranks)
+            records.append(replace(record, ranks=ranks))
+    result, flagged = _judged(build, points, records, minimum, "mixed_software")
+    assert result.verdict == ("inconclusive" if mixed and verdict == "pass" else verdict)
+    assert ("mixed_software" in result.flags) is (mixed is not None)
+    assert ("attempts ran with torch 2.0.0 and 9.9.9" in result.reason) is (mixed is not None and verdict == "pass")
+    assert flagged == ([mixed] if mixed else [])
+
+
 @pytest.mark.parametrize("beyond", ["point", "baseline", None])
 @pytest.mark.parametrize(("minimum", "verdict"), [(1.5, "pass"), (2.5, "fail")])
 def test_no_row_passes_that_is_faster_than_its_gpus(

@@ -6,6 +6,7 @@ the attempt with the cause ``protocol``, and names the field.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -46,6 +47,7 @@ _WORKERS_CAUSES: frozenset[FailureCause] = frozenset(
     ("out_of_memory", "missing_package", "unsupported", "engine", "wrong_result", "collective_timeout", "exception")
 )
 _MAX_VALUES = 4096
+_VERSION = re.compile(r"[A-Za-z0-9_.+!~-]{1,100}")
 # A GPU's clock, which its parts of a step are timed by, may run faster than the host's.
 _CLOCKS_APART = 1.01
 _BATCH_SIZES = range(1, 2**20 + 1)
@@ -125,6 +127,9 @@ class Contract:
         if others:
             allowed = ", ".join(site.gpu_uuids) or "none"
             raise broken(rank, "header.device_uuid", f"{', '.join(others)[:200]} is not one of the GPUs: {allowed}")
+        for name, version in {"python": header.python, **header.packages}.items():
+            known = _VERSION.fullmatch(name) and _VERSION.fullmatch(version)
+            require(known is not None, rank, "header.packages", "has a name or version that is none")
         require(header.pid > 0, rank, "header.pid", "is no process id")
 
     def _check_phase(self, rank: int, log: RankLog, phase: Phase, now_ns: int) -> None:

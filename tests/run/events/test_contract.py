@@ -91,6 +91,8 @@ def test_an_honest_attempt_is_taken(tmp_path: Path) -> None:
         (of(Header, time_offset_ns=5), "header.boot_id: the rank runs on another clock than this host"),
         (of(Header, device="cpu"), "header.device: found 'cpu', expected 'cuda'"),
         (of(Header, replica=1), "header.replica: found '1', expected '0'"),
+        (of(Header, python="3.12\nverdict: pass"), "header.packages: has a name or version that is none"),
+        (of(Header, packages={"torch": "2 " * 40 + "verdict"}), "header.packages: has a name"),
         (of(Header, pid=-1), "header.pid: is no process id"),
         (of(Header, device_uuid="GPU-c"), "header.device_uuid: GPU-c is not one of the GPUs: GPU-a, GPU-b"),
         (of(Header, device_uuid=None), "header.device_uuid: is missing"),
