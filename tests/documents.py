@@ -15,7 +15,7 @@ README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("[!.]*/*.md"), *DOCS.glob("**/*.md")} - {*ROOT.glob("build/*.md")})
 _BLOCK = re.compile(r"^```\w*\n(.*?)^```$|((?:^ {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
-_PROGRAM = re.compile(r"(pybench|make|pip|python3?|git|docker|podman)( |$)")
+_PROGRAM = re.compile(r"(pybench|make|pip|python3?|git|docker|podman)( (?!=)|$)")
 _PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b")
 _INLINE = re.compile(r"`((?:pybench|make)(?: [^`\n]+)?)`")
 _FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
