@@ -83,10 +83,10 @@ def by_decision(
     """The ``owed`` attempts in the order in which they decide ``rows``.
 
     First come two attempts of points that a row judges, group by group. A group shares rows or a process, and the group
-    with the shortest time is first. ``attempt_s`` has the seconds of an attempt by the digest of its point; groups of
-    unknown time keep their order and come last. Speedups without a row of a table come next, where the plan
-    ``has_rates`` of the node: these rates, then one attempt of each. Then come more attempts of undecided rows, more of
-    decided rows, and points without a row. Within each part the given order stays.
+    with the least time for each row is first. ``attempt_s`` has the seconds of an attempt by the digest of its point;
+    groups of unknown time come last, those with more rows first. Speedups without a row of a table come next, where the
+    plan ``has_rates`` of the node: these rates, then one attempt of each. Then come more attempts of undecided rows,
+    more of decided rows, and points without a row. Within each part the given order stays.
     """
     judging = [row for row in rows if row.verdict != "no_expectation"]
     undecided_ids = {id_ for row in judging if row.verdict not in ("pass", "fail") for id_ in row.point_ids}
@@ -96,7 +96,9 @@ def by_decision(
         if number <= _DECIDING_ROUNDS and point.id in groups:
             group = groups[point.id]
             takes_s[group] = takes_s.get(group, 0.0) + attempt_s.get(point.digest, math.inf)
-    places = {group: place for place, group in enumerate(sorted(takes_s, key=takes_s.__getitem__))}
+    num_rows = Counter(groups[row.point_ids[0]] for row in judging if row.point_ids and row.point_ids[0] in groups)
+    order = sorted(takes_s, key=lambda group: (takes_s[group] / max(1, num_rows[group]), -num_rows[group]))
+    places = {group: place for place, group in enumerate(order)}
     predicted_ids = {id_ for row in rows if has_rates and _may_be_predicted(row) for id_ in row.point_ids}
 
     def place_of(attempt: Attempt) -> tuple[int, int]:

@@ -75,6 +75,8 @@ def test_attempts_come_in_the_order_in_which_they_decide() -> None:
     assert names(by_decision(owed, rows, {})) == [*first[0], *first[1], *last]
     seconds = {p.digest: 1.0 for p in points if p.id in "ab"}
     assert names(by_decision(owed, rows, seconds)) == [*first[1], *first[0], *last]
+    twice = (*rows, replace(row("missing"), metric="energy_j_per_output_token"))
+    assert names(by_decision(owed, twice, {})) == [*first[1], *first[0], *last]
 
 
 def test_points_of_one_process_decide_together() -> None:
