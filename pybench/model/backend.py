@@ -22,7 +22,7 @@ _PACKAGES = {
     "unsloth": "unsloth",
     "server": "aiohttp",
 }
-"""What each extra of pybench brings. A remedy names these: the name pybench on PyPI is another project's."""
+"""The packages of each extra of pybench. A remedy names these: the name pybench on PyPI is another project's."""
 
 
 def install(extra: str) -> str:

@@ -81,7 +81,7 @@ MOST_TIME_S = 7 * 24 * _HOUR_S
 """The longest time limit of a run."""
 
 PartOf = Literal["ab", "aa"]
-"""The option of ``pybench run`` that marks one of several runs, which are no nights of a history."""
+"""The option of ``pybench run`` that marks one of several runs: a history leaves such runs out."""
 
 
 @dataclass(frozen=True, kw_only=True)

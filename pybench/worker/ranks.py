@@ -89,7 +89,7 @@ class Ranks(Protocol):
         """Rank 0's decision."""
 
     def watched(self, gpu: str, events: EventStream) -> AbstractContextManager[None]:
-        """A context in which ranks that wait too long for each other report it and end; ``gpu`` is this rank's."""
+        """Return a context in which ranks report a wait beyond the limit and end; ``gpu`` is this rank's."""
 
 
 class SingleRank:

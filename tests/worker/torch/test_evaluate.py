@@ -116,7 +116,7 @@ def test_more_beams_find_likelier_answers(decoded: dict[int, tuple[GenerationEva
 
 
 def test_the_librarys_loss_is_that_of_the_answers() -> None:
-    """By hand from its logits of the answer; a step that generates has no loss."""
+    """The loss is computed by hand from the answer's logits; a step that generates has no loss."""
     given = settings("loss", 1, backend="transformers")
     order = WorkOrder(point_id="p", settings=given, architecture={}, device="cpu", steps=1, max_warmup_steps=1)
     with evaluations(given, dict(TINY), RANK)(order) as work:

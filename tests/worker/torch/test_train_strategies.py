@@ -264,7 +264,7 @@ def test_copies_that_learn_alone_are_seen(two: Any, alone: Any, name: str, verdi
     records = [build.record(point, (rank,)) for point, rank in zip(points, ranks, strict=True)]
     (row,) = loss_checks(Measurements.of(Plan(points=tuple(points), skips=()), records))
     assert row.verdict == verdict
-    assert curves[0][0] == pytest.approx(curves[1][0], rel=1e-4), "they part ways by what they learn"
+    assert curves[0][0] == pytest.approx(curves[1][0], rel=1e-4), "curves must differ by training, not from the start"
 
 
 def test_gradients_stay_in_their_buckets_where_passes_add_up(two: Any) -> None:

@@ -174,7 +174,7 @@ def test_layers_are_spread_the_way_that_was_asked_for(device_map: Any) -> None:
     ids=["one in host memory", "all on one GPU", "none on a GPU"],
 )
 def test_layers_are_counted_by_gpu(devices: tuple[str, ...], layers: dict[int, int]) -> None:
-    """By the device of their weights: a model on one GPU, such as a small one by ``sequential``, has no map."""
+    """Layers are counted by the device of their weights, since a model on one GPU has no map."""
     with torch.device("meta"):
         model = LlamaForCausalLM(CONFIG)
 

@@ -82,7 +82,7 @@ class TorchRanks:
         return bool(flag.item())
 
     def watched(self, gpu: str, events: EventStream) -> AbstractContextManager[None]:
-        """A context in which ranks that wait too long for each other report it and end; ``gpu`` is this rank's."""
+        """Return a context in which ranks report a wait beyond the limit and end; ``gpu`` is this rank's."""
         if self.world_size == 1:
             return nullcontext()
         return CollectiveWatch(self.rank, self.world_size, gpu, events, self._collective_timeout_s).running()
