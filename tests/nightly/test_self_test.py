@@ -38,7 +38,7 @@ def test_an_alarm_names_the_false_alarms_of_its_history() -> None:
     off = replace(FEW, slower=lambda point, night: 0.1 * (point == 0 and night in {12, 20}))
     series = off.series(np.random.default_rng(1), 20)
     alarm = with_past_alarms(judge_night(series), series)
-    words = "of 12 earlier nights, 1 had an alarm of this row that was over by the next, 1 one of any row"
+    words = "of 12 earlier nights, 1 had an alarm of this row that was over by the next night, 1 one of any row"
     assert [words in row.reason for row in alarm.rows if row.state == "regressed"] == [True, True]
     quiet = replace(series, runs=series.runs[:-1])
     assert with_past_alarms(judge_night(quiet), quiet) == judge_night(quiet)
