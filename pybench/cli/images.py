@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +11,11 @@ import click
 
 from pybench.cli.io import echo
 from pybench.cli.params import PATH
+from pybench.report.text.printable import printable
 from pybench.run.engines.registry import CONTAINER_ENGINES
 
 if TYPE_CHECKING:
-    from pybench.model.container import ImageLock
+    from pybench.model.container import ImageLock, LockedImage
     from pybench.run.engines.base import ImageStore
 
 _LOCK = click.option("--lock", "path", type=PATH, metavar="FILE", help="Another lock file.")
@@ -31,13 +32,30 @@ def images() -> None:
 @_LOCK
 def show(path: Path | None) -> None:
     """Print every locked image, and which engines here have it."""
-    from pybench.report.images import render
     from pybench.run.images.selection import this_platform
 
     lock = _read(path)
     stores = _stores(CONTAINER_ENGINES)[0]
     here = {image.name: tuple(name for name, store in stores if store.has(image)) for image in lock.images}
-    echo(render(lock, this_platform(), here), nl=False)
+    echo(lock_text(lock, this_platform(), here), nl=False)
+
+
+def lock_text(lock: ImageLock, platform: str, here: Mapping[str, Sequence[str]]) -> str:
+    """Three lines for each image: what it serves, who confirmed it and which engines here have it; its tag; its digest.
+
+    ``here`` names the engines of this machine that have an image. Tag and digest stay whole, to be copied.
+    """
+    return "".join(_lines(image, platform, here.get(image.name, ())) for image in lock.images) or "no image is locked\n"
+
+
+def _lines(image: LockedImage, platform: str, engines: Sequence[str]) -> str:
+    digest = next((name.rpartition("@")[2] for name in image.references(platform)), f"not locked for {platform}")
+    verified = f"verified by {image.verified_by}, {image.verified_utc}" if image.verified_by else "unverified"
+    where = f"in {', '.join(engines)}" if engines else "not here"
+    serves = ", ".join(image.backends) or "no backend"
+    about = f"{image.name}  for {serves} on {image.device}; {verified}; {where}"
+    lines = (about, f"  {image.repository}:{image.tag}", f"  {digest}")
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 @images.command()

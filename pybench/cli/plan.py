@@ -93,8 +93,7 @@ def plan(
     from pybench.machine.environment import snapshot
     from pybench.model.errors import UsageError
     from pybench.model.manifest import PlanOptions
-    from pybench.report.plan import plan_json, render
-    from pybench.report.suites import render_suites
+    from pybench.report.plan import plan_json, render, render_suites
     from pybench.run.suite_plan import earlier_times_s, plan_suite
     from pybench.run.time_budget import kept_attempt_s
 
@@ -155,12 +154,12 @@ def doctor(ctx: click.Context, name: str) -> None:
     from pybench.cli.exit_codes import MACHINE
     from pybench.machine.doctor import examine
     from pybench.machine.environment import snapshot
-    from pybench.report.doctor import render
+    from pybench.report.plan import render_findings
     from pybench.run.engines.doctor import examine_containers
 
     findings = (*examine(lambda text: echo(f"pybench: {text}", err=True)), *examine_containers(snapshot()))
     if name == "json":
         echo(json_text({"findings": [asdict(finding) for finding in findings]}), nl=False)
     else:
-        echo(render(findings, width=terminal_options()["width"]), nl=False)
+        echo(render_findings(findings, width=terminal_options()["width"]), nl=False)
     ctx.exit(MACHINE if any(finding.state == "missing" for finding in findings) else 0)

@@ -19,8 +19,8 @@ from pybench.files.run.folder import RunFolder
 from pybench.model.errors import UsageError
 from pybench.model.results import Estimate
 from pybench.report.page.charts import Section
-from pybench.report.run.rows import Table
 from pybench.report.run.view import RunView
+from pybench.report.table import Table
 from pybench.report.text.labels import short_labels
 from pybench.report.text.printable import printable
 from pybench.report.text.table import draw_tables

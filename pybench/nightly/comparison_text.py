@@ -14,7 +14,7 @@ from pybench.model.figures import Change, ChangeVerdict, PointFigures, RunCompar
 from pybench.model.text import plural
 from pybench.nightly.comparison import BY_IMPORTANCE
 from pybench.report.export.judged import Judged, JudgedRow
-from pybench.report.run.rows import Table
+from pybench.report.table import Table
 from pybench.report.text.change_words import (
     across_options,
     difference_text,

@@ -20,7 +20,7 @@ from pybench.nightly.night_look import SEEN_BEFORE
 from pybench.nightly.second_speed import SECOND_SPEED
 from pybench.nightly.values import BY_IMPORTANCE, GateResult, GateRow, GateState, LevelChange
 from pybench.report.export.judged import Judged, JudgedRow
-from pybench.report.run.rows import Table
+from pybench.report.table import Table
 from pybench.report.text.change_words import across_options, metric_words, rows_text, value_text
 from pybench.report.text.labels import labels_of_runs
 from pybench.report.text.printable import printable

@@ -20,8 +20,8 @@ from pybench.nightly.comparison import rows_of
 from pybench.nightly.history import History
 from pybench.nightly.series import Series
 from pybench.nightly.trend import Trend, trends
-from pybench.report.export.csv_cell import csv_cell
-from pybench.report.run.rows import Table
+from pybench.report.export.comma_separated import csv_cell
+from pybench.report.table import Table
 from pybench.report.text.change_words import metric_words, value_text
 from pybench.report.text.labels import labels_of_runs
 from pybench.report.text.layout import fits

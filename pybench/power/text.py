@@ -17,7 +17,7 @@ from pybench.power.samples import series_times_ns
 from pybench.power.sensor_probe import CallCost, SensorProbe
 from pybench.power.trace import GpuTrace, PowerTrace
 from pybench.report.run.flags import legend
-from pybench.report.run.rows import Table
+from pybench.report.table import Table
 from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 
 # Gain error of a board's sensor as a fraction (NVML documents ±5 %). It is the same in every window of a board.

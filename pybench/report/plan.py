@@ -1,19 +1,22 @@
-"""The points of a plan, one line each."""
+"""What is shown before a run: the points of a plan, the shipped suites, what the doctor found."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pybench.core.judged_by import judged_sentence
 from pybench.core.memory import may_not_fit, memory_need
 from pybench.core.schedule import sessions
 from pybench.model.container import ContainerRequest
+from pybench.model.machine import DoctorFinding
 from pybench.model.manifest import duration_text
 from pybench.model.suite import Plan, Suite
 from pybench.model.text import amount_text, plural
-from pybench.report.run.rows import Table
+from pybench.report.table import Table
+from pybench.report.text.printable import printable
 from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 
 
@@ -172,3 +175,48 @@ def takes_text(plan: Plan, attempt_s: Mapping[str, float], kept_s: float | None 
     if kept_s is None:
         return "time unknown: no run of this suite on such a machine is kept"
     return f"takes about {duration_text(earlier_s + by_kept_s)} by kept runs of the same kind and number of GPUs"
+
+
+def render_suites(descriptions: Mapping[str, str], *, width: int = 80) -> str:
+    """Names, which commands take in the place of a file, and what each suite measures."""
+    stream = io.StringIO()
+    out = console(stream, width, color=False)
+    for name, description in descriptions.items():
+        hanging(out, f"{name}: {description}")
+    hanging(out, "next: pybench plan NAME prints a suite's points, pybench run NAME measures them")
+    return without_trailing_spaces(stream.getvalue())
+
+
+_LEAST_ROOM = 20
+"""Columns that a finding has beside its name, however narrow the terminal."""
+
+
+def render_findings(findings: Sequence[DoctorFinding], *, width: int = 80) -> str:
+    """Whether runs can be made here, then a line for each finding, its remedy below it."""
+    names = max((len(finding.name) for finding in findings), default=0)
+    lines = [_readiness(findings)]
+    for finding in findings:
+        head = f"{finding.state:8} {finding.name:{names}}  "
+        for number, line in enumerate(_finding_texts(finding, max(width - len(head), _LEAST_ROOM))):
+            lines.append(f"{head if number == 0 else ' ' * len(head)}{line}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _readiness(findings: Sequence[DoctorFinding]) -> str:
+    warnings = sum(finding.state == "warning" for finding in findings)
+    counted = plural(warnings, "warning") if warnings else "no warnings"
+    missing = ", ".join(finding.name for finding in findings if finding.state == "missing")
+    return f"not ready, missing: {missing}; {counted}" if missing else f"ready; {counted}"
+
+
+def _finding_texts(finding: DoctorFinding, room: int) -> Iterator[str]:
+    yield from _wrapped(finding.found, room) or [""]
+    if finding.remedy:
+        yield from _wrapped(f"-> {finding.remedy}", room, "   ")
+
+
+def _wrapped(text: str, room: int, indent: str = "") -> list[str]:
+    """Paths and commands stay whole."""
+    return textwrap.wrap(
+        printable(text), room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )

@@ -11,7 +11,7 @@ from pybench.files.shipped import described_suites, find_suite, shipped_suites
 from pybench.files.suite.file import read_suite
 from pybench.files.toml.file import nearby
 from pybench.model.errors import FileError
-from pybench.report.suites import render_suites
+from pybench.report.plan import render_suites
 
 
 def test_a_bare_name_is_a_shipped_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.results import ClaimResult, Estimate, Results
-from pybench.report.run.claims import CLAIM_HEADS, claim_rows
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
+from pybench.report.run.work import CLAIM_HEADS, claim_rows
 
 METRIC = "energy_j_per_output_token"
 

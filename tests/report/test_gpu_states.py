@@ -7,7 +7,7 @@ import dataclasses
 from pybench.model.health import GpuState
 from pybench.model.results import Results
 from pybench.report.formats import render
-from pybench.report.run.gpu_states import gpu_rows, gpu_state_rows
+from pybench.report.run.use import gpu_rows, gpu_state_rows
 from pybench.report.run.view import RunView
 from tests.builders import estimate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from io import StringIO
 
-from pybench.report.run.rows import Table
+from pybench.report.table import Table
 from pybench.report.text.table import console, draw_tables, hanging
 
 HEADS = ("point", "found", "allowed", "nothing", "reason")

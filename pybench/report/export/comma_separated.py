@@ -6,8 +6,22 @@ import csv
 import io
 
 from pybench.model.results import PointResult, Results
-from pybench.report.export.csv_cell import csv_cell
 from pybench.report.run.view import RunView
+from pybench.report.text.printable import printable
+
+_FORMULA = ("=", "+", "-", "@")
+"""A spreadsheet computes text that begins so. Behind an apostrophe it does not."""
+
+
+def csv_cell(value: object) -> str:
+    """``value`` as text; empty for ``None``."""
+    if value is None:
+        return ""
+    if isinstance(value, int | float):
+        return repr(value)
+    text = printable(str(value))
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
 
 _OF_RUN = ("run_id", "created_utc", "suite", "profile", "machine", "fingerprint", "verdict")
 _OF_POINT = ("point", "benchmark", "status", "num_gpus", "attempts", "flags")

@@ -14,8 +14,8 @@ from pybench.model.workloads.registry import METRICS
 from pybench.report.page import svg
 from pybench.report.page.svg import Axes
 from pybench.report.run.headline import energy, headline, requests_differ
-from pybench.report.run.rows import Table
 from pybench.report.run.view import RunView
+from pybench.report.table import Table
 from pybench.report.text.labels import axis_text, short_labels, verdict_words
 
 _MOST_STRIPS = 60

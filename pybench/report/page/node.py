@@ -8,7 +8,7 @@ from statistics import median
 
 from pybench.core.numbers import plain
 from pybench.model.results import Results
-from pybench.report.run.gpu_states import gpu_names
+from pybench.report.run.use import gpu_names
 from pybench.report.run.view import RunView
 
 _LINK = re.compile(r"link_to_(\d+)_bytes_per_s")

@@ -9,7 +9,7 @@ from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.report.run.expectations import NONE, Expectations
 from pybench.report.run.flags import relevant
 from pybench.report.run.headline import energy, headline, headline_name
-from pybench.report.run.rows import NOTHING
+from pybench.report.table import NOTHING
 from pybench.report.text.labels import short_labels
 
 _RANK = (

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from pybench.report.run.findings import Finding, by_part, each_step_once, findings
 from pybench.report.run.provenance import changes, sentence
-from pybench.report.run.rows import Table, tables
+from pybench.report.run.rows import tables
 from pybench.report.run.view import RunView
+from pybench.report.table import Table
 from pybench.report.text.labels import verdict_words
 from pybench.report.text.printable import printable
 

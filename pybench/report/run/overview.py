@@ -15,8 +15,8 @@ from pybench.model.workloads.registry import METRICS
 from pybench.report.run.expectations import NONE, Expectations
 from pybench.report.run.flags import relevant
 from pybench.report.run.headline import energy, energy_name, headline, headline_name
-from pybench.report.run.rows import Table
 from pybench.report.run.secondary import secondaries
+from pybench.report.table import Table
 from pybench.report.text.change_words import metric_words
 from pybench.report.text.labels import axis_text, shared_axes, short_labels
 

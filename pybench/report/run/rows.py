@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from pybench.core.node.faults import short_id
 from pybench.core.numbers import (
@@ -20,35 +20,20 @@ from pybench.model.results import ComparisonResult, Estimate, PointResult, Resul
 from pybench.model.workloads.latency import PERCENTILES, percentile_name
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
-from pybench.report.run import gpu_states, machine_use, phase_energy, turns
-from pybench.report.run.claims import CLAIM_HEADS, CLAIMS_TITLE, claim_rows
+from pybench.report.run import use
 from pybench.report.run.headline import energy, headline, headline_name, requests_differ
-from pybench.report.run.jobs import job_heads, job_rows, job_title
-from pybench.report.run.training import HEADS, training_rows
+from pybench.report.run.work import (
+    CLAIM_HEADS,
+    CLAIMS_TITLE,
+    TRAINING_HEADS,
+    claim_rows,
+    job_heads,
+    job_rows,
+    job_title,
+    training_rows,
+)
+from pybench.report.table import Table
 from pybench.report.text.labels import common_axes, labels, short_labels, verdict_words
-
-NOTHING = frozenset({"-", ""})
-"""Cells without a value."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Title, column heads, cells."""
-
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-    def without_empty_columns(self) -> Table:
-        """The table without columns, other than the first, that have no value in any row."""
-        return self.of_columns(
-            [i for i in range(len(self.heads)) if i == 0 or any(row[i] not in NOTHING for row in self.rows)]
-        )
-
-    def of_columns(self, places: Sequence[int]) -> Table:
-        """The table with these columns alone."""
-        cells = (tuple(row[place] for place in places) for row in self.rows)
-        return Table(self.title, tuple(self.heads[place] for place in places), tuple(cells))
 
 
 def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Table, ...]:
@@ -146,7 +131,7 @@ def _latency(results: Results, names: Mapping[str, str]) -> Table:
 
 
 def _training(results: Results, names: Mapping[str, str]) -> Table:
-    return Table("Training, the fastest first", HEADS, training_rows(results.points, names))
+    return Table("Training, the fastest first", TRAINING_HEADS, training_rows(results.points, names))
 
 
 def _scaling(results: Results, names: Mapping[str, str]) -> Table:
@@ -272,36 +257,36 @@ def _node(results: Results, names: Mapping[str, str]) -> Table:
 
 
 def _gpu_states(results: Results, names: Mapping[str, str]) -> Table:
-    return Table("GPUs under load", gpu_states.HEADS, tuple(gpu_states.gpu_state_rows(results, names)))
+    return Table("GPUs under load", use.STATE_HEADS, tuple(use.gpu_state_rows(results, names)))
 
 
 def _use(results: Results, names: Mapping[str, str]) -> Table:
-    heads, rows = machine_use.use_table(results, names)
+    heads, rows = use.use_table(results, names)
     return Table("Use of the machine", heads, rows)
 
 
 def _phases(results: Results, names: Mapping[str, str]) -> Table:
     title = "Energy of one step, by phase (boards only)"
-    return Table(title, phase_energy.HEADS, tuple(phase_energy.phase_rows(results, names)))
+    return Table(title, use.ENERGY_HEADS, tuple(use.energy_rows(results, names)))
 
 
 def _phase_notes(results: Results, names: Mapping[str, str]) -> Table:
-    rows = tuple(phase_energy.note_rows(results, names))
-    return Table("Notes on the energy of phases", phase_energy.NOTE_HEADS, rows)
+    rows = tuple(use.note_rows(results, names))
+    return Table("Notes on the energy of phases", use.NOTE_HEADS, rows)
 
 
 def _turns(results: Results, names: Mapping[str, str]) -> Table:
-    heads, rows = turns.turn_table(results, names)
-    return Table(turns.TURN_TITLE, heads, rows)
+    heads, rows = use.turn_table(results, names)
+    return Table(use.TURN_TITLE, heads, rows)
 
 
 def _phase_memory(results: Results, names: Mapping[str, str]) -> Table:
     title = "Phases of one step: time, and memory in use at the end"
-    return Table(title, turns.PHASE_HEADS, tuple(turns.phase_rows(results, names)))
+    return Table(title, use.PHASE_HEADS, tuple(use.phase_rows(results, names)))
 
 
 def _energy(results: Results, names: Mapping[str, str]) -> Table:
-    gpus = gpu_states.gpu_names(results)
+    gpus = use.gpu_names(results)
     rows = tuple(
         (names[point.id], gpus.get(uuid, uuid), f"{plain(joules)} J")
         for point in results.points
@@ -311,4 +296,4 @@ def _energy(results: Results, names: Mapping[str, str]) -> Table:
 
 
 def _gpus(results: Results, _names: Mapping[str, str]) -> Table:
-    return Table("GPUs", ("GPU", "UUID"), gpu_states.gpu_rows(results))
+    return Table("GPUs", ("GPU", "UUID"), use.gpu_rows(results))

@@ -17,8 +17,9 @@ from pybench.report.run.flags import legend, relevant
 from pybench.report.run.more_attempts import decided_sentence
 from pybench.report.run.overview import Density, Group, groups, overview, parts
 from pybench.report.run.provenance import changes, sentence
-from pybench.report.run.rows import Table, claims, comparisons, jobs, tables
+from pybench.report.run.rows import claims, comparisons, jobs, tables
 from pybench.report.run.view import RunView
+from pybench.report.table import Table
 from pybench.report.text.labels import short_labels, verdict_words
 from pybench.report.text.layout import fits
 from pybench.report.text.printable import printable

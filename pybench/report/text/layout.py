@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from pybench.report.run.rows import NOTHING, Table
+from pybench.report.table import NOTHING, Table
 from pybench.report.text.printable import printable
 
 GAP = 2

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text
 
-from pybench.report.run.rows import NOTHING, Table
+from pybench.report.table import NOTHING, Table
 from pybench.report.text.layout import AXES, GAP, Part, is_words, layout
 from pybench.report.text.printable import printable
 
