@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 
 from pybench.model.results import Estimate
+from pybench.report.run.headline import tracked
 from pybench.report.run.view import RunView
 from pybench.report.text.printable import printable
 
 
 def render(view: RunView) -> str:
-    """Every metric of every measured point. A measure is named as the metric is, with ``-`` for ``_``."""
+    """Headline and judged metrics of every point. A measure is named as the metric is, with ``-`` for ``_``."""
     found = {
-        printable(point.id): {name.replace("_", "-"): _metric(estimate) for name, estimate in point.metrics.items()}
+        printable(point.id): {
+            name.replace("_", "-"): _metric(estimate) for name, estimate in tracked(view.results, point).items()
+        }
         for point in view.results.points
         if point.metrics
     }

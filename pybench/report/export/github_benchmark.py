@@ -8,6 +8,7 @@ from pathlib import Path
 from pybench.model.errors import UsageError
 from pybench.model.results import Estimate, Results
 from pybench.model.workloads.registry import METRICS
+from pybench.report.run.headline import tracked
 from pybench.report.run.view import RunView
 from pybench.report.text.printable import printable
 
@@ -33,7 +34,7 @@ def _entries(results: Results, *, more: bool) -> list[dict[str, str | float]]:
     return [
         _entry(f"{point.id} {name}", estimate, results.run_id)
         for point in results.points
-        for name, estimate in point.metrics.items()
+        for name, estimate in tracked(results, point).items()
         if name in METRICS and METRICS[name].higher_is_better == more
     ]
 

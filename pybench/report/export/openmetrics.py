@@ -59,8 +59,11 @@ def _metric(name: str, results: Results) -> Iterable[str]:
 
 
 def _family_name(metric: str) -> tuple[str, str | None]:
-    """``pybench_step_seconds`` and its unit; a rate keeps its name, ``pybench_output_tokens_per_s``, and has none."""
-    found = next((end for end in _BASE_UNITS if metric.endswith(end) and not metric.endswith(f"_per{end}")), None)
+    """``pybench_step_seconds`` and its unit; a rate, ``pybench_output_tokens_per_second``, has none."""
+    metric = metric.replace("_per_s_", "_per_second_")
+    if metric.endswith("_per_s"):
+        return f"pybench_{metric.removesuffix('_s')}_second", None
+    found = next((end for end in _BASE_UNITS if metric.endswith(end)), None)
     if found is None:
         return f"pybench_{metric}", None
     unit = _BASE_UNITS[found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from pybench.model.results import Estimate, PointResult
+from pybench.model.results import Estimate, PointResult, Results
 from pybench.model.workloads.registry import HEADLINES
 
 _ENERGIES = ("energy_j_per_output_token", "energy_j_per_token", "energy_j_per_sample")
@@ -35,6 +35,16 @@ def energy(point: PointResult) -> Estimate | None:
     """Joules for each token or sample."""
     name = energy_name(point)
     return None if name is None else point.metrics[name]
+
+
+def tracked(results: Results, point: PointResult) -> dict[str, Estimate]:
+    """What a tracker draws of a point: its headline, its joules for each token or sample, and what the suite judges."""
+    judged = [(row.benchmark, row.metric) for row in results.scaling]
+    judged += [(row.benchmark, row.metric) for row in results.checks]
+    judged += [(row.benchmark, row.metric) for row in results.comparisons]
+    names = {metric for benchmark, metric in judged if benchmark == point.benchmark}
+    names |= {*filter(None, (headline_name(point), energy_name(point)))}
+    return {name: estimate for name, estimate in point.metrics.items() if name in names}
 
 
 def requests_differ(point: PointResult) -> bool:
