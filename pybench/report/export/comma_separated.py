@@ -6,6 +6,7 @@ import csv
 import io
 
 from pybench.model.results import PointResult, Results
+from pybench.model.text import counted
 from pybench.report.run.view import RunView
 from pybench.report.text.printable import printable
 
@@ -23,7 +24,10 @@ def csv_cell(value: object) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-_OF_RUN = ("run_id", "created_utc", "suite", "profile", "machine", "fingerprint", "verdict")
+_OF_RUN = (
+    *("run_id", "created_utc", "suite", "profile", "machine", "fingerprint", "gpus", "driver", "software"),
+    "verdict",
+)
 _OF_POINT = ("point", "benchmark", "status", "num_gpus", "attempts", "flags")
 _OF_METRIC = ("metric", "value", "low", "high", "unit")
 
@@ -47,8 +51,10 @@ def render(view: RunView) -> str:
 
 
 def _run(results: Results) -> tuple[str, ...]:
-    created = results.provenance.created_utc
-    words = (results.run_id, created, results.suite, results.profile, results.machine, results.fingerprint)
+    made = results.provenance
+    software = " ".join(f"{name}={version}" for name, version in made.packages.items())
+    of_machine = (results.machine, results.fingerprint, counted(made.gpu_names), made.driver, software)
+    words = (results.run_id, made.created_utc, results.suite, results.profile, *of_machine)
     return (*map(csv_cell, words), results.verdict)
 
 
