@@ -123,9 +123,14 @@ def record(
 
     if trace_file is not None:
         _check_trace_file(trace_file)
+    options: dict[Path, str] = {}
     for option, file in (("--json", json_file), ("--trace", trace_file), ("--plot", plot_file)):
-        if file is not None:
-            ctx.with_resource(kept_writable(option, file))
+        if file is None:
+            continue
+        other = options.setdefault(file.resolve(), option)
+        if other != option and (file.is_file() or not file.exists()):
+            raise UsageError(f"{option} {file}: {other} writes this file, too; name another")
+        ctx.with_resource(kept_writable(option, file))
     used = record_command(command, _uuids(indices), None if period_ms is None else period_ms / 1e3)
     result = (used.energy, used.package_j, used.package_reason)
     _say(energy_table(*result, width=terminal_options()["width"]))

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pybench.core.extension import REMEDY, extension_fault
 from pybench.machine.nvml import NoDriverError, open_library
-from pybench.model.errors import MachineError
+from pybench.model.errors import MachineError, UsageError
 from pybench.power.sensor import sensor_model
 from pybench.power.trace import MISSING, PLANES, GpuTrace, OffsetColumns, PowerTrace
 
@@ -86,8 +86,10 @@ class PowerRecorder:
     def start(self) -> None:
         """Open NVML and begin. A GPU that can't be opened has a state in the trace that names the reason.
 
-        Raises ``MachineError`` when there is no such GPU or no thread can be started.
+        Raises ``MachineError`` when there is no such GPU or no thread can be started, ``UsageError`` while it records.
         """
+        if self._native is not None:
+            raise UsageError("power sampler: it records already; stop it before it starts again")
         native = _extension().Recorder(
             self._uuids,
             counter_period_ns=self._counter_period_ns,

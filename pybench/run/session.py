@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pybench.core.schedule import Attempt, settings_of_next
 from pybench.model.devices import DeviceKind
+from pybench.model.errors import MachineError
 from pybench.model.record import ALONE, Record
 from pybench.model.suite import Point
 from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file
@@ -113,12 +114,17 @@ class SessionWorker:
         """End the process, remove its scratch files, take secrets out of the rest; a second time does nothing."""
         if self._ended:
             return
-        if self._worker is not None:
-            self._worker.end()
-        # A worker that was killed leaves what it would have removed itself.
-        shutil.rmtree(self._session.job.exchange / SCRATCH_FOLDER, ignore_errors=True)
-        for folder in self._session.folders:
-            self.redaction.files(folder)
+        try:
+            if self._worker is not None:
+                self._worker.end()
+        except MachineError:
+            self._ended = True  # what could not be killed once is not waited for again
+            raise
+        finally:
+            # A worker that was killed leaves what it would have removed itself.
+            shutil.rmtree(self._session.job.exchange / SCRATCH_FOLDER, ignore_errors=True)
+            for folder in self._session.folders:
+                self.redaction.files(folder)
         self._ended = True
 
     def _started(self) -> Worker:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pybench.model.errors import MachineError
+from pybench.model.errors import MachineError, UsageError
 from pybench.power import recorder as recorder_module
 from pybench.power.estimate import attempt_energy
 from pybench.power.recorder import POLLED_PERIOD_S, PowerRecorder, sampler_unavailable_reason
@@ -417,3 +417,16 @@ def test_a_recording_out_of_room_keeps_the_newest(fake_nvml: Tell) -> None:
     assert 16 * len(gpu.series.power_mw) + 32 * len(gpu.polled.t_ns) + 48 * len(gpu.slow.t_ns) < 6000
     assert min(gpu.polled.t_ns) > newest_ns - 2_500_000_000
     assert gpu.dropped_records == 0
+
+
+def test_a_second_start_is_refused(fake_nvml: Tell) -> None:
+    """The first session goes on, and keeps its windows."""
+    fake_nvml()
+    sampler = PowerRecorder(UUIDS[:1])
+    sampler.start()
+    with pytest.raises(UsageError, match="it records already"):
+        sampler.start()
+    assert sampler.is_running
+    sampler.stop()
+    sampler.start()
+    sampler.stop()
