@@ -204,7 +204,7 @@ def _compare_checksums(point: PointRecords, alike: Sequence[_Checksums]) -> Iter
     if tied:
         names = ", ".join(point.name(rank.rank) for rank in steady)
         num_steps = float(sum(len(rank.sums) for rank in steady))
-        reason = "each repeats its own results, but they differ, and no majority shows which are wrong: a third GPU shows it"
+        reason = "each repeats its own results, but they differ, and no majority shows which are wrong: add another GPU"
         yield _check("checksum", names, point, num_steps, 0.0, "steps", "fail", reason)
     for rank in alike:
         usual = rank.sums[0] if tied or not votes else votes[0][0]
