@@ -53,7 +53,8 @@ class ServerLoad:
             load = self._loop.run_until_complete(self._client.send_all(salt))
         except WrongResultError as error:
             self._server.check()
-            raise WrongResultError(f"{error}; the server's last words: {self._server.last_words()}") from error
+            words = self._server.last_words()
+            raise WrongResultError(f"{error}; the server's last words: {words}" if words else str(error)) from error
         return StepOutcome(
             work=work_of(load.times),
             requests=tuple(load.times),
