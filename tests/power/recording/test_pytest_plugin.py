@@ -1,0 +1,55 @@
+"""The fixture ``benchmark_energy``, in a pytest of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pybench._nvml", reason="the extension is not built")
+
+PROGRAM = """
+def test_sum(benchmark_energy):
+    assert benchmark_energy(sum, range(1000)) == 499500
+"""
+
+
+def _run(folder: Path, library: str) -> tuple[str, dict[str, float | None]]:
+    """Summary of pytest, and the test's ``extra_info``; the saved file can be compared."""
+    (folder / "test_sum.py").write_text(PROGRAM)
+    environ = {
+        **os.environ,
+        "PYBENCH_NVML_LIBRARY": library,
+        "FAKE_NVML_LOAD": "constant:400",
+        "FAKE_NVML_DEVICES": "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "pybench.power.pytest_plugin", "--benchmark-json=out.json"]
+    command += ["--benchmark-max-time=0.01", "--benchmark-min-rounds=2", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    compare = [sys.executable, "-m", "pytest_benchmark", "compare", "out.json"]
+    assert "test_sum" in subprocess.run(compare, cwd=folder, capture_output=True, text=True, check=True).stdout
+    (benchmark,) = json.loads((folder / "out.json").read_text())["benchmarks"]
+    return done.stdout, benchmark["extra_info"]
+
+
+def test_joules_of_a_call_have_a_bound(fake_library: Path, tmp_path: Path) -> None:
+    """400 W on one GPU."""
+    shown, extra = _run(tmp_path, str(fake_library))
+    assert "test_sum.py::test_sum: " in shown
+    low, joules, high = (extra[name] for name in ("energy_low_j", "energy_j", "energy_high_j"))
+    assert low is not None
+    assert joules is not None
+    assert high is not None
+    assert 0 < low <= joules <= high
+    assert extra["mean_power_w"] == pytest.approx(400, rel=0.1)
+
+
+def test_without_a_gpu_the_timing_stands(tmp_path: Path) -> None:
+    shown, extra = _run(tmp_path, "/no/such/libnvidia-ml.so.1")
+    assert extra["energy_j"] is None
+    assert "test_sum.py::test_sum: unknown: no power to measure: no NVIDIA driver" in shown
