@@ -15,14 +15,14 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pybench
 from pybench.core.gpu_models import with_gpus
-from pybench.core.judged_by import BASELINE, NOTHING, judged_by
+from pybench.core.judged_by import BASELINE, NOTHING, RATES, judged_by
 from pybench.core.node.faults import KINDS
 from pybench.files.expected.file import load_tables
 from pybench.files.shipped import described_suites
@@ -38,7 +38,7 @@ from pybench.report.run.results_json import results_schema
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
 from pybench.run.suite_plan import plan_suite
-from pybench.run.time_budget import kept_attempt_s
+from pybench.run.time_budget import kept_attempts_s
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
@@ -216,7 +216,7 @@ def _suites() -> str:
     here = snapshot()
     for name in described_suites():
         cells = [_minutes(name, with_gpus(here, "h100", count)) for count in (1, 2, 4, 8)]
-        if any(cell != "-" for cell in cells):
+        if any(" min" in cell for cell in cells):
             lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "".join(f"{line}\n" for line in lines)
 
@@ -228,11 +228,17 @@ def _minutes(name: str, machine: Machine) -> str:
         return "-"
     tables = load_tables(Path(suite.path), sorted(suite.tables))
     judges = judged_by(suite, plan, tables, machine)
-    judged = sum(not {BASELINE, NOTHING}.issuperset(words) for words in judges.values())
-    attempt_s = kept_attempt_s(name, machine)
-    attempts = sum(point.effort.attempts for point in plan.points)
-    takes = "?" if attempt_s is None else f"{max(1, round(attempt_s * attempts / 60))} min"
-    return f"{takes}; {judged} of {len(plan.points)}"
+    judged = sum(not {BASELINE, RATES, NOTHING}.issuperset(words) for words in judges.values())
+    kinds = (machine, replace(machine, kind="h200"))
+    takes = next(
+        (
+            round(sum(times[point.digest] * point.effort.attempts for point in plan.points) / 60)
+            for there in kinds
+            if len(times := kept_attempts_s(name, plan, there)) == len(plan.points)
+        ),
+        None,
+    )
+    return f"{'?' if takes is None else f'{max(1, takes)} min'}; {judged} of {len(plan.points)}"
 
 
 def _faults() -> str:

@@ -95,7 +95,7 @@ def plan(
     from pybench.model.manifest import PlanOptions
     from pybench.report.plan import plan_json, render, render_suites
     from pybench.run.suite_plan import earlier_times_s, plan_suite
-    from pybench.run.time_budget import kept_attempt_s
+    from pybench.run.time_budget import kept_attempts_s
 
     width = get_terminal_size().columns
     if suite is None:
@@ -115,7 +115,7 @@ def plan(
     tables = load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
     takes = {} if is_assumed else earlier_times_s(found, points, machine, root)
     judges = judged_by(found, points, tables, machine, predicts_here(ctx, root, machine, points))
-    kept_s = kept_attempt_s(found.name, machine) if num_hosts is None else None
+    kept_s = kept_attempts_s(found.name, points, machine) if num_hosts is None else {}
     if name == "json":
         echo(json_text(plan_json(found, points, takes, judges, kept_s)), nl=False)
         return

@@ -190,12 +190,13 @@ def _name_judges(ctx: click.Context, job: Run, progress: Progress) -> None:
     from pybench.core.judged_by import judged_by, judged_sentence
     from pybench.report.plan import takes_text
     from pybench.run.suite_plan import earlier_times_s
-    from pybench.run.time_budget import kept_attempt_s
+    from pybench.run.time_budget import kept_attempts_s
 
     manifest, root = job.manifest, job.folder.path.parent
     predicts = predicts_here(ctx, root, manifest.machine, manifest.plan)
     judges = judged_by(manifest.suite, manifest.plan, manifest.tables, manifest.machine, predicts)
-    kept_s = None if manifest.machines else kept_attempt_s(manifest.suite.name, manifest.machine)
+    plan = manifest.plan
+    kept_s = {} if manifest.machines else kept_attempts_s(manifest.suite.name, plan, manifest.machine)
     takes = takes_text(
         manifest.plan, earlier_times_s(manifest.suite, manifest.plan, manifest.machine, root, manifest.machines), kept_s
     )

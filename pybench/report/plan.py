@@ -19,6 +19,8 @@ from pybench.report.table import Table
 from pybench.report.text.printable import printable
 from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 
+NO_TIMES: Mapping[str, float] = {}
+
 
 def render(
     suite: Suite,
@@ -27,7 +29,7 @@ def render(
     gpu_memory_bytes: float | None = None,
     *,
     judges: Mapping[str, tuple[str, ...]] | None = None,
-    kept_s: float | None = None,
+    kept_s: Mapping[str, float] = NO_TIMES,
     assumed: str | None = None,
     width: int = 80,
 ) -> str:
@@ -35,7 +37,7 @@ def render(
 
     With ``attempt_s``, the seconds of an attempt by the digest of its point, also how long all attempts take. With
     ``gpu_memory_bytes``, what each GPU has, also what each point needs of it. ``judges`` are what judges each point, by
-    its id. ``kept_s`` are the seconds of an attempt by kept runs. ``assumed`` names GPUs that are not here.
+    its id. ``kept_s`` has those of kept runs. ``assumed`` names GPUs that are not here.
     """
     stream = io.StringIO()
     out = console(stream, width, color=False)
@@ -65,7 +67,7 @@ def plan_json(
     plan: Plan,
     attempt_s: Mapping[str, float],
     judges: Mapping[str, tuple[str, ...]],
-    kept_s: float | None,
+    kept_s: Mapping[str, float],
 ) -> dict[str, Any]:
     """The same as values: points, what judges each and what an attempt takes, and what is left out."""
     return {
@@ -79,7 +81,7 @@ def plan_json(
                 "attempts": point.effort.attempts,
                 "steps": point.effort.steps,
                 "judged_by": list(judges[point.id]),
-                "attempt_s": attempt_s.get(point.digest, kept_s),
+                "attempt_s": attempt_s.get(point.digest, kept_s.get(point.digest)),
             }
             for point in plan.points
         ],
@@ -127,7 +129,7 @@ def _reasons(found: Iterable[tuple[str, str]], state: str) -> Iterator[str]:
             yield from (f"  {name}" for name in names)
 
 
-def _totals(plan: Plan, attempt_s: Mapping[str, float] | None, kept_s: float | None) -> Iterator[str]:
+def _totals(plan: Plan, attempt_s: Mapping[str, float] | None, kept_s: Mapping[str, float]) -> Iterator[str]:
     attempts = sum(point.effort.attempts for point in plan.points)
     made = (
         f"{plural(len(plan.points), 'point')}, {plural(attempts, 'attempt')} in "
@@ -162,19 +164,19 @@ def _container(request: ContainerRequest) -> Iterator[str]:
     yield from (f"container {what}: {found}" for what, found in wanted.items() if found)
 
 
-def takes_text(plan: Plan, attempt_s: Mapping[str, float], kept_s: float | None = None) -> str:
+def takes_text(plan: Plan, attempt_s: Mapping[str, float], kept_s: Mapping[str, float]) -> str:
     """How long all attempts take: by earlier runs here, else by kept runs of the same machine."""
     if not plan.points:
         return "nothing to measure"
-    rest = [point for point in plan.points if point.digest not in attempt_s]
-    earlier_s = sum(attempt_s.get(point.digest, 0.0) * point.effort.attempts for point in plan.points)
-    by_kept_s = (kept_s or 0.0) * sum(point.effort.attempts for point in rest)
-    if not rest or (kept_s is None and earlier_s):
-        unknown = f"; unknown for {len(rest)} of {plural(len(plan.points), 'point')}, not measured here" if rest else ""
-        return f"takes about {duration_text(earlier_s)} by earlier runs{unknown}"
-    if kept_s is None:
+    times = {**kept_s, **attempt_s}
+    total_s = sum(times.get(point.digest, 0.0) * point.effort.attempts for point in plan.points)
+    lacking = sum(point.digest not in times for point in plan.points)
+    if lacking == len(plan.points):
         return "time unknown: no run of this suite on such a machine is kept"
-    return f"takes about {duration_text(earlier_s + by_kept_s)} by kept runs of the same kind and number of GPUs"
+    is_earlier = all(point.digest in attempt_s or point.digest not in times for point in plan.points)
+    by = "earlier runs" if is_earlier else "kept runs of the same kind and number of GPUs"
+    unknown = f"; unknown for {lacking} of {plural(len(plan.points), 'point')}" if lacking else ""
+    return f"takes about {duration_text(total_s)} by {by}{unknown}"
 
 
 def render_suites(descriptions: Mapping[str, str], *, width: int = 80) -> str:

@@ -18,7 +18,9 @@ from pybench.model.errors import RunFolderError
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest, time_limit_text
 from pybench.model.record import Record
+from pybench.model.suite import Plan
 from pybench.model.text import plural
+from pybench.model.workloads.traits import NodeSettings
 
 _MOST_NAMED = 3
 
@@ -96,9 +98,15 @@ def earlier_attempts_s(
     return {digest: value for digest, value in found.items() if digest in wanted}
 
 
-def kept_attempt_s(suite: str, machine: Machine) -> float | None:
-    """Seconds of an attempt of a shipped suite by kept runs of the same kind and number of GPUs."""
-    return load_durations().get(machine.kind, {}).get(str(len(machine.gpus)), {}).get(suite)
+def kept_attempts_s(suite: str, plan: Plan, machine: Machine) -> dict[str, float]:
+    """Seconds of an attempt by the digest of its point, by kept runs of the same kind and number of GPUs.
+
+    Each is that of the shipped suite; points of the node in a suite of models take what they take in ``node_check``.
+    """
+    known = load_durations().get(machine.kind, {}).get(str(len(machine.gpus)), {})
+    of_node = [isinstance(point.settings, NodeSettings) for point in plan.points]
+    names = [suite if all(of_node) or not is_node else "node_check" for is_node in of_node]
+    return {p.digest: known[name] for p, name in zip(plan.points, names, strict=True) if name in known}
 
 
 def attempts_s(records: Sequence[Record]) -> dict[str, float]:
