@@ -14,8 +14,7 @@ pytest.importorskip("safetensors")
 
 from pybench.worker.backends.torch.train.learner import Batch
 from pybench.worker.backends.turn import delivery
-from pybench.worker.backends.turn.delivery import HandoverFolder, packed, parts, peft_name, read
-from pybench.worker.backends.turn.handover import digest
+from pybench.worker.backends.turn.delivery import HandoverFolder, digest, packed, parts, peft_name, read
 from pybench.worker.backends.turn.memory import Parked
 from pybench.worker.backends.turn.trainer import advantages, is_rounded_away, policy_loss
 from pybench.worker.backends.vllm.turn_worker import Layout, cut

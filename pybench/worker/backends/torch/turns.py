@@ -19,10 +19,8 @@ from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.generate import Generation
 from pybench.worker.backends.torch.tensor_parallel import Shard as Split
 from pybench.worker.backends.torch.train.learner import Task
-from pybench.worker.backends.torch.train.model import trainable_model
-from pybench.worker.backends.turn.delivery import Named, read
-from pybench.worker.backends.turn.engine import rounded
-from pybench.worker.backends.turn.handover import digest
+from pybench.worker.backends.torch.train.model import rounded, trainable_model
+from pybench.worker.backends.turn.delivery import Named, digest, read
 from pybench.worker.backends.turn.memory import NOTHING, Held, Parked, local
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.trainer import Trainer, log_probabilities

@@ -8,19 +8,8 @@ from typing import Protocol
 
 import torch
 
-from pybench.worker.backends.torch.architecture import Changed, unchanged
 from pybench.worker.backends.turn.delivery import Named
 from pybench.worker.backends.turn.memory import Held
-from pybench.worker.imports import needs_package
-
-
-def rounded(*, packed: bool) -> Changed:
-    """The value of each weight after the trainer's four bits: with other values the engine would be another policy."""
-    if not packed:
-        return unchanged
-    with needs_package("weights = 'nf4'", "qlora"):
-        from pybench.worker.backends.torch.train.nf4 import through_four_bits
-    return through_four_bits
 
 
 class InferenceEngine(Protocol):

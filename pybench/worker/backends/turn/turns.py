@@ -13,7 +13,7 @@ from pybench.model.wire import Metric, Work
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.samples import step_prompts
-from pybench.worker.backends.turn.delivery import Named
+from pybench.worker.backends.turn.delivery import Named, digest
 from pybench.worker.backends.turn.engine import InferenceEngine
 from pybench.worker.backends.turn.handover import (
     Digests,
@@ -22,7 +22,6 @@ from pybench.worker.backends.turn.handover import (
     check_changed,
     check_computes,
     check_received,
-    digest,
 )
 from pybench.worker.backends.turn.memory import NOTHING, Held, PeakMemory
 from pybench.worker.backends.turn.party import Party, Recorder

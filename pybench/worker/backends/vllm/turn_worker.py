@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from pybench.worker.backends.turn.delivery import Bucket, Named, peft_name, read
-from pybench.worker.backends.turn.handover import digest
+from pybench.worker.backends.turn.delivery import Bucket, Named, digest, peft_name, read
 from pybench.worker.backends.turn.party import pinned_bytes
 from pybench.worker.backends.vllm.device_report import DeviceReport
 from pybench.worker.gpus import nvml_uuid
@@ -121,7 +120,7 @@ class TurnWorker(DeviceReport):
         ``packed`` is whether the trainer's frozen weights have four bits.
         """
         from pybench.worker.backends.torch.architecture import Weights, empty_model
-        from pybench.worker.backends.turn.engine import rounded
+        from pybench.worker.backends.torch.train.model import rounded
 
         self._layout = Layout(architecture, self.rank % shards, shards)
         self._names = {name: tuple(shape) for name, shape in names}

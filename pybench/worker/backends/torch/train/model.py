@@ -123,3 +123,12 @@ def refuse_tied(config: Any, strategy: str) -> None:
     """Raise :class:`UnsupportedError` where embedding and head are one weight, which a split would make two."""
     if config.tie_word_embeddings:
         raise UnsupportedError(f"{strategy} splits embedding and head, which this model ties to each other")
+
+
+def rounded(*, packed: bool) -> Changed:
+    """The value of each weight after the trainer's four bits: with other values the engine would be another policy."""
+    if not packed:
+        return unchanged
+    with needs_package("weights = 'nf4'", "qlora"):
+        from pybench.worker.backends.torch.train.nf4 import through_four_bits
+    return through_four_bits
