@@ -126,11 +126,11 @@ def _no_row(measurements: Measurements, judged: _Judged, table: ExpectedTable, m
 
 
 def _absence(measurements: Measurements, judged: _Judged) -> str | None:
-    """Why the point, or only this metric of it, was not measured; ``None`` where it was."""
+    """Reason for a missing figure, of the point or of this metric; ``None`` for a measured one."""
     if judged.result.reason is not None or judged.point is None:
         return judged.result.reason
-    found = absence(judged.point, judged.expectation.metric, measurements)
-    return None if found is None else found[1]
+    missing = absence(judged.point, judged.expectation.metric, measurements)
+    return missing and missing[1]
 
 
 def _check(measurements: Measurements, judged: _Judged, minimum: float | None, maximum: float | None) -> CheckResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
@@ -79,9 +80,12 @@ class Measurements:
     def spread(self, metric: str) -> Spread | None:
         """Common spread of a metric between attempts, over all points; ``None`` if no point has two attempts."""
         if metric not in self._spreads:
-            measured = [(point, found) for point, own in self.measured(metric) if (found := _logs(own))]
-            more_follow = all(len(found) < point.effort.max_attempts for point, found in measured)
-            self._spreads[metric] = common_spread([found for _, found in measured], more_follow=more_follow)
+            by_point: list[tuple[Point, list[float]]] = []
+            for point, samples in self.measured(metric):
+                with suppress(NoRatioError):  # not positive in every attempt
+                    by_point.append((point, logs(samples)))
+            more_follow = all(len(values) < point.effort.max_attempts for point, values in by_point)
+            self._spreads[metric] = common_spread([values for _, values in by_point], more_follow=more_follow)
         return self._spreads[metric]
 
     def boards(self, point_id: str) -> frozenset[str]:
@@ -109,14 +113,6 @@ def _bound(energy: Energy, metric: str) -> float | None:
         halves += (window.energy_high_j - window.energy_low_j) / 2
         joules += window.energy_j
     return halves / joules if joules > 0 else None
-
-
-def _logs(samples: Samples) -> list[float]:
-    """None of a metric that is not positive in every attempt."""
-    try:
-        return logs(samples)
-    except NoRatioError:
-        return []
 
 
 def metric_samples(point: Point, good: Sequence[Record]) -> dict[str, Samples]:

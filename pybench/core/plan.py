@@ -117,20 +117,17 @@ def _points(suite: Suite, architectures: Mapping[str, Architecture], usable: tup
     for benchmark in suite.benchmarks:
         for values in product(*benchmark.axes.values()):
             axes = dict(zip(benchmark.axes, values, strict=True))
-            yield _point(benchmark, {**axes, **rest_gpus(benchmark, axes, *usable)}, architectures)
-
-
-def _point(benchmark: Benchmark, axes: dict[str, AxisValue], architectures: Mapping[str, Architecture]) -> Point:
-    settings: AnySettings = SETTINGS_OF[benchmark.workload](**{**benchmark.settings, **axes})
-    return Point(
-        id=point_id(benchmark.name, axes),
-        benchmark=benchmark.name,
-        axes=axes,
-        settings=settings,
-        effort=benchmark.effort,
-        architecture=architectures[settings.model] if isinstance(settings, ModelSettings) else None,
-        job=benchmark.job,
-    )
+            axes |= rest_gpus(benchmark, axes, *usable)
+            settings: AnySettings = SETTINGS_OF[benchmark.workload](**{**benchmark.settings, **axes})
+            yield Point(
+                id=point_id(benchmark.name, axes),
+                benchmark=benchmark.name,
+                axes=axes,
+                settings=settings,
+                effort=benchmark.effort,
+                architecture=architectures[settings.model] if isinstance(settings, ModelSettings) else None,
+                job=benchmark.job,
+            )
 
 
 def point_id(benchmark: str, axes: Mapping[str, AxisValue]) -> str:
@@ -141,7 +138,7 @@ def point_id(benchmark: str, axes: Mapping[str, AxisValue]) -> str:
 
 
 def _placement(point: Point) -> tuple[object, ...]:
-    """Equal for points of a benchmark that differ in the name of one placement of layers alone."""
+    """Equal for points of a benchmark that differ only in the name of one placement of layers."""
     named = {name: SAME_PLACEMENTS.get(str(value), value) for name, value in point.axes.items() if name == "device_map"}
     return (point.benchmark, *{**point.axes, **named}.items())
 
@@ -214,7 +211,12 @@ def with_words(suite: Suite, *, num_devices: int, max_gpus: int | None = None) -
 
 
 def _with_values(benchmark: Benchmark, count: int) -> Benchmark:
-    share = max(1, count * _num_nodes(benchmark) // prod(_other_degrees(benchmark)))
+    nodes = benchmark.axes.get("nodes", (benchmark.settings.get("nodes", 1),))
+    num_nodes = nodes[0] if len(nodes) == 1 and isinstance(nodes[0], int) else 1
+    # Degrees with one value; an axis with the word is the unknown.
+    degrees = (benchmark.axes.get(name, (benchmark.settings.get(name, 1),)) for name in count_axes(benchmark.workload))
+    others = prod(values[0] for values in degrees if len(values) == 1 and isinstance(values[0], int))
+    share = max(1, count * num_nodes // others)
     axes = {
         name: _backends(values, benchmark.workload) if name == "backend" else _counts(values, share)
         for name, values in benchmark.axes.items()
@@ -230,34 +232,17 @@ def _with_batch(benchmark: Benchmark, count: int) -> Benchmark:
     """The counts of its axes that are here share one batch, each by whole passes."""
     name = SHARED_BATCH[benchmark.workload]
     shared_by = (*count_axes(benchmark.workload), "grad_accum", "batch_size_per_gpu")
-    multiple = prod(_least_multiple(benchmark, setting, count) for setting in shared_by)
+    multiple = 1
+    for setting in shared_by:
+        is_count = setting in count_axes(benchmark.workload)
+        numbers = (value for value in benchmark.given.values(setting) if isinstance(value, int))
+        multiple *= lcm(*(value for value in numbers if not (is_count and value > count)))  # counts above the GPUs here
     written = benchmark.settings[name]
     batch = -(-written // multiple) * multiple
     if batch == written:
         return benchmark
     settings = {**benchmark.settings, name: batch}
     return replace(benchmark, settings=settings, implied={**benchmark.implied, name: (batch,)})
-
-
-def _least_multiple(benchmark: Benchmark, setting: str, count: int) -> int:
-    """Least common multiple of the setting's numbers, without counts above the GPUs here."""
-    values = benchmark.given.values(setting)
-    is_count = setting in count_axes(benchmark.workload)
-    return lcm(*(value for value in values if isinstance(value, int) and not (is_count and value > count)))
-
-
-def _num_nodes(benchmark: Benchmark) -> int:
-    """Of a benchmark whose points have one number of them."""
-    values = benchmark.axes.get("nodes", (benchmark.settings.get("nodes", 1),))
-    return values[0] if len(values) == 1 and isinstance(values[0], int) else 1
-
-
-def _other_degrees(benchmark: Benchmark) -> Iterator[int]:
-    """Degrees with one value; an axis with the word is the unknown."""
-    for name in count_axes(benchmark.workload):
-        values = benchmark.axes.get(name, (benchmark.settings.get(name, 1),))
-        if len(values) == 1 and isinstance(values[0], int):
-            yield values[0]
 
 
 def _counts(values: tuple[AxisValue, ...], count: int) -> tuple[AxisValue, ...]:

@@ -46,6 +46,8 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
         limit = "" if time_limit_s is None else f": the run had {time_limit_text(time_limit_s)}"
         reason = f"{failures[0].cause}: {failures[0].message}" if failures else f"not measured{limit}"
     samples, gpus = measurements.samples(point), gpu_use(good)
+    logs = dict.fromkeys(record.log for record in good)
+    sharing = (other.point_id for log in logs for other in measurements.by_log[log])
     return PointResult(
         id=point.id,
         benchmark=point.benchmark,
@@ -59,7 +61,8 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
         energy_by_gpu_j=_energy_by_gpu(good),
         energy_phases=phase_results(good),
         flags=(*_flags(point, good, samples, gpus), *_cut_short(point, records, time_limit_s)),
-        shared_with=_shared_with(good, measurements),
+        # Other points with records of the same processes, in the order of their first measurement.
+        shared_with=tuple(name for name in dict.fromkeys(sharing) if name != point.id),
         gpu_states=gpu_states(good),
         gpus=gpus,
         digest=point.digest,
@@ -74,13 +77,6 @@ def _cut_short(point: Point, records: Sequence[Record], time_limit_s: float | No
     limited = time_limit_s is not None
     short = limited and any(len(record.ranks[0].steps) < point.effort.steps for record in records if record.ok)
     return (*(("fewer_attempts",) if few else ()), *(("fewer_steps",) if short else ()))
-
-
-def _shared_with(good: Sequence[Record], measurements: Measurements) -> tuple[str, ...]:
-    """Ids of other points whose records come from the same processes, in the order they were first measured."""
-    logs = dict.fromkeys(record.log for record in good)
-    found = (other.point_id for log in logs for other in measurements.by_log[log])
-    return tuple(name for name in dict.fromkeys(found) if name != good[0].point_id)
 
 
 def _estimates(samples: Mapping[str, Samples]) -> dict[str, Estimate]:

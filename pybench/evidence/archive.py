@@ -136,11 +136,6 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def sums_text(digests: Mapping[str, str]) -> str:
-    """The list's content."""
-    return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
-
-
 def parse_sums(text: str) -> dict[str, str]:
     """Digests by name. Raises ``ValueError``, which names the line."""
     digests: dict[str, str] = {}
@@ -173,7 +168,7 @@ def write_bundle(folder: Path, run_id: str, file: Path) -> tuple[str, ...]:
     names = evidence_files(folder)
     if not is_evidence_name(run_id) or "/" in run_id:
         raise RunFolderError(f"{folder}: its manifest names the run {run_id!r:.80}, which no run is named")
-    sums = sums_text({name: digest_of(folder / name) for name in names})
+    sums = "".join(f"{digest_of(folder / name)}  {name}\n" for name in names)
     if file.exists() and not file.is_file():
         raise UsageError(f"{file}: cannot write the bundle: not a regular file; give the name of a new file")
     partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
@@ -227,7 +222,11 @@ def unpack_bundle(file: Path, into: Path) -> Path:
                 members = archive.infolist()
                 run_id = _check_members(file, members, shutil.disk_usage(into).free)
                 for member in members:
-                    _unpack(archive, member, into)
+                    path = into / member.filename
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    # A file of another size than its entry has raises BadZipFile.
+                    with archive.open(member) as source, path.open("xb") as target:
+                        shutil.copyfileobj(source, target, _CHUNK_BYTES)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise BundleError(f"{file}: cannot be unpacked: {error}; the bundle was edited or damaged") from error
     except OSError as error:
@@ -288,11 +287,3 @@ def _fault(member: zipfile.ZipInfo) -> str | None:
         "a compression that bundles do not use": member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED},
     }
     return next((fault for fault, holds in faults.items() if holds), None)
-
-
-def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path) -> None:
-    """Write one file that was checked; it has as many bytes as its entry has, or ``BadZipFile`` is raised."""
-    path = into / member.filename
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with archive.open(member) as source, path.open("xb") as target:
-        shutil.copyfileobj(source, target, _CHUNK_BYTES)

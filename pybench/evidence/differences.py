@@ -40,8 +40,9 @@ def differences(
     elif isinstance(claimed, list) and isinstance(computed, list):
         if len(claimed) != len(computed):
             yield place, f"{len(claimed)} entries are claimed, {len(computed)} follow"
-        for index, (one, other) in enumerate(zip(claimed, computed, strict=False)):
-            yield from differences(one, other, f"{place}[{_name(other, index)}]", tolerance, common=common)
+        for index, (claim, entry) in enumerate(zip(claimed, computed, strict=False)):
+            names = [str(entry[key]) for key in _NAMES if isinstance(entry, dict) and entry.get(key) is not None]
+            yield from differences(claim, entry, f"{place}[{' '.join(names) or index}]", tolerance, common=common)
     elif not _equal(claimed, computed, tolerance):
         yield place, f"{_shown(claimed)} is claimed, {_shown(computed)} follows"
 
@@ -51,11 +52,6 @@ def num_values(value: Any) -> int:  # noqa: ANN401 - a value of JSON
     if isinstance(value, dict):
         return sum(map(num_values, value.values()))
     return sum(map(num_values, value)) if isinstance(value, list) else 1
-
-
-def _name(entry: Any, index: int) -> str:  # noqa: ANN401 - a value of JSON
-    names = [str(entry[key]) for key in _NAMES if isinstance(entry, dict) and entry.get(key) is not None]
-    return " ".join(names) or str(index)
 
 
 def _equal(claimed: Any, computed: Any, tolerance: float) -> bool:  # noqa: ANN401 - values of JSON

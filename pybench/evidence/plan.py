@@ -142,7 +142,8 @@ def _points(manifest: Manifest, *, same_build: bool) -> Iterator[Discrepancy]:
         if states[0] == states[1]:
             text = "planned with other settings or another reason than the suite gives"
         else:
-            text = f"{_words(claimed)} in the plan, {_words(follows)} by the suite on that machine"
+            words = [" and ".join(map(_state_text, entries)) or "absent" for entries in (claimed, follows)]
+            text = f"{words[0]} in the plan, {words[1]} by the suite on that machine"
             if states == [["left out"], ["measured"]] and options.time_limit_s is not None:
                 text, state = f"{time_limit_text(options.time_limit_s)} may have left no time for it", "not checked"
         yield Discrepancy(kind="plan", place=name, text=text, state=state)
@@ -168,7 +169,6 @@ def _lacks_package(claimed: list[_Entry], follows: list[_Entry]) -> bool:
     return skip == skipped(point, skip.reason, skip.lacks)
 
 
-def _words(entries: list[_Entry]) -> str:
-    """Such as ``skipped (needs about 300 GiB a GPU)``; ``absent`` without an entry."""
-    words = [f"{state} ({entry.reason})" if isinstance(entry, Skip) else state for state, entry in entries]
-    return " and ".join(words) or "absent"
+def _state_text(entry: _Entry) -> str:
+    """Such as ``skipped (needs about 300 GiB a GPU)``."""
+    return f"{entry[0]} ({entry[1].reason})" if isinstance(entry[1], Skip) else entry[0]

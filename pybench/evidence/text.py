@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from collections.abc import Sequence
 
 from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
@@ -40,7 +39,12 @@ def _headline(found: Verification) -> list[str]:
     counts = ", ".join(f"{count:,} {name.removesuffix('s') if count == 1 else name}" for name, count in items)
     run = printable(found.run_id)
     if not found.holds:
-        return [f"DOES NOT HOLD  {run}", _summary(found)]
+        faults = [each for each in found.discrepancies if each.state == "does not hold"]
+        places = list(dict.fromkeys(each.place.split(":")[0] for each in faults))
+        listed = ", ".join(map(printable, places[:_MOST_NAMED]))
+        more = f" and {plural(len(places) - _MOST_NAMED, 'more place')}" if len(places) > _MOST_NAMED else ""
+        remedy = "Do not rely on this run's figures; get its folder again."
+        return [f"DOES NOT HOLD  {run}", f"{len(faults)} in {listed}{more}. {remedy}"]
     if found.unfinished:
         head = [f"UNFINISHED  {run}", "What was recorded holds; finish the run with: pybench run --resume RUN"]
     elif not found.complete:
@@ -50,14 +54,6 @@ def _headline(found: Verification) -> list[str]:
     head += [f"Checked: {counts}."] if counts else []
     head += [f"The run's own verdict: {found.verdict.replace('_', ' ')}."] if found.verdict else []
     return head + ([f"Signature: {printable(found.signature)}"] if found.signature else [])
-
-
-def _summary(found: Verification) -> str:
-    faults = [each for each in found.discrepancies if each.state == "does not hold"]
-    places = Counter(each.place.split(":")[0] for each in faults)
-    listed = ", ".join(printable(place) for place in list(places)[:_MOST_NAMED])
-    more = f" and {plural(len(places) - _MOST_NAMED, 'more place')}" if len(places) > _MOST_NAMED else ""
-    return f"{len(faults)} in {listed}{more}. Do not rely on this run's figures; get its folder again."
 
 
 def _listed(found: Sequence[Discrepancy]) -> list[str]:

@@ -24,10 +24,19 @@ if (_FAULT := extension_fault("_energy")) is not None:
     raise MachineError(f"energy estimate: {_FAULT}; {REMEDY}")
 
 from pybench.power.bridge import Bridged, Hypotheses, bridge
-from pybench.power.counter import PUBLICATION_BLUR_S, Anchors, Readings, joined, without_grid
+from pybench.power.counter import (
+    MIN_CHANGES,
+    PUBLICATION_BLUR_S,
+    Anchors,
+    PublicationGrid,
+    Readings,
+    candidate_grids,
+    evenest,
+    joined,
+    without_grid,
+)
 from pybench.power.curve import Curve, series_curve
 from pybench.power.flags import clock_was_set, state_flags
-from pybench.power.grid import MIN_CHANGES, PublicationGrid, candidate_grids, evenest
 from pybench.power.in_step import FLAGGED_FRACTION, LoadPeriods, alias_fraction
 from pybench.power.samples import (
     GLITCH_W,

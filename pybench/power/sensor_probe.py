@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pybench.machine.nvml import NvmlError, answer, begin, constant, returned_within
-from pybench.power.counter import Readings
-from pybench.power.grid import candidate_grids, evenest
+from pybench.power.counter import Readings, candidate_grids, evenest
 from pybench.power.recorder import MIN_POLLED_PERIOD_S, PowerRecorder
 from pybench.power.samples import samples_of
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace

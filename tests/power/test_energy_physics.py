@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.power.counter import Readings
+from pybench.power.counter import Readings, candidate_grids
 from pybench.power.curve import LowPass, undo_low_pass
 from pybench.power.estimate import attempt_energy, gpu_energies
-from pybench.power.grid import candidate_grids
 from pybench.power.samples import samples_of
 from pybench.power.trace import CounterColumns
 from tests.physics.board import BOARDS, H200, Board, ns, truth_j

@@ -136,22 +136,22 @@ def judge_alike(point: Point, shares: Mapping[_Key, Samples], tolerance: float) 
     values = {key: logs(samples) for key, samples in shares.items()}
     noise = {key: (variance_of(own), len(own) - 1) for key, own in values.items() if len(own) > 1}
     return {
-        key: _judged(point, samples, _spread([one for other, one in noise.items() if other != key]), tolerance, values)
+        key: _judged(
+            point, samples, _spread([of for other, of in noise.items() if other != key]), tolerance, len(values)
+        )
         for key, samples in shares.items()
     }
 
 
-def _judged(
-    point: Point, shares: Samples, spread: Spread | None, tolerance: float, alike: Mapping[_Key, Sequence[float]]
-) -> Judged:
+def _judged(point: Point, shares: Samples, spread: Spread | None, tolerance: float, num_alike: int) -> Judged:
     value, low, high = estimate(shares)
     level = level_of([point])
     evidence = RowStatistics(
         interval=(value, low, high),
         contrast=contrast([logs(shares)], spread=spread),
         pass_level=level,
-        fail_level=level / len(alike),
-        num_points=len(alike),
+        fail_level=level / num_alike,
+        num_points=num_alike,
     )
     decision = evidence.decide(1 - tolerance, None)
     verdict: Verdict = "inconclusive" if low is None else verdict_of(decision)
