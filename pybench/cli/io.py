@@ -26,7 +26,7 @@ _ASCII = str.maketrans(
 
 
 class TerminalOptions(TypedDict):
-    """What a text report is drawn for."""
+    """The width and colour of a text report."""
 
     width: int
     color: bool

@@ -1,4 +1,4 @@
-"""What is shown before a run: the points of a plan, the shipped suites, what the doctor found."""
+"""Texts before a run: the points of a plan, the shipped suites, the doctor's findings."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def plan_json(
     judges: Mapping[str, tuple[str, ...]],
     kept_s: Mapping[str, float],
 ) -> dict[str, Any]:
-    """The same as values: points, what judges each and what an attempt takes, and what is left out."""
+    """The plan as values: points with their judges and seconds, and skipped points with their reasons."""
     return {
         "suite": suite.name,
         "profile": suite.profile,
@@ -153,7 +153,7 @@ def _batches(suite: Suite) -> Iterator[str]:
 
 
 def _container(request: ContainerRequest) -> Iterator[str]:
-    """What the suite wants of the host beside its points."""
+    """The suite's demands on the host."""
     wanted = {
         "image": request.image or "",
         "mounts, read-only": ", ".join(f"{mount.source} at {mount.target}" for mount in request.mounts),

@@ -101,7 +101,7 @@ def earlier_attempts_s(
 def kept_attempts_s(suite: str, plan: Plan, machine: Machine) -> dict[str, float]:
     """Seconds of an attempt by the digest of its point, by kept runs of the same kind and number of GPUs.
 
-    Each is that of the shipped suite; points of the node in a suite of models take what they take in ``node_check``.
+    Times are of the shipped suite; node points in a suite of models have the time of ``node_check``.
     """
     known = load_durations().get(machine.kind, {}).get(str(len(machine.gpus)), {})
     of_node = [isinstance(point.settings, NodeSettings) for point in plan.points]

@@ -152,7 +152,7 @@ def faults(checks: Iterable[NodeCheck], points: Sequence[PointResult], gpus: Seq
 
 
 def names_part(check: NodeCheck) -> bool:
-    """Whether a failed check shows what is broken; one of another version, or without its ends, may not."""
+    """Whether a failed check points to a part; checks of other versions do not."""
     num_ends = len(_ends(check))
     return check.verdict == "fail" and check.name in _OF_CHECK and (check.name != "link" or num_ends == 2)  # noqa: PLR2004
 

@@ -24,7 +24,7 @@ class JudgedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What was judged, its state and reason, what to do next, and the rows, the most important first."""
+    """The judged run: state, reason, next step, and rows, the most important first."""
 
     title: str
     run_id: str

@@ -1,4 +1,4 @@
-"""What did not pass, what was not judged and what was not run: each reason once, with the points it concerns."""
+"""Reasons against a pass, rows without a verdict, and points left out: each reason once, with its points."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Finding:
     evidence: tuple[str, ...] = ()
 
     def text(self, most: int) -> str:
-        """The reason behind its subjects, of which as many as ``most`` are named."""
+        """Subjects and reason; at most ``most`` subjects are named."""
         if not self.subjects:
             return self.reason
         more = len(self.subjects) - most
@@ -135,7 +135,7 @@ def by_part(found: Sequence[Finding]) -> tuple[tuple[str, tuple[Finding, ...]], 
 
 
 def not_judged(view: RunView) -> tuple[Finding, ...]:
-    """Rows of measured points for which there was nothing to judge by, and how their table comes to have figures."""
+    """Rows of measured points without a limit, and how a table gets their figures."""
     results = view.results
     names = short_labels(results.points, with_benchmark=True)
     measured = {point.id: point.metrics for point in results.points if point.status == "ok"}
@@ -180,7 +180,7 @@ def each_step_once(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def not_run(results: Results) -> tuple[Finding, ...]:
-    """What the plan leaves out, each kind once, and points that were skipped for another reason."""
+    """Kinds of points that the plan leaves out, each once, then other skipped points."""
     names = short_labels(results.points, with_benchmark=True)
     skipped = [point for point in results.points if point.status == "skipped"]
     if results.left_out:
@@ -257,7 +257,7 @@ def _of_rows(results: Results, names: dict[str, str], more: MoreAttempts, broken
     beyond = _flagged(results, "beyond_peak")
     nodes = {check.point_id for check in results.node}
     for row in results.expectations:
-        # What lacks a point is no finding of its own: the point is.
+        # A row without its point is no finding: the missing point is one.
         lacks_point = row.verdict in {"missing", "error"} and not unmeasured.isdisjoint(row.point_ids)
         if row.verdict in BY_IMPORTANCE and not lacks_point and not is_consequence(row, broken):
             name = f"{names.get(row.point_id, row.point_id)} {row.metric}"
@@ -273,7 +273,7 @@ def _of_rows(results: Results, names: dict[str, str], more: MoreAttempts, broken
 
 
 def _of_verdict(row: ExpectationRow, nodes: Container[str | None]) -> str | None:
-    """What to do about a row that fails, by what it is of; ``nodes`` are points that measure the node itself."""
+    """The next step for a failed row; ``nodes`` are points that measure the node itself."""
     if row.verdict == "missing":
         return _ELSEWHERE
     if row.verdict != "fail":
@@ -298,7 +298,7 @@ def _of_node(results: Results, names: dict[str, str], more: MoreAttempts) -> Ite
     for check in results.node:
         if check.verdict in BY_IMPORTANCE and not names_part(check):
             step = more.step(check) if check.verdict == "inconclusive" else None
-            # Of one attempt at a GPU like the others nothing is worth a line of its own.
+            # One attempt of a GPU near the others needs no line of its own.
             lacks_attempts = check.decision is not None and check.decision.is_of_one_attempt and check.is_near_others
             reason = ONE_ATTEMPT if lacks_attempts else check.reason
             where = "" if check.point_id is None else f" in {names.get(check.point_id, check.point_id)}"
@@ -308,7 +308,7 @@ def _of_node(results: Results, names: dict[str, str], more: MoreAttempts) -> Ite
 
 
 def _by_step(found: Sequence[Finding]) -> list[Finding]:
-    """What has one step stands together, so that the step is printed once; else in order."""
+    """Findings in order, but those with one next step together, so that it is printed once."""
     steps = list(dict.fromkeys(finding.step for finding in found))
     return sorted(found, key=lambda finding: steps.index(finding.step))
 
