@@ -36,7 +36,7 @@ def render(
     """Points in the order they run, then those that can't run here or were left out, then the totals.
 
     With ``attempt_s``, the seconds of an attempt by the digest of its point, also how long all attempts take. With
-    ``gpu_memory_bytes``, what each GPU has, also what each point needs of it. ``judges`` are what judges each point, by
+    ``gpu_memory_bytes``, the memory of a GPU, also the need of each point. ``judges`` are what judges each point, by
     its id. ``kept_s`` has those of kept runs. ``assumed`` names GPUs that are not here.
     """
     stream = io.StringIO()

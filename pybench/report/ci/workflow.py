@@ -16,16 +16,16 @@ _ASSETS = Path(__file__).parent / "assets"
 SYSTEMS = {"github": "github.yml.j2", "gitlab": "gitlab.yml.j2", "jenkins": "jenkinsfile.j2"}
 """The systems, each with the template of its file."""
 
-# Text that goes into YAML, Groovy and shell at once has no character that any of them reads.
+# YAML, Groovy and shell give these characters no meaning.
 _PLAIN = re.compile(r"[A-Za-z0-9_./@+=][A-Za-z0-9_./@+= -]*")
 _CRON = re.compile(r"[0-9H*/,()-]+(?: [0-9A-Za-z*/,()-]+){4}")
 _SPARE_S = 1800.0
-"""What a job may last beyond the attempts: images, reports, the gate's confirming runs."""
+"""Seconds of a job beyond its attempts: images, reports, the gate's reruns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workflow:
-    """What the workflow runs, where and when. ``runner`` is the label of the machines that have the GPUs.
+    """The suite, runner and schedule of a workflow. ``runner`` is the label of the machines that have the GPUs.
 
     A run on fewer than ``gpus`` is no pass; 0 demands none.
     """

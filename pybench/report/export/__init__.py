@@ -1,1 +1,1 @@
-"""Results in the formats of other tools, from ``results.json`` or with what the run's folder has beside it."""
+"""Results in the formats of other tools, made from ``results.json`` or from the run's folder."""

@@ -1,4 +1,4 @@
-"""What did not pass as workflow commands of GitHub Actions, which shows them beside a job.
+"""Findings as workflow commands of GitHub Actions, which shows them beside a job.
 
 GitHub keeps at most 10 annotations of a kind and step.
 """

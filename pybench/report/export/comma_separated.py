@@ -33,7 +33,7 @@ _OF_METRIC = ("metric", "value", "low", "high", "unit")
 
 
 def render(view: RunView) -> str:
-    """A head line, then the values. What is unknown is empty; a point that was not measured has a line without one."""
+    """A head line, then the values. Unknown cells are empty; an unmeasured point has one line without a value."""
     results = view.results
     axes = tuple(dict.fromkeys(name for point in results.points for name in point.axes))
     out = io.StringIO()

@@ -36,7 +36,7 @@ _STATUS_MARKS = {"failed": "error", "missing": "failure", "skipped": "skipped", 
 
 
 def render(view: RunView, *, inconclusive: str = "skipped") -> str:
-    """Render one ``testsuite`` per run; ``inconclusive`` is the mark of what it could not decide."""
+    """Render one ``testsuite`` per run; ``inconclusive`` is the mark of undecided rows."""
     results, marks = view.results, {**_MARKS, "inconclusive": inconclusive}
     suite = ET.Element("testsuite", name=clean(results.suite))
     _properties(suite, results)
@@ -108,7 +108,7 @@ def _set_time(element: ET.Element, records: Sequence[Record]) -> None:
 
 
 def _properties(suite: ET.Element, results: Results) -> None:
-    """When, where and with what the run was made. The time is UTC: the format has no place for a zone."""
+    """Time, host and software of the run. The time is UTC: the format has no place for a zone."""
     made = results.provenance
     suite.set("timestamp", made.created_utc[: len("2026-01-31T12:00:00")])
     suite.set("hostname", clean(", ".join(made.hosts) or results.machine))

@@ -1,4 +1,4 @@
-"""A page as one file that asks for nothing: a template, its own scripts and styles, and what power charts draw."""
+"""A page as one file that loads nothing: template, scripts, styles and power charts."""
 
 from __future__ import annotations
 

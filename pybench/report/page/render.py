@@ -99,7 +99,7 @@ def _provenance(results: Results) -> list[tuple[str, str]]:
 
 
 def _words(value: object, separator: str = "\n") -> str:
-    """Entries on lines of their own, what an entry has on one; a number 0 or a mode that is off is known."""
+    """One line for each entry; a number 0 or a mode that is off is known."""
     if isinstance(value, dict):
         return separator.join(f"{name} {text}" for name, text in value.items())
     if isinstance(value, (list, tuple)):

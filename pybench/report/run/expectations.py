@@ -14,7 +14,7 @@ _WORST = ("fail", "error", "missing", "inconclusive", "pass")
 
 @dataclass(frozen=True)
 class Expectations:
-    """What is expected of each point, found by its id."""
+    """Expectations of each point, by its id."""
 
     by_point: dict[str, tuple[ExpectationRow, ...]]
     baselines: frozenset[str]

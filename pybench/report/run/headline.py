@@ -38,7 +38,7 @@ def energy(point: PointResult) -> Estimate | None:
 
 
 def tracked(results: Results, point: PointResult) -> dict[str, Estimate]:
-    """What a tracker draws of a point: its headline, its joules for each token or sample, and what the suite judges."""
+    """Metrics of a point for a tracker: its headline, joules for each token or sample, and judged metrics."""
     judged = [(row.benchmark, row.metric) for row in results.scaling]
     judged += [(row.benchmark, row.metric) for row in results.checks]
     judged += [(row.benchmark, row.metric) for row in results.comparisons]

@@ -52,7 +52,7 @@ def _findings(found: Sequence[Finding]) -> Iterator[str]:
 
 
 def _within(lines: Sequence[str], num_bytes: int) -> list[str]:
-    """As many lines as fit, and how many do not."""
+    """The first lines that fit, and the number of the others."""
     kept: list[str] = []
     for line in lines:
         num_bytes -= _size([line])
@@ -68,7 +68,7 @@ def _size(lines: Sequence[str]) -> int:
 
 
 def escape(text: str) -> str:
-    """One line of plain text, whatever it holds. What a renderer would make a link of by itself becomes code."""
+    """One line of plain text, whatever it holds. Words that a renderer would turn into links become code."""
     words = printable(text).split(" ")
     return " ".join(_code(word) if _LINK.search(word) else _SPECIAL.sub(r"\\\1", word) for word in words)
 

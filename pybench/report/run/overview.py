@@ -95,7 +95,7 @@ def parts(group: Group) -> tuple[Group, ...]:
 
 
 def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[str, ...]:
-    """What all points share, then what the points of single benchmarks share in addition, then the attempts."""
+    """Axes shared by all points, then by the points of each benchmark, then the attempts."""
     everywhere = shared_axes(points) if len(points) > 1 or len(benchmarks) == 1 else {}
     parts = [", ".join(axis_text(*axis) for axis in everywhere.items())]
     if len(benchmarks) > 1:
@@ -212,7 +212,7 @@ def _allowed(wanted: Expectations, point: PointResult, scale: Scale | None) -> s
 
 
 def _energy(wanted: Expectations, point: PointResult, scale: Scale | None, density: Density) -> str:
-    """Joules with what is allowed of them, where there is room."""
+    """Joules, with their limit where there is room."""
     found = with_spread(energy(point), scale)
     check = wanted.check(point, energy_name(point))
     if check is None or (check.minimum is None and check.maximum is None) or density is Density.HEADLINES:

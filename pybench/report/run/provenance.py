@@ -1,4 +1,4 @@
-"""When, with what and on what a run was measured, on one line."""
+"""Time, software and machine of a run on one line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v li
 
 
 def changes(options: Sequence[str]) -> str:
-    """What the command line changed of the suite, ``changed by --set batch_size=1 --attempts 5``; else nothing."""
+    """Changes by the command line, ``changed by --set batch_size=1 --attempts 5``; empty without any."""
     return f"changed by {' '.join(options)}" if options else ""
 
 

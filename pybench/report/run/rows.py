@@ -156,7 +156,7 @@ def _scaling_row(row: ScalingResult, name: str) -> tuple[str, ...]:
 
 
 def comparisons(results: Results) -> Table:
-    """Metrics of points beside those of other points: what is expected and what was found. Both are in the plan."""
+    """Comparisons of points: the expected order and the ratio. Both are in the plan."""
     names = short_labels(results.points, with_benchmark=True)
     skipped = {point.id for point in results.points if point.status in {"skipped", "does_not_fit"}}
     rows = tuple(
@@ -206,7 +206,7 @@ def _comparisons(results: Results, names: Mapping[str, str]) -> Table:
 
 
 def claims(results: Results) -> Table:
-    """What somebody promises of points, beside what was found; it judges nothing. A source stands below its rows."""
+    """Claims beside the figures; they judge nothing. A source stands below its rows."""
     table = _claims(results, short_labels(results.points, with_benchmark=True))
     below = (*(row[-1] for row in table.rows[1:]), None)
     rows = ((*row[:-1], "" if row[-1] == after else row[-1]) for row, after in zip(table.rows, below, strict=False))
@@ -219,7 +219,7 @@ def _claims(results: Results, names: Mapping[str, str]) -> Table:
 
 
 def jobs(results: Results) -> Table:
-    """What a whole training job takes on each number of GPUs."""
+    """Time and energy of a whole training job on each number of GPUs."""
     return _jobs(results, short_labels(results.points, with_benchmark=True)).without_empty_columns()
 
 

@@ -1,4 +1,4 @@
-"""What a point's kind shows beside its headline figure: what its suite was made to find out."""
+"""Further columns for each kind of point: the figures that its suite is about."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def gpu_rows(results: Results) -> tuple[tuple[str, ...], ...]:
 
 
 def gpu_state_rows(results: Results, names: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Of points that multiply: every GPU by its index or the start of its UUID, and a dash for what was not read."""
+    """Rows of points with products: each GPU by index or start of its UUID; a dash for unknown values."""
     for point in results.points:
         # Without a steady load a clock shows pauses as much as limits.
         if any(metric in point.metrics for metric in LOADS):

@@ -1,4 +1,4 @@
-"""What a report format may read of a run: its results and, where the folder is there, everything they come from."""
+"""A run for the report formats: its results and, with its folder, its manifest and records."""
 
 from __future__ import annotations
 
@@ -85,5 +85,5 @@ class RunView:
         return None if self.path is None or file is None else read_trace(self.path, file)
 
     def other_hosts(self, record: Record) -> tuple[HostPart, ...]:
-        """The hosts of an attempt beside the one that led it, each with a trace of its own, on its own clock."""
+        """The other hosts of an attempt, each with its own trace and clock."""
         return tuple(part for part in record.hosts if part.trace not in {None, record.trace})

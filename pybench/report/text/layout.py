@@ -1,4 +1,4 @@
-"""How a table stands on a screen: which columns beside each other, what all rows share, what goes on below.
+"""The layout of a table on a screen: its columns, shared values, and text below rows.
 
 A table that is too wide has its heads on two lines; then its text below each row; then what all rows share above it;
 then long names on several lines; then its columns in up to three parts; then a block for each row.
