@@ -148,7 +148,7 @@ def submit_batch(root: Path, options: Sequence[str]) -> None:
     """Submit a script that runs this command, without its ``--sbatch``. Raises ``MachineError``."""
     from datetime import UTC, datetime
 
-    from pybench.run.slurm.batch import batch_script, submit
+    from pybench.run.slurm.step import batch_script, submit
 
     words = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
     command = [word for word in _command(words) if word != _SBATCH]
@@ -171,7 +171,7 @@ def verdict_left() -> Iterator[None]:
     from pybench.cli.exit_codes import INTERNAL, INTERRUPTED, exit_code_of
     from pybench.model.errors import PybenchError
     from pybench.run.slurm.allocation import STEP_VARIABLE
-    from pybench.run.slurm.verdict_file import write_verdict
+    from pybench.run.slurm.step import write_verdict
 
     code = INTERNAL
     try:

@@ -16,7 +16,7 @@ from pybench.model.suite import Effort, Plan, Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName
 from pybench.model.workloads.train import Train
-from pybench.run.engines.apptainer.launcher import ApptainerLauncher
+from pybench.run.engines.apptainer.engine import ApptainerLauncher
 from pybench.run.engines.local import Local
 from pybench.run.suite_plan import with_packages
 

@@ -1,19 +1,21 @@
-"""What engines that start image files have in common: no daemon and no store of images."""
+"""What engines that start image files have in common: files in the user's cache, no daemon and no store of images."""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybench.model.container import ContainerSetup, EngineFacts, Relaxation
-from pybench.model.errors import UsageError
+from pybench.model.container import ContainerSetup, EngineFacts, Entrypoint, ImageIdentity, LockedImage, Relaxation
+from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.run.engines.base import ImageStore, Notify, facts_of_command
-from pybench.run.engines.image_file import Make, identity, image_file, registry_reference
 from pybench.run.engines.image_file_launcher import ImageFileLauncher
 from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
-from pybench.run.images.selection import locked_image
+from pybench.run.images.selection import AbsentImageError, locked_image, this_platform
 
 Files = Mapping[str, Path]
 """Image file of each backend."""
@@ -85,3 +87,98 @@ class ImageFileEngine:
         """None: image files are made by digest when a run needs them."""
         del facts
         return None
+
+
+Make = Callable[[str, Path], None]
+"""Writes the image file of ``repository@sha256:…`` to a path where no file is. Raises ``MachineError``."""
+
+
+def image_file(engine: str, kind: str, image: LockedImage, make: Make, notify: Notify, *, fetch: bool) -> Path:
+    """The ``engine``'s file of ``image``, made if ``fetch``.
+
+    Raises ``AbsentImageError``, ``MachineError`` where what lies there is no file, or what ``make`` raises.
+    """
+    reference = registry_reference(engine, image)
+    file = image_path(kind, reference)
+    if not file.exists():
+        if not fetch:
+            raise AbsentImageError(f"{engine} has no image file of {image.name}")
+        notify(f"{engine}: making an image file of {image.name}, {reference}")
+    return made_once(file, reference, make)
+
+
+def registry_reference(engine: str, image: LockedImage) -> str:
+    """Digest by which a registry serves ``image``, with its repository. Raises ``AbsentImageError``."""
+    named = [name for name in image.references(this_platform()) if "@" in name]
+    if not named:
+        raise AbsentImageError(f"image {image.name} is in no registry, and {engine} makes its files from those")
+    return named[0]
+
+
+def image_path(kind: str, reference: str) -> Path:
+    """Place of the image file of ``repository@sha256:…``, made or not.
+
+    Below the user's cache folder, which several hosts may share; ``kind`` is the folder's name and the file's suffix.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "pybench" / kind / f"{reference.rpartition('@')[2].replace(':', '-')}.{kind}"
+
+
+def made_once(file: Path, reference: str, make: Make) -> Path:
+    """The image file ``file`` of ``reference``, made if it isn't there yet.
+
+    Processes that need the same one wait for the first, on any host whose locks the folder's file system shares. One
+    that is there is taken as it is: the folder need not be writable. Raises ``MachineError`` where it is no file.
+    """
+    if file.exists():
+        return _regular(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.with_suffix(".lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        if not file.exists():
+            _publish(file, reference, make)
+    return _regular(file)
+
+
+def _regular(file: Path) -> Path:
+    """``file``, unless a folder or a device lies in its place; a symbolic link to a file is one."""
+    if not file.is_file():
+        what = "a folder" if file.is_dir() else "no regular file"
+        raise MachineError(f"{file}: {what} in place of the image file; remove it, then run the same command again")
+    return file
+
+
+def identity(backend: str, image: LockedImage, reference: str, file: Path, entrypoint: Entrypoint) -> ImageIdentity:
+    """The image that runs ``backend``, whose id is the digest of its file."""
+    return ImageIdentity(
+        backend=backend,
+        name=image.name,
+        reference=reference,
+        id=file_digest(file),
+        digests=(reference.rpartition("@")[2],),
+        platform=this_platform(),
+        labels={},
+        python=None,
+        interpreter=image.interpreter,
+        entrypoint=entrypoint,
+        pinned=True,
+    )
+
+
+def file_digest(file: Path) -> str:
+    """SHA-256 of an image file: two builds of one image differ, so the image's own digest doesn't name it."""
+    with file.open("rb") as stream:
+        return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
+
+
+def _publish(file: Path, reference: str, make: Make) -> None:
+    # A name of this host's own: where locks reach no further than the host, two of them make the file, each whole.
+    scratch = file.with_name(f"{file.stem}.{os.uname().nodename}.new")
+    # A killed process may have left one, and not every engine writes over a file.
+    scratch.unlink(missing_ok=True)
+    try:
+        make(reference, scratch)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+    scratch.rename(file)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pybench.files.safe_folder import opened_file, opened_folder
 from pybench.machine.command import guarded_argv
 from pybench.model.container import ContainerRun
 from pybench.model.errors import MachineError
-from pybench.run.engines.adoption import Adoption
 
 # Time for a worker to write its last event and for a launcher to end its ranks before everything is killed.
 GRACE_S = 5.0
@@ -137,3 +138,62 @@ def _started(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> 
             cwd=log.parent,
             start_new_session=True,  # a terminal's Ctrl-C is for the runner, which ends workers in order
         )
+
+
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
+_ADOPTED_POLL_S = 0.02
+
+
+class Adoption:
+    """From its making on, this process adopts what its children leave."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None)
+        self._before = frozenset(_children())
+        was = ctypes.c_int(0)
+        self._libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was), 0, 0, 0)
+        self._was = was.value
+        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def end(self, kill_s: float) -> tuple[int, ...]:
+        """Kill what was adopted, and adopt nothing from now on; returns what lives on after ``kill_s``."""
+        deadline = time.monotonic() + kill_s
+        while True:
+            adopted = tuple(self._adopted())
+            left = tuple(pid for pid in adopted if not _has_ended(pid))
+            if not adopted or (left and time.monotonic() > deadline):
+                break
+            # Children of those that ended are adopted in their turn, hence the loop.
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_ADOPTED_POLL_S)
+        self.close()
+        return left
+
+    def close(self) -> None:
+        """Adopt nothing from now on."""
+        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, self._was, 0, 0, 0)
+
+    def _adopted(self) -> Iterator[int]:
+        """New children that are in another session; programs that this process starts itself are in its own."""
+        own = os.getsid(0)
+        for pid in frozenset(_children()) - self._before:
+            with suppress(ProcessLookupError):
+                if os.getsid(pid) != own:
+                    yield pid
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether this child is over; if so, the kernel forgets it."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _children() -> Iterator[int]:
+    """Of every thread."""
+    for file in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            yield from (int(pid) for pid in file.read_text(encoding="ascii").split())

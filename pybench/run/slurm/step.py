@@ -1,8 +1,13 @@
-"""A Slurm step from its start to the verdict that its first task left."""
+"""A Slurm step from its start to the verdict that its first task left, and ``sbatch`` for an allocation of its own.
+
+Slurm's own exit code mixes those of all tasks, and is 0 where a node went down: each task leaves its code in a file.
+"""
 
 from __future__ import annotations
 
+import json
 import secrets
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -10,10 +15,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from pybench.machine.command import run_command
 from pybench.model.errors import MachineError
 from pybench.run.hosts.rendezvous import SECRET_FILE_VARIABLE, SECRET_VARIABLE
 from pybench.run.slurm.allocation import STEP_VARIABLE
-from pybench.run.slurm.verdict_file import read_verdict
 
 END_LIMIT_S = 60.0
 """Hosts end their workers within this, once they are interrupted."""
@@ -72,3 +77,38 @@ def _unknown(code: int, root: Path, lines: Sequence[str]) -> str:
     else:
         remedy = f"srun's own lines are above; is {root} a folder that all nodes share?"
     return f"srun ended with code {code}, and the first node left no verdict; {remedy}"
+
+
+_MAX_BYTES = 4096
+_MAX_CODE = 255
+
+
+def write_verdict(folder: Path, node_rank: int, host: str, code: int) -> None:
+    """Leave the exit code of task ``node_rank``. Raises ``OSError``."""
+    part = folder / f".{node_rank}.part"
+    part.write_text(json.dumps({"host": host, "exit_code": code}) + "\n", encoding="utf-8")
+    part.rename(folder / f"{node_rank}.json")
+
+
+def read_verdict(folder: Path, node_rank: int) -> int | None:
+    """The exit code of task ``node_rank``; ``None`` where it left none that can be read."""
+    try:
+        with (folder / f"{node_rank}.json").open("rb") as stream:
+            code = json.loads(stream.read(_MAX_BYTES))["exit_code"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return code if isinstance(code, int) and 0 <= code <= _MAX_CODE else None
+
+
+def batch_script(command: Sequence[str], folder: Path) -> str:
+    """The script: nothing in it is expanded by a shell, on whichever node it runs."""
+    return f"#!/bin/sh\n#SBATCH --ntasks-per-node=1\ncd {shlex.quote(str(folder))} && exec {shlex.join(command)}\n"
+
+
+def submit(script: Path, options: Sequence[str]) -> str:
+    """Submit ``script`` with the user's ``options``; gives the job's number. Raises ``MachineError``."""
+    done = run_command(("sbatch", "--parsable", *options, str(script)))
+    if not done.ok:
+        munge = "; start munge on this host (systemctl start munge)" if "munge" in done.error.lower() else ""
+        raise MachineError(f"sbatch: {done.error_line.removeprefix('sbatch: ')}{munge}")
+    return done.out.strip().partition(";")[0]

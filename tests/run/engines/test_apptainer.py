@@ -12,7 +12,7 @@ import pytest
 
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError
-from pybench.run.engines.apptainer.launcher import ApptainerLauncher
+from pybench.run.engines.apptainer.engine import ApptainerLauncher
 from pybench.run.engines.choice import choose_launcher
 from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
 from tests.builders import image_lock_text

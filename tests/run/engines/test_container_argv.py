@@ -15,7 +15,7 @@ import pybench
 from pybench.model.container import ContainerRequest, ContainerSetup, EngineFacts, ImageIdentity, Mount
 from pybench.model.errors import UsageError
 from pybench.model.host import Place
-from pybench.run.engines.apptainer.launcher import ApptainerLauncher, build_argv
+from pybench.run.engines.apptainer.engine import ApptainerLauncher, build_argv
 from pybench.run.engines.base import Launch
 from pybench.run.engines.enroot.isolation import NAMESPACES, Isolation
 from pybench.run.engines.enroot.launcher import EnrootLauncher, import_argv

@@ -16,7 +16,7 @@ from pybench.model.errors import MachineError
 from pybench.model.machine import DoctorFinding, Machine
 from pybench.run.engines import doctor
 from pybench.run.engines.doctor import examine_containers
-from pybench.run.engines.oci import rootless, storage
+from pybench.run.engines.oci import engine as oci_engine
 from pybench.run.engines.oci.docker import ENGINE
 from pybench.run.engines.oci.engine import OciImageStore
 
@@ -31,7 +31,7 @@ def _healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     engine(monkeypatch, DOCKER)
     spoil(monkeypatch, doctor, toolkit_version=lambda: (1, 17, 8), has_cdi=lambda: True)
     spoil(monkeypatch, OciImageStore, has=lambda _store, _image: True)
-    spoil(monkeypatch, storage, _MIN_FREE_BYTES=0)
+    spoil(monkeypatch, oci_engine, _MIN_FREE_BYTES=0)
 
 
 def engine(monkeypatch: pytest.MonkeyPatch, facts: EngineFacts) -> None:
@@ -90,14 +90,14 @@ def test_an_engine_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rootless_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it could not bound, pin or map, each with its remedy; all three are one finding."""
     engine(monkeypatch, replace(DOCKER, rootless=True))
-    spoil(monkeypatch, rootless, _delegated_controllers=list)
-    spoil(monkeypatch, rootless, _memlock_bytes=lambda: 8388608, _has_subordinate_ids=lambda: False)
+    spoil(monkeypatch, oci_engine, _delegated_controllers=list)
+    spoil(monkeypatch, oci_engine, _memlock_bytes=lambda: 8388608, _has_subordinate_ids=lambda: False)
     limited = found("docker rootless")
     assert limited.state == "warning"
     assert limited.found == ("without the pids controller, memlock 8,388,608 bytes at most, without subordinate ids")
     assert [remedy.split()[0] for remedy in limited.remedy.split("; ")] == ["delegate", "raise", "usermod"]
-    spoil(monkeypatch, rootless, _delegated_controllers=lambda: ["cpu", "pids"])
-    spoil(monkeypatch, rootless, _memlock_bytes=lambda: -1, _has_subordinate_ids=lambda: True)
+    spoil(monkeypatch, oci_engine, _delegated_controllers=lambda: ["cpu", "pids"])
+    spoil(monkeypatch, oci_engine, _memlock_bytes=lambda: -1, _has_subordinate_ids=lambda: True)
     assert "docker rootless" not in {finding.name for finding in examine_containers(GPU_MACHINE)}
     assert (found("engine docker").state, found("engine docker").found) == ("ok", "28.0, runc, rootless")
 
@@ -107,12 +107,12 @@ def test_subordinate_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     user = pwd.getpwuid(os.getuid())
     for text, has in (("", False), (f"x{user.pw_name}:1:9\n", False), (f"a:1:9\n{user.pw_uid}:1:9\n", True)):
         monkeypatch.setattr(Path, "read_text", lambda _path, text=text, **_options: text)
-        assert rootless._has_subordinate_ids() is has
+        assert oci_engine._has_subordinate_ids() is has
 
 
 def test_little_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the engine keeps images, not where runs are kept."""
-    spoil(monkeypatch, storage, _MIN_FREE_BYTES=2**62)
+    spoil(monkeypatch, oci_engine, _MIN_FREE_BYTES=2**62)
     finding = found("docker storage")
     assert (finding.state, finding.remedy) == ("warning", "free space: images take 30 GiB each")
 

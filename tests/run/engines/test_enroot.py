@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from pybench.machine.command import CommandResult
+from pybench.machine.command import CommandResult, run_command
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, PybenchError, UsageError
 from pybench.run.engines.choice import choose_launcher
-from pybench.run.engines.enroot import engine, importing, isolation
+from pybench.run.engines.enroot import engine, isolation
 from pybench.run.engines.enroot.isolation import NAMESPACES, isolations
 from pybench.run.engines.enroot.launcher import EnrootLauncher
 from pybench.run.engines.registry import get_engine
@@ -112,14 +112,18 @@ def test_what_a_killed_import_left_is_removed(host: EnrootHost, monkeypatch: pyt
     (scratch / "ours").mkdir(parents=True)
     monkeypatch.setenv("ENROOT_TEMP_PATH", str(scratch))
 
-    def killed(argv: tuple[str, ...], *_: float) -> CommandResult:
+    plain = run_command
+
+    def killed(argv: tuple[str, ...], *limit_s: float) -> CommandResult:
+        if "import" not in argv:
+            return plain(argv, *limit_s)
         for word in argv:
             if word.startswith(("ENROOT_CACHE_PATH=", "ENROOT_TEMP_PATH=")):
                 (Path(word.partition("=")[2]) / "left").touch()
         raise SystemExit
 
     with monkeypatch.context() as patched:
-        patched.setattr(importing, "run_command", killed)
+        patched.setattr(engine, "run_command", killed)
         patched.setattr("shutil.rmtree", lambda *_places, **_options: None)
         with pytest.raises(SystemExit):
             launched(host)

@@ -14,9 +14,8 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
-from pybench.run.events.contract import Contract, ordered_phases, ordered_work
+from pybench.run.events.contract import Contract, check_spans, ordered_phases, ordered_work
 from pybench.run.events.reader import EventReader, RankLog
-from pybench.run.events.step_times import check_spans
 from tests.run.attempt_events import MS, ORDER, UUIDS, WORK, contract, good_events, write_events
 
 Change = Callable[[list[Event], Contract], list[Event]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybench.model.errors import FileError
-from pybench.run.images.dockerfile import check_dockerfile
+from pybench.run.images.build import check_dockerfile
 from pybench.run.images.lock import read_lock
 
 CONTAINERS = Path(__file__).parents[3] / "containers"

@@ -1,27 +1,34 @@
-"""What docker and podman have in common as engines."""
+"""What docker and podman have in common as engines: builds, storage, and limits without root."""
 
 from __future__ import annotations
 
 import json
 import os
+import pwd
+import resource
+import shutil
+import subprocess
+import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pybench.machine.command import guarded_argv
 from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, ImageLock, LockedImage
 from pybench.model.errors import UsageError
 from pybench.model.machine import DoctorFinding
+from pybench.model.text import amount_text
 from pybench.run.engines.base import Notify, facts_of_command
-from pybench.run.engines.oci.build import build_dockerfile
-from pybench.run.engines.oci.confinement import confinement_for
+from pybench.run.engines.error import engine_error
+from pybench.run.engines.oci.confinement import Confinement, after_refusal, confinement_for
 from pybench.run.engines.oci.gpu_access import GpuAccess
+from pybench.run.engines.oci.images import with_algorithm
 from pybench.run.engines.oci.launcher import OciLauncher
 from pybench.run.engines.oci.orphans import this_runner
 from pybench.run.engines.oci.pinned_image import is_present, pinned_image, unpinned_image
 from pybench.run.engines.oci.probe import probed
-from pybench.run.engines.oci.rootless import rootless_findings
-from pybench.run.engines.oci.storage import storage_finding
 from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
 from pybench.run.images.selection import locked_image
 
@@ -128,3 +135,101 @@ def _model_cache() -> Path | None:
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
     folder = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
     return folder.resolve() if folder.is_dir() else None
+
+
+# The largest locked images unpack to about as much.
+_IMAGE_BYTES = 30 * 2**30
+_MIN_FREE_BYTES = 2 * _IMAGE_BYTES
+
+
+def storage_finding(engine: str, folder: Path) -> DoctorFinding:
+    """Whether ``folder``, where ``engine`` keeps its images, has room for two large ones."""
+    name = f"{engine} storage"
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        found, remedy = f"{folder} can't be read: {error.strerror}", "let its owner find out how much is free"
+        return DoctorFinding.warning(name, found, remedy)
+    found = f"{amount_text(free)} free in {folder}"
+    if free >= _MIN_FREE_BYTES:
+        return DoctorFinding.ok(name, found)
+    return DoctorFinding.warning(name, found, f"free space: images take {amount_text(_IMAGE_BYTES)} each")
+
+
+_TAIL_LINES = 10
+
+
+def build_dockerfile(facts: EngineFacts, folder: Path, tag: str, notify: Notify) -> str:
+    """Build the Dockerfile of ``folder`` under ``tag`` and return the image's id. Raises ``MachineError``."""
+    with tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
+        file = Path(scratch) / "id"
+        _build(facts, ("build", "--force-rm", "--iidfile", str(file), "--tag", tag, str(folder)), notify)
+        return with_algorithm(file.read_text(encoding="utf-8").strip())
+
+
+def _build(facts: EngineFacts, command: tuple[str, ...], notify: Notify) -> None:
+    """Run ``command``; an engine that refuses its runtime or cgroup manager here is given another, as for workers."""
+    confinement = Confinement()
+    while words := _complaint((facts.name, *confinement.engine_options, *command), notify):
+        relaxed = after_refusal(confinement, "\n".join(words), {}, facts)
+        if relaxed is None or relaxed.engine_options == confinement.engine_options:
+            raise engine_error(facts.name, facts.data_root, f"can't build {command[-1]}", words[-1])
+        confinement = relaxed
+        notify(f"{facts.name}: again with {' '.join(confinement.engine_options)}")
+
+
+def _complaint(argv: tuple[str, ...], notify: Notify) -> list[str]:
+    """The last lines of a command that failed; none when it succeeded."""
+    tail: deque[str] = deque(["no output"], maxlen=_TAIL_LINES)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        guarded_argv(argv), stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        for line in process.stdout or ():
+            notify(line.rstrip())
+            tail.extend([line.strip()] if line.strip() else [])
+    return list(tail) if process.returncode else []
+
+
+def rootless_findings(facts: EngineFacts) -> Iterator[DoctorFinding]:
+    """One warning where a rootless engine lacks something; nothing for an engine that runs as root."""
+    lacks = _lacks() if facts.rootless else {}
+    if lacks:
+        found, remedy = ", ".join(lacks), "; ".join(lacks.values())
+        yield DoctorFinding.warning(f"{facts.name} rootless", found, remedy)
+
+
+def _lacks() -> dict[str, str]:
+    """What is missing, each with its remedy."""
+    lacks = {}
+    if "pids" not in _delegated_controllers():
+        lacks["without the pids controller"] = "delegate cgroup controllers to users (systemd: Delegate=yes)"
+    if _memlock_bytes() != resource.RLIM_INFINITY:
+        lacks[f"memlock {_memlock_bytes():,} bytes at most"] = "raise memlock in /etc/security/limits.conf"
+    if not _has_subordinate_ids():
+        lacks["without subordinate ids"] = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER"
+    return lacks
+
+
+def _memlock_bytes() -> int:
+    """Memory that this user's processes may pin at most; RDMA and NCCL pin their buffers."""
+    return resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+
+
+def _has_subordinate_ids() -> bool:
+    """Whether this user has ids for the users inside: subuid(5)."""
+    user = pwd.getpwuid(os.getuid())
+    try:
+        lines = Path("/etc/subuid").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    return any(line.partition(":")[0] in {user.pw_name, str(user.pw_uid)} for line in lines)
+
+
+def _delegated_controllers() -> list[str]:
+    """Controllers of cgroup v2 that this user's processes may use; none on cgroup v1."""
+    try:
+        own = Path("/proc/self/cgroup").read_text(encoding="utf-8").rpartition("::")[2].strip()
+        return Path(f"/sys/fs/cgroup{own}/cgroup.controllers").read_text(encoding="utf-8").split()
+    except OSError:
+        return []
