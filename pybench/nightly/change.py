@@ -113,17 +113,22 @@ def _change(
         now=_location(sides.now),
     )
     try:
-        found = _contrast(sides, spread)
-        if found is not None and between is not None and len(sides.before) == 1:
-            found = _with_runs(found, between)
+        found = _contrast(sides, spread, between)
+        as_measured = _contrast(sides, spread and spread.as_measured, between)
     except NoRatioError as error:
         same = {*sides.now} == {value for run in sides.before for value in run} and len({*sides.now}) == 1
         return replace(values, verdict="unchanged") if same else replace(values, reason=str(error)), None
-    if found is None:
+    if found is None or as_measured is None:
         return replace(values, reason="one attempt has no spread; measure two or more"), None
     low, high = found.interval(TAIL)
     decided = replace(values, fraction=as_fraction(found.value), low=as_fraction(low), high=as_fraction(high))
-    return replace(decided, verdict=verdict_of(low, high, smallest, higher_is_better=_higher(row))), found
+    verdict = verdict_of(low, high, smallest, higher_is_better=_higher(row))
+    if verdict in {"regressed", "improved"}:
+        # Values that are pulled in may hide that most of a few attempts were bad by chance.
+        held = verdict_of(*as_measured.interval(TAIL), smallest, higher_is_better=_higher(row))
+        verdict, found = (verdict, as_measured) if held == verdict else ("undecided", found)
+    reason = "; ".join(spread.notes) if spread and verdict == "undecided" else ""
+    return replace(decided, verdict=verdict, reason=reason), found
 
 
 def verdict_of(low: float, high: float, smallest: float, *, higher_is_better: bool) -> ChangeVerdict:
@@ -145,10 +150,11 @@ def _with_runs(contrast: Contrast, between: Variance) -> Contrast:
     return replace(contrast, variance=total, freedom=total**2 / square)
 
 
-def _contrast(sides: Sides, spread: Spread | None) -> Contrast | None:
+def _contrast(sides: Sides, spread: Spread | None, between: Variance | None) -> Contrast | None:
     now, before = logs([[value] for value in sides.now]), [logs([[v] for v in run]) for run in sides.before]
     if len(before) == 1:
-        return contrast([now], before, spread)
+        found = contrast([now], before, spread)
+        return _with_runs(found, between) if found is not None and between is not None else found
     return _prediction(now, before, spread) if len(now) >= _LEAST_ATTEMPTS else None
 
 
