@@ -18,9 +18,12 @@ from pybench.model.workloads.registry import METRICS
 from pybench.nightly.acceptance import about, accepted_on, level_start, of_all_points
 from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines
 from pybench.nightly.comparison import absence_of
-from pybench.nightly.evidence import clock_change, clock_words, host_evidence, in_cycles
 from pybench.nightly.host_shift import (
     Shift,
+    clock_change,
+    clock_words,
+    host_evidence,
+    in_cycles,
     nights_apart,
     noun_of,
     shift_change,
@@ -29,8 +32,7 @@ from pybench.nightly.host_shift import (
     start_of,
 )
 from pybench.nightly.level_change import Split, last_change, newest_change
-from pybench.nightly.night_look import SEEN_BEFORE, Look, detectable, flagged, look
-from pybench.nightly.second_speed import SECOND_SPEED, is_second_speed
+from pybench.nightly.night_look import SECOND_SPEED, SEEN_BEFORE, Look, detectable, flagged, is_second_speed, look
 from pybench.nightly.series import Series
 from pybench.nightly.values import BY_IMPORTANCE, Accepted, GateResult, GateRow, GateState, HostShift, LevelChange
 

@@ -16,8 +16,7 @@ from pybench.model.figures import PointFigures
 from pybench.model.text import listed, plural
 from pybench.nightly.accepted import entry_text
 from pybench.nightly.baseline import MIN_NIGHTS
-from pybench.nightly.night_look import SEEN_BEFORE
-from pybench.nightly.second_speed import SECOND_SPEED
+from pybench.nightly.night_look import SECOND_SPEED, SEEN_BEFORE
 from pybench.nightly.values import BY_IMPORTANCE, GateResult, GateRow, GateState, LevelChange
 from pybench.report.export.judged import Judged, JudgedRow
 from pybench.report.table import Table

@@ -19,8 +19,7 @@ from pybench.nightly.acceptance import about
 from pybench.nightly.gate import judge_night
 from pybench.nightly.history import History
 from pybench.nightly.history_text import left_out
-from pybench.nightly.series import Series
-from pybench.nightly.trend import Trend, trends
+from pybench.nightly.series import Series, Trend, trends
 from pybench.nightly.values import Accepted, LevelChange
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart

@@ -18,8 +18,7 @@ from pybench.model.text import abridged, listed, plural
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.comparison import rows_of
 from pybench.nightly.history import History
-from pybench.nightly.series import Series
-from pybench.nightly.trend import Trend, trends
+from pybench.nightly.series import Series, Trend, trends
 from pybench.report.export.comma_separated import csv_cell
 from pybench.report.table import Table
 from pybench.report.text.change_words import metric_words, value_text

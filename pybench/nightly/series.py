@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 
 from pybench.core.keys import differing, point_difference
+from pybench.core.statistics.interval import as_fraction
+from pybench.core.statistics.spread import robust_sd
 from pybench.model.figures import FigureKey, PointFigures, RunFigures
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.comparison import rows_of
 
+MIN_FOR_SPREAD = 3
 _BROKEN = frozenset(("fail", "missing", "error"))
 
 
@@ -133,3 +136,38 @@ def _value(point: PointFigures | None, metric: str) -> float | None:
         return None
     found = median(medians)
     return found if math.isfinite(found) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """A row's value in each run, the oldest first, ``None`` where it was not measured.
+
+    ``fraction`` is the last value over the median of those before it, less 1; ``spread_fraction`` the robust standard
+    deviation between the nights before it, ``None`` with fewer than three.
+    """
+
+    row: FigureKey
+    values: tuple[float | None, ...]
+    fraction: float | None
+    spread_fraction: float | None
+
+    @property
+    def last(self) -> float | None:
+        """That of the last run."""
+        return self.values[-1]
+
+
+def trends(series: Series) -> Iterator[Trend]:
+    """The trend of every row."""
+    for row in series.rows:
+        values = series.values(row)
+        earlier = [math.log(value) for value in values[:-1] if value is not None and value > 0]
+        last = values[-1]
+        yield Trend(
+            row=row,
+            values=values,
+            fraction=as_fraction(math.log(last) - median(earlier))
+            if earlier and last is not None and last > 0
+            else None,
+            spread_fraction=robust_sd(earlier) if len(earlier) >= MIN_FOR_SPREAD else None,
+        )

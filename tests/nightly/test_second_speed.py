@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pybench.nightly.gate import judge_night
-from pybench.nightly.second_speed import SECOND_SPEED, is_second_speed
+from pybench.nightly.night_look import SECOND_SPEED, is_second_speed
 from tests.nights import Fleet, Slower
 
 FAR = 0.047

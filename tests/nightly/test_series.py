@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.model.figures import FigureKey, RunFigures
-from pybench.nightly.series import series_of
-from pybench.nightly.trend import trends
+from pybench.nightly.series import series_of, trends
 from tests.runs_against_runs import point, run, scaled
 
 ROW = FigureKey("decode", "output_tokens_per_s")
