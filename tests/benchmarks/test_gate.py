@@ -21,7 +21,7 @@ from tests.benchmarks.tables import write_table
 from tests.nights import Fleet
 
 NUM_NIGHTS = 30
-TRIALS, QUIET_TRIALS, KIND_TRIALS = 200, 1000, 100
+TRIALS, QUIET_TRIALS, KIND_TRIALS = 200, 1000, 50
 QUIET = {
     "spread 0.3 to 2 %, one host night in 30 off, 2 % bad attempts": Fleet(),
     "spread 0.5 %, the same": Fleet(night_sds=(0.005, 0.005)),
@@ -106,7 +106,7 @@ KINDS: dict[str, tuple[Fleet, int, str]] = {
 
 @pytest.mark.timeout(3600)
 def test_table_of_kinds(benchmark: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of 100 quiet nights of each kind those with an alarm; rewrites the page."""
+    """Of 50 quiet nights of each kind those with an alarm; rewrites the page."""
 
     def simulate() -> list[list[str]]:
         rows = [["nights", "before: alarm; after its rerun", "alarm", "after its rerun", "undecided after it"]]
