@@ -71,8 +71,10 @@ class Commands(ErrorBoundary):
         """Names in the order of the table."""
         return [*_BY_NAME]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
-        """Import the command."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command; ``help`` is a word for ``--help``."""
+        if cmd_name == "help":
+            return click.Command("help", callback=lambda: click.echo(ctx.get_help()), add_help_option=False)
         entry = _BY_NAME.get(cmd_name)
         command: click.Command | None = imported(entry.place) if entry else None
         return command
