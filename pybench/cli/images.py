@@ -68,7 +68,7 @@ def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write:
 
     Exits 1 when it serves others.
     """
-    from pybench.run.images.check import confirmed, disagreements, with_image
+    from pybench.run.images.build import confirmed, disagreements, with_image
     from pybench.run.images.registry import fetch_manifest, registry_tool
     from pybench.run.images.selection import chosen
 
@@ -99,7 +99,7 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
     from dataclasses import replace
 
     from pybench.model.errors import UsageError
-    from pybench.run.images.check import lock_diff, resolved, with_image
+    from pybench.run.images.build import lock_diff, resolved, with_image
     from pybench.run.images.registry import fetch_manifest, registry_tool
     from pybench.run.images.selection import chosen
 
@@ -137,8 +137,7 @@ def build(name: str, path: Path | None, engine: str | None) -> None:
 
     The id is that of this platform.
     """
-    from pybench.run.images.build import build_image
-    from pybench.run.images.check import lock_diff, with_image
+    from pybench.run.images.build import build_image, lock_diff, with_image
 
     before = _read(path)
     found_in, store = _store(engine)

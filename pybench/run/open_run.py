@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pybench.core.schedule import Attempt, by_decision, in_time, next_session, pending, undecided, unknown
 from pybench.files.run.folder import RunFolder
-from pybench.machine.disk import require_room
+from pybench.machine.disk import require_room, scratch_folder
 from pybench.machine.environment import host_clock
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import MachineError
@@ -26,7 +26,6 @@ from pybench.model.text import plural
 from pybench.model.tuning import variables_of
 from pybench.report.formats import REPORT_FILES
 from pybench.run.attempt import attempt_figure, run_session
-from pybench.run.compiled_code import folder_of
 from pybench.run.engines.base import Launch, Launcher
 from pybench.run.events.contract import Site
 from pybench.run.hosts.gathering import Gathering
@@ -222,3 +221,23 @@ class OpenRun:
             return self.gathering.places(nodes, each, on_gpus=on_gpus)
         gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:each])
         return (Place(gpu_uuids=gpus if on_gpus else ()),)
+
+
+@contextmanager
+def compiled_code() -> Iterator[Path | None]:
+    """The folder of one run, ``None`` where the disk for temporary files takes none or runs no code."""
+    with ExitStack() as held:
+        folder = None
+        with suppress(OSError):
+            made = held.enter_context(scratch_folder("pybench-compiled-"))
+            folder = None if os.statvfs(made).f_flag & os.ST_NOEXEC else made
+        yield folder
+
+
+def folder_of(backend: str, folder: Path) -> Path | None:
+    """A backend's below a run's, made where there is none; ``None`` where that can't be."""
+    path = folder / backend
+    with suppress(OSError):
+        path.mkdir(exist_ok=True)
+        return path
+    return None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.machine.scratch import scratch_folder
+from pybench.machine.disk import scratch_folder
 
 
 @pytest.fixture

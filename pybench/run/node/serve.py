@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pybench.machine.device_lock import lock_names, locked_devices
-from pybench.machine.scratch import scratch_folder
+from pybench.machine.disk import scratch_folder
 from pybench.machine.signals import signals_interrupt
 from pybench.model.errors import MachineError, PybenchError
 from pybench.model.host import Host

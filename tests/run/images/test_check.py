@@ -8,7 +8,7 @@ import pytest
 
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.model.errors import UsageError
-from pybench.run.images.check import disagreements, lock_diff, resolved, with_image
+from pybench.run.images.build import disagreements, lock_diff, resolved, with_image
 from pybench.run.images.registry import RegistryManifest
 from pybench.run.images.selection import chosen
 

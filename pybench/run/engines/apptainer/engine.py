@@ -12,9 +12,9 @@ from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.error import engine_error
 from pybench.run.engines.image_file_engine import Files, ImageFileEngine
 from pybench.run.engines.image_file_launcher import ImageFileLauncher, shown_gpus
-from pybench.run.engines.image_file_trial import USER_NAMESPACES, tried
 from pybench.run.engines.image_launcher import STAGE
 from pybench.run.engines.requirements import LaunchRequirements
+from pybench.run.engines.trial import USER_NAMESPACES, tried
 
 # Turning an image of 10 GB into one file takes minutes, on a slow disk many.
 _BUILD_LIMIT_S = 7200.0

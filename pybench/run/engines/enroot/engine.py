@@ -19,8 +19,8 @@ from pybench.run.engines.enroot.isolation import NAMESPACES, available_namespace
 from pybench.run.engines.enroot.launcher import EnrootLauncher, import_argv
 from pybench.run.engines.error import engine_error
 from pybench.run.engines.image_file_engine import Files, ImageFileEngine
-from pybench.run.engines.image_file_trial import USER_NAMESPACES, tried
 from pybench.run.engines.requirements import LaunchRequirements
+from pybench.run.engines.trial import USER_NAMESPACES, tried
 from pybench.run.images.registry import RegistryManifest, fetch_manifest, registry_tool
 from pybench.run.images.selection import this_platform
 

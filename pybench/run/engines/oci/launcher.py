@@ -16,8 +16,7 @@ from pybench.run.engines.log import log_tail
 from pybench.run.engines.oci.confinement import Confinement
 from pybench.run.engines.oci.container import ContainerWorker
 from pybench.run.engines.oci.gpu_access import GpuAccess
-from pybench.run.engines.oci.labels import ATTEMPT_LABEL, OWNER_LABEL
-from pybench.run.engines.oci.orphans import remove_orphans
+from pybench.run.engines.oci.orphans import ATTEMPT_LABEL, OWNER_LABEL, remove_orphans
 from pybench.run.engines.process import end_marked
 
 MODELS = PurePosixPath("/pybench/models")

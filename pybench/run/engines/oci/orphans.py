@@ -11,7 +11,6 @@ from pybench.machine.command import run_command
 from pybench.machine.environment import host_clock
 from pybench.model.errors import MachineError
 from pybench.run.engines.base import Argv
-from pybench.run.engines.oci.labels import ATTEMPT_LABEL, OWNER_LABEL
 
 
 def this_runner() -> str:
@@ -67,3 +66,9 @@ def _runner(pid: int) -> str | None:
 
 def _namespace() -> str:
     return Path("/proc/self/ns/pid").readlink().name.strip("pid:[]")
+
+
+OWNER_LABEL = "pybench.run"
+"""The process that started it."""
+ATTEMPT_LABEL = "pybench.attempt"
+"""The token of its job."""
