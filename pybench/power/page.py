@@ -43,6 +43,10 @@ def render(
     """One HTML file. ``package_j`` is joules of each CPU package, empty for ``package_reason``."""
     command = shlex.join(argv)
     shown = command if len(command) <= _LONGEST else f"{command[:_LONGEST]}…"
+    gpus = "\n".join(f"{gpu.name} {gpu.uuid}" for gpu in trace.gpus)
+    sensors = dict.fromkeys(f"{gpu.sensor.name}: {gpu.sensor.source}" for gpu in trace.gpus if gpu.sensor)
+    provenance = [("command", command), ("GPUs", gpus), ("driver", trace.driver), ("sensors", "\n".join(sensors))]
+    provenance.append(("CPU packages", package_reason or ""))
     ended = "" if exit_code == 0 else f"; it ended with exit code {exit_code}"
     return document(
         "command.html.j2",
@@ -57,7 +61,7 @@ def render(
             *((name, f"{plain(joules, 6)} J", "-", "-", "-", "RAPL", "-") for name, joules in package_j.items()),
         ],
         flag_legend=legend(energy.flags),
-        provenance=_provenance(command, trace, package_reason),
+        provenance=[(name, text) for name, text in provenance if text],
     )
 
 
@@ -72,13 +76,6 @@ def _row(gpu: GpuEnergy) -> tuple[str, ...]:
         gpu.method,
         ", ".join(gpu.flags) or "-",
     )
-
-
-def _provenance(command: str, trace: PowerTrace, package_reason: str | None) -> list[tuple[str, str]]:
-    gpus = "\n".join(f"{gpu.name} {gpu.uuid}" for gpu in trace.gpus)
-    sensors = dict.fromkeys(f"{gpu.sensor.name}: {gpu.sensor.source}" for gpu in trace.gpus if gpu.sensor)
-    rows = [("command", command), ("GPUs", gpus), ("driver", trace.driver), ("sensors", "\n".join(sensors))]
-    return [(name, text) for name, text in (*rows, ("CPU packages", package_reason or "")) if text]
 
 
 def svg(trace: PowerTrace, energy: Energy) -> str:
