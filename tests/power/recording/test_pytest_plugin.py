@@ -26,9 +26,11 @@ def _run(folder: Path, library: str) -> tuple[str, dict[str, float | None]]:
         "PYBENCH_NVML_LIBRARY": library,
         "FAKE_NVML_LOAD": "constant:400",
         "FAKE_NVML_DEVICES": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # a checkout that was not installed anew has no entry point
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "pybench.power.pytest_plugin", "--benchmark-json=out.json"]
-    command += ["--benchmark-max-time=0.01", "--benchmark-min-rounds=2", "-p", "no:cacheprovider"]
+    plugins = ("-p", "pytest_benchmark.plugin", "-p", "pybench.power.pytest_plugin", "-p", "no:cacheprovider")
+    limits = ("--benchmark-json=out.json", "--benchmark-max-time=0.01", "--benchmark-min-rounds=2")
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, *limits]
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     compare = [sys.executable, "-m", "pytest_benchmark", "compare", "out.json"]
