@@ -59,7 +59,8 @@ def test_every_point_runs_on_eight_gpus(name: str, profile: str) -> None:
 def test_two_gpus_measure_every_point_of_eight_that_fits(name: str, profile: str) -> None:
     """Nothing more is planned, but where a model's heads limit what an axis may hold."""
     whole, plan = plan_of(name, profile, 8), plan_of(name, profile, 2)
-    assert {point.id for point in plan.points} == {point.id for point in whole.points if point.num_gpus <= 2}
+    small = {point.id for point in whole.points if point.num_gpus <= 2 and not point.benchmark.startswith("rates_")}
+    assert {point.id for point in plan.points if not point.benchmark.startswith("rates_")} == small
     limited = {"needs 4 GPUs, found 2"} if profile == "rtx4090" else set()
     assert {skip.reason for skip in plan.skips} <= limited
 

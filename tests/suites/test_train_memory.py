@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -124,9 +124,12 @@ def kept_needs() -> dict[str, tuple[MemoryNeed, float]]:
             given, peak = kept.get("settings") or {}, kept["metrics"].get("peak_memory_bytes")
             if peak is None or given.get("workload") not in {"train", "evaluate"} or given["model"] not in shapes:
                 continue
-            settings = SETTINGS_OF[given["workload"]](
-                **{**given, **_as_measured(given, kept["metrics"], run["run_id"])}
-            )
+            kind = SETTINGS_OF[given["workload"]]
+            gone = given.keys() - {field.name for field in fields(kind)}
+            if any(given[name] is not None for name in gone):
+                continue  # measured with a setting that went
+            given = {name: value for name, value in given.items() if name not in gone}
+            settings = kind(**{**given, **_as_measured(given, kept["metrics"], run["run_id"])})
             shape = shapes[given["model"]]
             point = Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
             found[f"{path.stem} {kept['id']}"] = needed(point, run["run_id"]), peak["value"]
