@@ -87,7 +87,7 @@ def test_a_text_format_can_be_piped(finished: Path, name: str) -> None:
     done = CliRunner().invoke(main, ("report", str(finished), "--format", name))
     assert done.exit_code == 0, done.output
     assert done.output.endswith("\n")
-    assert "step" in done.output
+    assert "tokens" in done.output
 
 
 def test_a_format_of_two_files_needs_a_folder(finished: Path, here: Path) -> None:

@@ -99,15 +99,16 @@ def test_record_refuses_what_it_could_not_write(fake_nvml: Tell, tmp_path: Path)
 def test_record_refuses_a_file_it_could_not_write_before_it_runs(fake_nvml: Tell, tmp_path: Path, option: str) -> None:
     """A folder that is not there; nothing is left by the check of those that could be written."""
     fake_nvml()
-    ran, fine, absent = tmp_path / "ran", tmp_path / "fine.csv", tmp_path / "absent" / "out.csv"
-    others = [part for other in ("--json", "--trace", "--plot") if other != option for part in (other, fine)]
+    ran, absent = tmp_path / "ran", tmp_path / "absent" / "out.csv"
+    fine = {other: tmp_path / f"fine{other}.csv" for other in ("--json", "--trace", "--plot") if other != option}
+    others = [part for pair in fine.items() for part in pair]
     code, output = invoke("record", *others, option, absent, "--", "touch", ran)
     assert code == 2
     assert f"{option} {absent}: cannot be written: No such file or directory; nothing was run" in output.replace(
         "\n", ""
     )
     assert not ran.exists()
-    assert not fine.exists()
+    assert not any(path.exists() for path in fine.values())
 
 
 def test_a_lost_gpu_is_left_out_and_told(fake_nvml: Tell) -> None:

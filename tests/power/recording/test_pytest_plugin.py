@@ -22,7 +22,7 @@ def _run(folder: Path, library: str) -> tuple[str, dict[str, float | None]]:
     """Summary of pytest, and the test's ``extra_info``; the saved file can be compared."""
     (folder / "test_sum.py").write_text(PROGRAM)
     environ = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},  # those of xdist
         "PYBENCH_NVML_LIBRARY": library,
         "FAKE_NVML_LOAD": "constant:400",
         "FAKE_NVML_DEVICES": "1",
@@ -34,7 +34,10 @@ def _run(folder: Path, library: str) -> tuple[str, dict[str, float | None]]:
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     compare = [sys.executable, "-m", "pytest_benchmark", "compare", "out.json"]
-    assert "test_sum" in subprocess.run(compare, cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert (
+        "test_sum"
+        in subprocess.run(compare, cwd=folder, env=environ, capture_output=True, text=True, check=True).stdout
+    )
     (benchmark,) = json.loads((folder / "out.json").read_text())["benchmarks"]
     return done.stdout, benchmark["extra_info"]
 
