@@ -29,7 +29,7 @@ CEILINGS = {
     "worker": (11270, 94),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (59390, 456)
+SUM = (59400, 456)
 SMALL_LINES = 60
 NUM_SMALL = 15
 """Modules below ``SMALL_LINES`` lines with one importer or none: most could be part of it."""

@@ -89,7 +89,7 @@ def example(folder: Path) -> None:
         members = [member.replace(name=member.name.partition("/")[2]) for member in archive if "/" in member.name]
         archive.extractall(folder, members, filter="data")
     for path in sorted(folder.iterdir()):
-        click.echo(f"pybench report {path}")
+        echo(f"pybench report {path}")
 
 
 @click.command()

@@ -44,7 +44,8 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     predictions = () if parse_required(manifest.options.require).table else manifest.predictions
     scaling = scaling_results(suite, measurements, tables, machine, predictions)
     checks = absolute_checks(suite, measurements, points, tables, machine)
-    comparisons, node = comparison_results(suite, measurements), node_checks(measurements, machine)
+    rates = {benchmark.name for benchmark in suite.benchmarks if benchmark.gives_rates}
+    comparisons, node = comparison_results(suite, measurements), node_checks(measurements, machine, rates)
     together: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)
     scaling, checks = corrected(scaling, together), corrected(checks, together)
     comparisons, node = corrected(comparisons, together), corrected(node, together)

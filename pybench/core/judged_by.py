@@ -56,7 +56,11 @@ def judged_by(
     for name, word in (
         *((row.point_id, COMPARISON) for row in orders),
         *((point.id, RATES) for point in plan.points if point.benchmark in rates),
-        *((point.id, NEIGHBOURS) for point in plan.points if point.num_gpus > 1 and _has_figure_of_each_gpu(point)),
+        *(
+            (point.id, NEIGHBOURS)
+            for point in plan.points
+            if _has_figure_of_each_gpu(point) and point.benchmark not in rates
+        ),
     ):
         found[name].add(word)
     return {name: tuple(word for word in _ORDER if word in words) or (NOTHING,) for name, words in found.items()}
@@ -70,7 +74,9 @@ def _judge(row: ScalingResult, base: Point, point: Point, predicts: Callable[[Po
 
 def _has_figure_of_each_gpu(point: Point) -> bool:
     workload = point.settings.workload
-    return workload == "peer_copy" or not SLOWER_FRACTIONS.keys().isdisjoint(METRICS_OF[workload])
+    return point.num_gpus > 1 and (
+        workload == "peer_copy" or not SLOWER_FRACTIONS.keys().isdisjoint(METRICS_OF[workload])
+    )
 
 
 def judged_sentence(judges: Mapping[str, tuple[str, ...]]) -> str:

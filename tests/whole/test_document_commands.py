@@ -177,7 +177,18 @@ def test_programs_that_are_shown_run(fake_nvml: Callable[..., None], capsys: pyt
     fake_nvml(load="constant:400", devices=1)
     shown = blocks("python")
     assert shown
+    printed = []
     for _, text in shown:
         torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None))
-        exec(compile(text, "document", "exec"), {"pybench": pybench, "torch": torch, "train": lambda: time.sleep(0.5)})
-        assert float(capsys.readouterr().out) > 0
+        try:
+            exec(
+                compile(text, "document", "exec"),
+                {"pybench": pybench, "torch": torch, "train": lambda: time.sleep(0.5)},
+            )
+        except ModuleNotFoundError as error:
+            if error.name not in {"mlflow", "wandb"}:  # trackers that no extra of pybench brings
+                raise
+            continue
+        printed += [float(line.split()[0]) for line in capsys.readouterr().out.splitlines()]
+    assert printed
+    assert min(printed) > 0

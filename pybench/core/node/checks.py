@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -243,12 +243,14 @@ _OF_POINTS = (slowest, sensors, slow_links, checksums)
 _OF_RUNS = (throttling, pcie, memory_errors, xids, fabric)
 
 
-def node_checks(measurements: Measurements, machine: Machine) -> tuple[NodeCheck, ...]:
+def node_checks(measurements: Measurements, machine: Machine, rates: Collection[str] = ()) -> tuple[NodeCheck, ...]:
     """Checks of each point, then of the whole run. Empty for a suite that does not measure the node itself.
+
+    Benchmarks named in ``rates`` only predict speedups: they are too short to judge a GPU by.
 
     Driver reports of failed attempts count, too: many workers fail by an XID.
     """
-    planned = [point for point in measurements.plan.points if isinstance(point.settings, NodeSettings)]
+    planned = [p for p in measurements.plan.points if isinstance(p.settings, NodeSettings) and p.benchmark not in rates]
     measured = [PointRecords(point, good, machine) for point in planned if (good := measurements.good(point.id))]
     found = [check for point in measured for kind in _OF_POINTS for check in kind(point)]
     if planned and measurements.records and machine.gpus:
