@@ -28,9 +28,9 @@ Kind = Literal[
     "normal", "heavy tails", "correlation 0.3", "correlation 0.6", "weekly wave of 1 %", "slow random walk",
     "spread triples", "one night in ten 3 % off", "metrics move together",
 ]  # fmt: skip
-"""How nights scatter: independent and normal; Student's t with three degrees of freedom; each night correlated with the
-one before it; a sine; a walk of a tenth of the spread a night; from half the spread to 1.5 times; a second speed of
-whole nights, by row; the speed and the energy of a point alike."""
+"""How nights scatter: independent and normal. Student's t with three degrees of freedom. Correlated with the night
+before. A sine. A walk of a tenth of the spread a night. From half the spread to 1.5 times. A second speed of whole
+nights, by row. Equal errors of a point's speed and energy."""
 
 
 def scatter(kind: Kind, random: np.random.Generator, shape: tuple[int, int, int]) -> NDArray[np.float64]:

@@ -78,9 +78,9 @@ def judge(ctx: click.Context, /, *, path: Path, node_path: Path | None, name: st
 
 
 def predictions_of_run(run: RunFolder, manifest: Manifest, measurements: Measurements) -> tuple[Prediction, ...]:
-    """Speedups predicted by the rates that the run measured itself, else by those of a node's run on the same machine.
+    """Speedups predicted by the rates of an earlier run on the same machine, else by those of the run itself.
 
-    A run measures them where its suite has products and collectives of two sizes.
+    A fault of today slows the run's own rates, too: a prediction from them would hide it.
     """
     from pybench.explain.measured_step import grouped, measured_steps
     from pybench.explain.node import MeasuredNode, has_rates, latest_node_run, measured_node
@@ -90,14 +90,13 @@ def predictions_of_run(run: RunFolder, manifest: Manifest, measurements: Measure
     steps = list(measured_steps(measurements))
     if all(len(group) == 1 for group in grouped(steps)):
         return ()
-    own = MeasuredNode.of_run(manifest, measurements)
-    if has_rates(manifest.plan.points) and (predicted := predictions(steps, own)):
-        return predicted
     try:
-        node = measured_node(latest_node_run(run.path, manifest.fingerprint))
+        if predicted := predictions(steps, measured_node(latest_node_run(run.path, manifest.fingerprint))):
+            return predicted
     except RunFolderError:
-        return ()
-    return predictions(steps, node)
+        pass  # the first run on this machine
+    has_own = has_rates(manifest.plan.points)
+    return predictions(steps, MeasuredNode.of_run(manifest, measurements)) if has_own else ()
 
 
 def predicts_here(root: Path, fingerprint: str, plan: Plan) -> Callable[[Point, Point], bool]:

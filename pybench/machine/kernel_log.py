@@ -1,4 +1,4 @@
-"""What the kernel tells: errors of GPUs and NVSwitches in its log, and processes that it ended for want of memory."""
+"""The kernel's log: errors of GPUs and NVSwitches, and processes that it ended for want of memory."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The nights that a row is judged by: which are admitted, their centre, and how far nights scatter.
 
-Values are logarithms, turned so that higher is better. A night enters a row's baseline unless it, or the mean of the
-last four, lies beyond four robust standard deviations and the smallest effect: what has changed never becomes normal by
-itself, it is accepted by hand. After an acceptance the centre begins anew, and the spread is kept: the first nights of
-the new level are held against those before them by it. The spread is that of the admitted nights, values far off pulled
-in, its variance shrunk towards those of the metric's other rows. Nights resemble the nights before them: the lag-1
+Values are logarithms, turned so that higher is better. A baseline excludes a night beyond four robust standard
+deviations and the smallest effect, and a night whose mean of the last four is. A change never becomes normal without an
+acceptance by hand. After an acceptance the centre begins anew and the spread stays: it judges the first nights of the
+new level. The spread covers the admitted nights, with distant values pulled in. Its variance shrinks towards the
+variances of the metric's other rows. Nights resemble the nights before them: the lag-1
 correlation of each row widens every error.
 """
 

@@ -78,7 +78,7 @@ def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool, is_ne
 
 
 def _was_before(earlier: Sequence[float], mean: float, num: int) -> bool:
-    """Whether means of so many nights on end were as far off before; nights since the last one that was not are now."""
+    """Whether means of ``num`` successive nights were equally far off before the current run of nights far off."""
     offs = [value / mean for value in earlier] if mean else []
     while offs and offs[-1] >= _OVER:
         offs.pop()
@@ -107,11 +107,11 @@ def detectable(baseline: Baseline, num_rows: int) -> float:
 def is_second_speed(
     nights: Sequence[Sequence[float]], level: Sequence[Sequence[float]], centre: float, deviation: float
 ) -> bool:
-    """Whether chance draws so many attempts of ``nights`` as far off as ``deviation``, by their share in the ``level``.
+    """Whether chance explains how often attempts of ``nights`` are as far off as ``deviation``, by the ``level``'s share.
 
-    Values are logarithms, ``centre`` is the level's. Attempts of the level are compared with the median of their night,
-    those that are looked at with the best of theirs, or the centre where all are off: what a night did to all of its
-    attempts is in none of the distances.
+    Values are logarithms, ``centre`` is the level's. An attempt of the level has its distance from the median of its
+    night. An attempt of ``nights`` has its distance from the best of its night, or from the centre where all are off.
+    A shift of a whole night thus changes no distance.
     """
     if any(len(night) < _LEAST_ATTEMPTS for night in nights):
         return False

@@ -82,7 +82,7 @@ def test_what_is_over_tonight_is_no_change() -> None:
 
 
 def test_a_night_like_nights_before_that_were_over_passes() -> None:
-    """Two nights were as far off, and over by the next: the third one is no news, and the fourth on end is."""
+    """Two single nights were equally far off: a third one passes, a row of four is an alarm."""
     for nights_off, state in (({12, 20, 30}, "pass"), ({12, 20, 27, 28, 29, 30}, "regressed"), ({20, 30}, "regressed")):
         result = judged(partial(_off, 3, nights_off))
         assert result.state == state

@@ -166,7 +166,7 @@ def test_a_server_that_does_not_start(
 def test_variables_reach_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of the worker, which tune collectives, and those of the entry."""
+    """The server gets the worker's variables, which tune collectives, and the variables of its entry."""
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
     show = "import os; print(os.environ['NCCL_NVLS_ENABLE'], os.environ['NCCL_SOCKET_IFNAME']); raise SystemExit(3)"
     given = settings(server=None, server_command=["{python}", "-c", show, "{port}"])

@@ -22,8 +22,8 @@ _UNFIT = re.compile(
 
 _MOST_SUBJECTS = 4
 
-# A point that this machine can't run is skipped; the expectation that needs it is missing, and so a failure. What a run
-# could not decide is no failed test: the gate decides about it.
+# A point that this machine can't run is skipped; the expectation that needs it is missing, and so a failure. An
+# undecided expectation is no failed test: the gate decides about it.
 _MARKS: dict[Verdict, str | None] = {
     "pass": None,
     "no_expectation": "skipped",

@@ -73,8 +73,8 @@ def _benchmark(row: JudgedRow, benchmarks: Mapping[str, str]) -> str:
 def decided_sentence(view: RunView) -> str | None:
     """For instance ``decided 14 of 18 in 6.7 min; the rest needs about 3.0 min``.
 
-    ``None`` without a time limit, and where nothing is undecided. The rest are attempts that the plan owes, and those
-    that would decide inconclusive rows, each as long as others at its point, or on average.
+    ``None`` without a time limit, and where nothing is undecided. The rest are owed
+    attempts and further attempts for inconclusive rows. Each takes as long as the others at its point, or on average.
     """
     counts = view.results.counts
     num_decided, num_open = counts.passed + counts.failed, counts.inconclusive + counts.missing

@@ -96,7 +96,7 @@ Make = Callable[[str, Path], None]
 def image_file(engine: str, kind: str, image: LockedImage, make: Make, notify: Notify, *, fetch: bool) -> Path:
     """The ``engine``'s file of ``image``, made if ``fetch``.
 
-    Raises ``AbsentImageError``, ``MachineError`` where what lies there is no file, or what ``make`` raises.
+    Raises ``AbsentImageError``, ``MachineError`` where the path is no file, and the errors of ``make``.
     """
     reference = registry_reference(engine, image)
     file = image_path(kind, reference)

@@ -104,7 +104,7 @@ def _remove_hidden(error: OSError) -> None:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """As it is, as a URL has it, and each as Python prints it and as JSON writes it."""
+    """Spellings of the secret in plain text and in URLs, each as Python prints it and as JSON writes it."""
     for text in (secret, quote(secret), quote(secret, safe=""), unquote(secret)):
         yield text
         yield repr(text)[1:-1]

@@ -168,7 +168,7 @@ def test_a_failure_in_a_warm_process_costs_no_budget() -> None:
 
 
 def test_rates_come_before_the_speedups_that_they_predict() -> None:
-    """Behind what a table judges: rates, one attempt of each predicted point, then the rest."""
+    """Points with a row of a table come first, then rates, then one attempt of each predicted point."""
     rates = replace(point("r"), settings=Matmul(backend="torch", gpus=2, precision="bfloat16"))
     by_table = replace(SCALING, point_id="t", baseline_id="t", verdict="missing")
     predicted = replace(row("no_expectation"), expected=None)

@@ -281,7 +281,7 @@ def test_the_work_is_the_orders(settings: Any, work: Work | None, ok: bool) -> N
     ],
 )
 def test_a_servers_failed_requests_are_left_out(backend: Any, work: Work, failed: int, ok: bool) -> None:
-    """Of three requests of 3 and 5 tokens: those that ended well and those that failed are all."""
+    """Completed and failed requests add up to the batch of three."""
     settings = Generate(backend=backend, model="m", batch_size=3, prompt_tokens=3, output_tokens=5)
     order = WorkOrder(point_id="p", settings=settings, architecture={}, device="cuda", steps=1, max_warmup_steps=1)
     kept, log = contract(order=order, num_processes=1), RankLog()

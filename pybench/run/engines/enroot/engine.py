@@ -111,8 +111,8 @@ _SCHEME = "sha256:"
 def import_image(reference: str, file: Path) -> None:
     """Write the image ``repository@sha256:…`` to ``file``. Raises ``MachineError``.
 
-    Enroot holds every blob against its digest, but not the manifest that names the blobs: what it fetched is held
-    against a manifest whose bytes have the locked digest.
+    Enroot checks the digest of every blob, but not of the manifest. pybench checks the blobs by a manifest with the
+    locked digest.
     """
     manifest = _manifest(reference)
     blobs, layers = _emptied(file.with_suffix(".blobs")), _emptied(_layers(file))

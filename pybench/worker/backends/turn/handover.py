@@ -77,8 +77,8 @@ def check_computes(found: torch.Tensor, new: torch.Tensor, old: torch.Tensor, dt
     gap_to_old = _gap(found, old)
     if gap_to_old < _TIMES_NEARER * gap:
         raise WrongResultError(
-            f"the engine's old and new weights can't be distinguished: its log-probabilities lie {gap:.3g} nats from "
-            f"the trainer's new ones and {gap_to_old:.3g} from those of the turn before; set a larger learning_rate"
+            f"the engine's old and new weights can't be distinguished: its log-probabilities differ by {gap:.3g} nats "
+            f"from the trainer's new ones and by {gap_to_old:.3g} from the previous turn's; set a larger learning_rate"
         )
     return {"logprob_gap": gap, "logprob_gap_to_old": gap_to_old}
 
