@@ -107,7 +107,7 @@ def detectable(baseline: Baseline, num_rows: int) -> float:
 def is_second_speed(
     nights: Sequence[Sequence[float]], level: Sequence[Sequence[float]], centre: float, deviation: float
 ) -> bool:
-    """Whether chance explains how often attempts of ``nights`` are as far off as ``deviation``, by the ``level``'s share.
+    """Whether chance puts so high a share of ``nights`` as far off as ``deviation``, given the share in ``level``.
 
     Values are logarithms, ``centre`` is the level's. An attempt of the level has its distance from the median of its
     night. An attempt of ``nights`` has its distance from the best of its night, or from the centre where all are off.
