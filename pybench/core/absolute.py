@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pybench.core.claims import claim_result
-from pybench.core.lookup import context_of, figure_row, no_row
+from pybench.core.lookup import claim_result, context_of, figure_row, no_row
 from pybench.core.measurements import Measurements, absence
 from pybench.core.validity import valid_figure
 from pybench.core.verdict import judge_value, value_statistics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pybench.core.claims import claim_state
+from pybench.core.lookup import claim_state
 from pybench.core.measurements import Measurements, absence
 from pybench.core.statistics.interval import Interval, NoRatioError
 from pybench.core.validity import starvation, valid_ratio

@@ -141,10 +141,6 @@ def _is_about(setting: str, option: str) -> bool:
     return name is not None and setting in {name[1], (name[2] or "").replace("-", "_")}
 
 
-def _is_across(name: str, across: Collection[str]) -> bool:
-    return name in across or any(group in across for group in _groups(name))
-
-
 def _groups(name: str) -> Iterator[str]:
     if name.startswith("$"):
         yield from ("environment", "software")

@@ -1,8 +1,8 @@
 """The row of an expected table for a point.
 
 All keys and settings of a row must match. Among matching rows the most named settings win, then the closest machine
-(its kind, then ``gpu``, then ``any``), then the most named keys, then measured before published. Claims judge nothing
-and have a separate lookup.
+(its kind, then ``gpu``, then ``any``), then the most named keys, then measured before published. Published claims have
+a separate lookup: they are shown next to measured figures, and are never part of a verdict.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pybench.core.flops import model_class
+from pybench.core.verdict import RowStatistics
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Machine
+from pybench.model.results import ClaimResult, ClaimState, Estimate
+from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
 
 _KEYS = ("fabric", "backend", "model_class")
@@ -113,3 +116,42 @@ def _closeness(row: ExpectedRow) -> tuple[int, int, int]:
     """Sorts the rows that fit; the greatest is the one to use."""
     machine = 0 if row.machine == ANY else 1 if row.machine == ANY_GPU else 2
     return machine, sum(getattr(row, key) != ANY for key in _KEYS), _KINDS.index(row.kind)
+
+
+def claim_result(
+    benchmark: str,
+    row: ExpectedRow,
+    table: str,
+    point_id: str,
+    baseline_id: str | None,
+    found: Estimate,
+    evidence: RowStatistics,
+) -> ClaimResult:
+    """One claim with its measured figure. Only the worse side counts: a figure better than the claim keeps it."""
+    minimum, maximum = row.limits
+    more = METRICS[row.metric].higher_is_better
+    least, most = minimum if more else None, None if more else maximum
+    state = claim_state(found, least, most)
+    return ClaimResult(
+        benchmark=benchmark,
+        metric=row.metric,
+        point_id=point_id,
+        baseline_id=baseline_id,
+        found=found,
+        minimum=minimum,
+        maximum=maximum,
+        state=state,
+        attempts_to_decide=evidence.decide(least, most).attempts_to_decide if state == "open" else None,
+        source=row.source,
+        table=table,
+    )
+
+
+def claim_state(found: Estimate, minimum: float | None, maximum: float | None) -> ClaimState:
+    """*kept* if the whole interval is on the claimed side of the limits, *not kept* if all of it is beyond one."""
+    if found.low is None or found.high is None:
+        return "open"
+    if (minimum is not None and found.high < minimum) or (maximum is not None and found.low > maximum):
+        return "not kept"
+    kept = (minimum is None or found.low >= minimum) and (maximum is None or found.high <= maximum)
+    return "kept" if kept else "open"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pybench.core.claims import claim_result
-from pybench.core.lookup import NO_TABLE, context_of, no_row, ratio_row
+from pybench.core.lookup import NO_TABLE, claim_result, context_of, no_row, ratio_row
 from pybench.core.measurements import Measurements, absence
 from pybench.core.numbers import percent
 from pybench.core.plan import point_id

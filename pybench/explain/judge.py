@@ -12,10 +12,9 @@ from functools import cached_property
 from pathlib import Path
 
 from pybench.core.assemble import corrected
-from pybench.core.claims import claim_state
 from pybench.core.counts import overall
 from pybench.core.flops import model_class
-from pybench.core.lookup import NO_TABLE, Context, figure_row, ratio_row
+from pybench.core.lookup import NO_TABLE, Context, claim_state, figure_row, ratio_row
 from pybench.core.measurements import Measurements
 from pybench.core.scaling import expectations_of, expected_by_row, judged_ratio
 from pybench.core.statistics.interval import NoRatioError

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pybench.core.formulas.joint_step import JointStep, joint_steps, phase_cuts_ns
-from pybench.core.gpu_states import POWER_LIMIT, gpu_states
 from pybench.core.measurements import Measurements
+from pybench.core.node.driver import POWER_LIMIT, gpu_states
 from pybench.core.numbers import percent
 from pybench.core.plan import point_id
 from pybench.core.statistics.interval import location

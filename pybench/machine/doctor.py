@@ -12,8 +12,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal
 
-from pybench.core.extension import REMEDY, extension_fault
 from pybench.machine.environment import snapshot
+from pybench.machine.extension import REMEDY, extension_fault
 from pybench.machine.gpus import hides_all
 from pybench.machine.kernel_log import read_xids
 from pybench.model.backend import BACKENDS, BackendTraits

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -93,6 +94,40 @@ class HostClock:
     def is_close(self) -> bool:
         """Whether times of both hosts can be joined."""
         return self.bound_ns <= CLOCK_LIMIT_NS
+
+    def over_time(self, after: HostClock) -> HostClock:
+        """The clock as it was measured before a while, with a bound that holds all through it: clocks drift."""
+        drift_ns = abs(after.offset_ns - self.offset_ns)
+        return replace(self, bound_ns=max(self.bound_ns, drift_ns + after.bound_ns))
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    """A message sent at ``sent_ns`` and answered by ``back_ns``, here; at ``there_ns`` it was read on the other host.
+
+    All in ns of CLOCK_MONOTONIC, each host's own.
+    """
+
+    sent_ns: int
+    there_ns: int
+    back_ns: int
+
+
+def clock_of(trips: Sequence[RoundTrip]) -> HostClock:
+    """The other host's clock less this one's.
+
+    Each answer came between the two times of its message here, so the offset is within the intersection of all trips'
+    intervals (Cristian, "Probabilistic clock synchronization", 1989). Raises ``ValueError`` without a trip, or where no
+    offset fits all of them: a clock jumped.
+    """
+    if not trips:
+        raise ValueError("no message came back")
+    low_ns = max(trip.there_ns - trip.back_ns for trip in trips)
+    high_ns = min(trip.there_ns - trip.sent_ns for trip in trips)
+    if low_ns > high_ns:
+        raise ValueError("one of the two clocks jumped between messages")
+    offset_ns = (low_ns + high_ns) // 2
+    return HostClock(offset_ns=offset_ns, bound_ns=high_ns - offset_ns)
 
 
 SAME_CLOCK = HostClock()

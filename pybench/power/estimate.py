@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from pybench.core.extension import REMEDY, extension_fault
+from pybench.machine.extension import REMEDY, extension_fault
 from pybench.model.errors import MachineError
 from pybench.model.record import Energy, GpuEnergy
 

@@ -13,9 +13,8 @@ from statistics import median_high
 
 import numpy as np
 
-from pybench.core.formulas.joint_step import joint_spans, phase_cuts_ns
-from pybench.core.formulas.serving import steady_window_ns
-from pybench.core.host_clock import moved_step
+from pybench.core.formulas.generate import steady_window_ns
+from pybench.core.formulas.joint_step import joint_spans, moved_step, phase_cuts_ns
 from pybench.model.health import GpuConditions
 from pybench.model.host import SAME_CLOCK, HostClock
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from pybench.core.extension import REMEDY, extension_fault
+from pybench.machine.extension import REMEDY, extension_fault
 from pybench.machine.nvml import NoDriverError, open_library
 from pybench.model.errors import MachineError, UsageError
 from pybench.power.sensor import sensor_model

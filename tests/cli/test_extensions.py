@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pybench
-from pybench.core.extension import NAMES
+from pybench.machine.extension import NAMES
 
 # Of a process of its own: modules that are loaded already would keep the extension.
 PROGRAM = """

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.core.assemble import assemble
-from pybench.core.contradiction import contradiction
+from pybench.core.counts import contradiction
 from pybench.core.keys import run_figures
 from pybench.core.measurements import Measurements
 from pybench.model.health import GpuProcess, Health

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from pybench.core.host_clock import RoundTrip, clock_of, moved, over_time
-from pybench.model.host import CLOCK_LIMIT_NS, HostClock
+from pybench.core.formulas.joint_step import moved
+from pybench.model.host import CLOCK_LIMIT_NS, HostClock, RoundTrip, clock_of
 from pybench.model.wire import Phase, RequestTimes, Result, Span, Step, Work
 
 
@@ -43,8 +43,8 @@ def test_clocks_that_cannot_be_joined() -> None:
 def test_drift_widens_the_bound() -> None:
     """Measured before and after: 400 ns apart, known to 50 then; a bound over 1 ms is not close."""
     before, after = HostClock(offset_ns=1000, bound_ns=30), HostClock(offset_ns=600, bound_ns=50)
-    assert over_time(before, after) == HostClock(offset_ns=1000, bound_ns=450)
-    assert over_time(before, HostClock(offset_ns=1000, bound_ns=5)).bound_ns == 30
+    assert before.over_time(after) == HostClock(offset_ns=1000, bound_ns=450)
+    assert before.over_time(HostClock(offset_ns=1000, bound_ns=5)).bound_ns == 30
     assert HostClock(bound_ns=CLOCK_LIMIT_NS).is_close
     assert not HostClock(bound_ns=CLOCK_LIMIT_NS + 1).is_close
 

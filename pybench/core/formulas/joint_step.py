@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pybench.model.record import Energy, Record
-from pybench.model.wire import Span, Step, Work
+from pybench.model.wire import Event, Phase, Span, Step, Work
 
 
 @dataclass(frozen=True)
@@ -124,3 +124,32 @@ def _relative_range(amounts: Sequence[float]) -> float | None:
     if len(amounts) < _SEVERAL or not sum(amounts):
         return None
     return (max(amounts) - min(amounts)) / (sum(amounts) / len(amounts))
+
+
+def moved(event: Event, by_ns: int) -> Event:
+    """An event with its times ``by_ns`` later."""
+    if by_ns == 0:
+        return event
+    if isinstance(event, Phase):
+        return replace(event, start_ns=event.start_ns + by_ns)
+    return moved_step(event, by_ns) if isinstance(event, Step) else event
+
+
+def moved_step(step: Step, by_ns: int) -> Step:
+    """A step with its times ``by_ns`` later."""
+    return replace(
+        step,
+        start_ns=step.start_ns + by_ns,
+        end_ns=step.end_ns + by_ns,
+        token_end_ns=tuple(end_ns + by_ns for end_ns in step.token_end_ns),
+        requests=tuple(
+            replace(
+                request,
+                arrival_ns=request.arrival_ns + by_ns,
+                first_token_ns=request.first_token_ns + by_ns,
+                last_token_ns=request.last_token_ns + by_ns,
+            )
+            for request in step.requests
+        ),
+        spans=tuple(replace(span, start_ns=span.start_ns + by_ns, end_ns=span.end_ns + by_ns) for span in step.spans),
+    )

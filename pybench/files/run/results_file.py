@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from pybench.core.assemble import assemble
-from pybench.core.contradiction import contradiction
+from pybench.core.counts import contradiction
 from pybench.core.measurements import Measurements
 from pybench.files.json_values import decode_json
 from pybench.files.reader import Reader, first_fault

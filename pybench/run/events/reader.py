@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pybench.core.host_clock import moved
+from pybench.core.formulas.joint_step import moved
 from pybench.model.record import RankReport
 from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Step, events_file
 from pybench.run.events.file import EventFile

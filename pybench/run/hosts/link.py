@@ -6,9 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from pybench.core.host_clock import RoundTrip, clock_of
 from pybench.model.errors import MachineError
-from pybench.model.host import Host, HostClock
+from pybench.model.host import Host, HostClock, RoundTrip, clock_of
 from pybench.run.hosts.frames import ConnectionLostError, Frames
 from pybench.run.hosts.messages import Beat, Ended, Events, Goodbye, Message, Ping, Pong, send, take
 

@@ -10,7 +10,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pybench.core.host_clock import over_time
 from pybench.model.container import ContainerRun
 from pybench.model.health import Health
 from pybench.model.host import HostClock
@@ -151,7 +150,7 @@ class HostsWorker:
         for part in self._parts:
             try:
                 report, trace = self._report(part)
-                clock = over_time(part.clock, part.link.clock())
+                clock = part.clock.over_time(part.link.clock())
             except HostLostError as error:
                 self._lost = self._lost or error
                 continue
