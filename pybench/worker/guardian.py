@@ -44,8 +44,7 @@ def guard(parent: int, work: Callable[[Mapping[signal.Signals, Any]], None], *, 
 
     ``work`` gets the handlers of signals that were this process's before. Does not return.
     """
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc = adopt_orphans()
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in _NOT_OURS}
     handlers[_END] = signal.signal(_END, _end_all)
     libc.prctl(_PR_SET_PDEATHSIG, int(_END), 0, 0, 0)
@@ -60,6 +59,13 @@ def guard(parent: int, work: Callable[[Mapping[signal.Signals, Any]], None], *, 
     if kills:
         kill_descendants()
     _end_as(status)
+
+
+def adopt_orphans() -> ctypes.CDLL:
+    """Become the parent of each descendant whose own parent ends, for :func:`kill_descendants`."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return libc
 
 
 def _become(argv: Sequence[str], variables: Mapping[str, str], handlers: Mapping[signal.Signals, Any]) -> None:

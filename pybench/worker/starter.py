@@ -35,6 +35,7 @@ _REPLACES_PARTS = "unsloth"
 
 def serve(host: socket.socket, run: Callable[[Sequence[str]], int]) -> int:
     """Fork a worker, which does ``run`` of its arguments, for each line of the host, until that closes."""
+    guardian.adopt_orphans()  # a worker whose guardian is killed
     _tell(host, ready=True)
     before = dict(os.environ)
     os.environ.setdefault(_SET_FOR_ALL, "1")

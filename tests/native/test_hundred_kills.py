@@ -31,12 +31,18 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.launcher.close()
 
 
-def _left(mark: str) -> tuple[int, ...]:
-    """Processes with the mark, once there are none or patience ends."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (left := tuple(processes_marked(mark))) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return left
+def _processes(stage: Stage, role: str) -> set[int]:
+    """Processes of the role: the starter and its guardian; or the worker, its guardian and whatever they started."""
+    marked = set(processes_marked(stage.token))
+    guardians = {pid for pid in marked if _parent(pid) == os.getpid()}
+    starters = guardians | {pid for pid in marked if _parent(pid) in guardians}
+    return starters if role == "starter" else marked - starters
+
+
+def _parent(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 @pytest.mark.parametrize("role", ["starter", "worker"])
@@ -49,18 +55,28 @@ def test_nothing_is_left_of_100_kills(stage: Stage, role: str) -> None:
     num_killed = 0
     for kill in range(KILLS):
         worker = stage.start(kill)
-        mark = f"{stage.token}/{kill if role == 'worker' else 'starter'}"
         time.sleep(draws.random() * LONGEST_S)
-        if victims := sorted(processes_marked(mark)):
+        if victims := sorted(_processes(stage, role)):
             with suppress(ProcessLookupError):
                 os.kill(draws.choice(victims), signal.SIGKILL)
-            num_killed += 1
-            assert not _left(stage.token if role == "starter" else mark), f"kill {kill}"
+                num_killed += 1
+            assert not _left(stage, role), f"kill {kill}"
         worker.end()
-        assert not _left(f"{stage.token}/{kill}"), f"kill {kill}"
+        assert not _left(stage, "worker"), f"kill {kill}"
         if role == "starter":
             stage.launcher.close()
             stage.launcher = Local(sys.executable)
     assert num_killed > KILLS / 2
     stage.launcher.close()
-    assert not _left(stage.token)
+    assert not tuple(processes_marked(stage.token))
+
+
+def _left(stage: Stage, role: str) -> set[int]:
+    """The role's processes, once there are none or patience ends; of a starter those of its workers, too."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        left = set(processes_marked(stage.token)) if role == "starter" else _processes(stage, role)
+        if not left:
+            break
+        time.sleep(0.01)
+    return left
