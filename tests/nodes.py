@@ -21,12 +21,7 @@ from pybench.model.record import Energy, GpuEnergy, RankReport, Record
 from pybench.model.results import NodeCheck
 from pybench.model.suite import Effort, Plan, Point
 from pybench.model.wire import Header, Step, Work
-from pybench.model.workloads.burn import Burn
-from pybench.model.workloads.collective import Collective
-from pybench.model.workloads.host_device_copy import HostDeviceCopy
-from pybench.model.workloads.matmul import Matmul
-from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
-from pybench.model.workloads.peer_copy import PeerCopy
+from pybench.model.workloads.node import Burn, Collective, HostDeviceCopy, Matmul, MemoryBandwidth, PeerCopy
 from pybench.model.workloads.traits import NodeSettings
 from tests.builders import H200, MACHINE, MANIFEST
 

@@ -21,7 +21,7 @@ CEILINGS = {
     "files": (3530, 32),
     "fleet": (1610, 10),
     "machine": (1740, 14),
-    "model": (5800, 44),
+    "model": (5650, 36),
     "nightly": (4210, 27),
     "power": (4950, 23),
     "report": (4810, 49),

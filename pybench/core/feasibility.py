@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pybench.core.train_feasibility import train_reasons
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.devices import DeviceKind, Devices
+from pybench.model.machine import DeviceKind, Devices
 from pybench.model.servers import server_reasons
 from pybench.model.suite import Point
 from pybench.model.text import listed, plural
 from pybench.model.workloads.checkpoint import Checkpoint
-from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.node import Collective
 from pybench.model.workloads.rules import GivenSettings
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings, defaults
 from pybench.model.workloads.train import Train

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pybench.core.flops import adapter_parameters, cached_numbers, num_parameters
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.devices import Devices
+from pybench.model.machine import Devices
 from pybench.model.suite import Point
 from pybench.model.text import amount_text
 from pybench.model.workloads.checkpoint import Checkpoint

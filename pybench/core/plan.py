@@ -11,8 +11,8 @@ from pybench.core.feasibility import infeasible, lacking
 from pybench.core.memory import memory_reason
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import Architecture
-from pybench.model.devices import Devices
 from pybench.model.errors import UsageError
+from pybench.model.machine import Devices
 from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Skip, Suite
 from pybench.model.workloads.generate import SAME_PLACEMENTS
 from pybench.model.workloads.registry import SETTINGS_OF, SHARED_BATCH, AnySettings, count_axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.devices import DeviceKind
+from pybench.model.machine import DeviceKind
 from pybench.model.text import listed, plural
 from pybench.model.workloads.deepspeed_config import deepspeed_conflicts
 from pybench.model.workloads.settings import AUTO, PARALLEL_AXES

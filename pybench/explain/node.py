@@ -29,9 +29,7 @@ from pybench.model.record import RankReport, Record
 from pybench.model.results import PointResult, Results
 from pybench.model.suite import Point
 from pybench.model.text import abridged, plural
-from pybench.model.workloads.collective import Collective
-from pybench.model.workloads.matmul import Matmul
-from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.node import Collective, Matmul, MemoryBandwidth
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
 from pybench.model.workloads.rules import LARGEST
 from pybench.model.workloads.settings import WorkloadName

@@ -29,7 +29,7 @@ from pybench.model.machine import Machine
 from pybench.model.manifest import MANIFEST_FILE
 from pybench.model.results import RESULTS_FILE, NodeCheck, Results
 from pybench.model.suite import Point
-from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.node import Collective
 from pybench.model.workloads.registry import SLOWER_FRACTIONS, TRAITS_OF
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")

@@ -19,9 +19,8 @@ from pybench.machine.nvml import (
     session,
     text,
 )
-from pybench.model.devices import visible
 from pybench.model.errors import MachineError
-from pybench.model.machine import GpuInfo, GpuInventory
+from pybench.model.machine import GpuInfo, GpuInventory, visible
 
 # Without persistence mode a driver initialises each GPU first: 10 to 40 s for eight and more (nvidia-docker 628).
 LIMIT_S = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pybench.model.devices import DeviceKind
+from pybench.model.machine import DeviceKind
 
 Entrypoint = Literal["replace", "keep"]
 """Whether the image's entrypoint runs before the worker: NGC images switch on forward compatibility in theirs."""

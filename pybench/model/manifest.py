@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pybench.model.container import ContainerSetup
-from pybench.model.devices import DeviceKind
 from pybench.model.expected import ExpectedTable
 from pybench.model.host import Host, Software
-from pybench.model.machine import GpuInfo, Machine
+from pybench.model.machine import DeviceKind, GpuInfo, Machine
 from pybench.model.suite import Plan, Suite
 from pybench.model.verdict import Prediction
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pybench.core.schedule import Attempt, settings_of_next
-from pybench.model.devices import DeviceKind
 from pybench.model.errors import MachineError
+from pybench.model.machine import DeviceKind
 from pybench.model.record import ALONE, Record
 from pybench.model.suite import Point
 from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file

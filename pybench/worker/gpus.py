@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from pybench.model.devices import visible
+from pybench.model.machine import visible
 from pybench.model.wire import Event, Metric, Phase, Step
 from pybench.worker.backend import UnsupportedError
 

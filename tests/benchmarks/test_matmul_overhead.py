@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("transformers")
 import torch
 
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Matmul
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.matmul import MatmulBench
 

@@ -13,7 +13,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pybench.core.plan import expand
 from pybench.core.schedule import sessions
 from pybench.files.shipped import load_models
-from pybench.model.devices import Devices
+from pybench.model.machine import Devices
 from pybench.model.suite import Benchmark, Effort, Plan, Suite
 
 GENERATE = {"backend": "torch", "model": "llama-tiny"}

@@ -14,7 +14,7 @@ from pybench.cli import progress
 from pybench.core.plan import point_id
 from pybench.model.progress import Progress
 from pybench.model.suite import AxisValue, Effort, Point
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Matmul
 from pybench.report.text.printable import cut
 from tests.builders import estimate
 

@@ -13,7 +13,7 @@ from pybench.core.summary import summarize
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.results import CheckResult
 from pybench.model.suite import Benchmark, Effort, Plan, Point, Skip, Suite, TableFigure
-from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.node import Collective
 from tests.build import Build
 from tests.builders import with_settings
 

@@ -19,7 +19,7 @@ from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest, PlanOptions
 from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Scaling, Suite, TableFigure
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Matmul
 from tests.build import Build
 from tests.builders import MANIFEST, with_attempts, with_settings
 

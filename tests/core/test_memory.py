@@ -9,7 +9,7 @@ import pytest
 from pybench.core.memory import may_not_fit, memory_need, memory_reason
 from pybench.core.plan import expand
 from pybench.files.shipped import load_models
-from pybench.model.devices import Devices
+from pybench.model.machine import Devices
 from pybench.model.suite import Benchmark, Effort, Plan, Point, Suite
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate

@@ -17,11 +17,8 @@ from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.suite import Effort, Plan, Point
 from pybench.model.wire import Work
-from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.matmul import Matmul
-from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
-from pybench.model.workloads.peer_copy import PeerCopy
+from pybench.model.workloads.node import Collective, Matmul, MemoryBandwidth, PeerCopy
 from pybench.model.workloads.settings import ModelSettings
 from pybench.model.workloads.traits import NodeSettings
 from tests.build import Build

@@ -12,8 +12,8 @@ from pybench.explain.explanation import explain
 from pybench.explain.text import render
 from pybench.model.errors import UsageError
 from pybench.model.suite import Point
-from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.node import Collective
 from tests.build import Build
 from tests.builders import with_settings
 

@@ -7,7 +7,7 @@ import pytest
 from pybench.explain.predict import refuse_launch_bound
 from pybench.explain.step_time import AlphaBeta, NodeRates, UnmeasuredError
 from pybench.model.suite import Point
-from pybench.model.workloads.launch_latency import LaunchLatency
+from pybench.model.workloads.node import LaunchLatency
 from tests.build import Build
 from tests.builders import with_settings
 from tests.explain.conftest import Runs

@@ -9,8 +9,7 @@ import pytest
 from pybench.explain.node import node_rates
 from pybench.explain.step_time import AlphaBeta, fit
 from pybench.model.errors import UsageError
-from pybench.model.workloads.matmul import Matmul
-from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.node import Matmul, MemoryBandwidth
 
 _MIB = 2**20
 

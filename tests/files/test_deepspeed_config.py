@@ -11,8 +11,8 @@ import pytest
 from pybench.core.plan import expand
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
-from pybench.model.devices import Devices
 from pybench.model.errors import FileError
+from pybench.model.machine import Devices
 from pybench.model.suite import Plan
 
 SUITE = """

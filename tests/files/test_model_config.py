@@ -14,8 +14,8 @@ from pybench.files.model_config import config_name, read_model_config
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.devices import Devices
 from pybench.model.errors import FileError, UsageError
+from pybench.model.machine import Devices
 from pybench.model.suite import Point
 from tests.builders import GEMMA_4B
 

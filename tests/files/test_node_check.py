@@ -19,7 +19,7 @@ from pybench.model.expected import FigureRow
 from pybench.model.machine import GpuInfo, Machine
 from pybench.model.manifest import PlanOptions
 from pybench.model.suite import Plan, Point, Skip, TableFigure, table_of
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Matmul
 from pybench.run.suite_plan import plan_suite
 
 _HERE = snapshot()

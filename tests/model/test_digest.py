@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pybench.model.suite import Effort, Point
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Matmul
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.model.workloads.settings import defaults
 

@@ -11,8 +11,8 @@ from pybench.model.host import HostClock
 from pybench.model.record import Energy
 from pybench.model.suite import Effort, Point
 from pybench.model.wire import Span, Step, Work
-from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.checkpoint import Checkpoint
+from pybench.model.workloads.node import Burn
 from pybench.power.measured_window import HostTrace, joined_conditions, joined_energy, window_energy
 from pybench.power.sensor import shipped_model
 from pybench.power.trace import GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns

@@ -7,7 +7,7 @@ import pytest
 from pybench.model.record import GpuEnergy
 from pybench.model.suite import Effort, Point
 from pybench.model.wire import Step, Work
-from pybench.model.workloads.burn import Burn
+from pybench.model.workloads.node import Burn
 from pybench.power.measured_window import window_energy
 from pybench.power.sensor import shipped_model
 from pybench.power.trace import GpuTrace, OffsetColumns, PowerTrace, SeriesColumns

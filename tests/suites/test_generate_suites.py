@@ -11,7 +11,7 @@ import pytest
 from pybench.core.plan import expand, with_words
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
-from pybench.model.devices import Devices
+from pybench.model.machine import Devices
 from pybench.model.suite import Plan, Scaling
 
 SUITES = Path(__file__).parents[2] / "suites"

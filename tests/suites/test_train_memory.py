@@ -15,7 +15,7 @@ from pybench.core.memory import MemoryNeed, memory_need, memory_reason
 from pybench.core.plan import expand, with_words
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
-from pybench.model.devices import Devices
+from pybench.model.machine import Devices
 from pybench.model.suite import Effort, Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.registry import SETTINGS_OF

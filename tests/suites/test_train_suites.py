@@ -14,7 +14,7 @@ from pybench.core.plan import expand, with_words
 from pybench.files.expected.file import load_tables
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
-from pybench.model.devices import Devices
+from pybench.model.machine import Devices
 from pybench.model.suite import Comparison, Expectation, table_of
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.train import Train

@@ -12,7 +12,7 @@ from pybench.core.memory import may_not_fit, memory_need
 from pybench.core.plan import expand, with_words
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
-from pybench.model.devices import Devices
+from pybench.model.machine import Devices
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.wire import Span, Work

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.workloads.rules import Breach, GivenSettings, Range
+from pybench.model.workloads.rules import Need, Range, unmet_needs
 from pybench.model.workloads.settings import ModelSettings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.traits import WorkloadTraits, less, throughput
@@ -52,29 +51,13 @@ class Checkpoint(ModelSettings):
     @property
     def training(self) -> Train:
         """The trainer: one step of it makes the optimizer's states."""
-        return Train(
-            backend=self.backend,
-            seed=self.seed,
-            model=self.model,
-            dtype=self.dtype,
-            strategy=self.strategy,
-            data_parallel=self.data_parallel,
-            batch_size_per_gpu=1,
-            sequence_tokens=_SEQUENCE_TOKENS,
-            activation_checkpointing="full",
-            lora_rank=self.lora_rank,
-            lora_targets=self.lora_targets,
-        )
+        return self.part(Train, batch_size_per_gpu=1, sequence_tokens=_SEQUENCE_TOKENS, activation_checkpointing="full")
 
 
-def _rules(given: GivenSettings) -> Iterator[Breach]:
-    if not given.values("lora_rank"):
-        if "adapters" in given.values("contents"):
-            yield Breach("'adapters' needs lora_rank: set it, or take 'weights'", "contents")
-        if given.values("lora_targets"):
-            yield Breach("needs lora_rank", "lora_targets")
-
-
+_NEEDS = (
+    Need("contents", "lora_rank", why="'adapters' needs lora_rank: set it, or take 'weights'", when=("adapters",)),
+    Need("lora_targets", "lora_rank"),
+)
 _METRICS = {
     "save_bytes_per_s": throughput("bytes/s", "checkpoint_bytes over save_s"),
     "load_bytes_per_s": throughput("bytes/s", "checkpoint_bytes over load_s"),
@@ -88,5 +71,5 @@ WORKLOAD = WorkloadTraits(
     metrics=_METRICS,
     headline="save_bytes_per_s",
     phases=PHASES,
-    rules=_rules,
+    rules=lambda given: unmet_needs(given, _NEEDS),
 )

@@ -40,16 +40,7 @@ class Evaluate(ModelSettings):
     @property
     def decoding(self) -> Generate:
         """Generation of the same answers, greedily."""
-        return Generate(
-            backend=self.backend,
-            seed=self.seed,
-            model=self.model,
-            dtype=self.dtype,
-            batch_size=self.batch_size,
-            data_parallel=self.data_parallel,
-            prompt_tokens=self.prompt_tokens,
-            output_tokens=self.output_tokens,
-        )
+        return self.part(Generate)
 
 
 def _beams(given: GivenSettings) -> Iterator[Breach]:

@@ -6,21 +6,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_type_hints
 
-from pybench.model.workloads import (
-    burn,
-    checkpoint,
-    collective,
-    evaluate,
-    generate,
-    host_device_copy,
-    launch_latency,
-    matmul,
-    memory_bandwidth,
-    peer_copy,
-    train,
-    training_step,
-    turn,
-)
+from pybench.model.workloads import checkpoint, evaluate, generate, node, train, turn
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
@@ -32,14 +18,7 @@ from pybench.model.workloads.turn import Turn
 WORKLOADS: tuple[WorkloadTraits, ...] = (
     generate.WORKLOAD,
     train.WORKLOAD,
-    matmul.WORKLOAD,
-    memory_bandwidth.WORKLOAD,
-    host_device_copy.WORKLOAD,
-    peer_copy.WORKLOAD,
-    collective.WORKLOAD,
-    launch_latency.WORKLOAD,
-    burn.WORKLOAD,
-    training_step.WORKLOAD,
+    *node.WORKLOADS,
     evaluate.WORKLOAD,
     turn.WORKLOAD,
     checkpoint.WORKLOAD,

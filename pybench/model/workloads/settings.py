@@ -7,7 +7,7 @@ its description (a string): the suite file's checks, the JSON Schema and the tab
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pybench.model.workloads.rules import Range
 
@@ -49,6 +49,9 @@ MODEL_CONFIG = "model_config"
 """A suite's key for a config file instead of ``model``; settings have the name alone."""
 
 
+_Kind = TypeVar("_Kind", bound="Settings")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Fields that every workload has."""
@@ -78,6 +81,11 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         """Plain values by field."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def part(self, kind: type[_Kind], **given: Any) -> _Kind:  # noqa: ANN401 - values of settings
+        """Settings of a part of the work: ``given`` ones, and the values of the fields that both workloads have."""
+        names = {field.name for field in fields(kind)} - {"workload", *given}
+        return kind(**{name: value for name, value in self.to_json().items() if name in names}, **given)
 
     def chosen(self) -> dict[str, Any]:
         """Plain values of the fields that differ from their defaults, and of those without one."""

@@ -61,9 +61,6 @@ def less(unit: str, description: str, over_ranks: OverRanks | None = None) -> Me
 
 # A step of many operations is long against a clock's grain; a typing slip must not make it a day.
 Repeats = Range(1, 100_000)
-# Healthy GPUs differ in products by 5 % and more on a node of eight (stas00 ml-engineering, "Not all accelerators are
-# created equal") and by 8 % on average over whole clusters (arXiv:2208.11035).
-SLOWER_PRODUCTS_FRACTION = 0.10
 # 16 TiB: more than any device holds.
 Bytes = Range(1, 2**44)
 
@@ -98,7 +95,7 @@ _EVERY_RANK = dict.fromkeys(("peak_reserved_memory_bytes", "device_memory_used_b
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadTraits:
-    """One workload. Its name is the default of ``settings.workload``, and that of its module.
+    """One workload. Its name is the default of ``settings.workload``.
 
     ``metrics`` are those that no other workload need have. ``headline`` is the metric that reports show first.
     ``rank_values`` are values that a rank may report and that stay its own, each with its unit; ``{rank}`` in a name is

@@ -251,45 +251,20 @@ class Turn(ModelSettings):
     @property
     def generation(self) -> Generate:
         """The engine's work in a turn."""
-        return Generate(
-            backend=self.backend,
-            seed=self.seed,
-            model=self.model,
-            dtype=self.dtype,
-            tensor_parallel=self.tensor_parallel,
-            batch_size=self.batch_size,
-            prompt_tokens=self.prompt_tokens,
-            output_tokens=self.output_tokens,
-            max_num_seqs=self.max_num_seqs,
-            enforce_eager=self.enforce_eager,
-            gpu_memory_utilization=self.gpu_memory_utilization,
-            engine_args=self.engine_args,
-        )
+        return self.part(Generate)
 
     @property
     def training(self) -> Train:
         """The trainer's work in a turn: one step over its sequences."""
-        return Train(
+        return self.part(
+            Train,
             backend="torch",
-            seed=self.seed,
-            model=self.model,
-            dtype=self.dtype,
-            strategy=self.strategy,
             data_parallel=max(1, self.num_trainers // (self.train_tensor_parallel * self.train_context_parallel)),
             tensor_parallel=self.train_tensor_parallel,
             context_parallel=self.train_context_parallel,
             global_batch_size=self.batch_size,
-            batch_size_per_gpu=self.batch_size_per_gpu,
             grad_accum="auto",
             sequence_tokens=self.longest_sequence_tokens,
-            learning_rate=self.learning_rate,
-            max_grad_norm=self.max_grad_norm,
-            activation_checkpointing=self.activation_checkpointing,
-            activation_offload=self.activation_offload,
-            lora_rank=self.lora_rank,
-            lora_alpha=self.lora_alpha,
-            lora_targets=self.lora_targets,
-            weights=self.weights,
         )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pybench.model.container import ContainerRequest, ContainerSetup, ImageLock
-from pybench.model.devices import DeviceKind
+from pybench.model.machine import DeviceKind
 from pybench.run.images.lock import default_lock, read_lock
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 
 from pybench.model.container import ImageLock, LockedImage
-from pybench.model.devices import DeviceKind
 from pybench.model.errors import MachineError, UsageError
+from pybench.model.machine import DeviceKind
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 

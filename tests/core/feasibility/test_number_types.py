@@ -9,12 +9,11 @@ import pytest
 
 from pybench.core.feasibility import infeasible
 from pybench.core.gpu_models import with_gpus
-from pybench.model.devices import Devices
+from pybench.model.machine import Devices
 from pybench.model.suite import Effort, Point
-from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Burn, Matmul
 from pybench.model.workloads.settings import Settings
 from pybench.model.workloads.train import Train
 from tests.builders import GEMMA_4B, H200, MACHINE, TINY

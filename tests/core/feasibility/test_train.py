@@ -10,7 +10,7 @@ import pytest
 from pybench.core.feasibility import infeasible
 from pybench.core.train_feasibility import train_reasons
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.devices import DeviceKind, Devices
+from pybench.model.machine import DeviceKind, Devices
 from pybench.model.workloads.train import Train
 from tests.build import Build
 from tests.builders import TINY, with_settings

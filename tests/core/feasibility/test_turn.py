@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pybench.core.feasibility import infeasible
-from pybench.model.devices import DeviceKind, Devices
+from pybench.model.machine import DeviceKind, Devices
 from pybench.model.suite import Effort, Point
 from pybench.model.workloads.turn import Turn
 from tests.builders import TINY

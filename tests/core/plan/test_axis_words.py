@@ -8,7 +8,7 @@ import pytest
 
 from pybench.core.plan import Required, expand, left_out_list, with_words
 from pybench.files.shipped import load_models
-from pybench.model.devices import Devices
+from pybench.model.machine import Devices
 from pybench.model.suite import AxisValue, Benchmark, Effort, Suite
 from pybench.model.workloads.settings import WorkloadName
 

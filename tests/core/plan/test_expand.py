@@ -10,8 +10,8 @@ import pytest
 from pybench.core import feasibility
 from pybench.core.plan import Required, expand, left_out_list, parse_required
 from pybench.model.backend import BACKENDS, BackendTraits
-from pybench.model.devices import Devices
 from pybench.model.errors import UsageError
+from pybench.model.machine import Devices
 from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Suite
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import settings_from_json

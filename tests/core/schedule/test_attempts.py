@@ -11,7 +11,7 @@ from pybench.model.suite import Effort, Point
 from pybench.model.verdict import Decision, Verdict
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Matmul
 from tests.builders import CHECK, NODE_CHECK, RECORD, SCALING
 
 

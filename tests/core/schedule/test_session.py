@@ -11,11 +11,9 @@ import pytest
 from pybench.core.schedule import next_session, session_key, sessions
 from pybench.model.backend import BACKENDS
 from pybench.model.suite import Effort, Point
-from pybench.model.workloads.burn import Burn
-from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Burn, Collective, Matmul
 from pybench.model.workloads.registry import AnySettings
 from pybench.model.workloads.settings import BackendName
 from pybench.model.workloads.train import Train

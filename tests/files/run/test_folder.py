@@ -28,7 +28,7 @@ from pybench.model.record import Energy, GpuEnergy, RankReport, Record
 from pybench.model.suite import Benchmark, Comparison, Effort, Limits, Plan, Point
 from pybench.model.wire import Failure, Metric, Step, Work
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Matmul
 from tests.builders import HEADER, MACHINE, MANIFEST, RECORD
 
 NOW = datetime(2026, 11, 21, 8, 15, tzinfo=UTC)

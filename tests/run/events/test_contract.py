@@ -11,7 +11,7 @@ import pytest
 
 from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Span, Step, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Matmul
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
 from pybench.run.events.contract import Contract, check_spans, ordered_phases, ordered_work

@@ -18,10 +18,7 @@ from pybench.model.record import RankReport, Record
 from pybench.model.results import NodeCheck
 from pybench.model.suite import Effort, Plan, Point
 from pybench.model.wire import ORDERS_FILE, Event, Header, WorkOrder, go_file
-from pybench.model.workloads.burn import Burn
-from pybench.model.workloads.matmul import Matmul
-from pybench.model.workloads.peer_copy import PeerCopy
-from pybench.model.workloads.training_step import TrainingStep
+from pybench.model.workloads.node import Burn, Matmul, PeerCopy, TrainingStep
 from pybench.run.events.line import decode_event
 from tests.build import Build
 from tests.worker.conftest import points_of, steps_of

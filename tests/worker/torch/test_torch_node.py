@@ -11,13 +11,16 @@ pytest.importorskip("transformers")
 import torch
 
 from pybench.model.wire import Failure
-from pybench.model.workloads.burn import Burn
-from pybench.model.workloads.collective import Collective, Operation
-from pybench.model.workloads.host_device_copy import HostDeviceCopy
-from pybench.model.workloads.launch_latency import LaunchLatency
-from pybench.model.workloads.matmul import Matmul
-from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
-from pybench.model.workloads.peer_copy import PeerCopy
+from pybench.model.workloads.node import (
+    Burn,
+    Collective,
+    HostDeviceCopy,
+    LaunchLatency,
+    Matmul,
+    MemoryBandwidth,
+    Operation,
+    PeerCopy,
+)
 from pybench.model.workloads.traits import NodeSettings
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks

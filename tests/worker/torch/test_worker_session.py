@@ -12,11 +12,8 @@ from typing import Any, cast
 import pytest
 
 from pybench.model.wire import Header, Metric, Phase, Step
-from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.launch_latency import LaunchLatency
-from pybench.model.workloads.matmul import Matmul
-from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.node import Collective, LaunchLatency, Matmul, MemoryBandwidth
 from pybench.model.workloads.settings import BackendName
 from pybench.worker import exchange
 from pybench.worker.exchange import wait_for_go

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import torch
 
-from pybench.model.workloads.host_device_copy import HostDeviceCopy
-from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.node import HostDeviceCopy, MemoryBandwidth
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks

@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from pybench.model.workloads.burn import Burn
+from pybench.model.workloads.node import Burn
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.measured import Measured, random_matrix, timed_s
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import torch
 from torch import distributed
 
-from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.node import Collective
 from pybench.worker.backends.common_torch.process_group import TorchRanks, all_gather, reduce_scatter
 from pybench.worker.backends.torch.node.measured import Measured, hold, timed_s
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pybench.model.workloads.host_device_copy import HostDeviceCopy
+from pybench.model.workloads.node import HostDeviceCopy
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.measured import Measured, random_bytes, timed_s
 

@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from pybench.model.workloads.launch_latency import LaunchLatency
+from pybench.model.workloads.node import LaunchLatency
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.measured import Measured
 

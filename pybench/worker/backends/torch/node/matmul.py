@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Matmul
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.measured import Measured, num_sets, random_matrix, timed_s

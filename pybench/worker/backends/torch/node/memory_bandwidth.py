@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.node import MemoryBandwidth
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.measured import Measured, random_matrix, timed_s
 

@@ -8,7 +8,7 @@ import torch
 from torch import distributed
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from pybench.model.workloads.peer_copy import PeerCopy
+from pybench.model.workloads.node import PeerCopy
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.measured import Measured, random_bytes, timed_s
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from pybench.model.workloads.training_step import TrainingStep
+from pybench.model.workloads.node import TrainingStep
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.burn import CHECKSUM_MODULUS, bits, checksum
 from pybench.worker.backends.torch.node.measured import Measured, random_matrix, timed_s
