@@ -27,7 +27,6 @@ FULL: dict[str, Any] = {**SHARED, "topology": "full", "strategy": "fsdp", "tenso
         DECOUPLED,
         {**DECOUPLED, "strategy": "unsloth", "backend": "vllm"},
         FULL,
-        {**FULL, "handover": "ipc"},
         {**FULL, "strategy": "torchtune", "activation_offload": True},
         {**FULL, "handover": "file"},
         {**FULL, "train_tensor_parallel": 2},

@@ -78,8 +78,7 @@ def test_the_work_of_a_turn_is_measured_alone(profile: str) -> None:
 
 
 ORDERS = {
-    ("direct", "handover_s", "below", "ipc"): "handover",
-    ("ipc", "handover_s", "below", "file"): "handover",
+    ("direct", "handover_s", "below", "file"): "handover",
     ("direct", "sleep_s", "below", "level1"): "engine_sleep",
     ("full", "tokens_per_s_per_gpu", "above", "decoupled"): "train",
 }
@@ -87,7 +86,6 @@ ORDERS = {
 # Of the phases that decide, in ms; every other phase takes 100 ms.
 _LENGTHS_MS = {
     "direct": {"handover": 10, "engine_sleep": 20},
-    "ipc": {"handover": 40},
     "file": {"handover": 400},
     "level1": {"engine_sleep": 300},
     "full": {"train": 500},
@@ -140,5 +138,5 @@ def test_every_order_is_judged_between_gpus(profile: str) -> None:
 
 def test_a_cpu_judges_the_orders_that_hold_within_a_memory() -> None:
     """The torch backend has one process, and its ranks share the host's memory: only the order of sleeps is left."""
-    within = [order for order in ORDERS if order[0] == "direct" and order[3] != "ipc"]
+    within = [order for order in ORDERS if order[0] == "direct" and order[3] != "file"]
     assert _verdicts("cpu", _LENGTHS_MS) == dict.fromkeys(within, "pass")

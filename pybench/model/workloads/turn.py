@@ -138,8 +138,6 @@ def _handover(point: Mapping[str, Any]) -> Iterator[Breach]:
     several = not isinstance(point["tensor_parallel"], int) or point["tensor_parallel"] > 1
     if point["topology"] == "decoupled" and way != "file" and several:
         yield Breach("topology 'decoupled' reaches engines on other GPUs by 'file' only", "handover")
-    if point["backend"] == "torch" and way == "ipc":
-        yield Breach("backend torch has engine and trainer in one process: take 'direct' or 'file'", "handover")
     if point["backend"] == "torch" and point["strategy"] == "unsloth":
         why = "Unsloth replaces parts of transformers, with which backend torch's engine computes: take backend vllm"
         yield Breach(why, "strategy")
@@ -189,7 +187,7 @@ class Turn(ModelSettings):
         int, Range(0, 2), "engine asleep: 0 stays on the GPU, 1 weights in host memory, 2 weights discarded"
     ] = 1
     handover: Annotated[
-        Literal["direct", "ipc", "file"], "how weights reach the engine: same process, CUDA IPC, a safetensors file"
+        Literal["direct", "file"], "how weights reach the engine: within one process, by a safetensors file"
     ] = "direct"
     async_weight_syncing: Annotated[
         bool, "the engine wakes first and gets weights while it generates the next turn's first answers"

@@ -14,9 +14,9 @@ pytest.importorskip("safetensors")
 
 from pybench.worker.backends.torch.train.learner import Batch
 from pybench.worker.backends.turn import delivery
-from pybench.worker.backends.turn.delivery import HandoverFolder, digest, packed, parts, peft_name, read
+from pybench.worker.backends.turn.delivery import HandoverFolder, digest, peft_name, read
 from pybench.worker.backends.turn.memory import Parked
-from pybench.worker.backends.turn.trainer import advantages, is_rounded_away, policy_loss
+from pybench.worker.backends.turn.trainer import advantages, policy_loss
 from pybench.worker.backends.vllm.turn_worker import Layout, cut
 
 
@@ -33,13 +33,6 @@ def test_any_other_bit_or_place_has_another_digest(dtype: torch.dtype) -> None:
     others = [[-0.0, 1.0, 2.0, 3.0], [0.0, 2.0, 1.0, 3.0], [0.0, 1.0, 2.0, 3.015625], [0.0, 1.0, 2.0, float("nan")]]
     digests = {digest(first), *(digest(torch.tensor(other, dtype=dtype)) for other in others)}
     assert len(digests) == 5
-
-
-def test_a_bucket_gives_back_what_was_put_into_it() -> None:
-    """Types and shapes may differ."""
-    tensors = [("a", torch.randn(3, 5)), ("b", torch.randn(7).bfloat16()), ("c", torch.randn(1, 1, 2))]
-    found = dict(packed(tensors).tensors())
-    assert all(torch.equal(found[name], tensor) for name, tensor in tensors)
 
 
 def test_a_file_has_each_turns_own_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -81,12 +74,6 @@ def test_a_file_lies_in_shared_memory_where_it_has_room(
     monkeypatch.setattr(delivery, "_MEMORY_FOLDER", shared)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
     assert HandoverFolder(100).path.parent == (shared if in_memory else working)
-
-
-def test_parts_are_as_large_as_they_may_be() -> None:
-    """Three of 400 bytes in 1000: two and one; one that is too large is alone."""
-    weights = [(name, torch.zeros(100)) for name in "abc"] + [("d", torch.zeros(1000))]
-    assert [[name for name, _ in part] for part in parts(weights, 1000)] == [["a", "b"], ["c"], ["d"]]
 
 
 def test_parked_tensors_come_back_under_all_their_views() -> None:
@@ -188,38 +175,3 @@ def test_adapters_halves_go_with_their_layer() -> None:
     assert (down.parameter, down.half, down.dim, down.start, down.length) == (f"{LAYER}.mlp.down_proj", "a", 1, 6, 6)
     base = layout.slice_of(f"{LAYER}.mlp.down_proj.base_layer.weight", (8, 12))
     assert (base.parameter, base.half) == (f"{LAYER}.mlp.down_proj.weight", "")
-
-
-def _after(update: float, value: float, dtype: torch.dtype = torch.bfloat16) -> bool:
-    """AdamW's first update of one weight: its moments give the learning rate times the gradient's sign."""
-    weight = torch.tensor([value], dtype=dtype)
-    options = {"lr": abs(update), "betas": (0.9, 0.999), "eps": 0.0, "weight_decay": 0.0}
-    sign = 1.0 if update > 0 else -1.0
-    return is_rounded_away(
-        weight, torch.tensor([0.1 * sign]), torch.tensor([0.001]), {"step": torch.tensor(1.0)}, options
-    )
-
-
-@pytest.mark.parametrize(
-    ("update", "value", "rounded"),
-    [
-        (0.001, 1.0, True),  # steps of 1 / 256 below 1: half of one is 0.00195
-        (0.0025, 1.0, False),
-        (-0.0025, 1.0, True),  # steps of 1 / 128 above it
-        (-0.005, 1.0, False),
-        (0.003, 1.5, True),
-        (0.001, 0.02, False),
-    ],
-)
-def test_an_update_is_rounded_away_below_half_a_step(update: float, value: float, rounded: bool) -> None:
-    """As bfloat16 itself rounds."""
-    weight = torch.tensor(value, dtype=torch.bfloat16)
-    assert bool((weight.float() - update).bfloat16() == weight) == rounded
-    assert _after(update, value) == rounded
-
-
-def test_no_update_is_no_rounded_one() -> None:
-    """A weight without gradient was not trained."""
-    weight, none = torch.ones(2, dtype=torch.bfloat16), torch.zeros(2)
-    options = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
-    assert not is_rounded_away(weight, none, none, {"step": 3}, options)

@@ -21,7 +21,7 @@ from pybench.worker.backends.torch.tensor_parallel import Shard as Split
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import rounded, trainable_model
 from pybench.worker.backends.turn.delivery import Named, digest, read
-from pybench.worker.backends.turn.memory import NOTHING, Held, Parked, local
+from pybench.worker.backends.turn.memory import Parked, local
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.trainer import Trainer, log_probabilities
 from pybench.worker.backends.turn.turns import Turns
@@ -139,10 +139,6 @@ class TorchEngine:
     def host_bytes(self) -> int:
         """Bytes of the weights' copies on a CPU; pinned copies count for the process."""
         return 0 if self._ranks.device.type == "cuda" else self._parked.host_bytes
-
-    def asleep(self) -> Held:
-        """Its weights are let go."""
-        return NOTHING
 
     def close(self) -> None:
         """Do nothing: no process was started."""

@@ -7,7 +7,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -19,8 +18,6 @@ from pybench.model.workloads.turn import Turn
 
 Named = tuple[str, torch.Tensor]
 
-BUCKET_BYTES = 2**30
-_ALIGNMENT = 256
 _LENGTH_BYTES = 8
 # The file, and some room for other users of shared memory, such as buffers of NCCL.
 _ROOM = 1.1
@@ -28,61 +25,6 @@ _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a file that vanishes with the 
 _PREFIX = "pybench-handover-"
 _PEFT_PREFIX = "base_model.model."
 ADAPTER_FILE = "adapter_model.safetensors"
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of a tensor in a bucket, from byte ``start``."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """Several tensors in one, of bytes: one handle for all of them."""
-
-    places: tuple[Place, ...]
-    flat: torch.Tensor
-
-    def tensors(self) -> Iterator[Named]:
-        """The tensors, as views of the bucket's memory."""
-        for place in self.places:
-            dtype: torch.dtype = getattr(torch, place.dtype)
-            size = torch.Size(place.shape).numel() * dtype.itemsize
-            yield place.name, self.flat[place.start : place.start + size].view(dtype).view(place.shape)
-
-
-def parts(weights: Iterable[Named], limit: int = BUCKET_BYTES) -> Iterator[list[Named]]:
-    """The weights in lists of ``limit`` bytes at most; one that is larger has a list to itself."""
-    held: list[Named] = []
-    size = 0
-    for name, tensor in weights:
-        if held and size + tensor.nbytes > limit:
-            yield held
-            held, size = [], 0
-        held.append((name, tensor))
-        size += _aligned(tensor.nbytes)
-    if held:
-        yield held
-
-
-def packed(tensors: list[Named]) -> Bucket:
-    """Copies of the tensors, one behind the other."""
-    places, start = [], 0
-    for name, tensor in tensors:
-        places.append(Place(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), start))
-        start += _aligned(tensor.nbytes)
-    bucket = Bucket(tuple(places), torch.empty(start, dtype=torch.uint8, device=tensors[0][1].device))
-    for (_, source), (_, target) in zip(tensors, bucket.tensors(), strict=True):
-        target.copy_(source)
-    return bucket
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 class HandoverFolder:

@@ -9,7 +9,6 @@ from typing import Protocol
 import torch
 
 from pybench.worker.backends.turn.delivery import Named
-from pybench.worker.backends.turn.memory import Held
 
 
 class InferenceEngine(Protocol):
@@ -66,9 +65,6 @@ class InferenceEngine(Protocol):
 
     def host_bytes(self) -> int:
         """Pinned host memory of the engine's own processes; on a CPU its weights' copies."""
-
-    def asleep(self) -> Held | None:
-        """Bytes of a sleeping engine that this process's allocator counts without memory; ``None``: unknown."""
 
     def close(self) -> None:
         """End what the engine started."""

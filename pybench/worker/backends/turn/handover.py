@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.host_device_copy import HostDeviceCopyBench
 from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
-from pybench.worker.backends.turn.delivery import HandoverFolder, Named, adapter_config
+from pybench.worker.backends.turn.delivery import HandoverFolder, adapter_config
 from pybench.worker.backends.turn.engine import InferenceEngine
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.trainer import Trainer
@@ -30,24 +30,20 @@ Engines and trainers that hold the same bfloat16 weights are 0.01 to 0.02 apart 
 _TIMES_NEARER = 2.0
 
 
-def check_changed(
-    before: Digests, after: Digests, trainable: Sequence[str], was_rounded_away: Callable[[str], bool]
-) -> int:
-    """Number of trained weights that no shard saw change because their type can't hold so small an update.
+def check_changed(before: Digests, after: Digests, trainable: Sequence[str]) -> int:
+    """Number of trained weights that kept every bit on every shard: their type can't hold so small an update.
 
-    At bfloat16 a weight of 1 changes by steps of 0.004 and more. Raises :class:`WrongResultError` for any other trained
-    weight that did not change, and for a frozen one that did.
+    At bfloat16 a weight of 1 changes by steps of 0.004 and more. Raises :class:`WrongResultError` where no trained
+    weight changed, and for a frozen one that did.
     """
-    trained, num_rounded = set(trainable), 0
-    for name in dict.fromkeys(name for shard in after for name in shard):
-        changed = any(old.get(name) != new.get(name) for old, new in zip(before, after, strict=True))
-        if name not in trained and changed:
-            raise WrongResultError(f"{name}: training changed this frozen weight")
-        if name in trained and not changed:
-            if not was_rounded_away(name):
-                raise WrongResultError(f"{name}: training did not change it")
-            num_rounded += 1
-    return num_rounded
+    names = list(dict.fromkeys(name for shard in after for name in shard))
+    pairs = list(zip(before, after, strict=True))
+    changed = {name for name in names if any(old.get(name) != new.get(name) for old, new in pairs)}
+    if frozen := changed.difference(trainable):
+        raise WrongResultError(f"{min(frozen)}: training changed this frozen weight")
+    if names and not changed:
+        raise WrongResultError("training changed no weight; set a larger learning_rate")
+    return len(set(trainable) & set(names)) - len(changed)
 
 
 def check_received(sent: Digests, held: Digests) -> None:
@@ -141,7 +137,7 @@ def _second(bench: MemoryBandwidthBench | HostDeviceCopyBench) -> dict[str, floa
 
 
 class Handover:
-    """This rank's part of it. A rank without an engine does ``assist`` with weights that go from memory to memory."""
+    """This rank's part of it."""
 
     def __init__(
         self,
@@ -149,13 +145,11 @@ class Handover:
         party: Party,
         engine: InferenceEngine | None,
         trainer: Trainer | None,
-        assist: Callable[[Iterable[Named]], None],
     ) -> None:
         self._settings = settings
         self._party = party
         self._engine = engine
         self._trainer = trainer
-        self._assist = assist
         by_file = settings.handover == "file" and trainer is not None
         self._folder = HandoverFolder(trainer.handover_bytes) if by_file and trainer is not None else None
 
@@ -167,8 +161,8 @@ class Handover:
     def send(self) -> None:
         """Every trained weight; all ranks gather them together."""
         assert self._trainer is not None, "weights go from memory to memory where each rank trains"
-        take = self._engine.receive if self._engine is not None else self._assist
-        take(self._trainer.weights(trainable=True))
+        assert self._engine is not None, "and has a part of the engine"
+        self._engine.receive(self._trainer.weights(trainable=True))
 
     def leave_behind(self) -> object:
         """A file of all trained weights, or adapters as copies: what is left when the trainer's own are gone."""

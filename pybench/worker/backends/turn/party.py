@@ -12,9 +12,7 @@ import torch
 from torch import distributed
 
 from pybench.model.wire import Span
-from pybench.worker.backends.common_torch.memory import allocator_peak_bytes
 from pybench.worker.backends.turn.engine import InferenceEngine
-from pybench.worker.backends.turn.memory import PeakMemory
 from pybench.worker.gpus import used_bytes
 
 _PAGE_BYTES = 4096
@@ -65,20 +63,6 @@ class Party:
         distributed.broadcast(whole, src=0, group=self._group)
         return whole
 
-    def joined(self, own: dict[str, bytes]) -> dict[str, bytes]:
-        """The dictionaries of all ranks in one."""
-        if self._group is None:
-            return own
-        parts: list[dict[str, bytes]] = [{} for _ in range(self.world_size)]
-        distributed.all_gather_object(parts, own, group=self._group)
-        return {name: value for each in parts for name, value in each.items()}
-
-    def own_bytes(self) -> int:
-        """The most that this process alone has taken."""
-        if self.device.type == "cuda":
-            return allocator_peak_bytes(self.device)[1]
-        return resident_bytes()
-
     def wait(self) -> None:
         """Wait for this rank's device."""
         if self.device.type == "cuda":
@@ -104,10 +88,9 @@ def resident_bytes() -> int:
 class Recorder:
     """The phases of a turn. They begin at a barrier over all ranks, and end on each rank when its device is done."""
 
-    def __init__(self, party: Party, engine: InferenceEngine | None, peak: PeakMemory) -> None:
+    def __init__(self, party: Party, engine: InferenceEngine | None) -> None:
         self._party = party
         self._engine = engine
-        self._peak = peak
         self.spans: list[Span] = []
 
     @contextmanager
@@ -124,7 +107,6 @@ class Recorder:
         device_bytes = self._party.device_bytes()
         span = Span(name=name, start_ns=start_ns, end_ns=end_ns, device_bytes=device_bytes, host_bytes=host_bytes)
         self.spans.append(span)
-        self._peak.end_phase()
 
     def seconds(self, name: str) -> float:
         """Length of all phases of a name on this rank so far."""

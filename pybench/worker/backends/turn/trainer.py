@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,45 +21,7 @@ from pybench.worker.backends.torch.train.learner import Batch, Task, learner_of
 from pybench.worker.backends.torch.train.update import IGNORED
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.backends.turn.delivery import Named
-from pybench.worker.backends.turn.memory import Parked, local
-
-# Relative error of an update that is computed from moments after the optimizer rounded them.
-_SLACK = 1.05
-
-
-@torch.no_grad()
-def is_rounded_away(
-    weight: torch.Tensor,
-    mean: torch.Tensor,
-    square: torch.Tensor,
-    state: Mapping[str, Any],
-    options: Mapping[str, Any],
-) -> bool:
-    """Whether AdamW's last update (arXiv:1711.05101) of a weight is below half a step of its type everywhere.
-
-    ``mean`` and ``square`` are the moments, ``state`` holds the number of updates, ``options`` rate, betas and decay. A
-    weight without gradient, or whose update is 0 everywhere, was not trained. Towards zero, the step of a power of two
-    is half as long.
-    """
-    if not weight.numel():
-        return True
-    update = _update(weight.float(), mean.float(), square.float(), float(state["step"]), options)
-    mantissa, exponent = torch.frexp(weight.float())
-    step = torch.ldexp(torch.full_like(mantissa, torch.finfo(weight.dtype).eps), exponent - 1)
-    to_zero = (update * weight.float() > 0) & (mantissa.abs() == 0.5)  # noqa: PLR2004 - a power of two
-    half = torch.where(to_zero, step / 4, step / 2)
-    return bool((update.abs() <= half * _SLACK).all() and update.any() and mean.any())
-
-
-def _update(
-    weight: torch.Tensor, mean: torch.Tensor, square: torch.Tensor, count: float, options: Mapping[str, Any]
-) -> torch.Tensor:
-    """The update that AdamW subtracted."""
-    first, second = options["betas"]
-    moved = mean / (1 - first**count)
-    root = (square / (1 - second**count)).sqrt() + options["eps"]
-    update: torch.Tensor = options["lr"] * (moved / root + options["weight_decay"] * weight)
-    return update
+from pybench.worker.backends.turn.memory import Parked
 
 
 def policy_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -110,10 +72,6 @@ class Trainer:
         self._device = ranks.device
         # Listed once: to walk through the model takes longer than to give the engine its weights.
         self._parameters = tuple(self.model.named_parameters())
-        self._exported = {
-            learner.exported(name, torch.empty(weight.shape, dtype=weight.dtype, device="meta"))[0]: weight
-            for name, weight in self._parameters
-        }
 
     @property
     def model(self) -> nn.Module:
@@ -163,17 +121,10 @@ class Trainer:
 
     def trainable_names(self) -> tuple[str, ...]:
         """Names of the trained weights, which are handed over."""
-        return tuple(name for name, parameter in self._exported.items() if parameter.requires_grad)
-
-    def was_rounded_away(self, name: str) -> bool:
-        """Whether the last update of a weight was one, and too small for its type in every element of this rank's."""
-        parameter = self._exported[name]
-        state = self._learner.optimizer.state.get(parameter)
-        if not state:
-            return False  # it never had a gradient
-        groups = self._learner.optimizer.param_groups
-        group = next(group for group in groups if any(own is parameter for own in group["params"]))
-        return is_rounded_away(local(parameter), local(state["exp_avg"]), local(state["exp_avg_sq"]), state, group)
+        trained = [(name, weight) for name, weight in self._parameters if weight.requires_grad]
+        return tuple(
+            self._learner.exported(name, torch.empty_like(weight, device="meta"))[0] for name, weight in trained
+        )
 
     @property
     def handover_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -12,8 +12,9 @@ from pybench.model.text import amount_text
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.worker.backend import StepOutcome
+from pybench.worker.backends.common_torch.memory import device_memory_used, memory_metrics
 from pybench.worker.backends.common_torch.samples import step_prompts
-from pybench.worker.backends.turn.delivery import Named, digest
+from pybench.worker.backends.turn.delivery import digest
 from pybench.worker.backends.turn.engine import InferenceEngine
 from pybench.worker.backends.turn.handover import (
     Digests,
@@ -23,7 +24,6 @@ from pybench.worker.backends.turn.handover import (
     check_computes,
     check_received,
 )
-from pybench.worker.backends.turn.memory import NOTHING, Held, PeakMemory
 from pybench.worker.backends.turn.party import Party, Recorder
 from pybench.worker.backends.turn.trainer import Trainer
 
@@ -33,7 +33,6 @@ _DISCARDED = 2
 class Turns:
     """This rank's part of every turn. A rank may have an engine, a trainer, or both; together they have one of each.
 
-    ``assist`` is what a rank without an engine does with weights that go from memory to memory.
     With ``async_weight_syncing`` a turn begins with the engine's sleep and ends with generating, halfway through which
     the engine gets its new weights.
     """
@@ -45,14 +44,11 @@ class Turns:
         party: Party,
         engine: InferenceEngine | None,
         make_trainer: Callable[[], Trainer],
-        assist: Callable[[Iterable[Named]], None] = lambda _tensors: None,
     ) -> None:
         self._settings = settings
         self._vocab_size = vocab_size
         self._party = party
         self._engine = engine
-        self._peak = PeakMemory(party.device, self._asleep)
-        self._assist = assist
         self._trainer: Trainer | None = None
         self._floor: Floor | None = None
         self._sent: Digests = []
@@ -88,9 +84,13 @@ class Turns:
         return StepOutcome(work=work, values=values, spans=tuple(recorder.spans))
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Peak memory of this process, and the first time that the engine fell asleep."""
+        """Memory of this process, and the first time that the engine fell asleep."""
         first = Metric(name="first_sleep_s", value=self._first_sleep_s, unit="s")
-        return (*self._peak.metrics(), *((first,) if self._engine else ()))
+        device, settings = self._party.device, self._settings
+        # In one process torch counts vLLM's pools also while they sleep and have no memory.
+        is_shared = settings.backend == "vllm" and settings.num_processes == 1
+        memory = (device_memory_used(device),) if is_shared else memory_metrics(device)
+        return (*memory, *((first,) if self._engine else ()))
 
     def close(self) -> None:
         """Free what a handover left in memory."""
@@ -109,7 +109,7 @@ class Turns:
             if self._party.trains:
                 self._trainer = make_trainer()
                 self._floor = Floor.measured(self._settings, self._party.device)
-            self._handover = Handover(self._settings, self._party, self._engine, self._trainer, self._assist)
+            self._handover = Handover(self._settings, self._party, self._engine, self._trainer)
             self._train(recorder)
         self._sent = self._expected()
         self._hand_over(self._handover, recorder)
@@ -132,8 +132,7 @@ class Turns:
             before, self._sent = self._sent, self._expected()
             num_rounded = 0
             if (trainer := self._trainer) is not None:
-                names = trainer.trainable_names()
-                num_rounded = check_changed(before, self._sent, names, trainer.was_rounded_away)
+                num_rounded = check_changed(before, self._sent, trainer.trainable_names())
             new = self._trainer_log_probabilities(probe)
         self._hand_over(handover, recorder, behind=settings.async_weight_syncing)
         if settings.async_weight_syncing:
@@ -272,18 +271,14 @@ class Turns:
             if not is_out_of_memory(str(error)) and not isinstance(error, MemoryError):
                 raise
             held = "an unknown amount" if self._resident_bytes is None else amount_text(self._resident_bytes)
-            own = amount_text(self._party.own_bytes() - (self._asleep() or NOTHING).reserved)
             raise RuntimeError(
-                f"out of memory: the trainer ran out with {own} of its own beside {held} in use with the engine asleep "
-                f"at level {self._settings.sleep_level}; take a higher sleep_level, a smaller batch_size_per_gpu, or "
+                f"out of memory: {held} was in use with the engine asleep at level {self._settings.sleep_level} before "
+                "the trainer ran out; take a higher sleep_level, a smaller batch_size_per_gpu, or "
                 f"activation_checkpointing = 'full': {str(error).splitlines()[0] if str(error) else error!r}"
             ) from error
 
     def _recorder(self) -> Recorder:
-        return Recorder(self._party, self._engine, self._peak)
-
-    def _asleep(self) -> Held | None:
-        return self._engine.asleep() if self._engine is not None else NOTHING
+        return Recorder(self._party, self._engine)
 
     def _random_sequences(self) -> torch.Tensor:
         """Input of the trainer's first step, before any generation."""

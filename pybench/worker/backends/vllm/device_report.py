@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import torch
 
-from pybench.worker.backends.turn.memory import NOTHING, Held
 from pybench.worker.gpus import nvml_uuid
 from pybench.worker.seeds import weight_seed
 
@@ -81,21 +79,3 @@ class GenerationWorker(DeviceReport):
 
 
 WEIGHTS, CACHE = "weights", "kv_cache"
-
-
-@cache
-def pool(tag: str) -> Held | None:
-    """Bytes that torch counts for a pool of this process, also asleep; ``None`` if vLLM's pools differ.
-
-    An engine's pools stay as they are from its start on, and looking through one takes time.
-    """
-    from vllm.device_allocator.cumem import CuMemAllocator
-
-    try:
-        pools = CuMemAllocator.get_instance().allocator_and_pools
-        if tag not in pools:
-            return NOTHING
-        segments = pools[tag][0].snapshot()
-    except (AttributeError, TypeError):
-        return None
-    return Held(sum(one["allocated_size"] for one in segments), sum(one["total_size"] for one in segments))

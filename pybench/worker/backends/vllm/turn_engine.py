@@ -2,58 +2,22 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.multiprocessing import reductions
 from vllm.lora.request import LoRARequest
 
 from pybench.model.workloads.train import lora_shape
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
-from pybench.worker.backends.turn.delivery import Named, adapter_config, packed, parts
-from pybench.worker.backends.turn.memory import NOTHING, Held
-from pybench.worker.backends.turn.party import Party
+from pybench.worker.backends.turn.delivery import Named, adapter_config
 from pybench.worker.backends.vllm.arguments import prompt_of
-from pybench.worker.backends.vllm.device_report import CACHE, WEIGHTS, pool
+from pybench.worker.backends.vllm.device_report import CACHE, WEIGHTS
 from pybench.worker.backends.vllm.engines import BatchEngine, engine_errors, sampling
 from pybench.worker.backends.vllm.turn_worker import ADAPTER_ID, Layout, cut
-from pybench.worker.gpus import nvml_uuid
-
-
-class Handles:
-    """This rank's buckets and those of the others."""
-
-    def __init__(self, party: Party) -> None:
-        self._party = party
-
-    @contextmanager
-    def of(self, tensors: Sequence[Named]) -> Iterator[dict[str, bytes]]:
-        """Copy tensors to one piece of this rank's GPU memory; gives every rank's handle, by its GPU's UUID.
-
-        For all ranks together. The memory is there until all have left the context.
-        """
-        bucket = packed(list(tensors))
-        device = bucket.flat.device
-        torch.cuda.synchronize(device)
-        uuid = nvml_uuid(torch.cuda.get_device_properties(device).uuid)
-        handle = reductions.reduce_tensor(bucket.flat)  # type: ignore[no-untyped-call]
-        own = {uuid: pickle.dumps((bucket.places, handle))}
-        yield self._party.joined(own)
-        self._party.barrier()
-        del bucket
-        torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
-
-    def assist(self, tensors: Iterable[Named]) -> None:
-        """Offer the buckets of a rank without an engine."""
-        for part in parts(tensors):
-            with self.of(part):
-                pass
 
 
 class VllmEngine:
@@ -62,13 +26,10 @@ class VllmEngine:
     Prefix caching is off, so that no cached prompt is the old weights'.
     """
 
-    def __init__(
-        self, settings: Turn, task: Task, engine: BatchEngine, shards: Sequence[int], handles: Handles
-    ) -> None:
+    def __init__(self, settings: Turn, task: Task, engine: BatchEngine, shards: Sequence[int]) -> None:
         self._settings = settings
         self._engine = engine
         self._layouts = [Layout(task.architecture, shard, settings.tensor_parallel) for shard in shards]
-        self._handles = handles
         self._adapter = adapter_config(settings)
         self._adapter_folder = "none"
         self._asleep_tags: tuple[str, ...] = ()
@@ -128,13 +89,8 @@ class VllmEngine:
         self._ask("pybench_poison")
 
     def receive(self, tensors: Iterable[Named]) -> None:
-        """Tensors as they are within one process, in one call: vLLM looks through its model at each. Else handles."""
-        if self._settings.handover == "direct":
-            self._ask("pybench_receive", tensors, self._adapter)
-            return
-        for part in parts(tensors):
-            with self._handles.of(part) as handles:
-                self._ask("pybench_receive", handles, self._adapter)
+        """Tensors as they are, in one call: vLLM looks through its model at each."""
+        self._ask("pybench_receive", tensors, self._adapter)
 
     def read(self, file: Path) -> None:
         """An adapter by vLLM's own loader, weights by its model's."""
@@ -183,17 +139,6 @@ class VllmEngine:
         if self._settings.num_processes == 1:
             return 0
         return sum(self._ask("pybench_pinned_bytes"))
-
-    def asleep(self) -> Held | None:
-        """Pools of vLLM's allocator whose tags sleep, where that is this process's."""
-        if self._settings.num_processes > 1:
-            return NOTHING
-        held = NOTHING
-        for tag in self._asleep_tags:
-            if (own := pool(tag)) is None:
-                return None
-            held = held.beside(own)
-        return held
 
     def close(self) -> None:
         """End the engine's processes."""

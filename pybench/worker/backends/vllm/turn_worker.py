@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Any
 
 import torch
 
-from pybench.worker.backends.turn.delivery import Bucket, Named, digest, peft_name, read
+from pybench.worker.backends.turn.delivery import Named, digest, peft_name, read
 from pybench.worker.backends.turn.party import pinned_bytes
 from pybench.worker.backends.vllm.device_report import DeviceReport
-from pybench.worker.gpus import nvml_uuid
 
 _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 _ROWS = ("o_proj", "down_proj")
@@ -137,8 +135,8 @@ class TurnWorker(DeviceReport):
         torch.cuda.synchronize(self.device)
 
     def pybench_receive(self, given: Any, adapter: dict[str, Any] | None) -> None:
-        """Tensors as they are, or for each GPU the handle of a bucket in its memory."""
-        self._take(self._opened(given) if isinstance(given, dict) else given, adapter)
+        """Tensors of this process, as they are."""
+        self._take(given, adapter)
         torch.cuda.synchronize(self.device)
 
     def pybench_read(self, file: str) -> None:
@@ -181,12 +179,6 @@ class TurnWorker(DeviceReport):
     def pybench_pinned_bytes(self) -> int:
         """Pinned bytes of this worker's process."""
         return pinned_bytes()
-
-    def _opened(self, handles: dict[str, bytes]) -> list[Named]:
-        """This GPU's bucket. Its sender is our own trainer, in a process that this one's front end started."""
-        uuid = nvml_uuid(torch.cuda.get_device_properties(self.device).uuid)
-        places, (rebuild, arguments) = pickle.loads(handles[uuid])  # noqa: S301 - see above
-        return list(Bucket(places, rebuild(*arguments)).tensors())
 
     def _take(self, tensors: Any, adapter: dict[str, Any] | None) -> None:
         if adapter is not None:

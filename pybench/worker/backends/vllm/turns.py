@@ -25,7 +25,7 @@ from pybench.worker.backends.turn.trainer import Trainer
 from pybench.worker.backends.turn.turns import Turns
 from pybench.worker.backends.vllm.arguments import engine_arguments
 from pybench.worker.backends.vllm.engines import BatchEngine, engine_errors
-from pybench.worker.backends.vllm.turn_engine import Handles, VllmEngine
+from pybench.worker.backends.vllm.turn_engine import VllmEngine
 from pybench.worker.gpus import show_by_number, visible_gpus
 from pybench.worker.header import Device
 from pybench.worker.process import end_group_with_me
@@ -57,18 +57,12 @@ def turns(order: WorkOrder, ranks: Ranks) -> Iterator[Turns]:
     torch.cuda.set_device(device)
     training = TorchRanks(ranks.rank, ranks.world_size, device)
     party = Party(ranks.rank, ranks.world_size, device, _watched(settings, ranks.rank))
-    handles = Handles(party)
     with config_folder(architecture, settings.dtype) as folder:
         task = Task(settings.training, architecture, training)
-        engine = _engine(settings, task, folder, handles)
+        engine = _engine(settings, task, folder)
         try:
             work = Turns(
-                settings,
-                architecture["vocab_size"],
-                party,
-                engine,
-                lambda: Trainer(settings, architecture, training),
-                handles.assist if settings.handover == "ipc" else lambda _tensors: None,
+                settings, architecture["vocab_size"], party, engine, lambda: Trainer(settings, architecture, training)
             )
             try:
                 yield work
@@ -79,7 +73,7 @@ def turns(order: WorkOrder, ranks: Ranks) -> Iterator[Turns]:
                 engine.close()
 
 
-def _engine(settings: Turn, task: Task, folder: Path, handles: Handles) -> VllmEngine | None:
+def _engine(settings: Turn, task: Task, folder: Path) -> VllmEngine | None:
     """``None`` on a rank that another one's engine reaches by processes of its own."""
     degree, rank = settings.tensor_parallel, task.ranks.rank
     split = _drives_in_process(settings)
@@ -93,7 +87,7 @@ def _engine(settings: Turn, task: Task, folder: Path, handles: Handles) -> VllmE
     with engine_errors():
         started = BatchEngine(arguments)
     try:
-        return VllmEngine(settings, task, started, (rank,) if split else range(degree), handles)
+        return VllmEngine(settings, task, started, (rank,) if split else range(degree))
     except BaseException:
         started.close()
         raise
