@@ -31,7 +31,11 @@ if not TYPE_CHECKING:  # a type checker would take every name for one of ours
     def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attributes are of any type
         """A public name, from its module."""
         if name == "__version__":
-            return import_module("importlib.metadata").version("pybench")
+            metadata = import_module("importlib.metadata")
+            try:
+                return metadata.version("pybench-gpu")  # the distribution's name on package indexes
+            except metadata.PackageNotFoundError:  # a checkout on the path, not installed
+                return "0.0.0+checkout"
         if name not in _MODULES:
             raise AttributeError(f"module 'pybench' has no attribute '{name}'")
         return getattr(import_module(_MODULES[name]), name)

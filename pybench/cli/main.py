@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+import pybench
 from pybench.cli.error_boundary import ErrorBoundary
+from pybench.model.errors import UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -85,7 +87,7 @@ class Commands(ErrorBoundary):
         """Write the table's lines of help, and import nothing."""
         width = formatter.width - 6 - max(map(len, _BY_NAME))
         with formatter.section("Commands"):
-            formatter.write_dl([(entry.name, _shortened(entry.help, width)) for entry in COMMANDS])
+            formatter.write_dl([(entry.name, shorten(entry.help, width, placeholder="...")) for entry in COMMANDS])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete names of commands, and import none of them."""
@@ -99,10 +101,6 @@ class Commands(ErrorBoundary):
         return name in _BY_NAME and _BY_NAME[name].judges
 
 
-def _shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."
-
-
 def imported(place: str) -> Any:  # noqa: ANN401 - commands and functions of products
     """What ``place``, ``module:name``, names. Raises ``UsageError`` where its product was removed."""
     module, _, name = place.partition(":")
@@ -111,13 +109,17 @@ def imported(place: str) -> Any:  # noqa: ANN401 - commands and functions of pro
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
             raise
-        from pybench.model.errors import UsageError
-
         raise UsageError(f"this pybench was installed without {error.name}") from error
 
 
+def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"pybench, version {pybench.__version__}")
+        ctx.exit()
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="pybench")
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Show it.")
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Prove that N GPUs give the speedup they should, at the energy they should."""
@@ -127,5 +129,4 @@ def main(ctx: click.Context) -> None:
         from pybench.files.defaults import read_defaults
 
         ctx.default_map = dict.fromkeys(("run", "plan"), read_defaults(Path.cwd()))
-    extension: Callable[[str], Any] = lambda name: imported(EXTENSIONS[name])  # noqa: E731
-    ctx.obj = extension
+    ctx.obj = lambda name: imported(EXTENSIONS[name])

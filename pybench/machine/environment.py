@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from pybench import __version__
 from pybench.core.gpu_models import machine_kind
 from pybench.machine.command import run_command
 from pybench.machine.gpus import find_gpus
@@ -31,7 +32,7 @@ def fabric_of(topology: Sequence[Sequence[str]]) -> Fabric:
 
 # Whatever of these is installed is recorded: what computes, what communicates, what compiles.
 _PACKAGES = (
-    *("pybench", "numpy", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-ml-py"),
+    *("numpy", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-ml-py"),
     *RECORDED_PACKAGES,
 )
 _GIT_LIMIT_S = 10.0
@@ -79,7 +80,7 @@ def snapshot(notify: Callable[[str], None] | None = None) -> Machine:
 @cache
 def _packages() -> Mapping[str, str]:
     """Versions of those that this process can import."""
-    versions: dict[str, str] = {}
+    versions = {"pybench": __version__}
     for name in _PACKAGES:
         try:
             versions[name] = metadata.version(name)

@@ -22,7 +22,7 @@ _PACKAGES = {
     "unsloth": "unsloth",
     "server": "aiohttp",
 }
-"""The packages of each extra of pybench. A remedy names these: the name pybench on PyPI is another project's."""
+"""The packages of each extra of pybench. A remedy names these, for a Python without pybench."""
 
 
 def install(extra: str) -> str:

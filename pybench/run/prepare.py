@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
+from pybench import __version__
 from pybench.core.plan import parse_required
 from pybench.core.provenance import fingerprint, run_fields
 from pybench.files.expected.file import load_tables
@@ -57,7 +57,7 @@ def prepare_run(
         manifest = Manifest(
             run_id=folder.run_id,
             created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-            pybench_version=version("pybench"),
+            pybench_version=__version__,
             build=this_build(),
             suite=replace(suite, path=os_text(suite.path)),
             plan=plan,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from importlib.metadata import version
 from pathlib import Path
 
+from pybench import __version__
 from pybench.core.provenance import differences, machine_fields
 from pybench.files.run.folder import RunFolder
 from pybench.machine.environment import snapshot
@@ -71,7 +71,7 @@ def _check_worker(folder: RunFolder, manifest: Manifest) -> None:
     if staged != installed_digest():
         raise RunFolderError(
             f"{folder.path}: began with the worker of pybench {manifest.pybench_version}, which is not that of this "
-            f"installation ({version('pybench')}); resume with the one it began with, or start a new run"
+            f"installation ({__version__}); resume with the one it began with, or start a new run"
         )
 
 

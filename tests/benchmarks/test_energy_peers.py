@@ -1,6 +1,6 @@
 """Our joules beside those of Zeus, CodeCarbon and a 100 Hz loop, on one fake GPU in one process.
 
-The peers come with ``pip install pybench[bench]``. They find the library by the loader's path.
+The peers come with ``pip install 'pybench-gpu[bench]'``. They find the library by the loader's path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMES_BETTER = 10
 PEERS = Path(__file__).with_name("peers.py")
 
 if find_spec("zeus") is None or find_spec("codecarbon") is None:
-    pytest.skip("peers are not installed: pip install 'pybench[bench]'", allow_module_level=True)
+    pytest.skip("peers are not installed: pip install 'pybench-gpu[bench]'", allow_module_level=True)
 
 
 @pytest.mark.parametrize("longest_s", [1.0, 0.3])

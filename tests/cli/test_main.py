@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -17,6 +16,7 @@ import pytest
 from click import Group
 from click.testing import CliRunner, Result
 
+from pybench import __version__
 from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
 from pybench.model.verdict import Verdict
@@ -297,7 +297,7 @@ def test_schema_is_json(arguments: tuple[str, ...], key: str) -> None:
 def test_version() -> None:
     """The installed package's own."""
     result = CliRunner().invoke(main, ["--version"], prog_name="pybench")
-    assert (result.exit_code, result.stdout) == (0, f"pybench, version {version('pybench')}\n")
+    assert (result.exit_code, result.stdout) == (0, f"pybench, version {__version__}\n")
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in commands_below(main))])

@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import version
+from importlib import metadata
 from types import ModuleType
 from typing import NamedTuple
 
@@ -126,10 +126,11 @@ def test_one_backend_suffices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_package_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked of the installation itself, which has the one and not the other."""
-    traits = replace(BACKENDS["torch"], packages=("pybench", "no-such-package"))
+    traits = replace(BACKENDS["torch"], packages=("click", "no-such-package"))
     monkeypatch.setattr(doctor, "BACKENDS", {"torch": traits})
     backend = found("backend torch")
-    assert (backend.state, backend.found) == ("missing", f"pybench {version('pybench')}, no-such-package not installed")
+    click = f"click {metadata.version('click')}"
+    assert (backend.state, backend.found) == ("missing", f"{click}, no-such-package not installed")
 
 
 @pytest.mark.usefixtures("healthy")

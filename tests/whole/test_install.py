@@ -34,7 +34,7 @@ def test_the_wheel_holds_what_a_run_needs(wheel: Path) -> None:
     for extension in ("_energy", "_nvml"):
         assert [name for name in names if name.startswith(f"pybench/{extension}.") and name.endswith(".so")]
     assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"pybench"}
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"pybench", "pybench_gpu"}
     assert not [name for name in names if {"tests", "csrc", "__pycache__"} & {*Path(name).parts}]
 
 
@@ -64,6 +64,8 @@ def test_it_works_from_any_folder(site: Path, tmp_path: Path) -> None:
 
     pybench = partial(python, str(site / "bin" / "pybench"))
     assert python("-c", "import pybench; print(pybench.__file__)") == f"{site}/pybench/__init__.py\n"
+    (about,) = site.glob("*.dist-info")
+    assert about.name == f"pybench_gpu-{pybench('--version').split()[-1]}.dist-info"
     assert "2 points" in pybench("plan", "tp_scaling", "--profile", "cpu", "--max-gpus", "2")
     assert "benchmark" in json.loads(pybench("schema"))["properties"]
     assert re.search(r"^ok +power sampler +extension built$", pybench("doctor", codes=(0, 3)), re.MULTILINE)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
 
+from pybench import __version__
 from pybench.files.model_config import config_digest
 from pybench.files.utc_time import utc_time
 from pybench.model.errors import RunFolderError
@@ -46,7 +46,7 @@ def require_planned(path: Path, manifest: Manifest, records: Sequence[Record]) -
         if record.point_id in fitting:
             place = f"{path / 'journal.jsonl'}:{number}"
             raise RunFolderError(f"{place}: {record.point_id} was measured with other settings than the manifest has")
-        versions = f"the run's is {manifest.pybench_version}, this is {version('pybench')}"
+        versions = f"the run's is {manifest.pybench_version}, this is {__version__}"
         raise RunFolderError(
             f"{path / 'manifest.json'}: {record.point_id} was measured with other settings, or by another pybench "
             f"({versions}): report it with that one, or start a new run"

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import combinations
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
+from pybench import __version__
 from pybench.machine.device_lock import lock_names
 from pybench.model.container import ImageIdentity
 from pybench.model.errors import MachineError
@@ -208,7 +208,7 @@ class _Door:
             return _Arrival(address=address, problem=f"it sent nothing within {HANDSHAKE_LIMIT_S:g} s")
         hello = _hello(frame[0])
         if hello is None:
-            install = f"install {version('pybench')} on all hosts"
+            install = f"install {__version__} on all hosts"
             problem = f"the host at {address} has another version of pybench; {install}"
             return _Arrival(address=address, frames=frames, problem=problem)
         return _Arrival(address=address, frames=frames, hello=hello, wall_s=hello.wall_s - time.time())

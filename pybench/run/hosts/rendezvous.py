@@ -10,10 +10,10 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import cast
 
+from pybench import __version__
 from pybench.machine.environment import host_clock, network, snapshot
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.host import Host, this_build
@@ -174,7 +174,7 @@ def this_host(name: str, engine: str, local: Launcher | None, *, alone: bool = F
         machine=replace(snapshot(), network=None if alone else network(os.environ)),
         boot_id=boot_id,
         time_offset_ns=time_offset_ns,
-        pybench_version=version("pybench"),
+        pybench_version=__version__,
         build=this_build(),
         worker_sha256=installed_digest(),
         engine=engine,

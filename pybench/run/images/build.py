@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
+from pybench import __version__
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.model.errors import FileError, Problem, UsageError
 from pybench.run.images.lock import lock_text
@@ -31,7 +31,7 @@ def build_image(lock: ImageLock, name: str, engine: str, build: Build) -> Locked
         known = sorted(path.parent.name for path in folder.parent.glob("*/Dockerfile"))
         raise UsageError(f"{folder} has no Dockerfile; there are {', '.join(known) or 'none'}")
     check_dockerfile(folder / "Dockerfile")
-    tag = version("pybench").partition("+")[0]  # a tag of an image has no +
+    tag = __version__.partition("+")[0]  # a tag of an image has no +
     before = lock.named(name) or LockedImage(
         name=name, repository=f"localhost/pybench/{name}", tag=tag, backends=("torch",), platforms={}
     )

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
-from importlib.metadata import version
 from itertools import cycle, islice
 from types import SimpleNamespace
 
 import pytest
 
+from pybench import __version__
 from pybench.machine.device_lock import lock_names
 from pybench.model.errors import MachineError
 from pybench.model.host import Host
@@ -82,7 +82,7 @@ def test_a_host_that_is_not_alike(other: Host, wall_s: float, line: str, monkeyp
 
 def test_a_host_with_another_protocol() -> None:
     """Also where its first message has fields that this version does not know."""
-    wanted = f"has another version of pybench; install {version('pybench')} on all hosts"
+    wanted = f"has another version of pybench; install {__version__} on all hosts"
     newer = asdict(Hello(protocol=PROTOCOL + 1, host=B, wall_s=time.time()))
     for values in (newer, {**newer, "mood": "good"}, {"protocol": PROTOCOL}):
         with joining() as (frames, ended):
