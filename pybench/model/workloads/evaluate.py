@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.rules import Breach, GivenSettings, Range, shared_work_rules
+from pybench.model.workloads.rules import Need, Range, shared_work_rules, unmet_needs
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 from pybench.model.workloads.traits import WorkloadTraits, less, throughput
 
@@ -43,11 +42,9 @@ class Evaluate(ModelSettings):
         return self.part(Generate)
 
 
-def _beams(given: GivenSettings) -> Iterator[Breach]:
-    if "loss" in given.values("method") and any(value != 1 for value in given.values("beams")):
-        yield Breach("belongs to method 'generation'; a loss decodes nothing", "beams")
-
-
+_NEEDS = (
+    Need("beams", "method", ("generation",), "belongs to method 'generation'; a loss decodes nothing", range(2, 65)),
+)
 _METRICS = {
     "samples_per_s": throughput("samples/s", "evaluated samples over the step's length, all GPUs together"),
     "energy_j_per_sample": less("J/sample", "energy over evaluated samples, all GPUs together"),
@@ -62,5 +59,5 @@ WORKLOAD = WorkloadTraits(
     shared_batch="batch_size",
     scaling_rules=shared_work_rules,
     rank_values={"cuda_graph": "", "second_context": ""},
-    rules=_beams,
+    rules=lambda given: unmet_needs(given, _NEEDS),
 )
