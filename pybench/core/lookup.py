@@ -15,7 +15,7 @@ from pybench.core.verdict import RowStatistics
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Machine
-from pybench.model.results import ClaimResult, ClaimState, Estimate
+from pybench.model.results import ClaimResult, ClaimState, Estimate, Results
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
 
@@ -43,15 +43,21 @@ class Context:
     nodes: int = 1
 
 
-def context_of(machine: Machine, metric: str, settings: Mapping[str, object], shape: DecoderShape | None) -> Context:
+def context_of(
+    machine: Machine | Results, metric: str, settings: Mapping[str, object], shape: DecoderShape | None
+) -> Context:
     """The context of a metric of a point with these settings; ``shape`` is the model's, ``None`` without one.
 
     Over several nodes the fabric is what joins them; where that is not known, no row fits.
     """
     nodes = int(str(settings.get(NODES, 1)))
+    if isinstance(machine, Results):
+        kind, fabric, network = machine.machine, machine.provenance.fabric, None
+    else:
+        kind, fabric, network = machine.kind, machine.fabric, machine.network
     return Context(
-        machine=machine.kind,
-        fabric=machine.fabric if nodes == 1 else machine.network or "",
+        machine=kind,
+        fabric=(fabric if nodes == 1 else network) or "",
         nodes=nodes,
         backend=str(settings["backend"]),
         model_class=model_class(shape) if shape else "",

@@ -203,7 +203,7 @@ def extrapolate(
         notes.append(f"extrapolated from measured speedups alone: {reason}")
     measured = {point.num_gpus: point.measured_speedup for point in explained}
     by_rates = [] if reason else [_law(rates, base, last, tree=tree) for tree in (False, True)]
-    laws = (amdahl(measured), usl(measured), *by_rates)
+    laws = (amdahl(measured), *by_rates)
     ranges = ((count, [min(float(count), law(count)) for law in laws]) for count in counts)
     return [
         Extrapolation(
@@ -263,36 +263,8 @@ def _law(rates: NodeRates, base: MeasuredStep, last: MeasuredStep, *, tree: bool
 
 def amdahl(measured: Mapping[int, float]) -> Law:
     """S(N) = N / (1 + sigma (N - 1)), sigma by least squares of N/S - 1 over N - 1. Raises ``ValueError``."""
-    excess = _excess(measured)
-    sigma = max(0.0, fsum(y * (n - 1) for n, y in excess) / fsum((n - 1) ** 2 for n, _ in excess))
-    return lambda count: count / (1 + sigma * (count - 1))
-
-
-def usl(measured: Mapping[int, float]) -> Law:
-    """S(N) = N / (1 + sigma (N - 1) + kappa N (N - 1)), by least squares; one count alone gives Amdahl's law.
-
-    Raises ``ValueError``.
-    """
-    excess = _excess(measured)
-    if len(excess) < 2:  # noqa: PLR2004 - two unknowns
-        return amdahl(measured)
-    # N/S - 1 over N - 1 is a line in N: sigma + kappa N.
-    counts, ratios = [n for n, _ in excess], [y / (n - 1) for n, y in excess]
-    mean_n, mean_y = fsum(counts) / len(counts), fsum(ratios) / len(ratios)
-    spread = fsum((n - mean_n) ** 2 for n in counts)
-    kappa = fsum((n - mean_n) * (y - mean_y) for n, y in zip(counts, ratios, strict=True)) / spread
-    sigma = mean_y - kappa * mean_n
-    if kappa <= 0:
-        return amdahl(measured)
-    if sigma < 0:
-        sigma, kappa = 0.0, max(0.0, fsum(y * n for n, y in zip(counts, ratios, strict=True)))
-        kappa /= fsum(n * n for n in counts)
-    return lambda count: count / (1 + sigma * (count - 1) + kappa * count * (count - 1))
-
-
-def _excess(measured: Mapping[int, float]) -> list[tuple[int, float]]:
-    """(N, N/S - 1) for every count above 1."""
-    excess = [(count, count / speedup - 1) for count, speedup in sorted(measured.items()) if count > 1]
+    excess = [(count - 1, count / speedup - 1) for count, speedup in measured.items() if count > 1]
     if not excess:
         raise ValueError("a law needs a measured speedup of more than one GPU")
-    return excess
+    sigma = max(0.0, fsum(y * n for n, y in excess) / fsum(n**2 for n, _ in excess))
+    return lambda count: count / (1 + sigma * (count - 1))

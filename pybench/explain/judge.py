@@ -13,8 +13,7 @@ from pathlib import Path
 
 from pybench.core.assemble import corrected
 from pybench.core.counts import overall
-from pybench.core.flops import model_class
-from pybench.core.lookup import NO_TABLE, Context, claim_state, figure_row, ratio_row
+from pybench.core.lookup import NO_TABLE, claim_state, context_of, figure_row, ratio_row
 from pybench.core.measurements import Measurements
 from pybench.core.scaling import expectations_of, expected_by_row, judged_ratio
 from pybench.core.statistics.interval import NoRatioError
@@ -161,7 +160,7 @@ class _Kept:
     def _expected(self, row: ScalingResult, point: Point, baseline: Point) -> Expected | None:
         for expectation in expectations_of(self._suite, row) if self._suite else ():
             table = self._tables.get(expectation.table or "")
-            wanted = self._context(row.metric, point)
+            wanted = context_of(self.results, row.metric, point.settings.to_json(), point.shape)
             counts = (point.num_gpus, baseline.num_gpus) if row.along == NODES else (row.count, row.baseline_count)
             found = ratio_row(table, wanted, *counts) if table else None
             if table is not None and found is not None:
@@ -171,19 +170,6 @@ class _Kept:
         prediction = self.predictions.get((point.id, baseline.id))
         return prediction.expected if prediction is not None and METRICS[row.metric].of_all_gpus else None
 
-    def _context(self, metric: str, point: Point) -> Context:
-        settings = point.settings.to_json()
-        return Context(
-            machine=self.results.machine,
-            fabric=(self.results.provenance.fabric or "") if point.settings.num_nodes == 1 else "",
-            backend=point.settings.backend,
-            model_class=model_class(point.shape) if point.shape else "",
-            workload=point.settings.workload,
-            metric=metric,
-            settings=settings,
-            nodes=point.settings.num_nodes,
-        )
-
     def check(self, row: CheckResult) -> CheckResult:
         """By the closest row of today's table, else by the limits that it had."""
         points = self._measured(row.metric, row.point_id)
@@ -191,7 +177,8 @@ class _Kept:
             return row
         minimum, maximum, source = row.minimum, row.maximum, row.source
         table = self._tables.get(row.table or "")
-        if table is not None and (found := figure_row(table, self._context(row.metric, *points), points[0].num_gpus)):
+        context = context_of(self.results, row.metric, points[0].settings.to_json(), points[0].shape)
+        if table is not None and (found := figure_row(table, context, points[0].num_gpus)):
             least, most = found.limits
             more = METRICS[row.metric].higher_is_better
             minimum, maximum, source = least if more else None, None if more else most, found.source

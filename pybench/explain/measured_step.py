@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pybench.core.formulas.joint_step import JointStep, joint_steps, phase_cuts_ns
+from pybench.core.formulas.joint_step import joint_steps, phase_cuts_ns
 from pybench.core.measurements import Measurements
 from pybench.core.node.driver import POWER_LIMIT, gpu_states
 from pybench.core.numbers import percent
@@ -138,18 +138,14 @@ def _measured(point: Point, measurements: Measurements) -> MeasuredStep | None:
     good = measurements.good(point.id)
     gpus = gpu_names(good)
     joint = [joint_steps(record) for record in good]
+    cuts_ns = [[phase_cuts_ns(step.ranks) for step in steps] for steps in joint]
     return MeasuredStep(
         point=point,
         step_s=location(samples),
-        prefill_s=location([[_prefill_s(step) for step in steps] for steps in joint]) or None,
+        prefill_s=location([[(cut_ns - start_ns) / 1e9 for start_ns, cut_ns, _ in cuts] for cuts in cuts_ns]) or None,
         samples=float(joint[0][0].work.samples),
         gpus=gpus,
         gpu_states=tuple(state for state in gpu_states(good) if state.uuid in gpus),
         power_w=None if powers_w is None else location(powers_w) / point.num_gpus,
         input_wait_fraction=None if waits is None else location(waits),
     )
-
-
-def _prefill_s(step: JointStep) -> float:
-    start_ns, cut_ns, _ = phase_cuts_ns(step.ranks)
-    return (cut_ns - start_ns) / 1e9

@@ -114,23 +114,21 @@ def _of_records(measurements: Measurements) -> Iterator[NodePoint]:
             samples = measurements.samples(point)
             names = [name for name in NODE_METRICS if name in samples]
             # A CPU launches nothing.
-            ranks = (rank for record in measurements.good(point.id) for rank in record.ranks)
+            ranks = [rank for record in measurements.good(point.id) for rank in record.ranks]
             if _ON_GPUS in names and not all(rank.header.device == "cuda" for rank in ranks):
                 names.remove(_ON_GPUS)
             yield NodePoint(
                 settings=point.settings,
                 values={name: location(samples[name]) for name in names},
-                by_gpu={name: _by_gpu(point, measurements, name) for name in names if name in _OF_EACH_GPU},
+                by_gpu={name: _by_gpu(ranks, name) for name in names if name in _OF_EACH_GPU},
             )
 
 
-def _by_gpu(point: Point, measurements: Measurements, metric: str) -> dict[str, float]:
+def _by_gpu(ranks: Sequence[RankReport], metric: str) -> dict[str, float]:
     """The location of each GPU's figure; every rank reports it in every step."""
     reported: dict[str, list[list[float]]] = {}
-    for record in measurements.good(point.id):
-        for rank in record.ranks:
-            for name in names_of(rank):
-                reported.setdefault(name, []).append([step.values[metric] for step in rank.steps])
+    for name, rank in ((name, each) for each in ranks for name in names_of(each)):
+        reported.setdefault(name, []).append([step.values[metric] for step in rank.steps])
     return {name: location(samples) for name, samples in reported.items()}
 
 
@@ -254,11 +252,11 @@ def _settings(path: Path, results: Results) -> dict[str, NodeSettings]:
             f"{path}: its points lack settings, which predictions need; write it again with:  "
             "pybench report RUN --format json -o FILE"
         )
-    settings: dict[str, NodeSettings] = {}
-    for number, point in measured:
-        if point.settings.get("workload") in NODE_WORKLOADS:
-            settings[point.id] = _checked(f"{path}: points.{number}", point)
-    return settings
+    return {
+        point.id: _checked(f"{path}: points.{number}", point)
+        for number, point in measured
+        if point.settings.get("workload") in NODE_WORKLOADS
+    }
 
 
 def _checked(place: str, point: PointResult) -> NodeSettings:

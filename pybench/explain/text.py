@@ -6,15 +6,12 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from pybench.core.numbers import node_ranges, percent, plain, quantity, signed_percent
 from pybench.core.plan import point_id
 from pybench.explain.explanation import explanation_of
-from pybench.explain.values import (
-    ExplainedBaseline,
-    ExplainedPoint,
-    Explanation,
-)
+from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanation
 from pybench.files.run.folder import RunFolder
 from pybench.model.errors import UsageError
 from pybench.model.results import Estimate
@@ -52,32 +49,18 @@ def notes(explanation: Explanation) -> Iterator[str]:
     noted = [(point.point_id, f"not predicted: {point.reason}") for point in points if point.reason is not None]
     noted += [(point.point_id, point.bound) for point in explanation.baselines if point.bound is not None]
     noted += [(point.point_id, point.wait) for point in explanation.points if point.wait is not None]
-    yield from _once(noted)
+    points_of: dict[str, list[str]] = {}
+    for name, sentence in noted:
+        points_of.setdefault(sentence, []).append(name)
+    yield from (f"{', '.join(names)}: {sentence}" for sentence, names in points_of.items())
     yield from explanation.notes
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> str:
     """Lines within ``width``; a long name stays whole."""
-    wrapper = textwrap.TextWrapper(
-        width,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return f"{wrapper.fill(printable(text))}\n"
-
-
-def _name(names: Mapping[str, str], point: ExplainedBaseline | ExplainedPoint) -> str:
-    return names.get(point.point_id, point.point_id)
-
-
-def _once(noted: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Each sentence once, after the points that it is about: ``a, b: sentence``."""
-    points: dict[str, list[str]] = {}
-    for point, sentence in noted:
-        points.setdefault(sentence, []).append(point)
-    yield from (f"{', '.join(ids)}: {sentence}" for sentence, ids in points.items())
+    after = f"{indent}  "
+    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(printable(text), width, initial_indent=indent, subsequent_indent=after, **whole) + "\n"
 
 
 def explained_section(view: RunView, run_path: Path, node_path: Path) -> Section:
@@ -105,7 +88,7 @@ def _baselines(explanation: Explanation, names: Mapping[str, str]) -> Table:
     shown = _part_names(parts for _, parts, _ in explained)
     rows = tuple(
         (
-            _name(names, base),
+            names.get(base.point_id, base.point_id),
             _seconds(base.measured_s),
             *(_seconds(parts[name]) for name in shown),
             "-" if beyond_s is None else _seconds(beyond_s),
@@ -113,7 +96,7 @@ def _baselines(explanation: Explanation, names: Mapping[str, str]) -> Table:
         )
         for base, parts, beyond_s in explained
     )
-    heads = ("point", "step", *_heads(shown), "beyond", "of the step")
+    heads = ("point", "step", *(_PART_HEADS.get(name, name) for name in shown), "beyond", "of the step")
     return Table("Baselines at the node's own rates", heads, rows)
 
 
@@ -121,7 +104,7 @@ def _speedups(explanation: Explanation, names: Mapping[str, str]) -> Table:
     heads = ("point", "step", "predicted", "speedup", "predicted", "off by")
     rows = tuple(
         (
-            _name(names, point),
+            names.get(point.point_id, point.point_id),
             _seconds(point.measured_s),
             "-" if point.predicted_s is None else _seconds(point.predicted_s),
             f"{point.measured_speedup:.3f}x",
@@ -139,17 +122,14 @@ def _shortfalls(explanation: Explanation, names: Mapping[str, str]) -> Table:
     shown = _part_names(parts for _, parts, _ in explained)
     rows = tuple(
         (
-            _name(names, point),
+            names.get(point.point_id, point.point_id),
             "-" if shortfall_s is None else _seconds(shortfall_s),
             *(_seconds(parts[name]) for name in shown),
         )
         for point, parts, shortfall_s in explained
     )
-    return Table("Longer than the GPUs' share, and why", ("point", "in all", *_heads(shown)), rows)
-
-
-def _heads(parts: Iterable[str]) -> Iterator[str]:
-    return (_PART_HEADS.get(name, name) for name in parts)
+    heads = ("point", "in all", *(_PART_HEADS.get(name, name) for name in shown))
+    return Table("Longer than the GPUs' share, and why", heads, rows)
 
 
 def _part_names(explained: Iterable[dict[str, float]]) -> tuple[str, ...]:
@@ -160,9 +140,11 @@ def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
     """Also of points without a prediction, if their clocks or power are known."""
     rows = tuple(
         (
-            _name(names, point),
-            _held(point.power_limited),
-            _held(point.baseline_power_limited),
+            names.get(point.point_id, point.point_id),
+            *(
+                "unknown" if held is None else node_ranges(held) or "none"
+                for held in (point.power_limited, point.baseline_power_limited)
+            ),
             *("unknown" if value is None else signed_percent(value) for value in fractions),
         )
         for point in explanation.points
@@ -171,10 +153,6 @@ def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
     )
     heads = ("point", "at power limit", "baseline at power limit", "clock", "power")
     return Table("Clocks and power of a GPU against the baseline's", heads, rows)
-
-
-def _held(names: tuple[str, ...] | None) -> str:
-    return "unknown" if names is None else node_ranges(names) or "none"
 
 
 def _fits(explanation: Explanation) -> Table:

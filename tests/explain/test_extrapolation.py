@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.core.plan import point_id
-from pybench.explain.explanation import amdahl, usl
+from pybench.explain.explanation import amdahl
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
 from tests.build import Build
@@ -142,26 +142,6 @@ def test_amdahls_fraction_is_recovered() -> None:
     """A tenth is serial."""
     measured = {n: n / (1 + 0.1 * (n - 1)) for n in (2, 4, 8)}
     assert amdahl(measured)(64) == pytest.approx(64 / (1 + 0.1 * 63))
-    assert usl(measured)(64) == pytest.approx(64 / (1 + 0.1 * 63))
-
-
-def test_the_universal_law_is_recovered() -> None:
-    """A serial fraction of 0.05 and 0.001 for each pair: the speedup falls in the end."""
-    law = usl({n: n / (1 + 0.05 * (n - 1) + 0.001 * n * (n - 1)) for n in (2, 4, 8)})
-    assert law(32) == pytest.approx(32 / (1 + 0.05 * 31 + 0.001 * 32 * 31))
-    assert law(1024) < law(32)
-
-
-def test_the_serial_fraction_is_not_negative() -> None:
-    """Only the cost of pairs remains."""
-    law = usl({2: 2 / 1.002, 4: 4 / 1.03})
-    assert law(8) < 8
-    assert law(2) <= 2
-
-
-def test_one_count_gives_amdahls_law() -> None:
-    """Two unknowns need two counts."""
-    assert usl({2: 1.8})(16) == amdahl({2: 1.8})(16)
 
 
 def test_one_gpu_shows_no_law() -> None:
