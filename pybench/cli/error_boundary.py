@@ -88,7 +88,7 @@ def _check_output(ctx: click.Context, code: int) -> None:
 
 
 def _end(ctx: click.Context, message: str, code: int) -> None:
-    from pybench.report.text.printable import ends, printable
+    from pybench.report.table import ends, printable
 
     # A file's own text may be in it, of any length.
     lines = [ends(printable(line), _LONGEST_LINE) for line in f"pybench: {message}".splitlines()]

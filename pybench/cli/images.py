@@ -11,7 +11,7 @@ import click
 
 from pybench.cli.io import echo
 from pybench.cli.params import PATH
-from pybench.report.text.printable import printable
+from pybench.report.table import printable
 from pybench.run.engines.registry import CONTAINER_ENGINES
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pybench.core.numbers import plain, quantity
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate
 from pybench.model.text import plural, rough_time
+from pybench.report.table import cut, printable
 from pybench.report.text.labels import short_labels
-from pybench.report.text.printable import cut, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

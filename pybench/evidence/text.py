@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
 from pybench.model.text import plural
-from pybench.report.text.printable import printable
+from pybench.report.table import printable
 
 _MOST_PARAGRAPHS = 40
 _MOST_PLACES = 4

@@ -17,9 +17,8 @@ from pybench.model.errors import UsageError
 from pybench.model.results import Estimate
 from pybench.report.page.charts import Section
 from pybench.report.run.view import RunView
-from pybench.report.table import Table
+from pybench.report.table import Table, printable
 from pybench.report.text.labels import short_labels
-from pybench.report.text.printable import printable
 from pybench.report.text.table import draw_tables
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})

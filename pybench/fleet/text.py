@@ -13,9 +13,9 @@ from pybench.core.numbers import node_ranges, plain, short_percent
 from pybench.fleet.values import BY_IMPORTANCE, FleetResult, NodeState, Symptom
 from pybench.model.figures import NO_MEDIANS, PointFigures, key_values
 from pybench.model.text import counted, plural
+from pybench.report.table import cut, printable
 from pybench.report.text.change_words import value_text
 from pybench.report.text.labels import labels_of_runs
-from pybench.report.text.printable import cut, printable
 from pybench.report.text.table import COLOURS, console, hanging, without_trailing_spaces
 
 _MAX_NOTES = 8

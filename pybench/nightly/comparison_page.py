@@ -13,7 +13,7 @@ from pybench.nightly.comparison_text import reason_text, way_on
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
 from pybench.report.page.document import document
-from pybench.report.page.points import Cell, PointRow, PointTable
+from pybench.report.table import Cell, Table, printable
 from pybench.report.text.change_words import (
     difference_text,
     ends_text,
@@ -23,17 +23,16 @@ from pybench.report.text.change_words import (
     value_text,
 )
 from pybench.report.text.labels import labels_of_runs, verdict_words
-from pybench.report.text.printable import printable
 
 _LEFT, _RIGHT, _WIDTH, _LANE = 250, 744, 760, 22
 _MOST_LANES = 80
-_HEADS = ("point", "metric", "before", "now", "change", "difference", "reason")
+_HEADS = ("point", "metric", "before", "now", "change", "difference", "reason", "verdict")
 
 
 def render(comparison: RunComparison, run: RunFigures, references: Sequence[RunFigures]) -> str:
     """One HTML file. ``references`` are all that were named, also those that are left out."""
     names = labels_of_runs(point for one in (*references, run) for point in one.points)
-    table = PointTable(_HEADS, tuple(_row(change, names, n) for n, change in enumerate(comparison.changes)))
+    table = Table("Rows", _HEADS, tuple(_row(change, names, n) for n, change in enumerate(comparison.changes)))
     return document(
         "comparison.html.j2",
         comparison=comparison,
@@ -41,7 +40,7 @@ def render(comparison: RunComparison, run: RunFigures, references: Sequence[RunF
         way_on=way_on(comparison),
         chart=change_chart(comparison.changes, names, comparison.effects.default),
         table=table,
-        verdicts=[verdict for verdict in BY_IMPORTANCE if any(row.verdict == verdict for row in table.rows)],
+        verdicts=[verdict for verdict in BY_IMPORTANCE if verdict in table.verdicts],
         added=[(names.get(row.point_id, row.point_id), metric_words(row.metric)) for row in comparison.added],
         runs=[_run(one, comparison) for one in (run, *references)],
         keys=_keys(run, references),
@@ -95,21 +94,18 @@ def _lane(place: int, change: Change, names: Mapping[str, str], x: Callable[[flo
     return Markup("").join([*parts, mark])
 
 
-def _row(change: Change, names: Mapping[str, str], number: int) -> PointRow:
+def _row(change: Change, names: Mapping[str, str], number: int) -> tuple[str, ...]:
     metric = METRICS.get(change.row.metric)
     better = "" if metric is None else "more is better" if metric.higher_is_better else "less is better"
-    return PointRow(
+    return (
+        Cell(names.get(change.row.point_id, change.row.point_id), number),
+        Cell(metric_words(change.row.metric), None, better),
+        Cell(value_text(change.before, change.unit), change.before),
+        Cell(value_text(change.now, change.unit), change.now),
+        Cell(fraction_text(change), change.fraction, ends_text(change)),
+        Cell(difference_text(change), change.difference),
+        printable(change.reason),
         change.verdict,
-        (
-            Cell(names.get(change.row.point_id, change.row.point_id), number),
-            Cell(metric_words(change.row.metric), None, better),
-            Cell(value_text(change.before, change.unit), change.before),
-            Cell(value_text(change.now, change.unit), change.now),
-            Cell(fraction_text(change), change.fraction, ends_text(change)),
-            Cell(difference_text(change), change.difference),
-            Cell(printable(change.reason)),
-        ),
-        (),
     )
 
 

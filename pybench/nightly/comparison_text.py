@@ -14,7 +14,7 @@ from pybench.model.figures import Change, ChangeVerdict, PointFigures, RunCompar
 from pybench.model.text import plural
 from pybench.nightly.comparison import BY_IMPORTANCE
 from pybench.report.export.judged import Judged, JudgedRow
-from pybench.report.table import Table
+from pybench.report.table import Table, printable
 from pybench.report.text.change_words import (
     across_options,
     difference_text,
@@ -24,9 +24,7 @@ from pybench.report.text.change_words import (
     value_text,
 )
 from pybench.report.text.labels import joined, labels_of_runs
-from pybench.report.text.layout import fits
-from pybench.report.text.printable import printable
-from pybench.report.text.table import COLOURS, console, draw, hanging, without_trailing_spaces
+from pybench.report.text.table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
 
 _HEADS = ("point", "metric", "before", "now", "change", "difference")
 _NAMED = 3

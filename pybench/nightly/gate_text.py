@@ -19,10 +19,9 @@ from pybench.nightly.baseline import MIN_NIGHTS
 from pybench.nightly.night_look import SECOND_SPEED, SEEN_BEFORE
 from pybench.nightly.values import BY_IMPORTANCE, GateResult, GateRow, GateState, LevelChange
 from pybench.report.export.judged import Judged, JudgedRow
-from pybench.report.table import Table
+from pybench.report.table import Table, printable
 from pybench.report.text.change_words import across_options, metric_words, rows_text, value_text
 from pybench.report.text.labels import labels_of_runs
-from pybench.report.text.printable import printable
 from pybench.report.text.table import COLOURS, console, draw, hanging, without_trailing_spaces
 
 _HEADS = ("point", "metric", "before", "now", "change", "spread", "since")

@@ -24,10 +24,9 @@ from pybench.nightly.values import Accepted, LevelChange
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
 from pybench.report.page.document import document
-from pybench.report.page.points import Cell, PointRow, PointTable
+from pybench.report.table import Cell, Table, printable
 from pybench.report.text.change_words import metric_words, value_text
 from pybench.report.text.labels import labels_of_runs, verdict_words
-from pybench.report.text.printable import printable
 from pybench.report.text.sparkline import LEAST_RANGE_FRACTION
 
 _HEADS = ("point", "metric", "nights", "last", "change", "spread")
@@ -60,7 +59,7 @@ def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) 
         accepted=[_accepted(one, names) for one in accepted],
         levels=[_level(row, change, names) for row, change in levels.items()],
         num_left=max(0, len(found) - _MOST_CHARTS),
-        table=PointTable(_HEADS, tuple(_row(trend, names, place) for place, trend in enumerate(found))),
+        table=Table("Rows", _HEADS, tuple(_row(trend, names, place) for place, trend in enumerate(found))),
         runs=[(run.run_id, run.created_utc, verdict_words(run.verdict)) for run in reversed(series.runs)],
         keys=sorted((name, str(value)) for name, value in series.last.keys.items()),
     )
@@ -196,23 +195,18 @@ def _stretches(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
     return [stretch for stretch in found if len(stretch) > 1]
 
 
-def _row(trend: Trend, names: Mapping[str, str], place: int) -> PointRow:
+def _row(trend: Trend, names: Mapping[str, str], place: int) -> tuple[str, ...]:
     nights = sum(value is not None for value in trend.values)
     spread = trend.spread_fraction
     metric = METRICS[trend.row.metric]
-    return PointRow(
-        "not measured" if trend.last is None else "measured",
-        (
-            Cell(names[trend.row.point_id], place),
-            Cell(
-                metric_words(trend.row.metric), None, "more is better" if metric.higher_is_better else "less is better"
-            ),
-            Cell(f"{nights} of {len(trend.values)}", nights),
-            Cell(_last(trend), trend.last),
-            Cell("-" if trend.fraction is None else signed_percent(trend.fraction), trend.fraction),
-            Cell("-" if spread is None else f"{plain(100 * spread, 2)} %", spread),
-        ),
-        (),
+    better = "more is better" if metric.higher_is_better else "less is better"
+    return (
+        Cell(names[trend.row.point_id], place),
+        Cell(metric_words(trend.row.metric), None, better),
+        Cell(f"{nights} of {len(trend.values)}", nights),
+        Cell(_last(trend), trend.last),
+        Cell("-" if trend.fraction is None else signed_percent(trend.fraction), trend.fraction),
+        Cell("-" if spread is None else f"{plain(100 * spread, 2)} %", spread),
     )
 
 

@@ -20,13 +20,11 @@ from pybench.nightly.comparison import rows_of
 from pybench.nightly.history import History
 from pybench.nightly.series import Series, Trend, trends
 from pybench.report.export.comma_separated import csv_cell
-from pybench.report.table import Table
+from pybench.report.table import Table, printable
 from pybench.report.text.change_words import metric_words, value_text
 from pybench.report.text.labels import labels_of_runs
-from pybench.report.text.layout import fits
-from pybench.report.text.printable import printable
 from pybench.report.text.sparkline import sparkline
-from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
+from pybench.report.text.table import console, draw, fits, hanging, without_trailing_spaces
 
 _MOST_SKIPPED = 5
 _MOST_NAMES = 3

@@ -10,8 +10,7 @@ from pybench.core.numbers import short_percent
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.baseline import MIN_NIGHTS
 from pybench.nightly.self_test import Detectable, SelfTest
-from pybench.report.table import Table
-from pybench.report.text.printable import printable
+from pybench.report.table import Table, printable
 from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 
 _HEADS = ("metric", "rows", "spread", "one night finds", "in its noisiest row")

@@ -15,8 +15,7 @@ from pybench.model.machine import DoctorFinding
 from pybench.model.manifest import duration_text
 from pybench.model.suite import Plan, Suite
 from pybench.model.text import amount_text, plural
-from pybench.report.table import Table
-from pybench.report.text.printable import printable
+from pybench.report.table import Table, printable
 from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 
 NO_TIMES: Mapping[str, float] = {}

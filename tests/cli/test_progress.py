@@ -15,7 +15,7 @@ from pybench.core.plan import point_id
 from pybench.model.progress import Progress
 from pybench.model.suite import AxisValue, Effort, Point
 from pybench.model.workloads.node import Matmul
-from pybench.report.text.printable import cut
+from pybench.report.table import cut
 from tests.builders import estimate
 
 _POINT = "decode[backend=torch,tensor_parallel=2]"

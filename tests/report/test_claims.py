@@ -11,7 +11,7 @@ from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.results import ClaimResult, Estimate, Results
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
-from pybench.report.run.work import CLAIM_HEADS, claim_rows
+from pybench.report.run.work import claim_table
 
 METRIC = "energy_j_per_output_token"
 
@@ -31,8 +31,9 @@ def claimed(results: Results, found: Estimate, *, state: str = "open", **changed
 
 def cells(results: Results) -> dict[str, str]:
     """Of the claim, with whole ids but of the first point."""
-    (row,) = claim_rows(results, {results.points[0].id: "TP 1"})
-    return dict(zip(CLAIM_HEADS, row, strict=True))
+    table = claim_table(results, {results.points[0].id: "TP 1"})
+    (row,) = table.rows
+    return dict(zip(table.heads, row, strict=True))
 
 
 def ratio(value: float, low: float | None = None, high: float | None = None) -> Estimate:

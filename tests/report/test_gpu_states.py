@@ -7,7 +7,7 @@ import dataclasses
 from pybench.model.health import GpuState
 from pybench.model.results import Results
 from pybench.report.formats import render
-from pybench.report.run.use import gpu_rows, gpu_state_rows
+from pybench.report.run.use import gpu_state_table, gpu_table
 from pybench.report.run.view import RunView
 from tests.builders import estimate
 
@@ -28,12 +28,12 @@ def _with_states(results: Results, metric: str) -> Results:
 def test_burn_shows_every_gpu(results: Results) -> None:
     """Clock, temperature and what held the clock; unknown is a dash. A table of their own has the UUIDs."""
     shown = _with_states(results, "burn_flops_per_s")
-    assert list(gpu_state_rows(shown, {shown.points[0].id: "burn"})) == [
+    assert gpu_state_table(shown, {shown.points[0].id: "burn"}).rows == (
         ("burn", "GPU 0", "1,755 MHz", "61 °C", "power limit"),
         ("burn", "GPU-b", "-", "-", "-"),
         ("burn", "GPU 2", "1,980 MHz", "40 °C", "nothing"),
-    ]
-    assert gpu_rows(shown) == (_UNINDEXED, ("GPU 0", "GPU-a"), ("GPU-b", "GPU-b"), ("GPU 2", "GPU-c"))
+    )
+    assert gpu_table(shown).rows == (_UNINDEXED, ("GPU 0", "GPU-a"), ("GPU-b", "GPU-b"), ("GPU 2", "GPU-c"))
     assert "GPUs under load" in render(RunView(results=shown), "markdown")
 
 

@@ -14,8 +14,7 @@ import pytest
 from pybench.files.shipped import shipped_suites
 from pybench.model.results import Results
 from pybench.power.chart import command_payload, extremes, pack, pack_levels, unpack
-from pybench.report.page.power import power_payload
-from pybench.report.page.render import render
+from pybench.report.page.render import power_payload, render
 from pybench.report.run.view import RunView
 from tests.report.page_run import SECOND, power_trace, run_in_waves, run_over_hosts, traced_run
 from tests.report.pages import PageReader

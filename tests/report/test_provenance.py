@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pybench.model.results import Results
-from pybench.report.run.provenance import sentence
+from pybench.report.run.view import sentence
 
 
 def test_gpus_driver_and_packages(results: Results) -> None:

@@ -13,9 +13,8 @@ from pybench.files.shipped import shipped_suites
 from pybench.model.results import Results
 from pybench.model.suite import AxisValue
 from pybench.model.verdict import Decision, Verdict
-from pybench.report.run.provenance import sentence
 from pybench.report.run.terminal import render
-from pybench.report.run.view import RunView
+from pybench.report.run.view import RunView, sentence
 from pybench.report.text.labels import short_labels
 from tests.builders import NODE_CHECK
 
@@ -211,7 +210,7 @@ def test_an_absent_package_is_named_with_its_remedy_alone() -> None:
         (
             "pipeline_scaling_1f1b-h100x2-20261125",
             "point tok/s speedup waits memory mJ/token flags",
-            "PP 2 14,650 1.850 8.4 % 29.32 GiB 90.39 a",
+            "PP 2 14,650 1.85 8.4 % 29.32 GiB 90.39 a",
         ),
         (
             "evaluation_trained-h100x1-20261124",
@@ -282,7 +281,7 @@ def test_a_figure_of_one_gpu_says_so_in_every_table() -> None:
     """Two GPUs make twice as many tokens."""
     path = shipped_suites() / "measured" / "turns_two-h200x2-20261122.json"
     text = render(RunView.of_file(path), width=80, detail=True)
-    assert "full       ok         2       1/1  14,252 tok/s per GPU  816.8 W" in text
+    assert "full          2    1 of 1  14,252 tok/s per GPU  816.8 W" in text
 
 
 def test_no_table_stands_twice(results: Results) -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from pybench.model.results import PointResult
-from pybench.report.run.work import TRAINING_HEADS, training_rows
-from tests.builders import POINT_RESULT, estimate
+from pybench.report.run.work import training_table
+from tests.builders import POINT_RESULT, RESULTS, estimate
 
 UNITS = {"tokens_per_s": "tokens/s", "peak_memory_bytes": "bytes", "energy_j_per_token": "J/token"}
 
@@ -19,7 +19,8 @@ def point(name: str, **metrics: float) -> PointResult:
 
 def rows(*points: PointResult) -> list[dict[str, Any]]:
     names = {point.id: point.id for point in points}
-    return [dict(zip(TRAINING_HEADS, row, strict=True)) for row in training_rows(points, names)]
+    table = training_table(replace(RESULTS, points=points), names)
+    return [dict(zip(table.heads, row, strict=True)) for row in table.rows]
 
 
 def test_the_fastest_comes_first_and_every_rank_has_its_own_order() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pybench.model.text import abridged
 from pybench.report.run.findings import Finding, findings
 from pybench.report.run.view import RunView
+from pybench.report.table import printable
 from pybench.report.text.labels import verdict_words
-from pybench.report.text.printable import printable
 
 MOST = 10
 _MOST_TEXT = 1000

@@ -7,7 +7,7 @@ import json
 from pybench.model.results import Estimate
 from pybench.report.run.headline import tracked
 from pybench.report.run.view import RunView
-from pybench.report.text.printable import printable
+from pybench.report.table import printable
 
 
 def render(view: RunView) -> str:

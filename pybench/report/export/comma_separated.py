@@ -8,7 +8,7 @@ import io
 from pybench.model.results import PointResult, Results
 from pybench.model.text import counted
 from pybench.report.run.view import RunView
-from pybench.report.text.printable import printable
+from pybench.report.table import printable
 
 _FORMULA = ("=", "+", "-", "@")
 """A spreadsheet computes text that begins so. Behind an apostrophe it does not."""

@@ -10,7 +10,7 @@ from pybench.model.results import Estimate, Results
 from pybench.model.workloads.registry import METRICS
 from pybench.report.run.headline import tracked
 from pybench.report.run.view import RunView
-from pybench.report.text.printable import printable
+from pybench.report.table import printable
 
 BIGGER, SMALLER = "bigger_is_better.json", "smaller_is_better.json"
 

@@ -14,7 +14,7 @@ from pybench.model.results import PointResult, Results
 from pybench.model.verdict import Verdict
 from pybench.model.workloads.registry import METRICS
 from pybench.report.run.view import RunView
-from pybench.report.text.printable import printable
+from pybench.report.table import printable
 
 _BASE_UNITS = {"_s": "_seconds", "_j": "_joules", "_w": "_watts", "_bytes": "_bytes", "_fraction": "_ratio"}
 """Ends of our names, and the names of base units that Prometheus has for them."""

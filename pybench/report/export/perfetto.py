@@ -21,8 +21,8 @@ from pybench.model.record import Record
 from pybench.power.chart import clock_limits, power_samples
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace
 from pybench.report.run.view import RunView
+from pybench.report.table import printable
 from pybench.report.text.labels import short_labels
-from pybench.report.text.printable import printable
 
 # Process ids of Linux are below 2^22: those of the groups collide with none of a trace that is merged with this one.
 _FIRST_PID = 2**23

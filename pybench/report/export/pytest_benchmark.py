@@ -16,7 +16,7 @@ from pybench.model.errors import UsageError
 from pybench.model.manifest import Provenance
 from pybench.model.results import PointResult, Results
 from pybench.report.run.view import RunView
-from pybench.report.text.printable import printable
+from pybench.report.table import printable
 
 _VERSION = "4.0.0"
 """Version of pytest-benchmark whose layout this is; later ones read it."""

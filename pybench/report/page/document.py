@@ -12,8 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from pybench.power.chart import NO_POWER, PowerPayload
-from pybench.report.page.points import verdict_rank
-from pybench.report.text.printable import printable
+from pybench.report.table import printable
 
 _ASSETS = Path(__file__).parent / "assets"
 _SIGNS = {
@@ -22,6 +21,16 @@ _SIGNS = {
     **dict.fromkeys(("missing", "not measured"), "○"),
     **dict.fromkeys(("inconclusive", "undecided", "open"), "≈"),
 }
+
+_RANK = (
+    *("failed", "fail", "error", "regressed", "missing", "not measured", "inconclusive", "undecided", "incomparable"),
+    *("skipped", "-", "improved", "pass", "unchanged"),
+)
+
+
+def verdict_rank(verdict: str) -> int:
+    """The worst first."""
+    return _RANK.index(verdict) if verdict in _RANK else len(_RANK)
 
 
 def document(template: str, *, power: PowerPayload = NO_POWER, **content: object) -> str:

@@ -17,7 +17,7 @@ from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.results import CheckResult, ExpectationRow, NodeCheck, PointResult, Results
 from pybench.model.suite import NOT_INSTALLED
 from pybench.model.text import plural
-from pybench.report.run.expectations import is_passed_guard
+from pybench.report.run.headline import is_passed_guard
 from pybench.report.run.more_attempts import MoreAttempts
 from pybench.report.run.view import RunView
 from pybench.report.text.labels import joined, short_labels

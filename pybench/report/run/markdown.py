@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pybench.report.run.findings import Finding, by_part, each_step_once, findings
-from pybench.report.run.provenance import changes, sentence
 from pybench.report.run.rows import tables
-from pybench.report.run.view import RunView
-from pybench.report.table import Table
+from pybench.report.run.view import RunView, changes, sentence
+from pybench.report.table import Table, printable
 from pybench.report.text.labels import verdict_words
-from pybench.report.text.printable import printable
 
 MOST_BYTES = 900 * 1024
 """GitHub drops a job's whole summary beyond 1 MiB, which several steps may share."""
@@ -41,9 +39,9 @@ def render(view: RunView) -> str:
 
 def _findings(found: Sequence[Finding]) -> Iterator[str]:
     """By part: the reason, what to do, then subjects and figures, folded where they are many."""
-    for part, own in by_part(found):
+    for part, of_part in by_part(found):
         yield from ("", f"### What did not pass{f': {part}' if part else ''}", "")
-        for finding in own:
+        for finding in of_part:
             step = f"<br>**next:** {escape(finding.step)}" if finding.step else ""
             yield f"- **{finding.verdict}** {escape(finding.text(_MOST_SUBJECTS))}{step}"
             more = (*(finding.subjects if len(finding.subjects) > _MOST_SUBJECTS else ()), *finding.evidence)

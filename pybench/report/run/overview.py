@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 from pybench.core.loss_curve import METRIC as LOSS_GUARD
-from pybench.core.numbers import ONE, Scale, gate, interval, limits, quantity, shared_scale, with_spread
-from pybench.model.results import Estimate, PointResult, Results, ScalingResult
+from pybench.core.numbers import ONE, Scale, gate, percent, plain, quantity, shared_scale, with_spread
+from pybench.model.results import CheckResult, Estimate, PointResult, Results
 from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
-from pybench.report.run.expectations import NONE, Expectations
+from pybench.model.workloads.settings import AUTO
+from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.report.run.flags import relevant
-from pybench.report.run.headline import energy, energy_name, headline, headline_name
-from pybench.report.run.secondary import secondaries
-from pybench.report.table import Table
+from pybench.report.run.headline import (
+    NONE,
+    Expectations,
+    energy,
+    energy_name,
+    headline,
+    headline_name,
+    requests_differ,
+)
+from pybench.report.table import Cell, Table
 from pybench.report.text.change_words import metric_words
 from pybench.report.text.labels import axis_text, shared_axes, short_labels
 
 EVERY_POINT = "all"
-"""In the place of a flag's letter: rows do not repeat what is so of all of them."""
-
-
-class Density(IntEnum):
-    """How much a row shows where the terminal is narrow."""
-
-    INTERVALS = 0
-    SPREADS = 1
-    GATES = 2
-    HEADLINES = 3
+"""Replaces a flag's letter where every row has the flag, so that no row repeats it."""
+# A results.json may hold any value for a setting, also one without a hash.
+_STAGED = tuple(name for name, strategy in STRATEGIES.items() if strategy.has_stages)
 
 
 @dataclass(frozen=True)
@@ -50,38 +50,34 @@ def groups(results: Results) -> tuple[Group, ...]:
     shown = [point for point in results.points if point.status not in {"skipped", "does_not_fit"}]
     scaled = {row.benchmark for row in results.scaling}
     names = tuple(dict.fromkeys(point.benchmark for point in shown))
-    alone = [(name,) for name in names if name in scaled]
     others = tuple(name for name in names if name not in scaled)
-    found = tuple(_group(members, shown) for members in (*alone, *([others] if others else [])))
-    return tuple(_ranked(group) if _compares_trainings(group) else group for group in found)
-
-
-def _compares_trainings(group: Group) -> bool:
-    """Whether several benchmarks train on equally many GPUs, and nothing relates them but their figures."""
-    names = {headline_name(point) for point in group.points if headline(point)}
-    return len(group.benchmarks) > 1 and names == {"tokens_per_s"} and len({p.num_gpus for p in group.points}) == 1
+    members = (*((name,) for name in names if name in scaled), *((others,) if others else ()))
+    return tuple(_ranked(_group(benchmarks, shown)) for benchmarks in members)
 
 
 def _ranked(group: Group) -> Group:
-    """The fastest first; points without a figure last."""
+    """Trainings of several benchmarks on equally many GPUs, the fastest first, points without a figure last."""
+    names = {headline_name(point) for point in group.points if headline(point)}
+    if len(group.benchmarks) == 1 or names != {"tokens_per_s"} or len({p.num_gpus for p in group.points}) > 1:
+        return group
 
-    def place(point: PointResult) -> float:
-        found = headline(point)
-        return -found.value if found else math.inf
+    def rank(point: PointResult) -> float:
+        figure = headline(point)
+        return -figure.value if figure else math.inf
 
-    return replace(group, points=tuple(sorted(group.points, key=place)), is_ranked=True)
+    return replace(group, points=tuple(sorted(group.points, key=rank)), is_ranked=True)
 
 
 def _group(benchmarks: tuple[str, ...], shown: Sequence[PointResult]) -> Group:
     points = tuple(point for point in shown if point.benchmark in benchmarks)
-    found = short_labels(points, with_benchmark=len(benchmarks) > 1)
-    return Group(benchmarks, points, found, _shared(benchmarks, points), flag_letters(points))
+    labels = short_labels(points, with_benchmark=len(benchmarks) > 1)
+    return Group(benchmarks, points, labels, _shared(benchmarks, points), flag_letters(points))
 
 
 def parts(group: Group) -> tuple[Group, ...]:
-    """The group's points apart: by benchmark, or by the first axis of words that varies, such as the backend.
+    """The group split by benchmark, or by the first axis of words that varies, such as the backend.
 
-    All together where neither varies.
+    Whole where neither varies.
     """
     if len(group.benchmarks) > 1:
         return tuple(replace(_group((name,), group.points), letters=group.letters) for name in group.benchmarks)
@@ -90,89 +86,168 @@ def parts(group: Group) -> tuple[Group, ...]:
     if not names:
         return (group,)
     values = dict.fromkeys(point.axes[names[0]] for point in group.points)
-    apart = ([point for point in group.points if point.axes[names[0]] == value] for value in values)
-    return tuple(replace(_group(group.benchmarks, points), letters=group.letters) for points in apart)
+    split = ([point for point in group.points if point.axes[names[0]] == value] for value in values)
+    return tuple(replace(_group(group.benchmarks, points), letters=group.letters) for points in split)
 
 
 def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[str, ...]:
     """Axes shared by all points, then by the points of each benchmark, then the attempts."""
     everywhere = shared_axes(points) if len(points) > 1 or len(benchmarks) == 1 else {}
-    parts = [", ".join(axis_text(*axis) for axis in everywhere.items())]
+    texts = [", ".join(axis_text(*axis) for axis in everywhere.items())]
     if len(benchmarks) > 1:
-        own: dict[str, list[str]] = {}
+        by_words: dict[str, list[str]] = {}
         for name in benchmarks:
             axes = shared_axes([point for point in points if point.benchmark == name])
             words = ", ".join(axis_text(*axis) for axis in axes.items() if axis[0] not in everywhere)
-            own.setdefault(words, []).append(name)
-        parts += [f"{words}: {', '.join(names)}" for words, names in own.items() if words]
+            by_words.setdefault(words, []).append(name)
+        texts += [f"{words}: {', '.join(names)}" for words, names in by_words.items() if words]
     attempts = {point.attempts for point in points if point.attempts}
     if attempts:
         least, most = min(attempts), max(attempts)
         many = plural(most, "attempt")
-        parts.append(f"{many} each" if least == most else f"{least} to {many}")
-    return tuple(part for part in parts if part)
-
-
-def overview(results: Results, group: Group, density: Density) -> Table:
-    """The group's table, without columns that are empty in every row."""
-    measured = [found for point in group.points if (found := headline(point))]
-    joules = [found for point in group.points if (found := energy(point))]
-    scale, energy_scale = shared_scale(measured), shared_scale(joules)
-    more = () if density is Density.HEADLINES else _more_metrics(results, group)
-    roomy = density < Density.GATES
-    beside = () if density is Density.HEADLINES else secondaries(group.points, shown=more, roomy=roomy)
-    heads = (
-        "point",
-        _figure_head(group, scale),
-        "speedup",
-        "expected",
-        "allowed",
-        *map(metric_words, more),
-        *(one.head for one in beside),
-        energy_scale.unit if energy_scale else "energy",
-        "verdict",
-        "flags",
-    )
-    wanted = Expectations.of(results)
-    ratios = {point.id: _ratio_cells(wanted, point, density) for point in group.points}
-    if all(ratio == NONE for ratio, _ in ratios.values()):
-        ratios = dict.fromkeys(ratios, (NONE, NONE))  # expectations alone would stand beside figures of another unit
-    rows = [
-        (
-            group.labels[point.id],
-            with_spread(headline(point), scale),
-            *ratios[point.id],
-            _allowed(wanted, point, scale),
-            *(_also(wanted, point, metric) for metric in more),
-            *(one.cell(point) or NONE for one in beside),
-            _energy(wanted, point, energy_scale, density),
-            wanted.verdict(point),
-            " ".join(sorted({group.letters[flag] for flag in relevant(point)} - {EVERY_POINT})),
-        )
-        for point in group.points
-    ]
-    table = Table(_title(group), heads, tuple(rows)).without_empty_columns()
-    return _with_one_limit(table) if density >= Density.GATES else table
+        texts.append(f"{many} each" if least == most else f"{least} to {many}")
+    return tuple(text for text in texts if text)
 
 
 def flag_letters(points: Sequence[PointResult]) -> dict[str, str]:
     """A letter for each flag that matters, in the order of first use; none for what every measured point has."""
     measured = [relevant(point) for point in points if point.status == "ok"]
     flags = dict.fromkeys(flag for point in points for flag in relevant(point))
-    shared = {flag for flag in flags if len(measured) > 1 and all(flag in own for own in measured)}
+    shared = {flag for flag in flags if len(measured) > 1 and all(flag in of_point for of_point in measured)}
     rest = [flag for flag in flags if flag not in shared]
     letters = {flag: chr(ord("a") + number) if number < 26 else flag for number, flag in enumerate(rest)}  # noqa: PLR2004
     return {flag: letters.get(flag, EVERY_POINT) for flag in flags}
 
 
-def _title(group: Group) -> str:
-    if len(group.benchmarks) == 1:
-        return group.benchmarks[0]
-    return "points, the fastest first" if group.is_ranked else "points"
+def _percent(estimate: Estimate) -> str:
+    return percent(estimate.value)
+
+
+@dataclass(frozen=True)
+class _Secondary:
+    """A column for points of one kind: the figure that their suite is about.
+
+    One such point gives its table the column, in which other points show their figures too; with ``of_all`` every point
+    must be of the kind. A narrow table leaves out columns that ``gives_way``.
+    """
+
+    head: str
+    metric: str
+    describes: str | Callable[[PointResult], bool]
+    """The metric that points of the kind have, or a test."""
+    text: Callable[[Estimate], str] = quantity
+    of_all: bool = False
+    gives_way: bool = False
+
+    def cell(self, point: PointResult) -> str:
+        """The point's figure."""
+        return self.text(point.metrics[self.metric]) if self.metric in point.metrics else NONE
+
+    def is_shown(self, points: Sequence[PointResult]) -> bool:
+        """Whether a table of these points has the column."""
+        kind = self.describes
+        described = [point for point in points if (kind in point.metrics if isinstance(kind, str) else kind(point))]
+        if self.of_all and len(described) < len(points):
+            return False
+        return any(self.metric in point.metrics for point in described)
+
+
+_SECONDARIES = (
+    _Secondary("TTFT p99", "ttft_p99_s", requests_differ),
+    _Secondary("TPOT p99", "tpot_p99_s", requests_differ),
+    _Secondary("goodput", "goodput_requests_per_s", "goodput_requests_per_s"),
+    _Secondary("switch", "switch_s", "turn_s"),
+    _Secondary("of a turn", "switch_fraction", "turn_s", _percent),
+    _Secondary("evaluation", "evaluation_overhead_fraction", "evaluation_overhead_fraction", _percent),
+    _Secondary("load", "load_bytes_per_s", "save_bytes_per_s"),
+    _Secondary("size", "checkpoint_bytes", "save_bytes_per_s"),
+    _Secondary(
+        "batch per GPU",
+        "batch_size_per_gpu",
+        lambda point: point.settings.get("batch_size_per_gpu") == AUTO,
+        lambda estimate: plain(estimate.value),
+    ),
+    _Secondary(
+        "waits", "stage_idle_fraction", lambda point: point.settings.get("strategy") in _STAGED, _percent, of_all=True
+    ),
+    *(
+        _Secondary(
+            f"{phase} mJ",
+            metric,
+            "decode_energy_j_per_output_token",
+            lambda estimate: plain(1000 * estimate.value),
+            gives_way=True,
+        )
+        for phase, metric in (
+            ("prefill", "prefill_energy_j_per_prompt_token"),
+            ("decode", "decode_energy_j_per_output_token"),
+        )
+    ),
+    _Secondary("memory", "peak_memory_bytes", "tokens_per_s", gives_way=True),
+)
+
+
+def overviews(results: Results, group: Group) -> tuple[Table, Table, Table]:
+    """The group's table: whole; without columns that give way; without any secondary figure and limit of energy."""
+    scale = shared_scale([figure for point in group.points if (figure := headline(point))])
+    energy_scale = shared_scale([joules for point in group.points if (joules := energy(point))])
+    # Metrics without a column of their own that the suite limits; the guard on the loss is not one of them.
+    ids = {point.id: {headline_name(point), energy_name(point), LOSS_GUARD} for point in group.points}
+    more = dict.fromkeys(row.metric for row in results.checks if row.metric not in ids.get(row.point_id, {row.metric}))
+    shown = [column for column in _SECONDARIES if column.metric not in more and column.is_shown(group.points)]
+    wanted = Expectations.of(results)
+    speedups = [_speedup(wanted, point) for point in group.points]
+    limits: list[tuple[str, ...]] = [_limit_cells(wanted, point, scale) for point in group.points]
+    if all(speedup == NONE for speedup in speedups):
+        limits = [
+            (NONE, of_figure) for _, of_figure in limits
+        ]  # limits of ratios alone would seem to be of the figures
+    limit_heads: tuple[str, ...] = ("expected", "allowed")
+    if all(NONE in pair for pair in limits) and all(
+        any(cell != NONE for cell in column) for column in zip(*limits, strict=True)
+    ):
+        limit_heads = ("limit",)  # No row has both.
+        limits = [(max(pair, key=lambda cell: cell != NONE),) for pair in limits]
+    rows = tuple(
+        (
+            group.labels[point.id],
+            with_spread(headline(point), scale),
+            speedup,
+            *limit,
+            *(_limited(point.metrics.get(metric), wanted.check(point, metric)) for metric in more),
+            *(column.cell(point) for column in shown),
+            _energy(wanted, point, energy_scale),
+            wanted.verdict(point),
+            " ".join(sorted({group.letters[flag] for flag in relevant(point)} - {EVERY_POINT})),
+        )
+        for point, speedup, limit in zip(group.points, speedups, limits, strict=True)
+    )
+    heads = (
+        "point",
+        _figure_head(group, scale),
+        "speedup",
+        *limit_heads,
+        *map(metric_words, more),
+        *(column.head for column in shown),
+        energy_scale.unit if energy_scale else "energy",
+        "verdict",
+        "flags",
+    )
+    title = (
+        group.benchmarks[0]
+        if len(group.benchmarks) == 1
+        else "points, the fastest first"
+        if group.is_ranked
+        else "points"
+    )
+    whole = Table(title, heads, rows).without_empty_columns()
+    narrower = whole.without(column.head for column in shown if column.gives_way)
+    secondary = {column.head for column in shown} | set(map(metric_words, more))
+    return whole, narrower, narrower.without(secondary).without_notes()
 
 
 def _figure_head(group: Group, scale: Scale | None) -> str:
-    """The unit that all figures have, and whether each is of one GPU, or of saving, beside which loading stands."""
+    """The unit that all figures share, and whether they are per GPU; a checkpoint's figure is that of saving."""
     if scale is None:
         return "figure"
     names = {name for point in group.points if (name := headline_name(point))}
@@ -181,77 +256,37 @@ def _figure_head(group: Group, scale: Scale | None) -> str:
     return f"{scale.unit} per GPU" if all(name.endswith("_per_gpu") for name in names) else scale.unit
 
 
-def _ratio_cells(wanted: Expectations, point: PointResult, density: Density) -> tuple[str, str]:
+def _speedup(wanted: Expectations, point: PointResult) -> str:
     row = wanted.ratio(point)
     if row is None:
-        return ("1 (baseline)" if point.id in wanted.baselines else NONE), NONE
-    lower = METRICS[row.metric].higher_is_better if row.metric in METRICS else True
-    expected = row.expected
-    if expected is None:
-        return _ratio_text(row, density), NONE
-    if density >= Density.GATES:
-        return _ratio_text(row, density), gate(expected.minimum, expected.maximum, lower=lower)
-    return _ratio_text(row, density), limits(expected.minimum, expected.maximum)
-
-
-def _ratio_text(row: ScalingResult, density: Density) -> str:
+        return "1 (baseline)" if point.id in wanted.baselines else NONE
     if row.speedup is None:
         return NONE
-    if density is Density.INTERVALS:
-        return f"{row.speedup:.3f} {interval(row.speedup_low, row.speedup_high)}".strip()
-    value = Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit="")
-    return with_spread(value, ONE)
+    return with_spread(Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit=""), ONE)
 
 
-def _allowed(wanted: Expectations, point: PointResult, scale: Scale | None) -> str:
+def _limit_cells(wanted: Expectations, point: PointResult, scale: Scale | None) -> tuple[str, str]:
+    """The limits of the point's ratio and of its headline figure."""
+    row, figure = wanted.ratio(point), headline(point)
+    lower = METRICS[row.metric].higher_is_better if row is not None and row.metric in METRICS else True
+    of_ratio = gate(row.expected.minimum, row.expected.maximum, lower=lower) if row and row.expected else NONE
     check = wanted.check(point, headline_name(point))
-    if check is None or (check.minimum is None and check.maximum is None):
+    return of_ratio, _gate(check, scale or (shared_scale([figure]) if figure else None))
+
+
+def _gate(check: CheckResult | None, scale: Scale | None) -> str:
+    if check is None:
         return NONE
-    lower = check.minimum is not None
-    return gate(check.minimum, check.maximum, scale or _own_scale(point), lower=lower)
+    return gate(check.minimum, check.maximum, scale, lower=check.minimum is not None)
 
 
-def _energy(wanted: Expectations, point: PointResult, scale: Scale | None, density: Density) -> str:
+def _energy(wanted: Expectations, point: PointResult, scale: Scale | None) -> str:
     """Joules, with their limit where there is room."""
-    found = with_spread(energy(point), scale)
-    check = wanted.check(point, energy_name(point))
-    if check is None or (check.minimum is None and check.maximum is None) or density is Density.HEADLINES:
-        return found
-    return f"{found} ({gate(check.minimum, check.maximum, scale, lower=check.minimum is not None)})"
+    limit = _gate(wanted.check(point, energy_name(point)), scale)
+    return Cell(with_spread(energy(point), scale), note="" if limit == NONE else f"({limit})")
 
 
-def _own_scale(point: PointResult) -> Scale | None:
-    found = headline(point)
-    return shared_scale([found]) if found else None
-
-
-def _more_metrics(results: Results, group: Group) -> tuple[str, ...]:
-    """Metrics without a column of their own that the suite limits; the guard on the loss is not one of them."""
-    ids = {point.id: {headline_name(point), energy_name(point), LOSS_GUARD} for point in group.points}
-    checked = (c.metric for c in results.checks if c.metric not in ids.get(c.point_id, {c.metric}))
-    return tuple(dict.fromkeys(checked))
-
-
-def _also(wanted: Expectations, point: PointResult, metric: str) -> str:
-    check = wanted.check(point, metric)
-    if check is None or (check.minimum is None and check.maximum is None):
-        return quantity(point.metrics.get(metric))
-    found = quantity(check.value)
-    scale = shared_scale([check.value]) if check.value else None
-    return f"{found} ({gate(check.minimum, check.maximum, scale, lower=check.minimum is not None)})"
-
-
-def _with_one_limit(table: Table) -> Table:
-    """One column for the limits of ratios and of figures, where no row has both."""
-    if not {"expected", "allowed"} <= set(table.heads):
-        return table
-    of_ratio, of_figure = table.heads.index("expected"), table.heads.index("allowed")
-    if any(NONE not in {row[of_ratio], row[of_figure]} for row in table.rows):
-        return table
-
-    def merged(row: tuple[str, ...], limit: str) -> tuple[str, ...]:
-        cells = [cell for place, cell in enumerate(row) if place != of_figure]
-        return (*cells[:of_ratio], limit, *cells[of_ratio + 1 :])
-
-    rows = (merged(row, row[of_figure] if row[of_ratio] == NONE else row[of_ratio]) for row in table.rows)
-    return Table(table.title, merged(table.heads, "limit"), tuple(rows))
+def _limited(figure: Estimate | None, check: CheckResult | None) -> str:
+    """A further metric with its limit."""
+    limit = _gate(check, shared_scale([check.value]) if check and check.value else None)
+    return quantity(figure) if check is None or limit == NONE else f"{quantity(check.value)} ({limit})"

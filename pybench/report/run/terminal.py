@@ -15,17 +15,17 @@ from pybench.model.text import plural
 from pybench.report.run.findings import Finding, by_part, each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.run.flags import legend, relevant
 from pybench.report.run.more_attempts import decided_sentence
-from pybench.report.run.overview import Density, Group, groups, overview, parts
-from pybench.report.run.provenance import changes, sentence
-from pybench.report.run.rows import claims, comparisons, jobs, tables
-from pybench.report.run.view import RunView
-from pybench.report.table import Table
+from pybench.report.run.overview import Group, groups, overviews, parts
+from pybench.report.run.rows import comparisons, tables
+from pybench.report.run.view import RunView, changes, sentence
+from pybench.report.run.work import claims, jobs
+from pybench.report.table import Table, printable
 from pybench.report.text.labels import short_labels, verdict_words
-from pybench.report.text.layout import fits
-from pybench.report.text.printable import printable
-from pybench.report.text.table import COLOURS, console, draw, hanging, without_trailing_spaces
+from pybench.report.text.table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
 
 _COMMAND = re.compile(r"(?<=:) (?=(?:pybench|nvidia-smi|dcgmi|dmesg|lspci|pip) )|; (?=if it stays)")
+_IN_OVERVIEW = ("speedup", "expected", "energy", "verdict")
+"""Columns of the points that the overview shows as well."""
 _MOST_SUBJECTS = 4
 """A reason that holds for more points names these, and counts the others."""
 
@@ -42,7 +42,8 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
             _table(out, table, width)
     _findings(out, view, everything=detail)
     if detail:
-        for table in tables(view.results, short_labels(view.results.points, with_benchmark=True)):
+        points, *others = tables(view.results, short_labels(view.results.points, with_benchmark=True)) or (None,)
+        for table in (*((points.without(_IN_OVERVIEW),) if points else ()), *others):
             _table(out, table, width)
     out.print()
     verdict = Text.assemble("verdict: ", _coloured(view.state), printable(f" - {view.reason}"))
@@ -67,8 +68,10 @@ def _head(out: Console, view: RunView, *, detail: bool) -> None:
 
 
 def _group(out: Console, results: Results, group: Group, width: int) -> None:
+    _, narrower, _ = overviews(results, group)
     whole = _overview(results, group, width)
-    apart = _lacks_columns(results, group, whole) if len(group.benchmarks) > 1 else not fits(whole, width)
+    # Names within one benchmark are shorter, which may leave room for the figures that were left out.
+    apart = len(whole.heads) < len(narrower.heads) if len(group.benchmarks) > 1 else not fits(whole, width)
     for part in parts(group) if apart else (group,):
         _part(out, part, whole if part is group else _overview(results, part, width), width)
     for flag, meaning in legend([flag for point in group.points for flag in relevant(point)]):
@@ -77,16 +80,8 @@ def _group(out: Console, results: Results, group: Group, width: int) -> None:
 
 def _overview(results: Results, group: Group, width: int) -> Table:
     """The fullest table that fits, else the narrowest."""
-    for density in Density:
-        table = overview(results, group, density)
-        if fits(table, width):
-            break
-    return table
-
-
-def _lacks_columns(results: Results, group: Group, table: Table) -> bool:
-    """Whether figures beside the headline were left out for the width; the names of single benchmarks are shorter."""
-    return len(table.heads) < len(overview(results, group, Density.GATES).heads)
+    tables = overviews(results, group)
+    return next((table for table in tables if fits(table, width)), tables[-1])
 
 
 def _part(out: Console, group: Group, table: Table, width: int) -> None:
@@ -116,10 +111,10 @@ def _findings(out: Console, view: RunView, *, everything: bool) -> None:
 
 def _listed(out: Console, title: str, found: Sequence[Finding], most: int, *, is_named: bool = False) -> None:
     """The findings by part; each with its verdict where it ``is_named``."""
-    for part, own in by_part(found):
+    for part, of_part in by_part(found):
         out.print()
         out.print(Text(f"{title}: {part}" if part else title, style="bold"))
-        for finding in own:
+        for finding in of_part:
             word = f"{verdict_words(finding.verdict)} " if is_named else ""
             hanging(out, f"  {word}{finding.text(most)}", style=COLOURS.get(finding.verdict, ""))
             for line in finding.evidence[:most]:

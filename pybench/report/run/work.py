@@ -1,8 +1,9 @@
-"""Trainings beside each other, claims, and whole jobs, as rows of tables."""
+"""Tables of trainings, claims and whole jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pybench.core.numbers import (
     Scale,
@@ -21,39 +22,46 @@ from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.results import ClaimResult, Estimate, JobResult, PointResult, Results, order_words
 from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
+from pybench.report.table import Table
+from pybench.report.text.labels import short_labels
 
-TRAINING_HEADS = (
+_TRAINING_HEADS = (
     *("point", "rank", "tokens/s", "per GPU", "MFU", "HFU", "memory", "energy", "rank by memory", "rank by energy"),
     *("batch per GPU", "trained", "exposed comm.", "straggler gap", "input wait", "evaluation", "loss"),
 )
 
 
-def training_rows(points: Sequence[PointResult], names: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """Cells of every measured training point, the fastest first; equal places for equal figures, of one alone none."""
-    trained = [point for point in points if "tokens_per_s" in point.metrics]
+def training_table(results: Results, names: Mapping[str, str]) -> Table:
+    """Every measured training, the fastest first. Equal figures share a rank; a figure of one point has none."""
+    trained = [point for point in results.points if "tokens_per_s" in point.metrics]
     ordered = sorted(trained, key=lambda point: -point.metrics["tokens_per_s"].value)
-    return tuple(_training_row(point, names[point.id], ordered) for point in ordered)
+    rows = tuple(_training_row(point, names[point.id], ordered) for point in ordered)
+    return Table("Training, the fastest first", _TRAINING_HEADS, rows)
 
 
 def _training_row(point: PointResult, name: str, everyone: Sequence[PointResult]) -> tuple[str, ...]:
     metrics = point.metrics
+
+    def fraction(metric: str) -> str:
+        return percent(metrics[metric].value if metric in metrics else None)
+
     return (
         name,
         _place(point, everyone, "tokens_per_s", more=True),
         quantity(metrics.get("tokens_per_s")),
         quantity(metrics.get("flops_per_s_per_gpu")),
-        _percent(metrics.get("mfu_fraction")),
-        _percent(metrics.get("hfu_fraction")),
+        fraction("mfu_fraction"),
+        fraction("hfu_fraction"),
         quantity(metrics.get("peak_memory_bytes")),
         quantity(metrics.get("energy_j_per_token")),
         _place(point, everyone, "peak_memory_bytes", more=False),
         _place(point, everyone, "energy_j_per_token", more=False),
         _plain(metrics.get("batch_size_per_gpu")),
         _trained(metrics),
-        _percent(metrics.get("exposed_communication_fraction")),
-        _percent(metrics.get("straggler_gap_fraction")),
-        _percent(metrics.get("input_wait_fraction")),
-        _percent(metrics.get("evaluation_overhead_fraction")),
+        fraction("exposed_communication_fraction"),
+        fraction("straggler_gap_fraction"),
+        fraction("input_wait_fraction"),
+        fraction("evaluation_overhead_fraction"),
         _plain(metrics.get("loss")),
     )
 
@@ -76,25 +84,27 @@ def _trained(metrics: Mapping[str, Estimate]) -> str:
     return f"{plain(metrics['trained_parameters'].value)} ({share})"
 
 
-def _percent(estimate: Estimate | None) -> str:
-    return percent(estimate.value if estimate else None)
-
-
 def _plain(estimate: Estimate | None) -> str:
     return plain(estimate.value) if estimate else "-"
 
 
-CLAIMS_TITLE = "Claims, which judge nothing"
-CLAIM_HEADS = ("point", "metric", "claimed", "found", "state", "reason", "source")
 _PERCENT = 100.0
 _CROSSED = "the interval holds the claim's limit; more attempts narrow it"
 
 
-def claim_rows(results: Results, names: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Cells of every claim; the reason is why it is open."""
+def claims(results: Results) -> Table:
+    """Claims for the terminal, with each source once below its rows."""
+    table = claim_table(results, short_labels(results.points, with_benchmark=True))
+    below = (*(row[-1] for row in table.rows[1:]), None)
+    rows = ((*row[:-1], "" if row[-1] == after else row[-1]) for row, after in zip(table.rows, below, strict=False))
+    return replace(table, rows=tuple(rows)).with_one_metric("Claims of {}, which judge nothing").without_empty_columns()
+
+
+def claim_table(results: Results, names: Mapping[str, str]) -> Table:
+    """Every claim; the reason is why it is open."""
     benchmarks = {point.id: point.benchmark for point in results.points}
-    for claim in results.claims:
-        yield (
+    rows = tuple(
+        (
             names.get(claim.point_id, claim.point_id),
             claim.metric,
             _claimed(claim, names, benchmarks),
@@ -103,6 +113,10 @@ def claim_rows(results: Results, names: Mapping[str, str]) -> Iterator[tuple[str
             _open(claim) if claim.state == "open" else "",
             claim.source,
         )
+        for claim in results.claims
+    )
+    heads = ("point", "metric", "claimed", "found", "state", "reason", "source")
+    return Table("Claims, which judge nothing", heads, rows)
 
 
 def _open(claim: ClaimResult) -> str:
@@ -147,37 +161,33 @@ def _move(change: Estimate) -> str:
 _ENERGIES = ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J"))
 
 
-def job_title(jobs: Sequence[JobResult]) -> str:
-    """For instance ``Job: 2,686 samples x 3 epochs, training steps alone``; of several jobs all sizes."""
-    sizes = {(job.samples, job.epochs) for job in jobs}
-    return f"Job: {', '.join(_size(*size) for size in sorted(sizes))}, training steps alone"
+def jobs(results: Results) -> Table:
+    """Time and energy of a whole training job for the terminal."""
+    return job_table(results, short_labels(results.points, with_benchmark=True)).without_empty_columns()
 
 
-def job_heads(jobs: Sequence[JobResult]) -> tuple[str, ...]:
-    """Heads of :func:`job_rows`; those of energy where any was measured, those of GPU hours where they differ."""
+def job_table(results: Results, names: Mapping[str, str]) -> Table:
+    """One row for each number of GPUs; savings are against the fewest GPUs. GPU hours only where they differ."""
+    jobs = results.jobs
     time, energy = _scales(jobs)
-    of_gpus = (f"GPU-{time.unit}",) if _of_several_gpus(jobs) else ()
+    several = any(job.num_gpus > 1 for job in jobs)
+    sizes = sorted({(job.samples, job.epochs) for job in jobs})
+    size = ", ".join(f"{samples:,} samples x {plural(epochs, 'epoch')}" for samples, epochs in sizes)
+    rows = tuple(
+        (
+            names.get(job.point_id, job.point_id),
+            str(job.num_gpus),
+            with_spread(job.time_h, time),
+            _saved(job.time_saved_fraction),
+            *((plain(job.num_gpus * job.time_h.value / time.factor),) if several else ()),
+            *((with_spread(job.energy_j, energy), _saved(job.energy_saved_fraction)) if energy else ()),
+        )
+        for job in jobs
+    )
+    of_gpus = (f"GPU-{time.unit}",) if several else ()
     of_energy = (energy.unit, "energy saved") if energy else ()
-    return ("point", "GPUs", time.unit, "time saved", *of_gpus, *of_energy)
-
-
-def job_rows(results: Results, names: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """One row for each point; what is saved is against the fewest GPUs."""
-    time, energy = _scales(results.jobs)
-    several = _of_several_gpus(results.jobs)
-
-    def row(job: JobResult) -> tuple[str, ...]:
-        of_gpus = (plain(job.num_gpus * job.time_h.value / time.factor),) if several else ()
-        of_energy = (with_spread(job.energy_j, energy), _saved(job.energy_saved_fraction)) if energy else ()
-        of_time = (with_spread(job.time_h, time), _saved(job.time_saved_fraction))
-        return (names.get(job.point_id, job.point_id), str(job.num_gpus), *of_time, *of_gpus, *of_energy)
-
-    return tuple(row(job) for job in results.jobs)
-
-
-def _of_several_gpus(jobs: Sequence[JobResult]) -> bool:
-    """On one GPU, GPU hours are hours."""
-    return any(job.num_gpus > 1 for job in jobs)
+    heads = ("point", "GPUs", time.unit, "time saved", *of_gpus, *of_energy)
+    return Table(f"Job: {size}, training steps alone", heads, rows)
 
 
 def _saved(fraction: Estimate | None) -> str:
@@ -194,7 +204,3 @@ def _scales(jobs: Sequence[JobResult]) -> tuple[Scale, Scale | None]:
     if least_j is None:
         return time or Scale(1.0, "h"), None
     return time or Scale(1.0, "h"), Scale(*next((s for s in _ENERGIES if least_j >= s[0]), _ENERGIES[-1]))
-
-
-def _size(samples: int, epochs: int) -> str:
-    return f"{samples:,} samples x {plural(epochs, 'epoch')}"

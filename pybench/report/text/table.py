@@ -1,23 +1,18 @@
-"""Tables as text: aligned columns, what all rows share above them, text below its row."""
+"""Tables as text in one of three forms: columns; fewer columns with text below each row; a block for each row."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import zip_longest
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group
+from rich.console import Console, Group
 from rich.padding import Padding
-from rich.segment import Segment
 from rich.text import Text
 
-from pybench.report.table import NOTHING, Table
-from pybench.report.text.layout import AXES, GAP, Part, is_words, layout
-from pybench.report.text.printable import printable
+from pybench.report.table import NOTHING, Table, printable
 
 COLOURS = {
     "pass": "green",
@@ -31,10 +26,17 @@ COLOURS = {
     "inconclusive": "yellow",
 }
 _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
-_WORDS = re.compile(r"\S+\s*")
+_GAP = 2
 _INDENT = "    "
 _DEEPER = "  "
-"""In front of further lines of a cell that has axes."""
+"""In front of further lines of a name."""
+_BREAKS = (re.compile(r"(?<=[,\[])(?=\S)|(?<=, )"), re.compile(r"(?<=[,\[])(?=\S)|(?<= )"))
+"""Where a name goes on below: between axes, else between words."""
+_LEAST_NAME = 16
+"""Characters; a narrower column of names is harder to read than blocks."""
+_NUMBER = re.compile(r"(?:about |at least )?[^A-Za-z]*\d")
+_WORDS = {"point", "metric", "flags", "verdict", "status", "state"}
+_TEXT = {"reason", "notes", "source"}
 
 
 def console(stream: io.StringIO, width: int, *, color: bool) -> Console:
@@ -60,15 +62,115 @@ def draw_tables(drawn: Sequence[Table], *, width: int, color: bool = False) -> s
     return without_trailing_spaces(stream.getvalue())
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """Columns and their widths, or blocks without ``widths``; what all rows share; the text below each row."""
+
+    table: Table
+    widths: tuple[int, ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()
+    texts: tuple[tuple[str, ...], ...] = ()
+
+
+def fits(table: Table, width: int) -> bool:
+    """Whether the table fits as columns, with every name on one line."""
+    return sum(_widths(table)) + _GAP * (len(table.heads) - 1) <= width
+
+
 def draw(table: Table, width: int) -> Group:
-    """The table with its title, within ``width``, as :func:`layout` has it."""
-    title = [Text(printable(table.title), style="bold")] if table.title else []
-    found = layout(table, width)
-    shared = [Padding(Text.assemble("all: ", _behind_heads(found.shared)), (0, 0, 0, 2))] if found.shared else []
-    if not found.parts:
-        return Group(*title, *shared, *(_block(found.table, row) for row in found.table.rows))
-    above, *below = map(_Columns, found.parts)
-    return Group(*title, *shared, above, *(line for part in below for line in (Text(), part)))
+    """The table with its title, within ``width``."""
+    parts: list[Text | Padding | Group] = [Text(printable(table.title), style="bold")] if table.title else []
+    layout = _layout(table, width)
+    if layout.shared:
+        parts.append(Padding(_behind_heads(layout.shared, width - 2, "all:"), (0, 0, 0, 2)))
+    if layout.widths:
+        parts += _columns(layout)
+    else:
+        parts += [_block(layout.table, row, width) for row in layout.table.rows]
+    return Group(*parts)
+
+
+def _layout(table: Table, width: int) -> _Layout:
+    """The first form that fits. Columns that all rows share and then intervals go before a table becomes blocks."""
+    if fits(table, width):
+        return _Layout(table, _widths(table))
+    used = table.without_empty_columns()
+    for among in (_TEXT, used.heads[1:]):
+        above, rest = _split_shared(used, among)
+        words = [place for place, head in enumerate(rest.heads) if head in _TEXT]
+        texts = tuple(tuple(row[place] for place in words if row[place] not in NOTHING) for row in rest.rows)
+        plain = rest.without(_TEXT)
+        if fits(plain, width):
+            return _Layout(plain, _widths(plain), above, texts)
+    for narrower in (plain, plain.without_notes()):
+        name, *widths = _widths(narrower)
+        room = min(name, width - sum(widths) - _GAP * len(widths))
+        names = [_folded(row[0], room) for row in narrower.rows]
+        if room == name or (room >= _LEAST_NAME and all(names)):
+            longest = max(cell_len(line) for lines in ([narrower.heads[0]], *names) for line in lines)
+            return _Layout(narrower, (longest, *widths), above, texts)
+    return _Layout(rest, shared=above)
+
+
+def _split_shared(table: Table, among: Container[str]) -> tuple[tuple[tuple[str, str], ...], Table]:
+    """Head and cell of the columns of ``among`` in which several rows agree, and the table without these columns."""
+    first, *others = table.rows
+    shared = {
+        head: first[place]
+        for place, head in enumerate(table.heads)
+        if others and head in among and all(row[place] == first[place] for row in others)
+    }
+    return tuple(shared.items()), table.without(shared)
+
+
+def _widths(table: Table) -> tuple[int, ...]:
+    return tuple(
+        max(cell_len(printable(cell)) for cell in column) for column in zip(table.heads, *table.rows, strict=True)
+    )
+
+
+def _folded(name: str, room: int) -> list[str]:
+    """The lines of a name; none where an axis or a word is longer than ``room``."""
+    for breaks in _BREAKS:
+        lines = [""]
+        for piece in breaks.split(printable(name)):
+            if cell_len((lines[-1] + piece).rstrip()) <= room:
+                lines[-1] += piece
+            else:
+                lines.append(f"{_DEEPER}{piece}")
+        if all(cell_len(line.rstrip()) <= room for line in lines):
+            return [line.rstrip() for line in lines]
+    return []
+
+
+def _columns(layout: _Layout) -> Iterator[Text | Padding]:
+    """Not rich's own table, which measures and wraps every cell: half a second for a thousand rows."""
+    table = layout.table
+    is_words = [_is_words(table, place) for place in range(len(table.heads))]
+
+    def line(cells: Sequence[str], style: str = "") -> Text:
+        drawn = Text(no_wrap=True)
+        for place, (cell, cell_width) in enumerate(zip(cells, layout.widths, strict=True)):
+            text, room = printable(cell), " " * (cell_width - cell_len(printable(cell)))
+            drawn.append(" " * _GAP * (place > 0) + room * (not is_words[place]))
+            drawn.append(text, style or COLOURS.get(cell, ""))
+            drawn.append(room * is_words[place])
+        return drawn
+
+    yield line(table.heads, "bold")
+    yield Text("─" * (sum(layout.widths) + _GAP * (len(layout.widths) - 1)))
+    for row, texts in zip(table.rows, layout.texts or [()] * len(table.rows), strict=True):
+        name, *further = _folded(row[0], layout.widths[0])
+        yield line((name, *row[1:]))
+        yield from map(Text, further)
+        for text in texts:
+            yield Padding(Text(printable(text)), (0, 0, 0, len(_INDENT)))
+
+
+def _is_words(table: Table, place: int) -> bool:
+    """Whether a column begins at its left edge: the first one, and those whose cells are no numbers."""
+    cells = (row[place] for row in table.rows if row[place] not in NOTHING)
+    return place == 0 or table.heads[place] in _WORDS or not all(map(_NUMBER.match, cells))
 
 
 def hanging(out: Console, text: str, style: str = "") -> None:
@@ -107,76 +209,24 @@ def word(cell: str) -> Text:
     return Text(printable(cell), style=COLOURS.get(cell, ""))
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """A part's rows as aligned cells; what is longer than its column goes on below.
-
-    Segments, not rich's own table: that one measures and wraps every cell, half a second for a thousand rows.
-    """
-
-    part: Part
-
-    def __rich_console__(self, console: Console, _options: ConsoleOptions) -> Iterator[Segment]:
-        table = self.part.table
-        heads = self._cells([Text(printable(head), style="bold") for head in table.heads], console)
-        deepest = max(map(len, heads))
-        heads = [[*[Text()] * (deepest - len(lines)), *lines] for lines in heads]
-        rows = [self._cells([word(cell) for cell in row], console) for row in table.rows]
-        columns = zip(heads, *rows, strict=True)
-        widths = [max(cell_len(line.plain) for cell in column for line in cell) for column in columns]
-        yield from self._lines(heads, widths, console)
-        yield Segment("─" * (sum(widths) + GAP * (len(widths) - 1)) + "\n")
-        for row, texts in zip_longest(rows, self.part.texts, fillvalue=()):
-            yield from self._lines(row, widths, console)
-            for text in texts:
-                for line in Text(printable(text)).wrap(console, console.width - len(_INDENT)):
-                    yield Segment(f"{_INDENT}{line.plain.rstrip()}\n")
-
-    def _cells(self, cells: Sequence[Text], console: Console) -> list[list[Text]]:
-        """The lines of each cell."""
-        return [_wrapped(cell, width, console) for cell, width in zip(cells, self.part.widths, strict=True)]
-
-    def _lines(self, cells: Sequence[Sequence[Text]], widths: Sequence[int], console: Console) -> Iterator[Segment]:
-        for line in zip_longest(*cells, fillvalue=Text()):
-            for place, (cell, width, left) in enumerate(zip(line, widths, self._left, strict=True)):
-                room = " " * (width - cell_len(cell.plain))
-                yield Segment(" " * GAP * (place > 0) + room * (not left))
-                yield Segment(cell.plain, console.get_style(cell.style))
-                yield Segment(room * left)
-            yield Segment.line()
-
-    @cached_property
-    def _left(self) -> tuple[bool, ...]:
-        """Which columns begin at their left edge."""
-        return tuple(is_words(self.part.table, place) for place in range(len(self.part.widths)))
-
-
-def _wrapped(cell: Text, width: int, console: Console) -> list[Text]:
-    """Lines of at most ``width``; the axes of a point's id stay whole where they fit."""
-    if cell_len(cell.plain) <= width:
-        return [cell]
-    axes, lines = AXES.split(cell.plain), [""]
-    deeper = _DEEPER if len(axes) > 1 else ""
-    for piece in (piece for axis in axes for piece in _narrow(axis, width - len(deeper))):
-        if cell_len((lines[-1] + piece).rstrip()) <= width or lines == [""]:
-            lines[-1] += piece
-        else:
-            lines.append(f"{deeper}{piece}")
-    wrapped = (part for line in lines for part in Text(line, style=cell.style).wrap(console, width))
-    return [Text(part.plain.rstrip(), style=cell.style) for part in wrapped]
-
-
-def _narrow(axis: str, room: int) -> list[str]:
-    """Its words, each with the space behind it, where it has no room as a whole."""
-    return [axis] if cell_len(axis.rstrip()) <= room else _WORDS.findall(axis)
-
-
-def _block(table: Table, row: Sequence[str]) -> Group:
+def _block(table: Table, row: Sequence[str], width: int) -> Group:
     """The row's name, then its other cells; what is empty is left out."""
     shown = [(head, cell) for head, cell in zip(table.heads[1:], row[1:], strict=True) if cell not in NOTHING]
-    return Group(Text(printable(row[0]), overflow="fold"), Padding(_behind_heads(shown), (0, 0, 0, len(_INDENT))))
+    cells = Padding(_behind_heads(shown, width - len(_INDENT)), (0, 0, 0, len(_INDENT)))
+    return Group(Text(printable(row[0]), overflow="fold"), cells)
 
 
-def _behind_heads(cells: Iterable[tuple[str, str]]) -> Text:
-    """Each cell behind its head."""
-    return Text(", ").join(Text.assemble((f"{printable(head)} ", "dim"), word(cell)) for head, cell in cells)
+def _behind_heads(cells: Sequence[tuple[str, str]], room: int, start: str = "") -> Text:
+    """Each cell behind its head; a line ends between cells where each cell fits on a line."""
+    line, drawn = cell_len(start), Text(start)
+    for number, (head, cell) in enumerate(cells):
+        comma = "," if number + 1 < len(cells) else ""
+        piece = Text.assemble((f"{printable(head)} ", "dim"), word(cell), comma)
+        length = cell_len(piece.plain)
+        if drawn.plain:
+            is_full = line + 1 + length > room >= length
+            drawn.append("\n" if is_full else " ")
+            line = 0 if is_full else line + 1
+        drawn.append_text(piece)
+        line = (line + length) % room if length > room else line + length
+    return drawn

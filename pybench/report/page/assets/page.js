@@ -31,14 +31,14 @@
     const wanted = filter.value.trim().toLowerCase();
     let count = 0;
     for (const row of rows) {
-      const fits = row.textContent.toLowerCase().includes(wanted) && (!verdict.value || row.dataset.verdict === verdict.value);
+      const fits = row.textContent.toLowerCase().includes(wanted) && (!verdict?.value || row.dataset.verdict === verdict.value);
       row.hidden = !fits;
       count += fits ? 1 : 0;
     }
     shown.textContent = `${count} of ${rows.length} ${table.dataset.rows}`;
   }
   filter.addEventListener("input", apply);
-  verdict.addEventListener("change", apply);
+  verdict?.addEventListener("change", apply);
   apply();
 })();
 
