@@ -44,7 +44,7 @@ FOREIGN = {
     **{f"pybench.worker.backends.{name}": set(traits.packages) for name, traits in BACKENDS.items()},
     "pybench.worker.backends.common_torch": {"torch"},
     "pybench.worker.backends.torch.node": {"torch"},
-    "pybench.worker.backends.engine.start": {"torch"},
+    "pybench.worker.backends.engine": {"torch"},
     "pybench.worker.backends.turn": {"torch"},
     "pybench.worker.backends.turn.delivery": {"safetensors"},
     "pybench.worker.backends.torch.checkpoints": {"torch", "safetensors"},
@@ -57,8 +57,7 @@ FOREIGN = {
     f"{_TRAIN}.strategies.accelerate": {"accelerate"},
     f"{_TRAIN}.strategies.deepspeed": {"deepspeed"},
     f"{_TRAIN}.strategies.torchtune": {"torchao", "torchtune"},
-    f"{_TRAIN}.strategies.unsloth": {"unsloth"},
-    f"{_TRAIN}.unsloth_arguments": {"safetensors", "tokenizers"},
+    f"{_TRAIN}.strategies.unsloth": {"safetensors", "tokenizers", "unsloth"},
 }
 """What else a module or room of the worker may import: the package that a backend is about."""
 HEAVY = ("torch", "transformers", "numpy", "pydantic", "rich")

@@ -12,7 +12,7 @@ from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
 from pybench.model.wire import Failure, FailureCause, Metric, RequestTimes, Span, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName
-from pybench.worker.header import Device
+from pybench.worker.exchange import Device
 from pybench.worker.ranks import Ranks
 
 

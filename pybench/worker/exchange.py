@@ -2,19 +2,119 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import re
 import time
-from pathlib import Path
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path, PurePosixPath
 
 from pybench.model.wire import (
     ORDERS_FILE,
     Event,
+    Header,
     Phase,
     Step,
     WorkOrder,
     encode_event,
     events_file,
     go_file,
+    monotonic_offset_ns,
 )
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Device:
+    """The device one rank computes on. ``uuid`` is NVML's form, ``GPU-…``; ``None`` for a CPU.
+
+    A rank that drives several GPUs names them all in ``uuids``. ``replica`` is the number of the replica it is part of.
+    """
+
+    kind: str
+    name: str
+    uuid: str | None = None
+    uuids: tuple[str, ...] = ()
+    replica: int = 0
+
+
+def package_versions(names: tuple[str, ...]) -> dict[str, str]:
+    """Versions of those packages that are installed."""
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def driver_version(text: str) -> str | None:
+    """Version of the NVIDIA kernel module from the text of ``/proc/driver/nvidia/version``."""
+    match = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
+    return match[1] if match else None
+
+
+def mapped_library(maps: str, name: str) -> str | None:
+    """Path of the file mapped as ``name`` (or ``name.1``, …) in the text of ``/proc/self/maps`` (proc(5))."""
+    # Address, permissions, offset, device, inode; a path may have spaces, and its file may be replaced meanwhile.
+    match = re.search(rf"^(?:\S+ +){{5}}(/(?:.*/)?{re.escape(name)}(?:\.\d+)*)(?: \(deleted\))?$", maps, re.MULTILINE)
+    return match[1] if match else None
+
+
+def is_forward_compatible(cuda_library: str | None, driver: str | None) -> bool | None:
+    """Whether libcuda comes from the image's compatibility package instead of the host's driver.
+
+    That package lies in a folder ``compat`` (NVIDIA, "CUDA Compatibility"); elsewhere its file's version decides: the
+    host's own is the kernel module's. ``None`` without libcuda, or where neither is known.
+    """
+    if cuda_library is None:
+        return None
+    path = PurePosixPath(cuda_library)
+    if "compat" in path.parts[:-1]:
+        return True
+    version = re.search(r"\.so\.(\d+(?:\.\d+)+)$", path.name)
+    if version is None or driver is None:
+        return None
+    return _numbers(version[1]) > _numbers(driver)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def read_header(rank: int, world_size: int, packages: tuple[str, ...], device: Device) -> Header:
+    """Header of this process. A kernel without time namespaces has no offset."""
+    offsets = _PROC / "self/timens_offsets"
+    driver = driver_version(_text(_PROC / "driver/nvidia/version"))
+    cuda_library = mapped_library(_text(_PROC / "self/maps"), "libcuda.so")
+    return Header(
+        rank=rank,
+        world_size=world_size,
+        pid=os.getpid(),
+        boot_id=(_PROC / "sys/kernel/random/boot_id").read_text().strip(),
+        time_offset_ns=monotonic_offset_ns(offsets.read_text()) if offsets.exists() else 0,
+        python=platform.python_version(),
+        packages=package_versions(packages),
+        device=device.kind,
+        device_name=device.name,
+        device_uuid=device.uuid,
+        device_uuids=device.uuids,
+        replica=device.replica,
+        driver=driver,
+        cuda_library=cuda_library,
+        forward_compatible=is_forward_compatible(cuda_library, driver),
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
 
 _POLL_S = 0.01
 # A host that sends nothing for so long is gone; between two orders it has a second's work.

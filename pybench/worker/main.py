@@ -16,9 +16,8 @@ from typing import cast
 from pybench.model.host import RECORDED_PACKAGES
 from pybench.model.wire import Event, Header, Phase, WorkOrder
 from pybench.worker.backend import Backend, Session, backend_module, failure_of, missing_package
-from pybench.worker.exchange import EventStream, read_orders, wait_for_go
+from pybench.worker.exchange import Device, EventStream, read_header, read_orders, wait_for_go
 from pybench.worker.gpus import NvlinkTraffic
-from pybench.worker.header import Device, read_header
 from pybench.worker.imports import import_before_engine, spared_by_collector
 from pybench.worker.ranks import Ranks, place_scratch, rank_numbers
 from pybench.worker.timing import TimingLoop

@@ -15,9 +15,9 @@ import pytest
 
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.latency import percentiles
-from pybench.worker.backends.engine.requests import draw_requests
+from pybench.worker.backends.engine import draw_requests
 from pybench.worker.backends.server.client import Load, LoadClient
-from pybench.worker.backends.server.process import served
+from pybench.worker.backends.server.entry import served
 
 PREFILL_MS = 20.0
 RATES_PER_S = (50, 100, 200, 400, 800)

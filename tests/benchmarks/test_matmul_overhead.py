@@ -12,7 +12,7 @@ import torch
 
 from pybench.model.workloads.node import Matmul
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.node.matmul import MatmulBench
+from pybench.worker.backends.torch.node.compute import MatmulBench
 
 _GPU = torch.cuda.is_available()
 _SETTINGS = Matmul(

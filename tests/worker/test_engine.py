@@ -19,8 +19,15 @@ import pytest
 from pybench.model.wire import RequestTimes
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.backends.engine.requests import Request, draw_requests, drive, gap_values, wanted_at_a_time
-from pybench.worker.backends.engine.start import config_folder, merged
+from pybench.worker.backends.engine import (
+    Request,
+    config_folder,
+    draw_requests,
+    drive,
+    gap_values,
+    merged,
+    wanted_at_a_time,
+)
 
 
 def settings(**more: Any) -> Generate:

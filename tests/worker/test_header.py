@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.worker.header import Device, driver_version, is_forward_compatible, mapped_library, read_header
+from pybench.worker.exchange import Device, driver_version, is_forward_compatible, mapped_library, read_header
 
 CLOSED = """\
 NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.288.01  Wed Aug  6 00:44:49 UTC 2025

@@ -15,11 +15,10 @@ import pytest
 
 from pybench.model.workloads.generate import Generate, drawn_lengths
 from pybench.worker.backend import EngineError, WrongResultError
-from pybench.worker.backends.engine.requests import draw_requests
+from pybench.worker.backends.engine import draw_requests
 from pybench.worker.backends.server import stub
 from pybench.worker.backends.server.client import Load, LoadClient
-from pybench.worker.backends.server.entry import counters, increases
-from pybench.worker.backends.server.process import served
+from pybench.worker.backends.server.entry import counters, increases, served
 
 NUM_REQUESTS, PROMPT_TOKENS, OUTPUT_TOKENS = 20, 8, 6
 # The beginning of each fault's message.

@@ -19,8 +19,7 @@ import pytest
 
 from pybench.model.wire import Event, Failure, Header, Metric
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backends.vllm.arguments import engine_arguments
-from pybench.worker.backends.vllm.iterations import Iterations
+from pybench.worker.backends.vllm.translation import Iterations, engine_arguments
 from tests.builders import TINY
 from tests.worker.conftest import RunEngine, points_of, steps_of
 

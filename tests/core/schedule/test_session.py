@@ -18,7 +18,7 @@ from pybench.model.workloads.registry import AnySettings
 from pybench.model.workloads.settings import BackendName
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.tensorrt_llm import translation as tensorrt_llm
-from pybench.worker.backends.vllm import arguments as vllm
+from pybench.worker.backends.vllm import translation as vllm
 from tests.core.schedule.test_attempts import record
 
 SIZES: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 6, "output_tokens": 5}

@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from pybench.worker.backends.vllm.device_report import DeviceReport
+from pybench.worker.backends.vllm.worker import DeviceReport
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "vllm-0.20.2.json"
 

@@ -17,8 +17,7 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.samples import GenerationEvaluation, answer_loss, sample_tokens
-from pybench.worker.backends.transformers.entry import LossEvaluation, TransformersGeneration, evaluations
-from pybench.worker.backends.transformers.model import build_model
+from pybench.worker.backends.transformers.entry import LossEvaluation, TransformersGeneration, build_model, evaluations
 from tests.builders import TINY
 from tests.worker.conftest import RunWorker, points_of, run_staged, staged, steps_of
 

@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 import torch
 
 from pybench.worker.backends.torch.architecture import build_model
-from pybench.worker.backends.vllm.device_report import GenerationWorker
+from pybench.worker.backends.vllm.worker import GenerationWorker
 from tests.worker.torch.expert_loads import CHOSEN, LAYERS, MIXTURE, TOKENS, expert_loads
 
 CPU = torch.device("cpu")

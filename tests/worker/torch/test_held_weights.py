@@ -16,10 +16,9 @@ from pybench.core.memory import held_back_bytes, held_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.stage_layers import rank_weights, stage_layers
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.learner import Learner, Task, learner_of
+from pybench.worker.backends.torch.train.learner import Learner, Task, WholeModel, learner_of
 from pybench.worker.backends.torch.train.strategies.pipeline_parallel import stage_module
 from pybench.worker.backends.torch.train.training import trainer
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 from tests.worker.torch.first_rank import first_of
 from tests.worker.torch.train_ranks import settings_of
 

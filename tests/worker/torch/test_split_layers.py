@@ -14,11 +14,10 @@ from torch.distributed.tensor.debug import CommDebugMode
 
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.learner import Batch, Task, device_mesh
+from pybench.worker.backends.torch.train.learner import Batch, Task, WholeModel, device_mesh
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.torch.train.strategies import tensor_parallel
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 from tests.worker.torch.first_rank import first_of
 from tests.worker.torch.train_ranks import settings_of
 

@@ -24,9 +24,9 @@ from pybench.model.workloads.node import (
 from pybench.model.workloads.traits import NodeSettings
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.node.burn import BurnBench, checksum
 from pybench.worker.backends.torch.node.collective import bus_factor, rail_of
-from pybench.worker.backends.torch.node.matmul import MatmulBench
+from pybench.worker.backends.torch.node.compute import BurnBench, MatmulBench, checksum
+from pybench.worker.backends.torch.node.copies import MemoryBandwidthBench
 from pybench.worker.backends.torch.node.measured import (
     cache_bytes,
     node_workload,
@@ -34,7 +34,6 @@ from pybench.worker.backends.torch.node.measured import (
     random_bytes,
     random_matrix,
 )
-from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
 from tests.worker.conftest import points_of, run_staged, staged, steps_of
 
 CPU = torch.device("cpu")
@@ -124,7 +123,7 @@ def test_host_copies_without_a_gpu_are_copies_in_host_memory(direction: Any, at_
 
 def test_the_flops_of_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """2 m n k for each of 3 products, over a time of 2 s; each product has the operands' value."""
-    monkeypatch.setattr("pybench.worker.backends.torch.node.matmul.timed_s", lambda _device, work: (work(), 2.0)[1])
+    monkeypatch.setattr("pybench.worker.backends.torch.node.compute.timed_s", lambda _device, work: (work(), 2.0)[1])
     bench = MatmulBench(MATMUL, ALONE)
     assert bench.measure() == {"matmul_flops_per_s": 2 * 32 * 16 * 64 * 3 / 2.0}
     left = random_matrix(32, 64, torch.float32, CPU, 0)
@@ -159,9 +158,7 @@ def test_what_a_cpu_cannot_multiply(precision: Any) -> None:
 
 def test_what_a_memory_pass_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """STREAM's bytes: two arrays for a copy, three for a triad, in 2 s; a = b + 0.4 c."""
-    monkeypatch.setattr(
-        "pybench.worker.backends.torch.node.memory_bandwidth.timed_s", lambda _device, work: (work(), 2.0)[1]
-    )
+    monkeypatch.setattr("pybench.worker.backends.torch.node.copies.timed_s", lambda _device, work: (work(), 2.0)[1])
     small: dict[str, Any] = {**SMALL, "array_bytes": 400, "passes": 5, "fill": "constant"}
     copy = MemoryBandwidthBench(MemoryBandwidth(**small, pattern="copy"), ALONE)
     triad = MemoryBandwidthBench(MemoryBandwidth(**small, pattern="triad"), ALONE)

@@ -15,9 +15,8 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.train import evaluation as evaluation_module
 from pybench.worker.backends.torch.train.evaluation import Evaluation, greedy_answers
-from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.learner import Task, WholeModel
 from pybench.worker.backends.torch.train.training import training
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 from tests.worker.torch.train_ranks import TINY, settings_of
 
 RANK = TorchRanks(0, 1, torch.device("cpu"))

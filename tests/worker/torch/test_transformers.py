@@ -20,8 +20,13 @@ from pybench.model.workloads.settings import BackendName
 from pybench.worker.backends.torch.architecture import FAMILIES as TORCH_FAMILIES
 from pybench.worker.backends.torch.architecture import build_model as build_torch_model
 from pybench.worker.backends.torch.attention import sequence_masks
-from pybench.worker.backends.transformers.entry import TransformersGeneration
-from pybench.worker.backends.transformers.model import _placement, build_model, layers_by_gpu, state_dict
+from pybench.worker.backends.transformers.entry import (
+    TransformersGeneration,
+    _placement,
+    build_model,
+    layers_by_gpu,
+    state_dict,
+)
 from tests.builders import TINY
 from tests.worker.conftest import steps_of
 from tests.worker.torch.train_ranks import FAMILY_SHAPES

@@ -15,9 +15,8 @@ pytest.importorskip("safetensors")
 from pybench.worker.backends.torch.train.learner import Batch
 from pybench.worker.backends.turn import delivery
 from pybench.worker.backends.turn.delivery import HandoverFolder, digest, peft_name, read
-from pybench.worker.backends.turn.memory import Parked
-from pybench.worker.backends.turn.trainer import advantages, policy_loss
-from pybench.worker.backends.vllm.turn_worker import Layout, cut
+from pybench.worker.backends.turn.trainer import Parked, advantages, policy_loss
+from pybench.worker.backends.vllm.worker import Layout, cut
 
 
 def test_equal_bits_have_equal_digests_wherever_they_lie() -> None:

@@ -16,9 +16,9 @@ from torch.distributed.tensor import DTensor
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train.learner import WholeModel
 from pybench.worker.backends.torch.train.strategies import ddp
 from pybench.worker.backends.torch.train.training import Training, training
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 TINY: dict[str, Any] = {
     "model_type": "llama",

@@ -54,20 +54,17 @@ def memory_metrics(device: torch.device) -> tuple[Metric, ...]:
     if device.type == "cpu":
         peak = _resident.peak_bytes()
         return () if peak is None else (Metric(name="peak_memory_bytes", value=peak, unit="bytes"),)
-    return (*peak_metrics(*allocator_peak_bytes(device)), device_memory_used(device))
+    allocated_bytes, reserved_bytes = allocator_peak_bytes(device)
+    return (
+        Metric(name="peak_memory_bytes", value=allocated_bytes, unit="bytes"),
+        Metric(name="peak_reserved_memory_bytes", value=reserved_bytes, unit="bytes"),
+        device_memory_used(device),
+    )
 
 
 def allocator_peak_bytes(device: torch.device) -> tuple[int, int]:
     """Peak bytes of a GPU in this process's tensors, and peak bytes that torch's allocator reserved for it."""
     return torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
-
-
-def peak_metrics(allocated_bytes: int, reserved_bytes: int) -> tuple[Metric, ...]:
-    """The metrics of :func:`allocator_peak_bytes`."""
-    return (
-        Metric(name="peak_memory_bytes", value=allocated_bytes, unit="bytes"),
-        Metric(name="peak_reserved_memory_bytes", value=reserved_bytes, unit="bytes"),
-    )
 
 
 def device_memory_used(device: torch.device) -> Metric:

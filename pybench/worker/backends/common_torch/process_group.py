@@ -16,9 +16,8 @@ from pybench.model.wire import WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.collective_watch import CollectiveWatch
-from pybench.worker.exchange import EventStream
+from pybench.worker.exchange import Device, EventStream
 from pybench.worker.gpus import nvml_uuid
-from pybench.worker.header import Device
 from pybench.worker.ranks import rank_numbers
 
 

@@ -19,7 +19,7 @@ import aiohttp
 from pybench.model.servers import SERVED_MODEL
 from pybench.model.wire import RequestTimes
 from pybench.worker.backend import WrongResultError
-from pybench.worker.backends.engine.requests import Request, drive
+from pybench.worker.backends.engine import Request, drive
 
 MAX_EVENT_BYTES = 1 << 20
 """Longest line of a stream. An event of one token has about 300 bytes."""

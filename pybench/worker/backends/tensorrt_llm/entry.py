@@ -22,16 +22,18 @@ from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import Metric, RequestTimes, WorkOrder
 from pybench.model.workloads.generate import Generate, decided_arguments
 from pybench.worker.backend import EngineError, Session, StepOutcome, UnsupportedError, generation_of
-from pybench.worker.backends.engine.requests import (
+from pybench.worker.backends.engine import (
     Request,
+    config_folder,
     draw_requests,
     drive,
     gap_values,
+    joined_replica,
+    merged,
     own_concurrency,
     wanted_at_a_time,
     work_of,
 )
-from pybench.worker.backends.engine.start import config_folder, joined_replica, merged
 from pybench.worker.backends.tensorrt_llm.translation import (
     GRAPHS,
     KEPT_ITERATIONS,

@@ -26,9 +26,8 @@ from pybench.model.workloads.checkpoint import CHECK, LOAD, SAVE, Checkpoint
 from pybench.worker.backend import StepOutcome, UnsupportedError, WrongResultError
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.learner import Task, WholeModel
 from pybench.worker.backends.torch.train.training import trainer
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.backends.turn.delivery import digest
 from pybench.worker.imports import needs_package
 from pybench.worker.ranks import scratch_folder

@@ -20,7 +20,7 @@ from pybench.worker.backend import Session, UnsupportedError, Workload
 from pybench.worker.backends.common_torch.memory import with_own_memory
 from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined, replica_of
 from pybench.worker.backends.torch.node.measured import node_workload
-from pybench.worker.header import Device
+from pybench.worker.exchange import Device
 from pybench.worker.imports import needs_package, spared_by_collector
 
 _OTHER_NAMES: dict[WorkloadName, tuple[str, str]] = {

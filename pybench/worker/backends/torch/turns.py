@@ -21,9 +21,8 @@ from pybench.worker.backends.torch.tensor_parallel import Shard as Split
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import rounded, trainable_model
 from pybench.worker.backends.turn.delivery import Named, digest, read
-from pybench.worker.backends.turn.memory import Parked, local
 from pybench.worker.backends.turn.party import Party
-from pybench.worker.backends.turn.trainer import Trainer, log_probabilities
+from pybench.worker.backends.turn.trainer import Parked, Trainer, local, log_probabilities
 from pybench.worker.backends.turn.turns import Turns
 
 

@@ -12,11 +12,9 @@ from pybench.model.workloads.node import HostDeviceCopy, MemoryBandwidth
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.node.host_device_copy import HostDeviceCopyBench
-from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
+from pybench.worker.backends.torch.node.copies import HostDeviceCopyBench, MemoryBandwidthBench
 from pybench.worker.backends.turn.delivery import HandoverFolder, adapter_config
-from pybench.worker.backends.turn.engine import InferenceEngine
-from pybench.worker.backends.turn.party import Party
+from pybench.worker.backends.turn.party import InferenceEngine, Party
 from pybench.worker.backends.turn.trainer import Trainer
 
 Digests = list[dict[str, int]]

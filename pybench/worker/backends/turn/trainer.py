@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +17,77 @@ from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.data import Parts, with_labels
-from pybench.worker.backends.torch.train.learner import Batch, Task, learner_of
+from pybench.worker.backends.torch.train.learner import Batch, Task, WholeModel, learner_of
 from pybench.worker.backends.torch.train.update import IGNORED
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.backends.turn.delivery import Named
-from pybench.worker.backends.turn.memory import Parked
+
+
+class Parked:
+    """The storages of ``tensors``, on the device or away from it.
+
+    A storage is shrunk to nothing and later grown again, so that parameters, their views and an optimizer's states stay
+    the objects that they are. Host copies are pinned on GPUs, made once, and kept.
+    """
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        storages = {id_of(tensor): local(tensor).untyped_storage() for tensor in tensors}
+        self._storages = [storage for storage in storages.values() if storage.nbytes()]
+        self._sizes = [storage.nbytes() for storage in self._storages]
+        self._views = [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in self._storages]
+        self._copies: list[torch.Tensor] = []
+        self._kept = False
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of all of them on the device."""
+        return sum(self._sizes)
+
+    @property
+    def host_bytes(self) -> int:
+        """Size of the copies in host memory."""
+        return sum(copy.nbytes for copy in self._copies)
+
+    @torch.no_grad()
+    def leave(self, *, keep: bool) -> None:
+        """Free the device's memory; with ``keep`` what it holds is copied to the host first."""
+        if keep:
+            self._copies = self._copies or [
+                torch.empty(storage.nbytes(), dtype=torch.uint8, pin_memory=storage.device.type == "cuda")
+                for storage in self._storages
+            ]
+            for copy, view in zip(self._copies, self._views, strict=True):
+                copy.copy_(view, non_blocking=True)
+            self._wait()
+        self._kept = keep
+        for storage in self._storages:
+            storage.resize_(0)
+
+    @torch.no_grad()
+    def come_back(self) -> None:
+        """Allocate memory again, and restore the copy if there is one."""
+        for storage, size in zip(self._storages, self._sizes, strict=True):
+            storage.resize_(size)
+        if self._kept:
+            for copy, view in zip(self._copies, self._views, strict=True):
+                view.copy_(copy, non_blocking=True)
+            self._wait()
+
+    def _wait(self) -> None:
+        if any(storage.device.type == "cuda" for storage in self._storages):
+            torch.cuda.synchronize()
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a tensor that may be split."""
+    if isinstance(tensor, DTensor):
+        own: torch.Tensor = tensor.to_local()
+        return own
+    return tensor
+
+
+def id_of(tensor: torch.Tensor) -> int:
+    """The same for all tensors of one storage."""
+    return int(local(tensor).untyped_storage()._cdata)  # noqa: SLF001 - storages have no other identity
 
 
 def policy_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -121,9 +187,10 @@ class Trainer:
 
     def trainable_names(self) -> tuple[str, ...]:
         """Names of the trained weights, which are handed over."""
-        trained = [(name, weight) for name, weight in self._parameters if weight.requires_grad]
+        trained = [(name, weight.shape, weight.dtype) for name, weight in self._parameters if weight.requires_grad]
         return tuple(
-            self._learner.exported(name, torch.empty_like(weight, device="meta"))[0] for name, weight in trained
+            self._learner.exported(name, torch.empty(shape, dtype=dtype, device="meta"))[0]
+            for name, shape, dtype in trained
         )
 
     @property

@@ -15,7 +15,6 @@ from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import device_memory_used, memory_metrics
 from pybench.worker.backends.common_torch.samples import step_prompts
 from pybench.worker.backends.turn.delivery import digest
-from pybench.worker.backends.turn.engine import InferenceEngine
 from pybench.worker.backends.turn.handover import (
     Digests,
     Floor,
@@ -24,7 +23,7 @@ from pybench.worker.backends.turn.handover import (
     check_computes,
     check_received,
 )
-from pybench.worker.backends.turn.party import Party, Recorder
+from pybench.worker.backends.turn.party import InferenceEngine, Party, Recorder
 from pybench.worker.backends.turn.trainer import Trainer
 
 _DISCARDED = 2

@@ -22,9 +22,8 @@ from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 from pybench.model.backend import BACKENDS
 from pybench.model.wire import Metric, RequestTimes, Work
 from pybench.worker.backend import EngineError, StepOutcome
-from pybench.worker.backends.engine.requests import Request, drive
-from pybench.worker.backends.vllm.arguments import Salts, prompt_of
-from pybench.worker.backends.vllm.iterations import Iterations, times_of
+from pybench.worker.backends.engine import Request, drive
+from pybench.worker.backends.vllm.translation import Iterations, Salts, prompt_of, times_of
 
 
 class ServingEngine:

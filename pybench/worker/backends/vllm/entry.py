@@ -18,18 +18,20 @@ from pybench.model.wire import Metric, WorkOrder
 from pybench.model.workloads.generate import Generate, decided_arguments
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
-from pybench.worker.backends.engine.requests import (
+from pybench.worker.backends.engine import (
     Request,
+    config_folder,
     draw_requests,
+    joined_replica,
+    merged,
     own_concurrency,
+    replica_of,
     wanted_at_a_time,
 )
-from pybench.worker.backends.engine.start import config_folder, joined_replica, merged, replica_of
-from pybench.worker.backends.vllm.arguments import ReplicaHosts, engine_arguments, meet_hosts
 from pybench.worker.backends.vllm.engines import BatchEngine, Follower, Following, ServingEngine, engine_errors
-from pybench.worker.backends.vllm.iterations import Iterations, outcome_of
+from pybench.worker.backends.vllm.translation import Iterations, ReplicaHosts, engine_arguments, meet_hosts, outcome_of
+from pybench.worker.exchange import Device
 from pybench.worker.gpus import visible_gpus
-from pybench.worker.header import Device
 from pybench.worker.imports import needs_package
 from pybench.worker.ranks import Ranks, read_own_place
 

@@ -11,23 +11,26 @@ from pathlib import Path
 import torch
 
 from pybench.model.wire import Metric, Work
+from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.traits import NodeSettings
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.round_clock import timed_event
 
-
-def bench_of(settings: type[NodeSettings], workload: str) -> Callable[[NodeSettings, TorchRanks], Measured]:
-    """The class that measures a workload: ``MatmulBench`` of the module ``matmul`` for settings of class ``Matmul``."""
-    module = importlib.import_module(f"{__package__}.{workload}")
-    bench: Callable[[NodeSettings, TorchRanks], Measured] = getattr(module, f"{settings.__name__}Bench")
-    return bench
+_MODULES: dict[WorkloadName, str] = {
+    **dict.fromkeys(("matmul", "burn", "training_step", "launch_latency"), "compute"),
+    **dict.fromkeys(("memory_bandwidth", "host_device_copy", "peer_copy"), "copies"),
+    "collective": "collective",
+}
+"""The module here with a workload's class: ``MatmulBench`` for settings of class ``Matmul``."""
 
 
 def node_workload(settings: NodeSettings, ranks: TorchRanks) -> AbstractContextManager[Measured]:
     """Fill the memory that the workload of these settings works on."""
-    return nullcontext(bench_of(type(settings), settings.workload)(settings, ranks))
+    module = importlib.import_module(f"{__package__}.{_MODULES[settings.workload]}")
+    measured: Measured = getattr(module, f"{type(settings).__name__}Bench")(settings, ranks)
+    return nullcontext(measured)
 
 
 _L3 = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")

@@ -16,8 +16,7 @@ from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.samples import sample_tokens
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.train.data import Parts, with_labels
-from pybench.worker.backends.torch.train.learner import Batch, Task
-from pybench.worker.backends.torch.train.whole_model import WholeModel
+from pybench.worker.backends.torch.train.learner import Batch, Task, WholeModel
 
 _MOST_TIMES = 3
 _ENOUGH_S = 5.0

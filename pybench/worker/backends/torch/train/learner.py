@@ -1,11 +1,12 @@
-"""The interface of a training strategy."""
+"""The interface of a training strategy, and the learner whose ranks each call the whole model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import distributed, nn
@@ -15,21 +16,26 @@ from pybench.model.wire import Metric
 from pybench.model.workloads.settings import RANK_ORDER
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.update import update_with_all_cores
+from pybench.worker.backends.torch.train.update import clip, loss_of, update_with_all_cores
 from pybench.worker.imports import needs_package, spared_by_collector
 
+if TYPE_CHECKING:
+    from pybench.worker.backends.torch.attention import Masks  # imports transformers, before which Unsloth must come
+
 _STRATEGIES = f"{__package__}.strategies"
+_OTHER_MODULES = {"layer_split": "pipeline_parallel"}
 
 
 def learner_of(task: Task) -> Learner:
-    """Build the learner of the task's strategy, whose module has its name.
+    """Build the learner of the task's strategy, whose module has its name where no other is listed.
 
     It is imported only now: some need a package that not every image has.
     """
     if task.settings.updates_on_host:
         update_with_all_cores(task.ranks, task.settings.nodes)
     with needs_package("backend 'torch'", "torch"), spared_by_collector():
-        module = import_module(f"{_STRATEGIES}.{task.settings.strategy}")
+        name = _OTHER_MODULES.get(task.settings.strategy, task.settings.strategy)
+        module = import_module(f"{_STRATEGIES}.{name}")
     built: Learner = module.learner(task)
     return built
 
@@ -126,3 +132,118 @@ class Learner(Protocol):
 
     def metrics(self) -> tuple[Metric, ...]:
         """The strategy's own metrics after the last step."""
+
+
+Quiet = Callable[[], AbstractContextManager[Any]]
+Objective = Callable[[torch.Tensor, Batch], torch.Tensor]
+"""The summed loss of a batch's logits."""
+
+
+class WholeModel:
+    """``quiet`` holds gradients back between passes, ``silent`` stops every exchange; by default as ``quiet`` does.
+
+    Hooks to set before the first step: ``objective`` replaces the cross-entropy of every label, ``report`` returns the
+    strategy's own metrics, ``before_update`` runs after backward, and ``after_first_exchange`` runs once. With the
+    setting ``loss_chunk_tokens``, and where ranks split the vocabulary, the model takes labels and returns its summed
+    loss.
+
+    With ``gradient_as_bucket_view`` a pass without exchange would allocate new gradients: a step with such passes sets
+    gradients to zero instead of dropping them. DDP makes its final buckets in the pass after its first exchange. The
+    first pass therefore exchanges, while no optimizer states need memory. A second average does not change an average.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        masks: Masks,
+        settings: Train,
+        *,
+        portion: Portion | None = None,
+        averaged_over: int = 1,
+        same_loss_on: int = 1,
+        quiet: Quiet = nullcontext,
+        silent: Quiet | None = None,
+    ) -> None:
+        self.model = model
+        self.portion = portion or Portion()
+        self.averaged_over = averaged_over
+        self.optimizer = optimizer
+        self.objective: Objective | None = None
+        self.report: Callable[[], tuple[Metric, ...]] = tuple
+        self.after_first_exchange: Callable[[], None] | None = None
+        self.before_update: Callable[[], None] | None = None
+        self._max_grad_norm = settings.max_grad_norm
+        self._masks = masks
+        self._same_loss_on = same_loss_on
+        self._loss = loss_of(settings)
+        self._takes_labels = settings.loss_chunk_tokens is not None or settings.splits_vocabulary
+        self._quiet = quiet
+        self._silent = silent or quiet
+        self._in_buckets = averaged_over > 1 and bool(settings.gradient_as_bucket_view)
+        self._keeps_gradients = self._in_buckets and settings.accumulates
+        self._exchanges = self._keeps_gradients
+
+    def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
+        """See :class:`~pybench.worker.backends.torch.train.learner.Learner`."""
+        exchanges, self._exchanges = last or self._exchanges, False
+        with nullcontext() if exchanges else self._quiet():
+            loss = self.loss(batch)
+            self.differentiate(loss * scale)
+        if exchanges and self.after_first_exchange is not None:
+            self.after_first_exchange()
+            self.after_first_exchange = None
+        return loss.detach() / self._same_loss_on
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        """Summed loss of a forward pass."""
+        if self.objective is not None:
+            return self.objective(self.logits(batch), batch)
+        if self._takes_labels:
+            loss: torch.Tensor = self.model(**self._inputs(batch), labels=batch.labels)
+            return loss
+        return self._loss(self.logits(batch), batch.labels)
+
+    def logits(self, batch: Batch) -> torch.Tensor:
+        """Logits of a forward pass over whole sequences: samples, tokens, vocabulary."""
+        found: torch.Tensor = self.model(**self._inputs(batch)).logits
+        return found.view(*batch.tokens.shape, -1)
+
+    def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
+        """A whole weight by its name, and in its order, in transformers, of the name that it has in this model."""
+        return name, weight
+
+    def _inputs(self, batch: Batch) -> dict[str, Any]:
+        masks = {"attention_mask": self._masks, "position_ids": batch.positions}
+        return {"input_ids": batch.tokens, **masks, "use_cache": False}
+
+    def differentiate(self, loss: torch.Tensor) -> None:
+        """Backward pass."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def update(self) -> None:
+        """Clip where there is a limit, step and clear."""
+        if self.before_update is not None:
+            self.before_update()
+        if self._max_grad_norm is not None:
+            clip(self.model.parameters(), self._max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=not self._keeps_gradients)
+
+    def parameters(self) -> Iterable[nn.Parameter]:
+        """Parameters of the model, whole or this rank's parts."""
+        found: Iterable[nn.Parameter] = self.model.parameters()
+        return found
+
+    def values(self) -> dict[str, float]:
+        """Empty: it measures nothing of a step."""
+        return {}
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """The strategy's own metrics after the last step."""
+        return self.report()
+
+    def silence(self) -> AbstractContextManager[None]:
+        """Stop every exchange. From here on steps differ by their exchange alone."""
+        self._keeps_gradients = self._in_buckets
+        return self._silent()

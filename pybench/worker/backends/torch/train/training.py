@@ -23,8 +23,7 @@ from pybench.worker.backend import StepOutcome, UnsupportedError, cause_of
 from pybench.worker.backends.common_torch.memory import cached_memory, memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.data import Source, source
-from pybench.worker.backends.torch.train.learner import Learner, Task, learner_of
-from pybench.worker.backends.torch.train.whole_model import WholeModel
+from pybench.worker.backends.torch.train.learner import Learner, Task, WholeModel, learner_of
 
 # A rank that runs out of memory alone leaves the others in a collective; it gives them this long to fail as well.
 _PATIENCE = timedelta(minutes=2)

@@ -7,10 +7,9 @@ from typing import Any
 import torch
 
 from pybench.worker.backends.torch.attention import sequence_masks
-from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
+from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, WholeModel
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.update import optimizer_of
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.imports import needs_package
 
 with needs_package("strategy 'accelerate'"):

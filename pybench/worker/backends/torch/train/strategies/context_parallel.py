@@ -16,12 +16,11 @@ from transformers import AttentionInterface
 
 from pybench.worker.backends.torch.attention import Masks, attend, chunk_masks
 from pybench.worker.backends.torch.exchange import gathered
-from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, device_mesh
+from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, WholeModel, device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.strategies.ddp import learner as whole_sequences
 from pybench.worker.backends.torch.train.strategies.ddp import release_first_bucket, replicated
 from pybench.worker.backends.torch.train.update import optimizer_of
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 NAME = "pybench_context_parallel"
 

@@ -14,10 +14,9 @@ from torch.nn.parallel import DistributedDataParallel
 from pybench.model.wire import Metric
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.attention import Masks, sequence_masks
-from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
+from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, WholeModel
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.update import optimizer_of
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 _OPTIONS = ("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "gradient_as_bucket_view")
 # Torch's watchdog of NCCL has a round every 100 ms.

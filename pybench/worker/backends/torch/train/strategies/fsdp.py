@@ -12,12 +12,20 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.attention import Masks, sequence_masks
-from pybench.worker.backends.torch.train.learner import HOSTS, SHARDS, Learner, Portion, Task, device_mesh, hybrid_mesh
+from pybench.worker.backends.torch.train.learner import (
+    HOSTS,
+    SHARDS,
+    Learner,
+    Portion,
+    Task,
+    WholeModel,
+    device_mesh,
+    hybrid_mesh,
+)
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, trainable_model
 from pybench.worker.backends.torch.train.strategies.context_parallel import attend_over, chunk_masks_of
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
 from pybench.worker.backends.torch.train.update import optimizer_of
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 
 def learner(task: Task) -> Learner:

@@ -78,8 +78,14 @@ _SINGLE = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
 def learner(task: Task) -> Learner:
-    """A pipeline in each replica; replicas average their stages' gradients as DDP does."""
+    """A pipeline in each replica; replicas average their stages' gradients as DDP does.
+
+    ``layer_split`` is the naive pipeline, as ``device_map="auto"`` within one process: the whole batch goes through one
+    rank's layers after the other, so one GPU works at a time.
+    """
     settings = task.settings
+    if settings.strategy == "layer_split":
+        return Pipeline(task, "gpipe", microbatches=1, stages_per_rank=1)
     return Pipeline(task, settings.schedule or "1f1b", settings.num_microbatches, settings.stages_per_rank or 1)
 
 

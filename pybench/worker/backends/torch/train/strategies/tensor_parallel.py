@@ -26,10 +26,9 @@ from pybench.worker.backends.torch.tensor_parallel import (
     sum_gradients,
     whole_states,
 )
-from pybench.worker.backends.torch.train.learner import Learner, Task, device_mesh
+from pybench.worker.backends.torch.train.learner import Learner, Task, WholeModel, device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
 from pybench.worker.backends.torch.train.update import IGNORED, optimizer_of, return_loss
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 
 def learner(task: Task) -> Learner:

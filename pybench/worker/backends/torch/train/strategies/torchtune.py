@@ -19,11 +19,10 @@ from torch.distributed.tensor.parallel import parallelize_module
 from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.architecture import Weights, empty_model, weight_of
-from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task, device_mesh
+from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task, WholeModel, device_mesh
 from pybench.worker.backends.torch.train.model import refuse_tied
 from pybench.worker.backends.torch.train.strategies.fsdp import everything_gathered
 from pybench.worker.backends.torch.train.update import optimizer_of
-from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.imports import needs_package
 
 with needs_package("strategy 'torchtune'", "torchtune"):

@@ -6,14 +6,22 @@ the library's own layers.
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torch.nn import functional
 
+from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backends.common_torch.memory import forget_peak
+from pybench.worker.backends.engine import config_folder
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Task
 from pybench.worker.backends.torch.train.update import IGNORED
 from pybench.worker.imports import needs_package
@@ -27,15 +35,9 @@ with needs_package("strategy 'unsloth'", "unsloth"):
     # Before anything that imports transformers or peft: it replaces parts of both.
     from unsloth import FastLanguageModel
 
+    from pybench.worker.backends.torch.train.learner import WholeModel
     from pybench.worker.backends.torch.train.model import trainable_model
     from pybench.worker.backends.torch.train.strategies.ddp import replica_learner
-    from pybench.worker.backends.torch.train.unsloth_arguments import (
-        adapting,
-        checkpointing,
-        loadable_folder,
-        loading,
-    )
-    from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 # Before the names of a model with adapters.
 _ADAPTED = "base_model.model."
@@ -112,3 +114,53 @@ def _four_bits() -> ModuleType:
     with needs_package("weights = 'nf4'", "qlora"):
         from pybench.worker.backends.torch.train import nf4
     return nf4
+
+
+_SPECIAL = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
+
+
+def loading(task: Task, folder: str) -> dict[str, Any]:
+    """Keywords of ``FastLanguageModel.from_pretrained``: weights of ``dtype`` or four bits, on this rank's device."""
+    settings = task.settings
+    return {
+        "model_name": folder,
+        "max_seq_length": settings.sequence_tokens,
+        "dtype": task.dtype,
+        "load_in_4bit": settings.weights == "nf4",
+        "full_finetuning": settings.lora_rank is None,
+        "device_map": {"": str(task.ranks.device)},
+        "use_gradient_checkpointing": checkpointing(settings),
+        "use_exact_model_name": True,
+    }
+
+
+def adapting(settings: Train) -> dict[str, Any]:
+    """Keywords of ``FastLanguageModel.get_peft_model``."""
+    shape = lora_shape(settings)
+    return {
+        "r": shape.rank,
+        "lora_alpha": shape.alpha,
+        "target_modules": list(shape.targets),
+        "lora_dropout": settings.lora_dropout or 0.0,
+        "bias": "none",
+        "use_gradient_checkpointing": checkpointing(settings),
+    }
+
+
+def checkpointing(settings: Train) -> bool | str:
+    """``full`` is its own kind: each layer again in backward, the layers' inputs in host memory until then."""
+    return "unsloth" if settings.activation_checkpointing == "full" else False
+
+
+@contextmanager
+def loadable_folder(task: Task) -> Iterator[str]:
+    """A config, the tokenizer it insists on, and a checkpoint of one weight: all are filled after loading."""
+    with config_folder(task.architecture, task.settings.dtype) as folder:
+        words = {word: number for number, word in enumerate(_SPECIAL.values())}
+        Tokenizer(WordLevel(words, unk_token="<unk>")).save(str(folder / "tokenizer.json"))  # noqa: S106 - a word
+        (folder / "tokenizer_config.json").write_text(
+            json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **_SPECIAL}), encoding="utf-8"
+        )
+        norm = torch.ones(task.architecture["hidden_size"], dtype=task.dtype)
+        save_file({"model.norm.weight": norm}, folder / "model.safetensors", metadata={"format": "pt"})
+        yield str(folder)
