@@ -42,33 +42,41 @@ def ci(system: str, suite: str, runner: str, gpus: int, schedule: str, time_limi
 
 @click.command()
 @click.option(
-    "--from", "run_folder", metavar="RUN", type=FOLDER, required=True,
-    help="Folder of the run to take figures from.",
+    "--from", "run_folders", metavar="RUN", type=FOLDER, required=True, multiple=True,
+    help="Folder of a run to take figures from.",
 )  # fmt: skip
+@click.argument("more_runs", metavar="[RUN]...", type=FOLDER, nargs=-1)
 @click.option("--table", metavar="NAME", help="Only what the suite judges by this table; default: by any.")
 @click.option(
     "-o", "--output", metavar="FILE", type=FILE,
     help="File to write, NAME.toml, instead of printing.",
 )  # fmt: skip
-def expect(run_folder: Path, table: str | None, output: Path | None) -> None:
-    """Write an expected table from a good run of this machine."""
+def expect(run_folders: tuple[Path, ...], more_runs: tuple[Path, ...], table: str | None, output: Path | None) -> None:
+    """Write an expected table from good runs: of this machine, or of several hosts.
+
+    Rows of fewer than three hosts are provisional.
+    """
     from pybench.core.assemble import assemble
-    from pybench.core.good_run import table_of_run
     from pybench.core.measurements import Measurements
+    from pybench.core.population import GoodRun, population_of
     from pybench.files.expected.file import write_table
     from pybench.files.expected.text import table_text
     from pybench.files.run.folder import RunFolder
 
-    folder = RunFolder.open(run_folder)
-    manifest = folder.read_manifest()
-    measurements = Measurements.of(manifest.plan, folder.journal.records())
-    name = output.stem if output else table or manifest.suite.name
-    made = table_of_run(manifest, measurements, assemble(manifest, measurements), name, table)
+    runs = []
+    for path in (*run_folders, *more_runs):
+        folder = RunFolder.open(path)
+        manifest = folder.read_manifest()
+        measurements = Measurements.of(manifest.plan, folder.journal.records())
+        runs.append(GoodRun(manifest=manifest, measurements=measurements, results=assemble(manifest, measurements)))
+    name = output.stem if output else table or runs[0].manifest.suite.name
+    population = population_of(runs, name, table)
     if output is None:
-        echo(table_text(made), nl=False)
+        echo(table_text(population.table), nl=False)
     else:
-        write_table(made, output)
-        echo(f"{output}: {plural(len(made.rows), 'row')}")
+        write_table(population.table, output)
+        echo(f"{output}: {plural(len(population.table.rows), 'row')}")
+    echo(population.note, err=True)
 
 
 @click.command()

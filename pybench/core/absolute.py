@@ -9,7 +9,7 @@ from pybench.core.lookup import claim_result, context_of, figure_row, no_row
 from pybench.core.measurements import Measurements, absence
 from pybench.core.validity import valid_figure
 from pybench.core.verdict import judge_value, value_statistics
-from pybench.model.expected import ExpectedTable, FigureRow
+from pybench.model.expected import ExpectedTable, FigureRow, provisional
 from pybench.model.machine import Machine
 from pybench.model.results import CheckResult, ClaimResult, PointResult
 from pybench.model.suite import Limits, Point, Suite, TableFigure
@@ -101,7 +101,8 @@ def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTab
     minimum, maximum = row.limits
     more = METRICS[metric].higher_is_better
     check = _check(measurements, judged, minimum if more else None, None if more else maximum)
-    return replace(check, table=table.name, source=row.source)
+    reason = "; ".join(filter(None, (check.reason, provisional(row.hosts) if check.value is not None else "")))
+    return replace(check, table=table.name, source=row.source, reason=reason)
 
 
 def _no_row(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:

@@ -295,7 +295,7 @@ def _expected(context: _Context, entry: Point | Skip, baseline: Point | Skip) ->
 def expected_by_row(row: RatioRow, table: str) -> Expected:
     """The limits of a row of ``table``."""
     minimum, maximum = row.limits
-    return Expected(minimum=minimum, maximum=maximum, source=row.source, table=table)
+    return Expected(minimum=minimum, maximum=maximum, source=row.source, table=table, hosts=row.hosts)
 
 
 def expectations_of(suite: Suite, row: ScalingResult) -> Iterator[Scaling]:

@@ -21,6 +21,7 @@ from pybench.core.statistics.contrast import Contrast, contrast
 from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import TAIL, Interval, estimate, logs, medians, ratio, ratio_change
 from pybench.core.statistics.spread import LEAST_SD, variance_of
+from pybench.model.expected import provisional
 from pybench.model.results import Estimate
 from pybench.model.suite import Order, Point
 from pybench.model.text import plural
@@ -316,6 +317,7 @@ def judge_ratio(evidence: RowStatistics, expected: Expected | str, linear: float
     found = f"at {'least' if more else 'most'} {plain(gate)} expected, found {_interval(ratio, low, high)}"
     if expected.predicted is not None and expected.band_fraction is not None:
         found += f"; predicted {plain(expected.predicted)}, band {short_percent(expected.band_fraction)}"
+    found = "; ".join(filter(None, (found, provisional(expected.hosts))))
     verdict, reason = _worded(evidence, decision, found, [gate])
     return verdict, reason, ("better_than_expected",) if better else (), decision
 

@@ -24,7 +24,7 @@ from pybench.files.expected.file import load_tables
 from pybench.files.shipped import find_suite, load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.errors import FileError
-from pybench.model.expected import ExpectedTable
+from pybench.model.expected import ExpectedTable, provisional
 from pybench.model.results import (
     CheckResult,
     ClaimResult,
@@ -175,17 +175,19 @@ class _Kept:
         points = self._measured(row.metric, row.point_id)
         if not points or row.value is None:
             return row
-        minimum, maximum, source = row.minimum, row.maximum, row.source
+        minimum, maximum, source, note = row.minimum, row.maximum, row.source, ""
         table = self._tables.get(row.table or "")
         context = context_of(self.results, row.metric, points[0].settings.to_json(), points[0].shape)
         if table is not None and (found := figure_row(table, context, points[0].num_gpus)):
             least, most = found.limits
             more = METRICS[row.metric].higher_is_better
-            minimum, maximum, source = least if more else None, None if more else most, found.source
+            minimum, maximum = least if more else None, None if more else most
+            source, note = found.source, provisional(found.hosts)
         if minimum is None and maximum is None:
             return row
         evidence = value_statistics(self.measurements, row.metric, *points)
         verdict, reason, decision = judge_value(evidence, row.value.unit, minimum, maximum)
+        reason = "; ".join(filter(None, (reason, note)))
         return replace(
             row, minimum=minimum, maximum=maximum, source=source,
             verdict=verdict, reason=reason, decision=decision,

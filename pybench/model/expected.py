@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pybench.model.suite import AxisValue
+from pybench.model.text import plural
 from pybench.model.workloads.rules import Range
 
 ANY = "any"
 ANY_GPU = "gpu"
 """A machine of every kind but ``cpu``."""
 
+LEAST_HOSTS = 3
+"""A measured row of fewer hosts is provisional: two hosts say nearly nothing of their spread."""
+
 RowKind = Literal["measured", "published", "claim"]
+
+
+def provisional(hosts: int | None) -> str:
+    """A note on a row of fewer than three hosts; empty where it has more, or names none."""
+    return "" if hosts is None or hosts >= LEAST_HOSTS else f"provisional row of {plural(hosts, 'host')}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +50,8 @@ class _Row:
     tolerance: Annotated[float, Range(0, 1), "relative tolerance of value"] = 0.05
     minimum: Annotated[float | None, Range(0), "least acceptable figure"] = None
     maximum: Annotated[float | None, Range(0), "greatest expected figure"] = None
+    hosts: Annotated[int | None, Range(1, 100_000), "healthy hosts that the figure comes from"] = None
+    runs: Annotated[int | None, Range(1, 100_000), "runs on these hosts"] = None
 
     @property
     def limits(self) -> tuple[float | None, float | None]:
@@ -53,7 +64,8 @@ class _Row:
     def key(self) -> str:
         """All that tells the row from others of its table: its fields without the figure and its origin."""
         settings = dict(sorted(self.where.items()))
-        return repr(replace(self, where=settings, value=None, minimum=None, maximum=None, tolerance=0.0, source=""))
+        figure: dict[str, Any] = dict.fromkeys(("value", "minimum", "maximum", "hosts", "runs"))
+        return repr(replace(self, where=settings, tolerance=0.0, source="", **figure))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ class Expected:
     """The speedup that a count should give, and where that figure comes from: a row of a table, or a prediction.
 
     ``predicted`` is the prediction by the node's own rates, and ``band_fraction`` how far below it healthy runs lie;
-    ``None`` where a row of ``table`` judges.
+    ``None`` where a row of ``table`` judges. ``hosts`` are the healthy hosts of the row, ``None`` where it names none.
     """
 
     minimum: float | None
@@ -27,6 +27,7 @@ class Expected:
     table: str
     predicted: float | None = None
     band_fraction: float | None = None
+    hosts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ def test_a_good_runs_table_judges_the_next_run(here: Path, folder: Path, drill: 
     arguments = drill(value=1.0)
     (here / "expected" / "drill.toml").unlink()
     done = CliRunner().invoke(main, ["expect", "--from", str(folder), "-o", "expected/drill.toml"])
-    assert (done.exit_code, done.output) == (0, "expected/drill.toml: 1 row\n")
+    assert (done.exit_code, done.stdout) == (0, "expected/drill.toml: 1 row\n")
     (row,) = read_table(here / "expected" / "drill.toml").rows
     assert (row.machine, row.count) == ("cpu", 2)
     assert row.value == pytest.approx(2.0, rel=1e-3)
@@ -49,7 +49,8 @@ def test_two_benchmarks_of_one_metric_have_rows_of_their_own(here: Path, drill: 
     (run,) = (here / "runs").iterdir()
     (here / "expected" / "drill.toml").unlink()
     done = CliRunner().invoke(main, ["expect", "--from", str(run), "-o", "expected/drill.toml"])
-    assert (done.exit_code, done.output) == (0, "expected/drill.toml: 2 rows\n")
+    assert (done.exit_code, done.stdout) == (0, "expected/drill.toml: 2 rows\n")
+    assert done.stderr == "2 rows provisional: 1 host; runs of 3 hosts make a population\n"
     rows = read_table(here / "expected" / "drill.toml").rows
     assert [(row.count, row.where) for row in rows] == [(2, {"batch_size": 1}), (2, {"batch_size": 2})]
     again = CliRunner().invoke(main, arguments)
