@@ -16,7 +16,7 @@ from pybench.core.verdict import judge_ratio, ratio_statistics
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedRow
 from pybench.model.verdict import Expected
-from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.node import Matmul
 from tests.build import Build
 from tests.builders import H200
 from tests.core import test_good_run as of_one_run
