@@ -45,6 +45,7 @@ class ErrorBoundary(click.Group):
         try:
             # From the start on: finding an engine or making an image file takes long before a run begins.
             with signals_interrupt():
+                _require_memory()
                 return super().invoke(ctx)
         except PybenchError as error:
             _end(ctx, str(error), exit_code_of(error))
@@ -55,9 +56,24 @@ class ErrorBoundary(click.Group):
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _end(ctx, f"{where}{error.strerror or error}; details: {_details(error)}", MACHINE)
+        except MemoryError:
+            _end(ctx, "too little memory: free some of the host's, or raise the limit (ulimit -v)", MACHINE)
         except Exception as error:  # noqa: BLE001 - whatever else goes wrong is a defect of pybench
             text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             _end(ctx, f"internal error: {text}; please report it with {_details(error)}", INTERNAL)
+
+
+_LEAST_BYTES, _BYTES_PER_CORE = 2**28, 2**25
+"""Address space of pybench: below it OpenBLAS, which has a buffer for each core, ends the process with code 1."""
+
+
+def _require_memory() -> None:
+    """Raise ``MemoryError`` under a limit of address space that is too low to import numpy."""
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= limit < _LEAST_BYTES + _BYTES_PER_CORE * len(os.sched_getaffinity(0)):
+        raise MemoryError
 
 
 _LONGEST_LINE = 4000
@@ -90,9 +106,9 @@ def _check_output(ctx: click.Context, code: int) -> None:
 def _end(ctx: click.Context, message: str, code: int) -> None:
     from pybench.report.table import ends, printable
 
-    # A file's own text may be in it, of any length.
+    # A file's name or text may be in it, of any length: none of it begins a line of its own.
     lines = [ends(printable(line), _LONGEST_LINE) for line in f"pybench: {message}".splitlines()]
-    echo("\n".join(lines), err=True)
+    echo("\n  ".join(lines), err=True)
     ctx.exit(code)
 
 

@@ -39,6 +39,8 @@ _MAX_BYTES = {
 """Most bytes of a file, by the end of its name: what the readers of these files accept."""
 _MAX_SOURCE_BYTES = 2**24
 """Most bytes of a file of the worker's source."""
+_MOST_RATIO, _FREE_BYTES = 100, 2**28
+"""Most unpacked bytes of a bundle for each of its own, beyond those of one long log of equal lines."""
 _MAX_DEPTH = 12
 # Other files of workers in an attempt's folder, such as caches of engines, are no evidence.
 _OF_ATTEMPT = re.compile(
@@ -258,8 +260,9 @@ def _check_members(file: Path, members: Sequence[zipfile.ZipInfo], free_bytes: i
     if len(members) > MAX_FILES + 1:
         raise BundleError(f"{file}: holds {len(members)} files, more than the {MAX_FILES} that a bundle may have")
     total = sum(member.file_size for member in members)
-    if total > min(MAX_TOTAL_BYTES, free_bytes):
-        raise BundleError(f"{file}: {total} bytes when unpacked; a bundle has at most {MAX_TOTAL_BYTES}, and must fit")
+    most = min(MAX_TOTAL_BYTES, free_bytes, _FREE_BYTES + _MOST_RATIO * file.stat().st_size)
+    if total > most:
+        raise BundleError(f"{file}: {total} bytes when unpacked; a bundle of its size has at most {most}, and must fit")
     names = [member.filename for member in members]
     for member in members:
         if fault := _fault(member):

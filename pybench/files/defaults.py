@@ -5,7 +5,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from pybench.files.toml.file import refuse
+from pybench.files.safe_folder import read_named
+from pybench.files.toml.file import MAX_FILE_BYTES, refuse
 from pybench.files.toml.problem_text import describe, valid_text
 
 OPTIONS = {"runs": "root", "engine": "engine", "python": "python"}
@@ -16,7 +17,7 @@ def read_defaults(folder: Path) -> dict[str, str]:
     """Values by parameter; empty where neither file has any. Raises ``FileError``."""
     for file, keys in ((folder / "pybench.toml", ()), (folder / "pyproject.toml", ("tool", "pybench"))):
         try:
-            found = tomllib.loads(file.read_text(encoding="utf-8"))
+            found = tomllib.loads(read_named(file, MAX_FILE_BYTES).decode())
         except OSError:
             continue
         except ValueError as error:

@@ -64,8 +64,11 @@ def read_named(path: Path, max_bytes: int) -> bytes:
     Raises ``ValueError`` or ``RuntimeError`` for a path that no file can have.
     """
     whole = path.resolve()
-    with opened_folder(whole.parent) as folder:
-        return read_file(folder, whole.name, max_bytes)
+    try:
+        with opened_folder(whole.parent) as folder:
+            return read_file(folder, whole.name, max_bytes)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def read_below(path: Path, name: str, max_bytes: int) -> bytes:

@@ -63,8 +63,8 @@ def go_file(place: int) -> str:
 
 
 FailureCause = Literal[
-    "out_of_memory",  # an allocation of device or host memory failed
-    "host_memory",  # the kernel ended a process as the host's memory ran out
+    "out_of_memory",  # an allocation of device memory failed
+    "host_memory",  # host memory ran out: a failed allocation, or a process that the kernel ended
     "missing_package",  # the worker's Python lacks the backend
     "unsupported",  # the backend can't run this combination
     "engine",  # a process that the backend started itself failed

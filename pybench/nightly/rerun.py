@@ -91,7 +91,7 @@ def _prepared(run: RunFolder, manifest: Manifest, point_ids: Collection[str], ch
         container=launcher.container,
     )
     folder.write_manifest(again)
-    return Run(folder=folder, manifest=again, launcher=launcher)
+    return Run(folder=folder, manifest=again, launcher=launcher, is_new=True)
 
 
 def _point(point: Point) -> Point:

@@ -34,7 +34,7 @@ class SideBySide:
         budget = TimeBudget(self.first.manifest.options.time_limit_s)
         with ExitStack() as held:
             held.enter_context(signals_interrupt())
-            held.enter_context(max(runs, key=lambda run: len(run.uuids())).devices(progress))
+            held.enter_context(max(runs, key=lambda run: len(run.uuids())).devices(progress, *runs))
             records = [held.enter_context(run.held()) for run in runs]
             count = _Count()
             opened = [

@@ -6,6 +6,7 @@ A log is untrusted: every search here takes time in proportion to its length.
 from __future__ import annotations
 
 import re
+import resource
 import signal
 import string
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,16 @@ from pybench.run.events.reader import RankLog
 
 # A rank's end in the launcher's report.
 _EXIT_CODE = re.compile(r"exitcode\s*: (-?\d{1,5})\b")
+
+_DOCKER_KILLED = 128 + signal.SIGKILL
+"""Exit code of a container whose first process was killed."""
+_HOST_MEMORY = re.compile(
+    r"\bMemoryError\b|bad_alloc|annot allocate memory|DefaultCPUAllocator|Memory allocation still failed"
+    r"|failed to map segment from shared object$",
+    re.MULTILINE,
+)
+"""Words of Python, C++, libc, torch, OpenBLAS and the loader for an allocation of host memory that failed."""
+_MAY_LACK_MEMORY = frozenset(("out_of_memory", "missing_package", "engine", "exception", "exit_code", "signal"))
 
 # The cause nearest the root, when ranks disagree: one rank's trouble makes the others fail in a collective.
 _CAUSE_ORDER: tuple[FailureCause, ...] = (
@@ -41,17 +52,23 @@ def failure(cause: FailureCause, message: str, log: Path) -> Failure:
 def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path, oom_kills: int = 0) -> Failure | None:
     """What exit code (negative: signal) and events of an ended worker show of its last attempt.
 
-    ``oom_kills`` are processes that the kernel ended meanwhile as the host's memory ran out.
+    ``oom_kills`` are processes that the kernel ended meanwhile as the host's memory ran out. That, and an allocation
+    that failed under a limit, is one cause, ``host_memory``, however the worker ended.
     """
     killed = _killing_signal(log_tail(log)) if code > 0 else None
-    found = _by_exit(code, killed, ranks, log)
-    if found is None or not oom_kills:
-        return found
-    was_killed = found.cause == "signal" and (killed or -code) == signal.SIGKILL
-    if not was_killed and found.cause != "engine":  # which has processes of its own
-        return found
-    why = f"the host's memory ran out, and the kernel ended {plural(oom_kills, 'process', 'es')}"
-    return replace(found, cause="host_memory", message=f"{why}: {found.message}")
+    failed = _by_exit(code, killed, ranks, log)
+    if failed is None:
+        return None
+    was_killed = code == _DOCKER_KILLED or (failed.cause == "signal" and (killed or -code) == signal.SIGKILL)
+    if oom_kills and (was_killed or failed.cause == "engine"):  # which has processes of its own
+        why = f"the host's memory ran out, and the kernel ended {plural(oom_kills, 'process', 'es')}"
+        return replace(failed, cause="host_memory", message=f"{why}: {failed.message}")
+    if failed.cause in _MAY_LACK_MEMORY and _HOST_MEMORY.search(f"{failed.message}\n{failed.detail}"):
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        limited = "" if limit == resource.RLIM_INFINITY else f" (ulimit -v {limit // 1024})"
+        why = f"the host gave no more memory{limited}"
+        return replace(failed, cause="host_memory", message=f"{why}: {failed.message}")
+    return failed
 
 
 def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: Path) -> Failure | None:

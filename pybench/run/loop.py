@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from pybench.core.assemble import assemble
@@ -16,6 +17,7 @@ from pybench.machine.device_lock import locked_devices
 from pybench.machine.disk import disk_error
 from pybench.machine.gpu_processes import look_once
 from pybench.machine.signals import signals_interrupt
+from pybench.model.errors import MachineError
 from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
@@ -37,7 +39,7 @@ class Run:
     """A run in its folder: planned, perhaps begun. Over several hosts this one leads the ``gathering``.
 
     ``predict`` gives the predictions that judge speedups without a row of a table; ``None`` for none. ``wait_s`` is how
-    long another run on the same GPUs is waited for; ``None`` without end.
+    long another run on the same GPUs is waited for; ``None`` without end. ``is_new``: nothing was measured before.
     """
 
     folder: RunFolder
@@ -46,6 +48,7 @@ class Run:
     gathering: Gathering | None = None
     predict: Predictor | None = None
     wait_s: float | None = None
+    is_new: bool = False
 
     def results(self) -> Results:
         """Judge what is recorded so far, and keep the predictions that judge it in the manifest."""
@@ -121,10 +124,22 @@ class Run:
                 compiled,
             )
 
-    def devices(self, progress: Progress) -> AbstractContextManager[None]:
-        """Hold every device that a point may run on, once no other run does."""
+    @contextmanager
+    def devices(self, progress: Progress, *beside: Run) -> Iterator[None]:
+        """Hold every device that a point may run on, once no other run does; runs ``beside`` it need no more.
+
+        Raises ``MachineError`` as :func:`locked_devices`; folders of new runs are removed then.
+        """
         owner = f"process {os.getpid()}, {self.folder.path}"
-        return locked_devices(self.uuids(), owner, progress.note, self.wait_s)
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked_devices(self.uuids(), owner, progress.note, self.wait_s))
+            except MachineError:
+                for run in (self, *beside):
+                    if run.is_new:
+                        shutil.rmtree(run.folder.path, ignore_errors=True)
+                raise
+            yield
 
     def uuids(self) -> tuple[str, ...]:
         """Every GPU that a point may run on."""

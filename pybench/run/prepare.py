@@ -76,7 +76,7 @@ def prepare_run(
             machines=gathering.hosts if gathering else (),  # with the images of each, which are known by now
         )
         folder.write_manifest(manifest)
-    return Run(folder=folder, manifest=manifest, launcher=launcher, gathering=gathering)
+    return Run(folder=folder, manifest=manifest, launcher=launcher, gathering=gathering, is_new=True)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -69,7 +70,33 @@ def test_malformed_suite(here: Path, command: str, slip: str) -> None:
     told = refused(here, command, "s.toml")
     assert message in told
     for problem in told.removeprefix("pybench: ").splitlines():
-        assert re.match(r"s\.toml: " if slip in NOWHERE else r"s\.toml:\d+: ", problem), problem
+        assert re.match(r" *s\.toml: " if slip in NOWHERE else r" *s\.toml:\d+: ", problem), problem
+
+
+def test_a_name_with_a_newline_begins_no_line_of_its_own(here: Path) -> None:
+    """Nobody paints a verdict into an error."""
+    for command in ("plan", "report", "verify", "bundle -o b.zip", "history"):
+        told = CliRunner().invoke(main, (*command.split(), "a\nverdict: pass")).stderr
+        assert not [line for line in told.splitlines() if line.startswith("verdict")], told
+
+
+def test_a_kernels_file_is_refused(here: Path) -> None:
+    """One that is regular, has no size, and waits for its next line, or can't be read at its start."""
+    os.mkfifo(here / "pipe.toml")
+    assert "not a regular file" in refused(here, "plan", "pipe.toml")
+    assert "binary data" in refused(here, "plan", "/proc/self/environ")
+    done = CliRunner().invoke(main, ("plan", "/proc/self/mem"))
+    assert (done.exit_code, done.stderr.startswith("pybench: /proc/self/mem: ")) == (3, True), done.stderr
+
+
+def test_points_of_all_benchmarks_are_limited_together(here: Path) -> None:
+    """A million of them would take minutes and gigabytes before anything is shown."""
+    axes = "".join(f"{key} = {list(range(1, 17))}\n" for key in ("seed", "batch_size", "prompt_tokens"))
+    text = CASES["GOOD"].replace("batch_size = 2\nprompt_tokens = 4\n", "")
+    head, bench = text.split("[[benchmark]]")
+    many = (f"[[benchmark]]{bench}".replace('"b"', f'"b{n}"') + f"[benchmark.axes]\n{axes}" for n in range(3))
+    (here / "s.toml").write_text(head + "".join(many))
+    assert "8192 points with those before it, a suite has at most 4096" in refused(here, "plan", "s.toml")
 
 
 def test_a_file_of_100_mb(here: Path) -> None:
@@ -85,7 +112,7 @@ def test_no_such_file_and_a_folder(here: Path) -> None:
     assert "a shipped suite; did you mean 'tp_scaling' or " in refused(here, "run", "tpscaling")
     assert "no such file; `pybench plan` alone lists the shipped suites" in refused(here, "run", "nowhere/s.toml")
     assert "plan with options takes a SUITE; `pybench plan` alone lists" in refused(here, "plan", "--gpu", "h200")
-    assert "can't be read: [Errno 36] File name too long" in refused(here, "plan", "a" * 300)
+    assert "can't be read: File name too long" in refused(here, "plan", "a" * 300)
     assert "not a regular file; a suite is a .toml file" in refused(here, "run", "folder")
 
 

@@ -125,7 +125,7 @@ def test_stacks_without_a_point_in_common_are_refused(
     first, *others = done.stderr.splitlines()
     assert first == "pybench: --ab: no point that both can measure"
     why = "can't measure 2 points: backend torch needs torch and transformers, not found here: "
-    assert [line[:1] for line in others if line[2:].startswith(why)] == ["A", "B"][: len(lacking)]
+    assert [line[2:3] for line in others if line[4:].startswith(why)] == ["A", "B"][: len(lacking)]
     assert not list((here / "runs").iterdir())
 
 

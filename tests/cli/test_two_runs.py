@@ -9,6 +9,7 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from pybench.machine.device_lock import locked_devices
 from tests.builders import NO_DRIVER
 from tests.cli.fault_sweep import write_quick_drill
 
@@ -56,3 +57,20 @@ def test_the_second_of_two_runs_waits(tmp_path: Path) -> None:
             assert (first.wait(LIMIT_S), second.wait(LIMIT_S)) == (0, 0)
     (_, ended), (begun, _) = measured(folders[0]), measured(folders[1])
     assert begun >= ended - timedelta(seconds=1)
+
+
+def test_devices_that_cannot_be_had_leave_no_folder(tmp_path: Path) -> None:
+    """Another run holds them for longer than the second waits, or the folder of locks takes none."""
+    folders = [tmp_path / name for name in ("first", "second", "third")]
+    for folder in folders:
+        folder.mkdir()
+    commands = [write_quick_drill(folder) for folder in folders]
+    (tmp_path / "file").touch()
+    with locked_devices((), "process 7, runs/other"):
+        locks = Path(os.environ["PYBENCH_LOCKS"])
+        with started(folders[1], locks, (*commands[1], "--wait", "1s")) as second:
+            assert line_with(second, "pybench: core-"), "it is told who holds them"
+    with started(folders[2], tmp_path / "file", commands[2]) as third:
+        assert line_with(third, "cannot lock core-"), "it is told what to set"
+    assert (second.returncode, third.returncode) == (3, 3)
+    assert [[*folder.glob("runs/*")] for folder in folders] == [[], [], []]

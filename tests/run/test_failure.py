@@ -81,6 +81,43 @@ def test_a_kill_as_the_hosts_memory_ran_out_is_named(
     assert found.message == (f"{why}{alone.message}" if cause == "host_memory" else alone.message)
 
 
+@pytest.mark.parametrize(
+    ("code", "said", "log"),
+    [
+        (-6, None, "terminate called after throwing an instance of 'std::bad_alloc'\n"),
+        (1, None, "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.\n"),
+        (1, None, "fork: Cannot allocate memory\n"),
+        (1, Failure(cause="out_of_memory", message="MemoryError", detail=""), ""),
+        (1, Failure(cause="exception", message="OSError: [Errno 12] Cannot allocate memory", detail=""), ""),
+        (1, Failure(cause="missing_package", message="'_C'", detail="failed to map segment from shared object"), ""),
+        (1, Failure(cause="out_of_memory", message="RuntimeError: DefaultCPUAllocator: can't allocate", detail=""), ""),
+        (1, Failure(cause="engine", message="its process ended", detail=""), "MemoryError: std::bad_alloc\n"),
+    ],
+)
+def test_a_limit_of_host_memory_has_one_cause(tmp_path: Path, code: int, said: Failure | None, log: str) -> None:
+    """However the worker ended under it, and whatever reported it."""
+    path = tmp_path / "worker.log"
+    path.write_text(log)
+    failure = failure_of_exit(code, [RankLog(failure=said)], path)
+    assert failure is not None
+    assert failure.cause == "host_memory"
+
+
+def test_a_container_that_the_kernel_ended_for_memory(tmp_path: Path) -> None:
+    """Docker's client ends with 137."""
+    failure = failure_of_exit(137, [RankLog()], tmp_path / "worker.log", oom_kills=1)
+    assert failure is not None
+    assert failure.cause == "host_memory"
+
+
+def test_a_gpus_memory_is_another_cause(tmp_path: Path) -> None:
+    """Though the name of its error ends as Python's own does."""
+    said = Failure(cause="out_of_memory", message="OutOfMemoryError: CUDA out of memory", detail="")
+    failure = failure_of_exit(1, [RankLog(failure=said)], tmp_path / "worker.log")
+    assert failure is not None
+    assert failure.cause == "out_of_memory"
+
+
 ENGINE = Failure(cause="engine", message="vLLM's engine process did not start", detail="traceback")
 ECHO = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
 TOLD = "RuntimeError: Executor worker returned error\n"

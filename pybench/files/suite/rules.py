@@ -34,7 +34,12 @@ def suite_problems(suite: WrittenSuite, profiles: Collection[str | None]) -> lis
 
 def _benchmarks(suite: WrittenSuite, profile: str | None) -> Iterator[KeyProblem]:
     benchmarks = suite.under(profile)
+    num_points = 0
     for index, benchmark in enumerate(benchmarks):
+        num_points += _num_points(benchmark)
+        if num_points > MAX_POINTS >= _num_points(benchmark):
+            yield ("benchmark", index), f"{num_points} points with those before it, a suite has at most {MAX_POINTS}"
+            return
         for path, message in benchmark_problems(benchmark):
             yield ("benchmark", index, *path), message
         for variable in _set_for_all(benchmark.given.values(ENVIRONMENT), suite.container):
@@ -123,9 +128,12 @@ def _settings(benchmark: Benchmark) -> Iterator[KeyProblem]:
             yield (field.name,), "missing, and it is required, as a value or an axis"
 
 
+def _num_points(benchmark: Benchmark) -> int:
+    return math.prod(len(values) for values in benchmark.axes.values())
+
+
 def _effort(benchmark: Benchmark) -> Iterator[KeyProblem]:
-    num_points = math.prod(len(values) for values in benchmark.axes.values())
-    if num_points > MAX_POINTS:
+    if (num_points := _num_points(benchmark)) > MAX_POINTS:
         yield ("axes",), f"expands to {num_points} points, at most {MAX_POINTS} are allowed"
     effort = benchmark.effort
     if effort.max_attempts < effort.attempts:

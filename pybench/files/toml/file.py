@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from pybench.files.safe_folder import read_named
 from pybench.files.toml.lines import KeyPath, toml_lines
 from pybench.files.toml.problem_text import closest, suggestion
 from pybench.model.errors import FileError, Problem, is_machine_fault
@@ -36,14 +37,14 @@ def read_text(path: Path, noun: str, begins: str, ending: str = ".toml") -> str:
             raise refuse(path, f"not a regular file; {noun} is a {ending} file")
         if about.st_size > MAX_FILE_BYTES:
             raise refuse(path, f"{about.st_size} bytes; {noun} has at most {MAX_FILE_BYTES}")
-        data = path.read_bytes()
+        data = read_named(path, MAX_FILE_BYTES)  # some files of /proc have no size, and some wait for a reader
     except FileNotFoundError as error:
         found = f"a symbolic link to {path.readlink()}, which leads to no file" if path.is_symlink() else "no such file"
         raise refuse(path, f"{found}{nearby(path, ending)}") from error
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and is_machine_fault(error):
             raise
-        raise refuse(path, f"can't be read: {error}") from error
+        raise refuse(path, f"can't be read: {getattr(error, 'strerror', None) or error}") from error
     if not data.strip():
         raise refuse(path, f"empty; {noun} begins with {begins}")
     return _decoded(path, data, noun)

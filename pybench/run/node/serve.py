@@ -39,7 +39,7 @@ from pybench.run.hosts.messages import (
     send,
     take,
 )
-from pybench.run.hosts.rendezvous import Rendezvous
+from pybench.run.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous
 from pybench.run.images.lock import default_lock
 from pybench.run.node.part import Part
 
@@ -49,12 +49,15 @@ _IDLE_S, _RUNNING_S = 1.0, 0.1
 class NodeRunner:
     """Takes orders from ``frames`` as host ``host``, with files below ``root``.
 
-    ``choose`` gives what starts workers.
+    ``choose`` gives what starts workers. Another run on the host's devices is waited for, ``wait_s`` at most.
     """
 
-    def __init__(self, host: Host, frames: Frames, choose: Choose, root: Path, notify: Notify) -> None:
+    def __init__(
+        self, host: Host, frames: Frames, choose: Choose, root: Path, notify: Notify, wait_s: float = JOIN_LIMIT_S
+    ) -> None:
         self._host, self._frames, self._choose = host, frames, choose
-        self._root, self._notify = root, notify
+        self._root, self._notify, self._wait_s = root, notify, wait_s
+        self._devices = ExitStack()
         self._launcher: Launcher | None = None
         self._part: Part | None = None
         self._num_parts = 0
@@ -80,6 +83,7 @@ class NodeRunner:
         finally:
             self._held.close()
             self._end()
+            self._devices.close()
             self._frames.close()
         if problem:
             raise MachineError(problem)
@@ -116,7 +120,10 @@ class NodeRunner:
                 raise ConnectionLostError(f"it ordered {type(message).__name__.lower()}")
 
     def _prepared(self, order: Prepare) -> Prepared:
-        """Choose what starts workers: the engine that is ordered, with images by this host's own lock."""
+        """Hold the devices and choose what starts workers: the ordered engine, with images by this host's own lock.
+
+        Before that the host that leads has refused hosts that share devices, which would wait for each other.
+        """
         began = None if order.container is None else replace(order.container, lock=str(default_lock()))
         needs = LaunchRequirements(
             backends=order.backends,
@@ -126,7 +133,10 @@ class NodeRunner:
             engine=order.engine,
             began=began,
         )
+        owner = f"process {os.getpid()}, host {self._host.name} of a run"
         try:
+            self._devices.close()
+            self._devices.enter_context(locked_devices(self._host.gpu_uuids, owner, self._notify, self._wait_s))
             self._launcher = self._choose(needs)
         except (OSError, PybenchError) as error:
             return Prepared(problem=_reason(error))
@@ -178,14 +188,9 @@ def _reason(error: BaseException) -> str:
 
 
 def serve_run(host: Host, meet: Rendezvous, secret: bytes, choose: Choose, notify: Notify) -> None:
-    """Join a run once no other one holds this host's devices, and take its orders to the end.
+    """Join a run and take its orders to the end; waits end with the limit of ``meet``.
 
-    Both waits end with the limit of ``meet``. Raises ``MachineError``, or ``KeyboardInterrupt`` with all workers ended.
+    Raises ``MachineError``, or ``KeyboardInterrupt`` with all workers ended.
     """
-    owner = f"process {os.getpid()}, host {host.name} of a run"
-    with (
-        signals_interrupt(),
-        locked_devices(host.gpu_uuids, owner, notify, meet.limit_s),
-        scratch_folder("pybench-node-") as root,
-    ):
-        NodeRunner(host, meet.joined(secret), choose, root, notify).serve()
+    with signals_interrupt(), scratch_folder("pybench-node-") as root:
+        NodeRunner(host, meet.joined(secret), choose, root, notify, meet.limit_s).serve()

@@ -20,7 +20,7 @@ from pybench.model.errors import MachineError
 from pybench.model.host import Host
 from pybench.run.hosts import gathering as gathering_module
 from pybench.run.hosts.frames import Frames
-from pybench.run.hosts.gathering import Gathering, gather
+from pybench.run.hosts.gathering import Gathering, gather, on_one_device
 from pybench.run.hosts.interface import held_port, port_of
 from pybench.run.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, send, take
 from pybench.run.hosts.rendezvous import Rendezvous
@@ -130,6 +130,15 @@ def test_two_hosts_on_one_device(uuids: tuple[str, ...], shared: str) -> None:
     assert isinstance(found[0], Goodbye)
     assert f"hosts a and b are one machine and share {shared}" in found[0].problem
     assert isinstance(ended[0], MachineError)
+
+
+def test_each_pair_of_hosts_on_one_machine_is_named() -> None:
+    """Also a third one."""
+    lines = list(on_one_device([("a", ("core-0", "core-1")), ("b", ("core-1",)), ("c", ("core-0",)), ("d", ("x/y",))]))
+    assert [line.partition(";")[0] for line in lines] == [
+        "hosts a and b are one machine and share core-1",
+        "hosts a and c are one machine and share core-0",
+    ]
 
 
 def test_a_host_tries_on_until_it_may_join() -> None:
