@@ -232,9 +232,9 @@ def generate_reasons(settings: Generate, device: DeviceKind) -> Iterator[str]:
         yield f"backend {settings.backend} has no quantization {settings.quantization!r}, only {able}"
     if settings.quantization == "bitsandbytes" and settings.tensor_parallel > 1:
         yield "quantization 'bitsandbytes' packs whole weights, which tensor_parallel would split"
+    yield from _of_requests(settings)
     if settings.backend == "server":
         yield from server_reasons(settings, device)
-    yield from _of_requests(settings)
     if settings.nodes % settings.data_parallel and settings.data_parallel % settings.nodes:
         yield (
             f"data_parallel {settings.data_parallel} can't be spread over {settings.nodes} nodes: give each node whole "

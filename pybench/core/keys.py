@@ -14,6 +14,7 @@ from pybench.model.errors import UsageError
 from pybench.model.figures import MACHINE_KEYS, NO_MEDIANS, PointFigures, RunFigures
 from pybench.model.results import PointResult, Results
 from pybench.model.suite import MEASURED_BY
+from pybench.model.text import counted
 from pybench.model.tuning import tuning_alone
 from pybench.model.workloads.registry import HEADLINES
 
@@ -128,7 +129,8 @@ def point_difference(before: PointFigures, now: PointFigures, across: Collection
 
 def _change(name: str, before: PointFigures, now: PointFigures) -> str:
     """Both values, and the option of the command line that made the second, or else the first."""
-    values = f"{_shown(json.dumps(before.settings.get(name)))} -> {_shown(json.dumps(now.settings.get(name)))}"
+    shown = (_distinct(_values(json.dumps(point.settings.get(name)))) for point in (before, now))
+    values = " -> ".join(shown)
     option = next((text for text in now.options if _is_about(name, text)), None)
     earlier = next((text for text in before.options if _is_about(name, text)), None)
     by = f" ({option})" if option else f" (earlier: {earlier})" if earlier else ""
@@ -153,7 +155,7 @@ def _groups(name: str) -> Iterator[str]:
 def _change_of(before: str | None, now: str | None) -> str:
     """Both values in the shortest form that differs; GPUs by their kind and the beginnings of their UUIDs."""
     sides = _values(before), _values(now)
-    texts = [(form(sides[0]), form(sides[1])) for form in (_counted_gpus, _distinct, _counted, ", ".join)]
+    texts = [(form(sides[0]), form(sides[1])) for form in (_counted_gpus, _distinct, counted, ", ".join)]
     return " -> ".join(next((pair for pair in texts if pair[0] != pair[1]), texts[-1]))
 
 
@@ -167,17 +169,8 @@ def _counted_gpus(values: Sequence[str]) -> str:
     return ", ".join(f"{len(own)} x {kind} ({', '.join(own)})" for kind, own in kinds.items())
 
 
-def _counted(values: Sequence[str]) -> str:
-    return ", ".join(f"{number} x {value}" for value, number in Counter(values).items())
-
-
 def _distinct(values: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(values))
-
-
-def _shown(value: str | None) -> str:
-    """A value as people read it, each of a list's once."""
-    return _distinct(_values(value))
 
 
 def _values(value: str | None) -> list[str]:

@@ -35,12 +35,16 @@ def loss_checks(measurements: Measurements) -> tuple[CheckResult, ...]:
         for key, curve in _curves(point, measurements):
             groups.setdefault(key, []).append((point, curve))
     rows: dict[str, CheckResult] = {}
+
+    def severity(row: CheckResult) -> tuple[int, float]:
+        return _VERDICTS.index(row.verdict), row.value.value if row.value else 0.0
+
     for members in groups.values():
         baseline = min(members, key=lambda member: member[0].num_gpus)
         for point, curve in members:
             if point.id != baseline[0].id:
                 row = _check(point, curve, *baseline)
-                rows[point.id] = max((rows.get(point.id, row), row), key=_severity)
+                rows[point.id] = max((rows.get(point.id, row), row), key=severity)
     return tuple(rows[point.id] for point in measurements.plan.points if point.id in rows)
 
 
@@ -59,15 +63,10 @@ def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object
     return [((*same, record.ranks[0].steps[0].work.samples), record.ranks[0].losses[:NUM_STEPS]) for record in good]
 
 
-def _coarsest_type(settings: Train) -> str:
-    """The type that bounds the loss's precision."""
-    return settings.mixed_precision or settings.dtype
-
-
 def _check(point: Point, curve: Sequence[float], baseline: Point, expected: Sequence[float]) -> CheckResult:
     assert isinstance(point.settings, Train)
     assert isinstance(baseline.settings, Train)
-    computed = max((_coarsest_type(each) for each in (point.settings, baseline.settings)), key=TOLERANCES.__getitem__)
+    computed = max((each.computing_dtype for each in (point.settings, baseline.settings)), key=TOLERANCES.__getitem__)
     pairs = list(zip(curve, expected, strict=False))
     deviation, step = max((abs(found - wanted) / expected[0], step) for step, (found, wanted) in enumerate(pairs))
     moved = max(abs(wanted - expected[0]) for _, wanted in pairs) / expected[0]
@@ -92,7 +91,3 @@ def _judge(deviation: float, limit: float, moved: float, needed: float) -> tuple
         shown = f"it moved by {moved:.1g} of the first in these steps, and {needed:g} would show another training"
         return "inconclusive", f"; {shown}: set a larger learning_rate"
     return "pass", ""
-
-
-def _severity(row: CheckResult) -> tuple[int, float]:
-    return _VERDICTS.index(row.verdict), row.value.value if row.value else 0.0

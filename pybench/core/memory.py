@@ -77,16 +77,16 @@ def may_not_fit(need: MemoryNeed, memory_bytes: float) -> bool:
 
 def memory_reason(point: Point, there: Devices) -> str | None:
     """Why the point certainly can't run in the memory that is there; ``None`` where it may."""
-    need = memory_need(point)
+    need, host_bytes = memory_need(point), 0.0
+    if isinstance(point.settings, Train) and point.shape is not None:
+        host_bytes = train_host_bytes(point.settings, point.shape) / point.settings.nodes
     if need is not None and there.memory_bytes is not None and need.certain_bytes > there.memory_bytes:
         what = "weights, gradients and optimizer states" if isinstance(point.settings, Train) else "weights"
         sizes = f"{amount_text(need.certain_bytes)} a GPU, of {amount_text(there.memory_bytes)}"
         return f"{what} alone take {sizes}: take more GPUs, a smaller model or settings that split or pack it"
-    if isinstance(point.settings, Train) and point.shape is not None and there.host_memory_bytes is not None:
-        host_bytes = train_host_bytes(point.settings, point.shape) / point.settings.nodes
-        if host_bytes > there.host_memory_bytes:
-            sizes = f"{amount_text(host_bytes)} of host memory, of {amount_text(there.host_memory_bytes)}"
-            return f"weights and states take {sizes}: keep states on GPUs, or take more nodes or a smaller model"
+    if there.host_memory_bytes is not None and host_bytes > there.host_memory_bytes:
+        sizes = f"{amount_text(host_bytes)} of host memory, of {amount_text(there.host_memory_bytes)}"
+        return f"weights and states take {sizes}: keep states on GPUs, or take more nodes or a smaller model"
     return None
 
 

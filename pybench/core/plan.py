@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -14,7 +16,6 @@ from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import UsageError
 from pybench.model.machine import Devices
 from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Skip, Suite
-from pybench.model.workloads.generate import SAME_PLACEMENTS
 from pybench.model.workloads.registry import SETTINGS_OF, SHARED_BATCH, AnySettings, count_axes
 from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, REST, ModelSettings
 
@@ -76,13 +77,8 @@ def expand(
     points: list[Point] = []
     skips: list[Skip] = []
     left_out: list[Skip] = []
-    placed: dict[tuple[object, ...], str] = {}
     for point in _points(suite, {**architectures, **suite.own_models}, (there.count, max_gpus)):
         if not (keep(point.id) or written[point.benchmark].gives_rates):
-            continue
-        if (other := placed.setdefault(_placement(point), point.id)) != point.id:
-            same = f"{point.axes['device_map']} places layers as {other} does"
-            left_out.append(skipped(point, f"left out: device_map {same}", f"device_map {same}"))
             continue
         lacks = lacking(point, there)
         # Who requires a backend requires it on the GPUs that are there.
@@ -130,17 +126,50 @@ def _points(suite: Suite, architectures: Mapping[str, Architecture], usable: tup
             )
 
 
+Filter = Callable[[str], bool]
+_WORD = re.compile(r"[\w=.\-\[\],]+")
+_OF_FILTERS = (ast.BoolOp, ast.UnaryOp, ast.Not, ast.And, ast.Or, ast.Name, ast.Load)
+
+
+def parse_filter(text: str) -> Filter:
+    """The test of point ids by ``-k``: words, ``and``, ``or``, ``not`` and parentheses.
+
+    A word matches as a substring, in any letter case. Raises ``UsageError`` naming the column.
+    """
+    text = text.strip()
+    # As Python reads it, each word in the place of a name of its length.
+    named = _WORD.sub(lambda word: word[0] if word[0] in {"and", "or", "not"} else "w" * len(word[0]), text)
+
+    def holds(node: ast.AST, point_id: str) -> bool:
+        if isinstance(node, ast.BoolOp):
+            results = (holds(value, point_id) for value in node.values)
+            return all(results) if isinstance(node.op, ast.And) else any(results)
+        if isinstance(node, ast.UnaryOp):
+            return not holds(node.operand, point_id)
+        assert isinstance(node, ast.Name)
+        return text[node.col_offset : node.end_col_offset].casefold() in point_id.casefold()
+
+    try:
+        tree = ast.parse(named, mode="eval").body
+        others = (node for node in ast.walk(tree) if not isinstance(node, _OF_FILTERS))
+        column = next((getattr(node, "col_offset", 0) for node in others), -1)
+        if column < 0:
+            holds(tree, "")  # raises for one that is nested too deeply
+    except SyntaxError as error:
+        column = (error.offset or len(text) + 1) - 1
+    except (ValueError, RecursionError, MemoryError):
+        column = 0
+    if column >= 0:
+        valid = "words of a point's id, and, or, not, parentheses; e.g. -k 'decode and not tensor_parallel=8'"
+        raise UsageError(f"-k {text!r:.200}: no expression from column {column + 1} on; valid are {valid}")
+    return lambda point_id: holds(tree, point_id)
+
+
 def point_id(benchmark: str, axes: Mapping[str, AxisValue]) -> str:
     """Readable name of a point, e.g. ``decode[backend=torch,tensor_parallel=2]``; without axes, the benchmark's."""
     if not axes:
         return benchmark
     return f"{benchmark}[{','.join(f'{name}={value}' for name, value in axes.items())}]"
-
-
-def _placement(point: Point) -> tuple[object, ...]:
-    """Equal for points of a benchmark that differ only in the name of one placement of layers."""
-    named = {name: SAME_PLACEMENTS.get(str(value), value) for name, value in point.axes.items() if name == "device_map"}
-    return (point.benchmark, *{**point.axes, **named}.items())
 
 
 def is_required(point: Point, required: Required) -> bool:

@@ -99,7 +99,12 @@ def by_decision(
     num_rows = Counter(groups[row.point_ids[0]] for row in judging if row.point_ids and row.point_ids[0] in groups)
     order = sorted(takes_s, key=lambda group: (takes_s[group] / max(1, num_rows[group]), -num_rows[group]))
     places = {group: place for place, group in enumerate(order)}
-    predicted_ids = {id_ for row in rows if has_rates and _may_be_predicted(row) for id_ in row.point_ids}
+    predicted_ids = {
+        id_
+        for row in rows
+        if has_rates and isinstance(row, ScalingResult) and row.expected is None and METRICS[row.metric].of_all_gpus
+        for id_ in row.point_ids
+    }
 
     def place_of(attempt: Attempt) -> tuple[int, int]:
         point, number = attempt
@@ -114,11 +119,6 @@ def by_decision(
         return (3, 0) if point.id in groups else (4, 0)
 
     return tuple(sorted(owed, key=place_of))
-
-
-def _may_be_predicted(row: JudgedRow) -> bool:
-    """Whether the node's rates may judge a speedup that has no row of a table."""
-    return isinstance(row, ScalingResult) and row.expected is None and METRICS[row.metric].of_all_gpus
 
 
 def _groups(points: Sequence[Point], rows: Sequence[JudgedRow]) -> dict[str, str]:

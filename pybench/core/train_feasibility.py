@@ -19,70 +19,55 @@ _WEIGHTS_OF_A_SCALE = 256 * 64
 
 def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> Iterator[str]:
     """Every reason why the point can't run."""
-    able = STRATEGIES[settings.strategy].parallel_axes
-    for axis in PARALLEL_AXES:
-        if getattr(settings, axis) > 1 and axis not in able:
-            yield f"strategy {settings.strategy} has no {axis} above 1, only {listed(able)}"
-    if device == "cpu":
-        yield from _on_cpu(settings)
-    families = STRATEGIES[settings.strategy].model_types
-    if families is not None and shape.model_type not in families:
-        yield f"strategy {settings.strategy} has models of type {listed(families)} only, not {shape.model_type}"
-    yield from _experts(settings, shape)
-    # One projection makes queries, keys and values: an adapter is for all three.
-    if shape.model_type == "phi3" and settings.lora_rank and settings.lora_targets in {None, "query_value"}:
-        yield f"lora_targets = 'query_value': {settings.model} has them in one projection with keys; use 'attention'"
-    yield from _tuned_adapters(settings, shape)
-    yield from _tuned_offload(settings)
+    name, strategy = f"strategy {settings.strategy}", STRATEGIES[settings.strategy]
+    able, families = strategy.parallel_axes, strategy.model_types
+    on_cpu, experts = device == "cpu", shape.num_experts > 1
+    is_tuned = settings.strategy == "torchtune"
+    packs = is_tuned and settings.lora_rank is not None and settings.weights == "nf4"
+    refused = {
+        **{
+            f"{name} has no {axis} above 1, only {listed(able)}": getattr(settings, axis) > 1 and axis not in able
+            for axis in PARALLEL_AXES
+        },
+        **{f"{option} needs GPUs": on_cpu and getattr(settings, option) for option in GPU_ONLY},
+        f"batch_size_per_gpu = {AUTO!r} needs a GPU's memory limit: give a number": on_cpu
+        and settings.finds_batch_size,
+        f"{name} has models of type {listed(families or ())} only, not {shape.model_type}": families is not None
+        and shape.model_type not in families,
+        # The experts of a layer are one weight: no linear layer that peft adapts or bitsandbytes packs.
+        f"lora_targets = 'all_linear': {settings.model} has experts, which get no adapters; use 'attention'": experts
+        and settings.lora_targets == "all_linear",
+        f"weights = 'nf4' packs linear layers, and the experts of {settings.model} are none; use 'dtype'": experts
+        and settings.weights == "nf4",
+        # One projection makes queries, keys and values: an adapter is for all three.
+        f"lora_targets = 'query_value': {settings.model} has them in one projection with keys; use 'attention'": bool(
+            shape.model_type == "phi3" and settings.lora_rank and settings.lora_targets in {None, "query_value"}
+        ),
+        "torchtune splits no layers with adapters over tensor_parallel: use data_parallel": is_tuned
+        and settings.lora_rank is not None
+        and settings.tensor_parallel > 1,
+        "torchao unpacks four bits on their way to host memory: remove cpu_offload": packs and settings.cpu_offload,
+        "torchtune packs those projections of qwen2 alone that have adapters: set lora_targets = 'all_linear'": packs
+        and shape.model_type == "qwen2"
+        and settings.lora_targets != "all_linear",
+        "torchtune's recipes offload what recomputed layers keep: set activation_checkpointing = 'full'": is_tuned
+        and settings.activation_offload
+        and settings.activation_checkpointing != "full",
+        "torchtune leaves to host memory what FSDP splits: take data_parallel of 2 or more, or remove cpu_offload": (
+            is_tuned and settings.cpu_offload and settings.data_parallel == 1
+        ),
+    }
+    yield from (reason for reason, holds in refused.items() if holds)
+    if packs:
+        together = _WEIGHTS_OF_A_SCALE * settings.data_parallel
+        width = shape.hidden * shape.head_width
+        sizes = (width * shape.key_value_heads, width * shape.heads, shape.hidden * shape.intermediate)
+        if uneven := [size for size in sizes if size % together]:
+            size = f"{uneven[0]} weights of a projection are no multiple of {together}"
+            yield f"torchao packs {_WEIGHTS_OF_A_SCALE} weights at once on each rank, and {size}"
     yield from split_reasons(settings, shape)
     yield from _batch(settings)
     yield from deepspeed_conflicts(settings)
-
-
-def _on_cpu(settings: Train) -> Iterator[str]:
-    yield from (f"{option} needs GPUs" for option in GPU_ONLY if getattr(settings, option))
-    if settings.finds_batch_size:
-        yield f"batch_size_per_gpu = {AUTO!r} needs a GPU's memory limit: give a number"
-
-
-def _experts(settings: Train, shape: DecoderShape) -> Iterator[str]:
-    """The experts of a layer are one weight: no linear layer that peft adapts or bitsandbytes packs."""
-    if shape.num_experts == 1:
-        return
-    if settings.lora_targets == "all_linear":
-        yield f"lora_targets = 'all_linear': {settings.model} has experts, which get no adapters; use 'attention'"
-    if settings.weights == "nf4":
-        yield f"weights = 'nf4' packs linear layers, and the experts of {settings.model} are none; use 'dtype'"
-
-
-def _tuned_adapters(settings: Train, shape: DecoderShape) -> Iterator[str]:
-    """What torchtune's layers with adapters, and torchao's four bits, can't be."""
-    if settings.strategy != "torchtune" or settings.lora_rank is None:
-        return
-    if settings.tensor_parallel > 1:
-        yield "torchtune splits no layers with adapters over tensor_parallel: use data_parallel"
-    if settings.weights != "nf4":
-        return
-    if settings.cpu_offload:
-        yield "torchao unpacks four bits on their way to host memory: remove cpu_offload"
-    if shape.model_type == "qwen2" and settings.lora_targets != "all_linear":
-        yield "torchtune packs those projections of qwen2 alone that have adapters: set lora_targets = 'all_linear'"
-    together = _WEIGHTS_OF_A_SCALE * settings.data_parallel
-    width = shape.hidden * shape.head_width
-    sizes = (width * shape.key_value_heads, width * shape.heads, shape.hidden * shape.intermediate)
-    uneven = [size for size in sizes if size % together]
-    if uneven:
-        size = f"{uneven[0]} weights of a projection are no multiple of {together}"
-        yield f"torchao packs {_WEIGHTS_OF_A_SCALE} weights at once on each rank, and {size}"
-
-
-def _tuned_offload(settings: Train) -> Iterator[str]:
-    if settings.strategy != "torchtune":
-        return
-    if settings.activation_offload and settings.activation_checkpointing != "full":
-        yield "torchtune's recipes offload what recomputed layers keep: set activation_checkpointing = 'full'"
-    if settings.cpu_offload and settings.data_parallel == 1:
-        yield "torchtune leaves to host memory what FSDP splits: take data_parallel of 2 or more, or remove cpu_offload"
 
 
 def split_reasons(settings: Train, shape: DecoderShape) -> Iterator[str]:
@@ -110,9 +95,9 @@ def split_reasons(settings: Train, shape: DecoderShape) -> Iterator[str]:
 def _batch(settings: Train) -> Iterator[str]:
     if (settings.global_batch_size or 0) % settings.data_parallel:
         return  # the workload's own check reports it
-    uneven = list(pass_reasons(settings))
-    yield from uneven
-    if not uneven and not settings.finds_batch_size:
+    if uneven := list(pass_reasons(settings)):
+        yield from uneven
+    elif not settings.finds_batch_size:
         yield from _microbatches(settings)
 
 

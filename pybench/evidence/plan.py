@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pybench.core.gpu_models import machine_kind
-from pybench.core.plan import expand, parse_required, skipped, with_effort, with_words
-from pybench.core.point_filter import parse_filter
+from pybench.core.plan import expand, parse_filter, parse_required, skipped, with_effort, with_words
 from pybench.core.provenance import fingerprint, run_fields
 from pybench.evidence.values import Discrepancy, DiscrepancyState
 from pybench.files.expected.file import load_tables
@@ -44,7 +43,7 @@ def _machine(manifest: Manifest) -> Iterator[Discrepancy]:
     for name, claimed, follows in claims:
         if claimed != follows:
             text = f"{name}: {claimed!r} is claimed, {follows!r} follows from the GPUs that are listed"
-            yield Discrepancy(kind="machine", place=MANIFEST_FILE, text=text)
+            yield Discrepancy("machine", MANIFEST_FILE, text)
 
 
 def _tables(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]:
@@ -53,16 +52,16 @@ def _tables(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy
         try:
             trusted = load_tables(suite_file or _shipped(manifest), [name])[name]
         except FileError:
-            yield Discrepancy(kind="suite", place=place, text=_SENDERS.format(kind="table"), state="not checked")
+            yield Discrepancy("suite", place, _SENDERS.format(kind="table"), "not checked")
             continue
         pairs = enumerate(zip(table.rows, trusted.rows, strict=False), start=1)
         rows = [number for number, (row, other) in pairs if row != other]
         if len(table.rows) != len(trusted.rows):
             text = f"{len(table.rows)} rows, the trusted table has {len(trusted.rows)}"
-            yield Discrepancy(kind="suite", place=place, text=text)
+            yield Discrepancy("suite", place, text)
         elif rows or table != trusted:
             text = f"differs from the trusted table in {f'row {rows[0]}' if rows else 'its description'}"
-            yield Discrepancy(kind="suite", place=place, text=text)
+            yield Discrepancy("suite", place, text)
 
 
 def _suite(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]:
@@ -72,10 +71,10 @@ def _suite(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]
     if files := [word for word in options.settings if names_file(word)]:
         # The file is the sender's: it is not opened here.
         text = f"its benchmarks are not compared: a file of the command line changes them (--set {files[0]})"
-        yield Discrepancy(kind="suite", place=place, text=text, state="not checked")
+        yield Discrepancy("suite", place, text, "not checked")
         return
     if suite_file is None and not _shipped(manifest).is_file():
-        yield Discrepancy(kind="suite", place=place, text=_SENDERS.format(kind="suite"), state="not checked")
+        yield Discrepancy("suite", place, _SENDERS.format(kind="suite"), "not checked")
         return
     try:
         read = read_suite(
@@ -88,12 +87,12 @@ def _suite(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]
     except PybenchError as error:
         if suite_file is not None:
             raise
-        yield Discrepancy(kind="suite", place=place, text=f"the shipped suite cannot be read for this run: {error}")
+        yield Discrepancy("suite", place, f"the shipped suite cannot be read for this run: {error}")
         return
     efforts = with_effort(read, attempts=options.attempts, steps=options.steps)
     trusted = with_words(efforts, num_devices=manifest.machine.devices.count, max_gpus=options.max_gpus)
     for name in _changed_parts(suite, trusted):
-        yield Discrepancy(kind="suite", place=place, text=f"differs from {trusted.path}: {name}")
+        yield Discrepancy("suite", place, f"differs from {trusted.path}: {name}")
 
 
 def _changed_parts(suite: Suite, trusted: Suite) -> Iterator[str]:
@@ -142,11 +141,14 @@ def _points(manifest: Manifest, *, same_build: bool) -> Iterator[Discrepancy]:
         if states[0] == states[1]:
             text = "planned with other settings or another reason than the suite gives"
         else:
-            words = [" and ".join(map(_state_text, entries)) or "absent" for entries in (claimed, follows)]
+            words = [
+                " and ".join(f"{s} ({e.reason})" if isinstance(e, Skip) else s for s, e in entries) or "absent"
+                for entries in (claimed, follows)
+            ]
             text = f"{words[0]} in the plan, {words[1]} by the suite on that machine"
             if states == [["left out"], ["measured"]] and options.time_limit_s is not None:
                 text, state = f"{time_limit_text(options.time_limit_s)} may have left no time for it", "not checked"
-        yield Discrepancy(kind="plan", place=name, text=text, state=state)
+        yield Discrepancy("plan", name, text, state)
 
 
 def _entries(plan: Plan) -> dict[str, list[_Entry]]:
@@ -167,8 +169,3 @@ def _lacks_package(claimed: list[_Entry], follows: list[_Entry]) -> bool:
     if not isinstance(skip, Skip) or not isinstance(point, Point) or not (skip.lacks or "").endswith(NOT_INSTALLED):
         return False
     return skip == skipped(point, skip.reason, skip.lacks)
-
-
-def _state_text(entry: _Entry) -> str:
-    """Such as ``skipped (needs about 300 GiB a GPU)``."""
-    return f"{entry[0]} ({entry[1].reason})" if isinstance(entry[1], Skip) else entry[0]

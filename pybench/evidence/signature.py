@@ -57,10 +57,10 @@ def check_signature(file: Path, signers: Path | None) -> tuple[str | None, tuple
     path = signature_path(file)
     if not path.is_file():
         text = "not there: --signers names who should have signed the bundle"
-        return None, (Discrepancy(kind="signature", place=path.name, text=text),) if signers is not None else ()
+        return None, (Discrepancy("signature", path.name, text),) if signers is not None else ()
     if path.stat().st_size > _MAX_SIGNATURE_BYTES:
         text = f"{path.stat().st_size} bytes, no signature has more than {_MAX_SIGNATURE_BYTES}"
-        return None, (Discrepancy(kind="signature", place=path.name, text=text),)
+        return None, (Discrepancy("signature", path.name, text),)
     options = ["-n", NAMESPACE, "-s", str(path)]
     if signers is None:
         done = _run("check-novalidate", *options, stdin=file)
@@ -73,7 +73,7 @@ def check_signature(file: Path, signers: Path | None) -> tuple[str | None, tuple
         return done.stdout.decode(errors="replace").strip(), ()
     lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines() or [f"exit {done.returncode}"]
     text = f"not a good signature: {lines[-1]}"
-    return None, (Discrepancy(kind="signature", place=path.name, text=text),)
+    return None, (Discrepancy("signature", path.name, text),)
 
 
 def _run(verb: str, *options: str, stdin: Path | None = None) -> subprocess.CompletedProcess[bytes]:

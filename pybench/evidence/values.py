@@ -25,7 +25,7 @@ DiscrepancyKind = Literal[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Discrepancy:
     """One thing that does not hold, is not there yet, or could not be checked.
 

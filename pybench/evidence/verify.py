@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -23,7 +24,6 @@ from pybench.evidence.archive import (
     unpack_bundle,
     wrong_digests,
 )
-from pybench.evidence.differences import differences, num_values
 from pybench.evidence.plan import check_plan
 from pybench.evidence.signature import check_signature
 from pybench.evidence.values import Discrepancy, Verification
@@ -43,6 +43,11 @@ from pybench.report.run.view import RunView
 from pybench.run.engines.stage import installed_digest, worker_digest
 from pybench.run.host_parts import joined_parts
 
+_TOLERANCE = 1e-9
+"""Relative tolerance of figures: builds of NumPy sum in different orders. No report prints that many digits."""
+
+_NAMES = ("id", "point_id", "name", "subject", "metric", "count", "uuid")
+_LONGEST = 80
 _MAX_SUMS_BYTES = 2**23
 """The digests of as many files as a bundle may have, with long names, take 6 MB."""
 
@@ -72,13 +77,13 @@ def verify_bundle(file: Path, suite_file: Path | None = None, signers: Path | No
             folder = unpack_bundle(file, Path(scratch))
         except BundleError as error:
             text = str(error).removeprefix(f"{file}: ")
-            broken = Discrepancy(kind="unreadable", place=file.name, text=text)
+            broken = Discrepancy("unreadable", file.name, text)
             return Verification(run_id=file.name, discrepancies=(*unsigned, broken))
         inside = verify_folder(folder, suite_file, bundled=True)
         renamed: tuple[Discrepancy, ...] = ()
         if inside.run_id != folder.name:
             text = f"is of run {inside.run_id}, the bundle of {folder.name}"
-            renamed = (Discrepancy(kind="digest", place=MANIFEST_FILE, text=text),)
+            renamed = (Discrepancy("digest", MANIFEST_FILE, text),)
     return replace(inside, discrepancies=(*unsigned, *renamed, *inside.discrepancies), signature=signature)
 
 
@@ -102,7 +107,7 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
         if isinstance(error, PybenchError) and not bundled and not (path / MANIFEST_FILE).exists():
             raise
         text = str(error).replace(f"{path}/", "").replace(str(path), "the run's folder")
-        discrepancies.append(Discrepancy(kind="unreadable", place=path.name, text=text))
+        discrepancies.append(Discrepancy("unreadable", path.name, text))
         return Verification(run_id=path.name, discrepancies=tuple(discrepancies), checked=checked)
     same_build = manifest.build == this_build()
     discrepancies += check_worker(folder, manifest, same_build=same_build)
@@ -119,7 +124,7 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
             if isinstance(error, PybenchError) and suite_file is not None and place == MANIFEST_FILE:
                 raise
             text = f"cannot be checked: {type(error).__name__}: {error}"
-            discrepancies.append(Discrepancy(kind="unreadable", place=place, text=text))
+            discrepancies.append(Discrepancy("unreadable", place, text))
     return Verification(
         run_id=manifest.run_id,
         discrepancies=tuple(dict.fromkeys(discrepancies)),
@@ -135,13 +140,13 @@ def check_digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
         listed = parse_sums(read_below(path, SUMS, _MAX_SUMS_BYTES).decode("utf-8"))
     except (OSError, ValueError) as error:
         text = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-        yield Discrepancy(kind="digest", place=SUMS, text=text)
+        yield Discrepancy("digest", SUMS, text)
         return
     present = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file() and file.name != SUMS]
     for name, text in wrong_digests(path, (*names, *present), listed):
-        yield Discrepancy(kind="digest", place=name, text=text)
+        yield Discrepancy("digest", name, text)
     for name in sorted(set(present) - set(names)):
-        yield Discrepancy(kind="digest", place=name, text="no file of a run; a bundle holds nothing else")
+        yield Discrepancy("digest", name, "no file of a run; a bundle holds nothing else")
 
 
 def check_worker(folder: RunFolder, manifest: Manifest, *, same_build: bool) -> Iterator[Discrepancy]:
@@ -150,17 +155,17 @@ def check_worker(folder: RunFolder, manifest: Manifest, *, same_build: bool) -> 
         digest = worker_digest(folder.worker)
     except OSError as error:
         text = f"the worker's source cannot be read: {error.strerror}"
-        yield Discrepancy(kind="unreadable", place="worker", text=text)
+        yield Discrepancy("unreadable", "worker", text)
         return
     if digest != manifest.worker_sha256:
-        yield Discrepancy(kind="worker", place="worker", text="its source is not the one that the manifest names")
+        yield Discrepancy("worker", "worker", "its source is not the one that the manifest names")
     elif same_build and digest != installed_digest():
-        yield Discrepancy(kind="worker", place="worker", text="its source is not that of this build of pybench")
+        yield Discrepancy("worker", "worker", "its source is not that of this build of pybench")
     if not same_build:
         made_by = f"build {manifest.build}" if manifest.build else "a build that it does not name"
         same = "its worker is that of this build" if digest == installed_digest() else "its worker is another one"
         text = f"another build: pybench {manifest.pybench_version}, {made_by}; this is build {this_build()}; {same}"
-        yield Discrepancy(kind="build", place=MANIFEST_FILE, text=text, state="not checked")
+        yield Discrepancy("build", MANIFEST_FILE, text, "not checked")
 
 
 def check_attempts(manifest: Manifest, records: Sequence[Record], results: Results) -> Iterator[Discrepancy]:
@@ -173,16 +178,13 @@ def check_attempts(manifest: Manifest, records: Sequence[Record], results: Resul
         if limit_s is not None:
             text = f"no record: {time_limit_text(limit_s)} may have left no time for it"
         yield Discrepancy(
-            kind="owed",
-            place=f"{point_id}, attempt {number}",
-            text=text,
-            state="not checked" if limit_s is not None else "unfinished",
+            "owed", f"{point_id}, attempt {number}", text, "not checked" if limit_s is not None else "unfinished"
         )
     known = manifest.plan.digests
     for record in records:
         if known.get(record.point_id) != record.point_digest:
             text = "measured with settings that the plan does not have"
-            yield Discrepancy(kind="plan", place=_label(record), text=text)
+            yield Discrepancy("plan", _label(record), text)
     measured = [record for record in records if record.ok and record.ranks and all(r.steps for r in record.ranks)]
     for earlier, later in pairwise(measured):
         steps = [[rank.steps for rank in record.ranks] for record in (earlier, later)]
@@ -190,10 +192,10 @@ def check_attempts(manifest: Manifest, records: Sequence[Record], results: Resul
         if boots[0] == boots[1]:
             if window_ns(steps[1])[0] < window_ns(steps[0])[1]:
                 text = f"its steps begin before those of {_label(earlier)} end"
-                yield Discrepancy(kind="order", place=_label(later), text=text)
+                yield Discrepancy("order", _label(later), text)
         elif datetime.fromisoformat(later.started_utc) < datetime.fromisoformat(earlier.started_utc) - _LATER:
             text = f"began {later.started_utc} on another boot, {_label(earlier)} at {earlier.started_utc}"
-            yield Discrepancy(kind="order", place=_label(later), text=text, state="not checked")
+            yield Discrepancy("order", _label(later), text, "not checked")
 
 
 def check_results(
@@ -209,11 +211,14 @@ def check_results(
         text = read_below(folder.path, RESULTS_FILE, 4 * len(computed) + 2**20).decode("utf-8")
     except FileNotFoundError:
         text = "not there: the run was stopped before it wrote its reports"
-        yield Discrepancy(kind="owed", place=RESULTS_FILE, text=text, state="unfinished")
+        yield Discrepancy("owed", RESULTS_FILE, text, "unfinished")
         return
     except OSError as error:
-        yield Discrepancy(kind="unreadable", place=RESULTS_FILE, text=f"cannot be read: {error.strerror}")
+        yield Discrepancy("unreadable", RESULTS_FILE, f"cannot be read: {error.strerror}")
         return
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no value of JSON")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         """Readers of JSON differ on which of two values of one name counts."""
@@ -221,15 +226,12 @@ def check_results(
             raise ValueError("a name comes twice in one object")
         return values
 
-    claimed = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique)
+    claimed = json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
     follows = json.loads(computed)
     checked["figures"] = num_values(follows)
     for place, difference in differences(claimed, follows, common=not same_build):
         yield Discrepancy(
-            kind="results",
-            place=RESULTS_FILE,
-            text=f"{place}: {difference}",
-            state="does not hold" if same_build else "not checked",
+            "results", RESULTS_FILE, f"{place}: {difference}", "does not hold" if same_build else "not checked"
         )
 
 
@@ -243,7 +245,7 @@ def check_joules(
         place, point = _label(record), points.get(record.point_id)
         if record.trace is None:
             if record.energy is not None:
-                yield Discrepancy(kind="joules", place=place, text="joules without a power trace")
+                yield Discrepancy("joules", place, "joules without a power trace")
             continue
         try:
             trace = read_trace(path, record.trace)
@@ -252,7 +254,7 @@ def check_joules(
             for gpu in trace.gpus:
                 if gpu.sensor is not None and gpu.sensor != shipped_model(gpu.name, trace.driver):
                     model = f"the sender's sensor model ({gpu.sensor.source}), not the one that pybench comes with"
-                    yield Discrepancy(kind="sensor", place=place, text=f"{gpu.uuid}: {model}", state="not checked")
+                    yield Discrepancy("sensor", place, f"{gpu.uuid}: {model}", "not checked")
             if not record.ok or point is None:
                 continue
             steps = [rank.steps for rank in record.ranks]
@@ -264,20 +266,73 @@ def check_joules(
             ]
         except (PybenchError, *_MALFORMED) as error:
             text = f"{error}".replace(f"{path}/", "") or type(error).__name__
-            yield Discrepancy(kind="unreadable", place=place, text=f"its power trace cannot be used: {text}")
+            yield Discrepancy("unreadable", place, f"its power trace cannot be used: {text}")
             continue
         for where, difference in differences(claimed, follows, tolerance=_ENERGY_TOLERANCE, common=not same_build):
             yield Discrepancy(
-                kind="joules",
-                place=place,
-                text=f"{where}: {difference} from the power trace",
-                state="does not hold" if same_build else "not checked",
+                "joules",
+                place,
+                f"{where}: {difference} from the power trace",
+                "does not hold" if same_build else "not checked",
             )
+
+
+def differences(
+    claimed: Any,  # noqa: ANN401 - a value of JSON
+    computed: Any,  # noqa: ANN401 - a value of JSON
+    place: str = "",
+    tolerance: float = _TOLERANCE,
+    *,
+    common: bool = False,
+) -> Iterator[tuple[str, str]]:
+    """Place and text of each value that differs, or that only one side has.
+
+    Numbers are equal within the relative ``tolerance``. With ``common``, fields that only one side has and differing
+    texts are passed over: builds of pybench add fields and change words.
+    """
+    if isinstance(claimed, dict) and isinstance(computed, dict):
+        for name in dict.fromkeys((*claimed, *computed)):
+            inside = f"{place}.{name}" if place else str(name)
+            if name in claimed and name in computed:
+                is_word = common and name not in {"verdict", "status"} and isinstance(claimed[name], str)
+                if not (is_word and isinstance(computed[name], str)):
+                    yield from differences(claimed[name], computed[name], inside, tolerance, common=common)
+            elif not common:
+                claim = _shown(claimed[name]) if name in claimed else "nothing"
+                result = _shown(computed[name]) if name in computed else "nothing"
+                yield inside, f"{claim} is claimed, {result} follows"
+    elif isinstance(claimed, list) and isinstance(computed, list):
+        if len(claimed) != len(computed):
+            yield place, f"{len(claimed)} entries are claimed, {len(computed)} follow"
+        for index, (claim, entry) in enumerate(zip(claimed, computed, strict=False)):
+            names = [str(entry[key]) for key in _NAMES if isinstance(entry, dict) and entry.get(key) is not None]
+            yield from differences(claim, entry, f"{place}[{' '.join(names) or index}]", tolerance, common=common)
+    elif not _equal(claimed, computed, tolerance):
+        yield place, f"{_shown(claimed)} is claimed, {_shown(computed)} follows"
+
+
+def num_values(value: Any) -> int:  # noqa: ANN401 - a value of JSON
+    """Number of single values inside."""
+    if isinstance(value, dict):
+        return sum(map(num_values, value.values()))
+    return sum(map(num_values, value)) if isinstance(value, list) else 1
+
+
+def _equal(claimed: Any, computed: Any, tolerance: float) -> bool:  # noqa: ANN401 - values of JSON
+    if isinstance(claimed, bool) or isinstance(computed, bool):
+        return claimed is computed
+    if isinstance(claimed, int | float) and isinstance(computed, int | float):
+        try:
+            return claimed == computed or math.isclose(claimed, computed, rel_tol=tolerance)
+        except OverflowError:  # an integer above every float
+            return False
+    return type(claimed) is type(computed) and bool(claimed == computed)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - a value of JSON
+    text = f"{value:.10g}" if isinstance(value, float) else repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _label(record: Record) -> str:
     return f"{record.point_id}, attempt {record.attempt}"
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no value of JSON")

@@ -70,10 +70,6 @@ class _Step:
         return self.settings.data_parallel * self.settings.context_parallel
 
     @property
-    def _element_bytes(self) -> int:
-        return DTYPE_BYTES[self.settings.dtype]
-
-    @property
     def _of_rank(self) -> float:
         return self.samples / self.settings.data_parallel
 
@@ -83,10 +79,6 @@ class _Step:
         if self.settings.grad_accum != AUTO:
             return int(self.settings.grad_accum)
         return max(1, round(self._of_rank / self.settings.micro_batch_size))
-
-    @property
-    def _recomputes(self) -> bool:
-        return self.settings.activation_checkpointing == "full"
 
     @property
     def _layers_of_ranks(self) -> tuple[int, ...]:
@@ -110,7 +102,7 @@ class _Step:
             decoder,
             first,
             self.settings.sequence_tokens,
-            recompute=self._recomputes,
+            recompute=self.settings.activation_checkpointing == "full",
             loss_in_chunks=self.settings.loss_chunk_tokens is not None,
             adapters=self.settings.lora_rank is not None,
         )
@@ -150,11 +142,11 @@ class _Step:
         if self._sharing == "ddp" and self._sharing_ranks > 1:
             views = self.settings.gradient_as_bucket_view
             copies = (0 if self.settings.accumulates else 1) if views else 2
-        return self._trained * self._element_bytes * (_OPTIMIZER_PASSES / shares + 2 * copies)
+        return self._trained * DTYPE_BYTES[self.settings.dtype] * (_OPTIMIZER_PASSES / shares + 2 * copies)
 
     def _ddp_s(self, _forward_s: float, backward_s: float) -> float:
         """Visible reductions: the last bucket, full only when backward ends, and the others as far as it hides them."""
-        gradient_bytes = self._trained * self._element_bytes
+        gradient_bytes = self._trained * DTYPE_BYTES[self.settings.dtype]
         size = self.settings.bucket_cap_mb * 2**20 if self.settings.bucket_cap_mb else _DDP_BUCKET_BYTES
         buckets = max(1.0, gradient_bytes / size)
         reduce_s = self.rates.collective_s("all_reduce", gradient_bytes / buckets, self._sharing_ranks)
@@ -166,12 +158,12 @@ class _Step:
         Each pass gathers the weights again; gradients are scattered in the last pass.
         """
         settings, layers, passes = self.settings, self.decoder.layers, self._passes
-        weight_bytes: float = num_parameters(self.decoder) * self._element_bytes
+        weight_bytes: float = num_parameters(self.decoder) * DTYPE_BYTES[self.settings.dtype]
         if settings.weights == "nf4":
             weight_bytes = stored_bytes(settings, self.decoder)
         weight_bytes /= settings.tensor_parallel * settings.pipeline_parallel
         gather_s = self.rates.collective_s("all_gather", weight_bytes / layers, self._sharing_ranks)
-        gradient_bytes = self._trained * self._element_bytes
+        gradient_bytes = self._trained * DTYPE_BYTES[self.settings.dtype]
         scatter_s = self.rates.collective_s("reduce_scatter", gradient_bytes / layers, self._sharing_ranks)
         layer_backward_s = backward_s / passes / layers
         in_forward_s = passes * _visible_s(gather_s, forward_s / passes / layers)
@@ -185,7 +177,7 @@ class _Step:
         ``overlap_comm`` is off by default: the reductions run in the stream of backward, and nothing hides them.
         """
         buckets = max(1.0, self._trained / _ZERO_BUCKET_ELEMENTS)
-        weight_bytes = self._trained * self._element_bytes
+        weight_bytes = self._trained * DTYPE_BYTES[self.settings.dtype]
         reduce_s = self.rates.collective_s("all_reduce", weight_bytes / buckets, self._sharing_ranks)
         return buckets * reduce_s + self.rates.collective_s("all_gather", weight_bytes, self._sharing_ranks)
 
@@ -193,8 +185,9 @@ class _Step:
         """Activations: reduced in every layer and for the head, sent on by each stage, and their gradients back."""
         settings = self.settings
         tokens = self._of_rank / self._passes * settings.sequence_tokens
-        activations = tokens * self.decoder.hidden * self._element_bytes
-        reductions = _REDUCTIONS_PER_PASS * (2 + self._recomputes) * self.decoder.layers + 1
+        activations = tokens * self.decoder.hidden * DTYPE_BYTES[self.settings.dtype]
+        recomputes = settings.activation_checkpointing == "full"
+        reductions = _REDUCTIONS_PER_PASS * (2 + recomputes) * self.decoder.layers + 1
         reduce_s = self.rates.collective_s("all_reduce", activations, settings.tensor_parallel)
         send_s = 0.0
         if settings.pipeline_parallel > 1:
@@ -208,10 +201,11 @@ class _Step:
         """
         decoder, chunks = self.decoder, self.settings.context_parallel
         tokens = self._of_rank / self._passes * self.settings.sequence_tokens
-        num_bytes = tokens * decoder.key_value_heads * decoder.head_width * self._element_bytes
+        num_bytes = tokens * decoder.key_value_heads * decoder.head_width * DTYPE_BYTES[self.settings.dtype]
         gather_s = self.rates.collective_s("all_gather", num_bytes, chunks)
         scatter_s = self.rates.collective_s("reduce_scatter", num_bytes, chunks)
-        return self._passes * 2 * decoder.layers * ((1 + self._recomputes) * gather_s + scatter_s)
+        num_gathers = 2 if self.settings.activation_checkpointing == "full" else 1
+        return self._passes * 2 * decoder.layers * (num_gathers * gather_s + scatter_s)
 
 
 def _visible_s(collective_s: float, computing_s: float) -> float:

@@ -81,11 +81,6 @@ class Decision:
     is_final: bool = False
 
     @property
-    def is_by_other_runs(self) -> bool:
-        """Whether the spread is taken from other runs: one attempt has no spread."""
-        return self.num_attempts == 1 and self.num_points > 0
-
-    @property
     def is_of_one_attempt(self) -> bool:
         """Whether no spread between attempts is known, neither the row's own nor other points'."""
         return self.num_attempts == 1 and self.num_points == 0

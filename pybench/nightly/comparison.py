@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pybench.core.keys import check_across, differing, point_difference
-from pybench.core.point_filter import parse_filter
+from pybench.core.plan import parse_filter
 from pybench.core.statistics.spread import Variance
 from pybench.core.statistics.units import MIN_UNITS
 from pybench.model.errors import UsageError

@@ -12,12 +12,12 @@ from pybench.core.plan import (
     Required,
     expand,
     is_required,
+    parse_filter,
     parse_required,
     skipped,
     with_effort,
     with_words,
 )
-from pybench.core.point_filter import parse_filter
 from pybench.core.provenance import fingerprint, run_fields
 from pybench.core.schedule import within
 from pybench.files.shipped import find_suite, load_models

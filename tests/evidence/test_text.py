@@ -7,7 +7,7 @@ from pybench.evidence.values import Discrepancy, Verification
 
 
 def _not_checked(*places: str) -> str:
-    found = [Discrepancy(kind="owed", place=place, text="no record", state="not checked") for place in places]
+    found = [Discrepancy("owed", place, "no record", "not checked") for place in places]
     return render(Verification(run_id="run", discrepancies=tuple(found)))
 
 
@@ -28,9 +28,7 @@ def test_many_places_of_one_text_share_it() -> None:
 
 def test_a_narrow_terminal_has_every_line() -> None:
     """Continuations of an indented line are indented further."""
-    found = Discrepancy(
-        kind="results", place="results.json", text="'pass' is claimed, 'missing' follows", state="does not hold"
-    )
+    found = Discrepancy("results", "results.json", "'pass' is claimed, 'missing' follows", "does not hold")
     shown = render(Verification(run_id="run", discrepancies=(found,)), width=40)
     assert max(map(len, shown.splitlines())) <= 40
     assert shown.endswith("Does not hold (1)\n  results.json: 'pass' is claimed,\n    'missing' follows\n")

@@ -27,7 +27,7 @@ def test_beams_belong_to_decoding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('device_map = "spread"', "valid: 'auto', 'balanced' or 'sequential'"),
+        ('device_map = "spread"', "valid: 'auto' or 'sequential'"),
         ('[benchmark.axes]\ndevice_map = ["auto", "sequential"]', ""),
     ],
 )

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from pybench.core.gpu_models import with_gpus
-from pybench.core.plan import expand, left_out_list, with_words
-from pybench.core.point_filter import parse_filter
+from pybench.core.plan import expand, left_out_list, parse_filter, with_words
 from pybench.explain.node import has_rates
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite

@@ -15,6 +15,7 @@ the gaps: an engine reports its own replica's figures without its gaps, so the g
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, repeat
@@ -37,24 +38,17 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     work, length_s = step.work, step.length_s
     assert isinstance(point.settings, Generate)
     computed = utilisation(point.settings, point.shape, step) if point.shape else {}
+    num_served = num_good(point.settings, requests_of(step))
+    window = steady_window_ns(point.settings, step.replicas)
     return {
         "output_tokens_per_s": work.output_tokens / length_s,
         "total_tokens_per_s": (work.prompt_tokens + work.output_tokens) / length_s,
         "requests_per_s": work.samples / length_s,
-        "goodput_requests_per_s": _goodput_per_s(point.settings, step),
-        "steady_output_tokens_per_s": _steady_rate_per_s(point.settings, step),
+        "goodput_requests_per_s": None if num_served is None else num_served / length_s,
+        "steady_output_tokens_per_s": window and steady_tokens(step.replicas, window) / (window[1] - window[0]) * 1e9,
         **latencies(step),
         **computed,
     }
-
-
-def _goodput_per_s(settings: Generate, step: JointStep) -> float | None:
-    return num_good(settings, requests_of(step)) / step.length_s if settings.has_goodput else None
-
-
-def _steady_rate_per_s(settings: Generate, step: JointStep) -> float | None:
-    window = steady_window_ns(settings, step.replicas)
-    return steady_tokens(step.replicas, window) / (window[1] - window[0]) * 1e9 if window else None
 
 
 def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
@@ -126,7 +120,9 @@ def latencies(step: JointStep) -> dict[str, float | None]:
             if request.output_tokens > 1
         ],
         "e2e": [request.last_token_ns - request.arrival_ns for request in requests],
-        "itl": _gaps_ns(step),
+        "itl": []
+        if any(replica.requests for replica in step.replicas)
+        else [later - earlier for replica in step.replicas for earlier, later in pairwise(replica.token_end_ns)],
     }
     found: dict[str, float | None] = {}
     for kind, values in kinds.items():
@@ -156,13 +152,6 @@ def _in_lockstep(step: Step) -> tuple[RequestTimes, ...]:
         output_tokens=len(ends),
     )
     return (times,) * work.samples
-
-
-def _gaps_ns(step: JointStep) -> list[int]:
-    replicas = step.replicas
-    if any(replica.requests for replica in replicas):
-        return []
-    return [later - earlier for replica in replicas for earlier, later in pairwise(replica.token_end_ns)]
 
 
 def utilisation(settings: Generate, shape: DecoderShape, step: JointStep) -> dict[str, float | None]:
@@ -229,19 +218,20 @@ def _busy_ns(requests: Sequence[RequestTimes]) -> int:
     return busy_ns
 
 
-def num_good(settings: Generate, requests: Sequence[RequestTimes]) -> int:
-    """Requests that kept every limit of the settings (``vllm bench serve --goodput``)."""
-    return sum(_is_good(settings, request) for request in requests)
-
-
-def _is_good(settings: Generate, request: RequestTimes) -> bool:
-    decode_ns = request.last_token_ns - request.first_token_ns
-    limits = (
-        (settings.ttft_limit_s, request.first_token_ns - request.arrival_ns),
-        (settings.tpot_limit_s, decode_ns / max(1, request.output_tokens - 1)),
-        (settings.e2e_limit_s, request.last_token_ns - request.arrival_ns),
+def num_good(settings: Generate, requests: Sequence[RequestTimes]) -> int | None:
+    """Requests that kept every limit (``vllm bench serve --goodput``); ``None`` for settings without a limit."""
+    limits_ns = [
+        math.inf if limit_s is None else limit_s * 1e9
+        for limit_s in (settings.ttft_limit_s, settings.tpot_limit_s, settings.e2e_limit_s)
+    ]
+    if min(limits_ns) == math.inf:
+        return None
+    return sum(
+        request.first_token_ns - request.arrival_ns <= limits_ns[0]
+        and (request.last_token_ns - request.first_token_ns) / max(1, request.output_tokens - 1) <= limits_ns[1]
+        and request.last_token_ns - request.arrival_ns <= limits_ns[2]
+        for request in requests
     )
-    return all(limit_s is None or taken_ns <= limit_s * 1e9 for limit_s, taken_ns in limits)
 
 
 def steady_window_ns(settings: Generate, ranks: Sequence[Step]) -> tuple[int, int] | None:

@@ -96,21 +96,17 @@ def _joules(record: Record, rank: int, uuid: str) -> float | None:
     return None if power_w is None else power_w / fmean(step.values[metric] for step in steps)
 
 
-def _temperature_c(record: Record, _rank: int, uuid: str) -> float | None:
-    return next((gpu.temperature_c for gpu in record.conditions if gpu.uuid == uuid), None)
-
-
-def _clock_hz(record: Record, _rank: int, uuid: str) -> float | None:
-    return next((gpu.sm_clock_hz for gpu in record.conditions if gpu.uuid == uuid), None)
+def _condition(name: str) -> Callable[[Record, int, str], float | None]:
+    return lambda record, _rank, uuid: next((getattr(g, name) for g in record.conditions if g.uuid == uuid), None)
 
 
 _SENSORS = (
     # Gains of power sensors differ by about 5 % either way between boards: two of them may differ by 10 %.
     _Sensor(name="power_at_equal_work", noun="joules for the same work", unit="fraction", limit=0.15, read=_joules),
     # In a row of air-cooled boards the last breathes what the first has warmed.
-    _Sensor(name="temperature", noun="temperature", unit="°C", limit=15.0, read=_temperature_c),
+    _Sensor(name="temperature", noun="temperature", unit="°C", limit=15.0, read=_condition("temperature_c")),
     # The same as for matmul throughput, which follows the clock. See also _SLOWED_FRACTION.
-    _Sensor(name=_CLOCK, noun="SM clock", unit="fraction", limit=-0.10, read=_clock_hz),
+    _Sensor(name=_CLOCK, noun="SM clock", unit="fraction", limit=-0.10, read=_condition("sm_clock_hz")),
 )
 
 

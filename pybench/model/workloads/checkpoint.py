@@ -44,11 +44,6 @@ class Checkpoint(ModelSettings):
         return _SEQUENCE_TOKENS
 
     @property
-    def shared_samples(self) -> int | None:
-        """None: a checkpoint has no samples."""
-        return None
-
-    @property
     def training(self) -> Train:
         """The trainer: one step of it makes the optimizer's states."""
         return self.part(Train, batch_size_per_gpu=1, sequence_tokens=_SEQUENCE_TOKENS, activation_checkpointing="full")

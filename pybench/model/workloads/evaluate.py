@@ -32,11 +32,6 @@ class Evaluate(ModelSettings):
         return self.prompt_tokens + self.output_tokens
 
     @property
-    def shared_samples(self) -> int | None:
-        """Every sample of the step."""
-        return self.batch_size
-
-    @property
     def decoding(self) -> Generate:
         """Generation of the same answers, greedily."""
         return self.part(Generate)

@@ -87,9 +87,6 @@ ServerName = Literal["vllm", "sglang", "trtllm", "stub"]
 """Entries of ``pybench.model.servers``."""
 Limit = Range(1e-6, 86400)
 
-SAME_PLACEMENTS = {"balanced": "auto"}
-"""Values of ``device_map`` by which transformers places layers as by another: both fill GPUs evenly."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Generate(ModelSettings):
@@ -126,7 +123,7 @@ class Generate(ModelSettings):
         bool | None, "prompts that begin alike are computed once in a step, by each replica; default: false"
     ] = None
     device_map: Annotated[
-        Literal["auto", "balanced", "sequential"], "how transformers spreads layers over pipeline_parallel GPUs"
+        Literal["auto", "sequential"], "how transformers spreads layers over pipeline_parallel GPUs"
     ] = "auto"
     max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time, in each replica"] = None
     enforce_eager: Annotated[bool, "no CUDA graphs and no compilation"] = False
@@ -159,11 +156,6 @@ class Generate(ModelSettings):
         """Longest sequence that the engine accepts."""
         return self.max_context_tokens or self.longest_sequence_tokens
 
-    @property
-    def has_goodput(self) -> bool:
-        """Whether a request must keep a limit to count as goodput."""
-        return any(limit is not None for limit in (self.ttft_limit_s, self.tpot_limit_s, self.e2e_limit_s))
-
     def longest(self, tokens: int) -> int:
         """Greatest length that may be drawn for one of ``tokens``."""
         return math.floor(tokens * (1 + self.length_spread_fraction))
@@ -186,11 +178,6 @@ class Generate(ModelSettings):
     def is_batch(self) -> bool:
         """Whether all sequences of a step begin together."""
         return self.concurrency is None and self.request_rate_per_s is None
-
-    @property
-    def shared_samples(self) -> int | None:
-        """Every sequence of the step."""
-        return self.batch_size
 
 
 def _rules(given: GivenSettings) -> Iterator[Breach]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from pybench.model.workloads.traits import MetricTraits, OverRanks, less
+from pybench.model.workloads.traits import MetricTraits, less
 
 
 def percentiles(ordered: Sequence[float], percents: tuple[float, ...]) -> list[float]:
@@ -45,14 +45,11 @@ def percentile_name(kind: str, percent: float) -> str:
     return f"{kind}_p{percent:g}_s".replace(".", "")
 
 
-def _of_kind(kind: str, description: str) -> dict[str, MetricTraits]:
-    over_ranks: OverRanks | None = "max" if kind == "itl" else None
-    names = {f"{kind}_s": "mean"} | {
-        percentile_name(kind, percent): f"{percent}th percentile" for percent in PERCENTILES
-    }
-    return {name: less("s", f"{description}; {which}", over_ranks) for name, which in names.items()}
-
-
 METRICS: dict[str, MetricTraits] = {
-    name: traits for kind, description in KINDS.items() for name, traits in _of_kind(kind, description).items()
+    name: less("s", f"{description}; {which}", "max" if kind == "itl" else None)
+    for kind, description in KINDS.items()
+    for name, which in (
+        (f"{kind}_s", "mean"),
+        *((percentile_name(kind, percent), f"{percent}th percentile") for percent in PERCENTILES),
+    )
 }

@@ -55,22 +55,15 @@ class Need:
     why: str = ""
     when: Container[object] | None = None
 
-    def applies(self, given: GivenSettings) -> bool:
-        """Whether some point has a value that needs the other setting."""
-        return any(
-            value is not None and (self.when is None or value in self.when) for value in given.values(self.option)
-        )
-
-    def is_met(self, given: GivenSettings) -> bool:
-        """Whether the other setting is as wanted in all points."""
-        values = [value for value in given.values(self.other) if self.wanted is not None or value is not None]
-        return bool(values) if self.wanted is None else all(value in self.wanted for value in values or [None])
-
 
 def unmet_needs(given: GivenSettings, needs: Iterable[Need]) -> Iterator[Breach]:
     """A breach for each need that the settings do not meet."""
     for need in needs:
-        if need.applies(given) and not need.is_met(given):
+        options = [value for value in given.values(need.option) if value is not None]
+        applies = any(need.when is None or value in need.when for value in options)
+        others = [value for value in given.values(need.other) if need.wanted is not None or value is not None]
+        is_met = bool(others) if need.wanted is None else all(value in need.wanted for value in others or [None])
+        if applies and not is_met:
             yield Breach(need.why or f"needs {need.other}", need.option)
 
 
@@ -83,13 +76,3 @@ def shared_work_rules(_given: GivenSettings, scaling: str, _along: str) -> Itera
     """Rules of workloads whose ``batch_size`` counts all GPUs: more GPUs have the same work."""
     if scaling == "weak":
         yield Breach("batch_size is of all GPUs, so that more of them have the same work: take 'strong'", "scaling")
-
-
-def no_rule(_given: GivenSettings) -> Iterator[Breach]:
-    """Every combination of valid settings makes sense."""
-    return iter(())
-
-
-def no_scaling_rule(_given: GivenSettings, _scaling: str, _along: str) -> Iterator[Breach]:
-    """Every kind of scaling makes sense along every axis of GPUs."""
-    return iter(())

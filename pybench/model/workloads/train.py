@@ -210,11 +210,6 @@ class Train(ModelSettings):
         """One sample."""
         return self.sequence_tokens
 
-    @property
-    def shared_samples(self) -> int | None:
-        """The global batch, for strong scaling."""
-        return self.global_batch_size
-
 
 def fill_rounds(parts: int, stages: int) -> bool:
     """Whether ``interleaved_1f1b`` takes ``parts`` microbatches: rounds of at least ``stages`` must be equal."""

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, ClassVar, Literal
 
-from pybench.model.workloads.rules import Range, Rule, ScalingRule, no_rule, no_scaling_rule
+from pybench.model.workloads.rules import Range, Rule, ScalingRule
 from pybench.model.workloads.settings import Degree, Settings
 
 OverRanks = Literal["max", "min", "mean", "sum"]
@@ -114,8 +114,8 @@ class WorkloadTraits:
     loads_gpu: bool = False
     phases: tuple[str, ...] = ()
     shared_batch: str | None = None
-    rules: Rule = no_rule
-    scaling_rules: ScalingRule = no_scaling_rule
+    rules: Rule = lambda _given: iter(())
+    scaling_rules: ScalingRule = lambda _given, _scaling, _along: iter(())
 
     @property
     def name(self) -> str:

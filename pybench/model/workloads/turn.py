@@ -104,11 +104,6 @@ class Turn(ModelSettings):
         return self.prompt_tokens + self.output_tokens
 
     @property
-    def shared_samples(self) -> int | None:
-        """Every sequence of a turn."""
-        return self.batch_size
-
-    @property
     def num_trainers(self) -> int:
         """Ranks of the trainer, one on each of its GPUs."""
         return self.num_gpus if self.topology == "full" else 1
@@ -190,8 +185,6 @@ def turn_rules(given: GivenSettings) -> Iterator[Breach]:
 
 
 def _breaches(point: Mapping[str, Any]) -> Iterator[Breach]:
-    of_trainer = (need for need in NEEDS if {need.option, need.other} <= point.keys())
-    yield from unmet_needs(GivenSettings(point, {}), (*_NEEDS, *of_trainer))
     topology, strategy, degree = point["topology"], point["strategy"], point["tensor_parallel"]
     if strategy not in (able := _STRATEGIES[topology]):
         why = f": {_UNABLE[strategy]}" if strategy in _UNABLE else ""
@@ -208,6 +201,8 @@ def _breaches(point: Mapping[str, Any]) -> Iterator[Breach]:
     group, batch = point["group_size"], point["batch_size"]
     if group is not None and batch is not None and batch % group:
         yield Breach(f"{batch} sequences can't be split into groups of {group}", "group_size")
+    of_trainer = (need for need in NEEDS if {need.option, need.other} <= point.keys())
+    yield from unmet_needs(GivenSettings(point, {}), (*_NEEDS, *of_trainer))
 
 
 def _trainers_degrees(point: Mapping[str, Any], strategy: StrategyName, degree: int) -> Iterator[Breach]:

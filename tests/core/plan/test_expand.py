@@ -57,36 +57,6 @@ def test_order_and_ids() -> None:
     assert expand(_suite("train", TRAIN), {"m": SHAPE}, Devices("cpu", 1)).points[0].id == "b"
 
 
-@pytest.mark.parametrize(
-    ("keep", "points", "left_out"),
-    [
-        (
-            "",
-            ["auto", "sequential"],
-            ["device_map balanced places layers as b[pipeline_parallel=2,device_map=auto] does"],
-        ),
-        ("balanced", ["balanced"], []),
-    ],
-)
-def test_names_of_one_placement_are_one_point(keep: str, points: list[str], left_out: list[str]) -> None:
-    """The first of them that the plan has; the other is named, even where everything is required."""
-    suite = _suite(
-        "generate",
-        {**GENERATE, "backend": "transformers"},
-        pipeline_parallel=(2,),
-        device_map=("auto", "balanced", "sequential"),
-    )
-    made = expand(
-        suite,
-        {"m": SHAPE},
-        Devices("cuda", 2),
-        keep=lambda name: keep in name,
-        required=Required(num_gpus=2),
-    )
-    assert [point.axes["device_map"] for point in made.points] == points
-    assert (list(left_out_list(made)), made.skips) == (left_out, ())
-
-
 def test_what_the_machine_lacks_is_left_out_and_named_once() -> None:
     """Two points of 8 GPUs and one backend for GPUs, on 4 GPUs and on a CPU."""
     suite = _suite("generate", GENERATE, seed=(1, 2), tensor_parallel=(1, 8))

@@ -62,7 +62,7 @@ def shared(one: AnySettings, other: AnySettings) -> bool:
         ("torch", {"batch_size": 8, "prompt_tokens": 9, "output_tokens": 2}, True),
         ("torch", {"dtype": "float32"}, False),
         ("transformers", {"batch_size": 8}, True),
-        ("transformers", {"device_map": "balanced"}, False),
+        ("transformers", {"device_map": "sequential"}, False),
     ],
 )
 def test_an_engine_is_shared_by_its_arguments(backend: BackendName, more: dict[str, Any], same: bool) -> None:
