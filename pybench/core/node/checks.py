@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from pybench.core.measurements import Measurements
-from pybench.core.node.driver import fabric, memory_errors, pcie, throttling, xids
+from pybench.core.node.driver import fabric, memory_errors, nvlinks, pcie, throttling, xids
 from pybench.core.node.links import slow_links
 from pybench.core.node.ranks import ALONE, PointRecords, judge_alike, shares_of_others, shown
 from pybench.core.numbers import short_percent, signed_percent
@@ -236,7 +236,7 @@ def _check(
 
 
 _OF_POINTS = (slowest, sensors, slow_links, checksums)
-_OF_RUNS = (throttling, pcie, memory_errors, xids, fabric)
+_OF_RUNS = (throttling, pcie, memory_errors, xids, fabric, nvlinks)
 
 
 def node_checks(measurements: Measurements, machine: Machine, rates: Collection[str] = ()) -> tuple[NodeCheck, ...]:

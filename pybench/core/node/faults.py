@@ -75,6 +75,12 @@ KINDS: dict[str, FaultKind] = {
         remedy="look for links that are down and for their errors: nvidia-smi nvlink -s -e; nvidia-smi topo -m",
         for_vendor="`nvidia-smi nvlink -s -e`, bundle, log of the fabric manager",
     ),
+    "few_nvlinks": FaultKind(
+        title="fewer active NVLinks than other GPUs of the model",
+        causes="links that failed to train, a bridge or switch, a GPU that needs a reset",
+        remedy="look for the inactive ones and their errors: nvidia-smi nvlink -i {gpus} -s; nvidia-smi nvlink -e",
+        for_vendor="`nvidia-smi nvlink -s -e`, bundle, log of the fabric manager",
+    ),
     "narrow_pcie": FaultKind(
         title="PCIe link narrower or slower than it could be",
         causes="a card that sits badly, a riser, dirt, a slot or BIOS setting",
@@ -106,6 +112,7 @@ _OF_CHECK = {
     "slowest": "slow_gpu",
     "clock": "slow_gpu",
     "link": "slow_link",
+    "nvlink": "few_nvlinks",
     "pcie": "narrow_pcie",
     "power_at_equal_work": "more_power",
 }
@@ -276,6 +283,7 @@ def _words(kind: str, own: Sequence[NodeCheck], benchmarks: Mapping[str, str]) -
         "memory_errors": lambda: f"has memory faults: {first}",
         "xid": lambda: f"reported {listed(dict.fromkeys(check.reason.split(' in ')[0] for check in own))}",
         "fabric": lambda: f"can't use its NVSwitches: {listed(dict.fromkeys(check.reason for check in own))}",
+        "few_nvlinks": lambda: f"has {first}",
         "narrow_pcie": lambda: f"has a PCIe link of {first}",
         "slow_host_copies": lambda: f"copies {_worst(own)} slower than its neighbours to or from the host",
         "more_power": lambda: f"needs {short_percent(max(c.value or 0.0 for c in own))} more joules for the same work",
