@@ -29,12 +29,13 @@ from pybench.files.shipped import described_suites
 from pybench.files.suite.schema import suite_schema
 from pybench.machine.environment import snapshot
 from pybench.model.machine import Machine
+from pybench.model.results import Results
 from pybench.model.suite import Effort
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.model.workloads.traits import MetricTraits
-from pybench.report.run.results_json import results_schema
+from pybench.report.run.results_json import values_schema
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
 from pybench.run.suite_plan import plan_suite
@@ -91,7 +92,7 @@ def stale() -> Iterator[tuple[Path, str]]:
         now = rewritten(text)
         if now != text:
             yield path, now
-    for name, schema in (("suite", suite_schema()), ("results", results_schema())):
+    for name, schema in (("suite", suite_schema()), ("results", values_schema(Results))):
         version = str(schema["$id"]).rpartition(":")[-1]
         path, now = ROOT / "suites" / f"{name}-{version}.schema.json", _lines(schema)
         if not path.exists() or path.read_text(encoding="utf-8") != now:

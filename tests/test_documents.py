@@ -232,7 +232,7 @@ def test_the_readme_has_the_exit_codes() -> None:
 
 
 def test_every_field_of_the_results_is_described() -> None:
-    """docs/results.md names whatever ``pybench schema --results`` has."""
+    """docs/results.md names whatever ``pybench schema results`` has."""
     schema = TypeAdapter(Results).json_schema()
     fields = {field for one in (schema, *schema["$defs"].values()) for field in one.get("properties", ())}
     described = set(re.findall(r"\w+", (DOCS / "results.md").read_text(encoding="utf-8")))

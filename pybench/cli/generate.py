@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from pybench.cli.io import echo
+from pybench.cli.io import echo, json_text
 from pybench.cli.params import FILE, FOLDER, Duration
 from pybench.model.text import plural
+
+_SCHEMAS = ("suite", "results", "plan", "doctor", "compare", "explain", "fleet", "gate", "history")
 
 
 @click.command()
@@ -41,16 +44,11 @@ def ci(system: str, suite: str, runner: str, gpus: int, schedule: str, time_limi
 
 
 @click.command()
-@click.option(
-    "--from", "run_folders", metavar="RUN", type=FOLDER, required=True, multiple=True,
-    help="Folder of a run to take figures from.",
-)  # fmt: skip
+@click.option("--from", "run_folders", metavar="RUN", type=FOLDER, required=True, multiple=True,
+              help="Folder of a run to take figures from.")  # fmt: skip
 @click.argument("more_runs", metavar="[RUN]...", type=FOLDER, nargs=-1)
 @click.option("--table", metavar="NAME", help="Only what the suite judges by this table; default: by any.")
-@click.option(
-    "-o", "--output", metavar="FILE", type=FILE,
-    help="File to write, NAME.toml, instead of printing.",
-)  # fmt: skip
+@click.option("-o", "--output", metavar="FILE", type=FILE, help="File to write, NAME.toml, instead of printing.")
 def expect(run_folders: tuple[Path, ...], more_runs: tuple[Path, ...], table: str | None, output: Path | None) -> None:
     """Write an expected table from good runs: of this machine, or of several hosts.
 
@@ -101,12 +99,18 @@ def example(folder: Path) -> None:
 
 
 @click.command()
-@click.option("--results", is_flag=True, help="The schema of results.json instead of suite files.")
-def schema(results: bool) -> None:
-    """Print the JSON Schema of suite files, for editors."""
-    import json
-
+@click.argument("of", type=click.Choice(_SCHEMAS), default="suite")
+@click.pass_context
+def schema(ctx: click.Context, of: str) -> None:
+    """Print the JSON Schema of suite files, for editors, or of what a command prints as JSON."""
     from pybench.files.suite.file import suite_schema
-    from pybench.report.run.results_json import results_schema
+    from pybench.model.figures import RunComparison
+    from pybench.model.machine import DoctorFinding
+    from pybench.model.results import Results
+    from pybench.report.plan import PlanValues
+    from pybench.report.run.results_json import values_schema
 
-    echo(json.dumps(results_schema() if results else suite_schema(), indent=2))
+    doctor = dict[Literal["findings"], tuple[DoctorFinding, ...]]
+    kinds = {"results": Results, "plan": PlanValues, "doctor": doctor, "compare": RunComparison}
+    shown = suite_schema() if of == "suite" else values_schema(kinds.get(of) or ctx.obj(f"{of} values"), of)
+    echo(json_text(shown), nl=False)

@@ -39,7 +39,7 @@ COMMANDS = (
     Entry("ci", "pybench.cli.generate:ci", "Print a nightly workflow for a machine of your own."),
     Entry("expect", "pybench.cli.generate:expect", "Write an expected table from a good run of this machine."),
     Entry("example", "pybench.cli.generate:example", "Unpack runs of two H200s, to try every command on."),
-    Entry("schema", "pybench.cli.generate:schema", "Print the JSON Schema of suite files, for editors."),
+    Entry("schema", "pybench.cli.generate:schema", "Print the JSON Schema of suite files or of a command's JSON."),
     Entry("power", "pybench.power.command:power", "Measure power and energy of GPUs.", judges=True),
     Entry("compare", f"{_NIGHTLY}.compare_command:compare", "Compare RUN with earlier runs, row by row.", judges=True),
     Entry("gate", f"{_NIGHTLY}.gate_command:gate", "Judge RUN by the nights in DIR.", judges=True),
@@ -59,6 +59,10 @@ EXTENSIONS = {
     "explanation": "pybench.explain.text:explained_section",
     "predictions": "pybench.explain.command:predictions_of_run",
     "predicts": "pybench.explain.command:predicts_here",
+    "explain values": "pybench.explain.values:Explanation",
+    "fleet values": "pybench.fleet.values:FleetResult",
+    "gate values": f"{_NIGHTLY}.values:GateResult",
+    "history values": f"{_NIGHTLY}.history_text:SuiteHistory",
 }
 """What products add to commands of the core, which call it through their context's ``obj``."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ def plan(
     from pybench.machine.environment import snapshot
     from pybench.model.errors import UsageError
     from pybench.model.manifest import PlanOptions
-    from pybench.report.plan import plan_json, render, render_suites
+    from pybench.report.plan import plan_values, render, render_suites
     from pybench.run.suite_plan import earlier_times_s, plan_suite
     from pybench.run.time_budget import kept_attempts_s
 
@@ -117,7 +118,7 @@ def plan(
     judges = judged_by(found, points, tables, machine, predicts_here(ctx, root, machine, points))
     kept_s = kept_attempts_s(found.name, points, machine) if num_hosts is None else {}
     if name == "json":
-        echo(json_text(plan_json(found, points, takes, judges, kept_s)), nl=False)
+        echo(json_text(asdict(plan_values(found, points, takes, judges, kept_s))), nl=False)
         return
     assumed = _assumed(machine, kind, num_hosts) if is_assumed else None
     text = render(
@@ -149,8 +150,6 @@ def _assumed(machine: Machine, kind: str | None, num_hosts: int | None) -> str:
 @click.pass_context
 def doctor(ctx: click.Context, name: str) -> None:
     """Report what this machine has and lacks, each with its remedy."""
-    from dataclasses import asdict
-
     from pybench.cli.exit_codes import MACHINE
     from pybench.machine.doctor import examine
     from pybench.machine.environment import snapshot

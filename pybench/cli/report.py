@@ -21,30 +21,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("run_path", metavar="RUN", type=RUN)
 @click.argument("reference_paths", metavar="[REFERENCE]...", type=PATH, nargs=-1)
-@click.option(
-    "--format",
-    "name",
-    type=click.Choice(tuple(FORMATS)),
-    default="terminal",
-    show_default=True,
-    metavar="NAME",
-    help=f"One of {', '.join(FORMATS)}.",
-)
-@click.option(
-    "-o", "--output", type=PATH, metavar="PATH", help="File to write, or folder for formats of several files."
-)
-@click.option(
-    "--node",
-    "node_path",
-    type=PATH,
-    metavar="RUN",
-    help="Run or results.json of node_check to explain RUN by; --format html of RUN's folder only.",
-)
-@click.option(
-    "--inconclusive",
-    type=click.Choice(("skipped", "failure")),
-    help="How --format junit marks what the run could not decide; default: skipped.",
-)
+@click.option("--format", "name", type=click.Choice(tuple(FORMATS)), default="terminal", show_default=True,
+              metavar="NAME", help=f"One of {', '.join(FORMATS)}.")  # fmt: skip
+@click.option("-o", "--output", type=PATH, metavar="PATH", help="File to write, or folder for several files.")
+@click.option("--node", "node_path", type=PATH, metavar="RUN",
+              help="Run or results.json of node_check to explain RUN by; --format html of RUN's folder.")  # fmt: skip
+@click.option("--inconclusive", type=click.Choice(("skipped", "failure")),
+              help="How --format junit marks what the run could not decide; default: skipped.")  # fmt: skip
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
 @click.pass_context
 def report(
@@ -114,10 +97,6 @@ def _check_options(
         (
             bool(references) and name not in {"terminal", "html"},
             f"--format {name} is of one run; several are compared with --format terminal or html",
-        ),
-        (
-            bool(references) and name == "terminal" and output is not None,
-            "-o of several runs needs --format html; the terminal's table goes to standard output",
         ),
     )
     for is_wrong, text in faults:

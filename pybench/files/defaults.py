@@ -26,18 +26,11 @@ def read_defaults(folder: Path) -> dict[str, str]:
             raise refuse(file, str(error)) from error
         for key in keys:
             found = found.get(key, {}) if isinstance(found, dict) else {}
+        for key, value in found.items():
+            if key not in OPTIONS:
+                raise refuse(file, f"unknown key {describe(key)}{valid_text(key, OPTIONS)}")
+            if not isinstance(value, str):
+                raise refuse(file, f"{key}: found {describe(value)}, expected a string")
         if found:
-            return {OPTIONS[_known(file, key)]: _text(file, key, value) for key, value in found.items()}
+            return {OPTIONS[key]: value for key, value in found.items()}
     return {}
-
-
-def _known(file: Path, key: str) -> str:
-    if key not in OPTIONS:
-        raise refuse(file, f"unknown key {describe(key)}{valid_text(key, OPTIONS)}")
-    return key
-
-
-def _text(file: Path, key: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise refuse(file, f"{key}: found {describe(value)}, expected a string")
-    return value

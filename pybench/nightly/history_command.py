@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,19 +22,11 @@ if TYPE_CHECKING:
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.option("--suite", metavar="NAME", help="Suite to show; default: that of the newest run.")
 @across_option
+@click.option("--html", "html_file", type=FILE, metavar="FILE", help="Write a page with every trend there, too.")
 @click.option(
-    "--html",
-    "html_file",
-    type=FILE,
-    metavar="FILE",
-    help="Write a page with every trend there, too.",
-)
-@click.option(
-    "--accepted",
-    type=FILE,
-    metavar="FILE",
+    "--accepted", type=FILE, metavar="FILE",
     help="Accepted changes, for --html and --self-test; default: accepted.toml, if there.",
-)
+)  # fmt: skip
 @smallest_option
 @format_option
 @click.option("--self-test", is_flag=True, help="What the gate finds on this machine, and its false alarms.")
@@ -58,7 +51,7 @@ def history(
     from pybench.model.errors import RunFolderError
     from pybench.nightly.gate_command import accepted_changes
     from pybench.nightly.history import read_history
-    from pybench.nightly.history_text import csv_text, no_run, render, series_json
+    from pybench.nightly.history_text import csv_text, no_run, render, suite_history
     from pybench.nightly.series import nights, series_of
 
     _check_options(accepted, html_file, smallest, self_test=self_test, as_csv=as_csv)
@@ -81,7 +74,7 @@ def history(
     if self_test:
         print_self_test(series, accepted_changes(accepted), effects_of(smallest))
     elif name == "json":
-        echo(json_text(series_json(series)), nl=False)
+        echo(json_text(asdict(suite_history(series))), nl=False)
     elif not as_csv:
         echo(render(found, series, **terminal_options()), nl=False)
     if html_file is not None:

@@ -54,16 +54,12 @@ def benchmark_energy(
                 function(*args, **kwargs)
                 calls += 1
         energy = window.energy()
-        names = ("energy_j", "energy_low_j", "energy_high_j")
-        joules = {name: getattr(energy, name) for name in names}
+        joules = {name: getattr(energy, name) for name in ("energy_j", "energy_low_j", "energy_high_j")}
         benchmark.extra_info |= {name: None if j is None else j / calls for name, j in joules.items()}
         benchmark.extra_info |= {"mean_power_w": energy.mean_power_w, "energy_flags": ", ".join(energy.flags)}
-        a_call = benchmark.extra_info["energy_j"]
-        shown = (
-            f"unknown: {_power.unavailable_reason}"
-            if a_call is None
-            else f"{a_call:.6g} J a call; {calls} calls: {energy}"
-        )
+        shown = f"unknown: {_power.unavailable_reason}"
+        if energy.energy_j is not None:
+            shown = f"{energy.energy_j / calls:.6g} J a call; {calls} calls: {energy}"
         request.config.stash.setdefault(_ROWS, []).append(f"{request.node.nodeid}: {shown}")
         return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from pybench.core.judged_by import judged_sentence
 from pybench.core.memory import may_not_fit, memory_need
@@ -13,7 +13,7 @@ from pybench.core.schedule import sessions
 from pybench.model.container import ContainerRequest
 from pybench.model.machine import DoctorFinding
 from pybench.model.manifest import duration_text
-from pybench.model.suite import Plan, Suite
+from pybench.model.suite import Plan, Skip, Suite
 from pybench.model.text import amount_text, plural
 from pybench.report.table import Table, printable
 from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
@@ -61,33 +61,48 @@ def render(
     return without_trailing_spaces(stream.getvalue())
 
 
-def plan_json(
+@dataclass(frozen=True)
+class PlannedPoint:
+    """A point; ``attempt_s`` is an attempt's time in earlier or kept runs, in seconds, ``None`` where unknown."""
+
+    id: str
+    axes: Mapping[str, object]
+    gpus: int
+    attempts: int
+    steps: int
+    judged_by: tuple[str, ...]
+    attempt_s: float | None
+
+
+@dataclass(frozen=True)
+class PlanValues:
+    """What ``pybench plan --format json`` prints."""
+
+    suite: str
+    profile: str | None
+    points: tuple[PlannedPoint, ...]
+    skipped: tuple[Skip, ...]
+    left_out: tuple[Skip, ...]
+    takes: str
+
+
+def plan_values(
     suite: Suite,
     plan: Plan,
     attempt_s: Mapping[str, float],
     judges: Mapping[str, tuple[str, ...]],
     kept_s: Mapping[str, float],
-) -> dict[str, Any]:
-    """The plan as values: points with their judges and seconds, and skipped points with their reasons."""
-    return {
-        "suite": suite.name,
-        "profile": suite.profile,
-        "points": [
-            {
-                "id": point.id,
-                "axes": point.axes,
-                "gpus": point.num_gpus,
-                "attempts": point.effort.attempts,
-                "steps": point.effort.steps,
-                "judged_by": list(judges[point.id]),
-                "attempt_s": attempt_s.get(point.digest, kept_s.get(point.digest)),
-            }
-            for point in plan.points
-        ],
-        "skipped": [{"id": skip.id, "reason": skip.reason} for skip in plan.skips],
-        "left_out": [{"id": skip.id, "reason": skip.reason} for skip in plan.left_out],
-        "takes": takes_text(plan, attempt_s, kept_s),
-    }
+) -> PlanValues:
+    """The plan as values."""
+    seconds = {**kept_s, **attempt_s}
+    points = tuple(
+        PlannedPoint(
+            *(point.id, point.axes, point.num_gpus, point.effort.attempts, point.effort.steps),
+            *(judges[point.id], seconds.get(point.digest)),
+        )
+        for point in plan.points
+    )
+    return PlanValues(suite.name, suite.profile, points, plan.skips, plan.left_out, takes_text(plan, attempt_s, kept_s))
 
 
 def _points(plan: Plan, gpu_memory_bytes: float | None, judges: Mapping[str, tuple[str, ...]] | None) -> Table:
@@ -198,7 +213,9 @@ def render_findings(findings: Sequence[DoctorFinding], *, width: int = 80) -> st
     lines = [_readiness(findings)]
     for finding in findings:
         head = f"{finding.state:8} {finding.name:{names}}  "
-        for number, line in enumerate(_finding_texts(finding, max(width - len(head), _LEAST_ROOM))):
+        room = max(width - len(head), _LEAST_ROOM)
+        remedy = _wrapped(f"-> {finding.remedy}", room, "   ") if finding.remedy else []
+        for number, line in enumerate([*(_wrapped(finding.found, room) or [""]), *remedy]):
             lines.append(f"{head if number == 0 else ' ' * len(head)}{line}".rstrip())
     return "\n".join(lines) + "\n"
 
@@ -208,12 +225,6 @@ def _readiness(findings: Sequence[DoctorFinding]) -> str:
     counted = plural(warnings, "warning") if warnings else "no warnings"
     missing = ", ".join(finding.name for finding in findings if finding.state == "missing")
     return f"not ready, missing: {missing}; {counted}" if missing else f"ready; {counted}"
-
-
-def _finding_texts(finding: DoctorFinding, room: int) -> Iterator[str]:
-    yield from _wrapped(finding.found, room) or [""]
-    if finding.remedy:
-        yield from _wrapped(f"-> {finding.remedy}", room, "   ")
 
 
 def _wrapped(text: str, room: int, indent: str = "") -> list[str]:

@@ -139,7 +139,6 @@ def test_report_of_several_runs_is_the_comparison(here: Path, measure: Measure) 
     assert "TP 2" in page
     for arguments, message in (
         (("--format", "json"), "--format json is of one run"),
-        (("-o", "x.txt"), "-o of several runs needs --format html"),
         (("--format", "html", "--node", then), "--node belongs to --format html of one run"),
     ):
         refused = CliRunner().invoke(main, ["report", now, then, *arguments])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from click.testing import CliRunner
 
@@ -47,6 +49,32 @@ def test_a_command_works_on_the_example(
     monkeypatch.chdir(example)
     done = CliRunner().invoke(main, command.split())
     assert (done.exit_code, words in done.output) == (code, True), done.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "plan quick_check --format json",
+        "doctor --format json",
+        f"explain {SLOW} --node node_check.json --format json",
+        "history . --suite quick_check --format json",
+        f"compare {SLOW} tp_scaling.json -o json=out.json",
+        f"gate {SLOW} --history . --no-rerun -o json=out.json",
+        f"fleet check node1={CHECK} --json out.json",
+    ],
+)
+def test_what_a_command_writes_as_json_has_a_schema(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """``pybench schema`` of the command's name; each field is in it."""
+    monkeypatch.chdir(example)
+    written = tmp_path / "out.json"
+    done = CliRunner().invoke(main, command.replace("out.json", str(written)).split())
+    schema = json.loads(CliRunner().invoke(main, ["schema", command.split(maxsplit=1)[0]]).stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    values = json.loads(written.read_text(encoding="utf-8") if written.exists() else done.stdout)
+    assert list(jsonschema.Draft202012Validator(schema).iter_errors(values)) == []
+    assert schema.get("properties", values).keys() == values.keys()
 
 
 def test_the_example_is_small_and_is_not_written_over() -> None:

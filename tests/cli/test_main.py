@@ -286,7 +286,7 @@ def test_gpus_that_nothing_may_use_are_named(
     assert asked.stderr.splitlines()[0].endswith("; points run on CPU cores")
 
 
-@pytest.mark.parametrize(("arguments", "key"), [((), "benchmark"), (("--results",), "points")])
+@pytest.mark.parametrize(("arguments", "key"), [((), "benchmark"), (("results",), "points")])
 def test_schema_is_json(arguments: tuple[str, ...], key: str) -> None:
     """Of suite files, or of results."""
     result = pybench("schema", *arguments)

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from pybench.files.suite.schema import suite_schema
-from pybench.report.run.results_json import results_schema
+from pybench.model.results import Results
+from pybench.report.run.results_json import values_schema
 from tests.builders import NO_DRIVER
 from tests.documents import ROOT
 
@@ -45,7 +46,7 @@ def test_commands_work_and_schemas_are_equal(wheel: Path, tmp_path: Path, versio
     pybench = command(site, tmp_path)
     assert pybench("--version").startswith("pybench")
     assert json.loads(pybench("schema")) == suite_schema()
-    assert json.loads(pybench("schema", "--results")) == results_schema()
+    assert json.loads(pybench("schema", "results")) == values_schema(Results)
     assert "2 points" in pybench("plan", "tp_scaling", "--profile", "cpu", "--max-gpus", "2")
     assert all(pybench("report", str(KEPT), "--format", form) for form in FORMATS)
     pybench("doctor", codes=(0, 3))

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from pybench.files.suite.schema import DIALECT
-from pybench.model.results import RESULTS_VERSION, Results
+from pybench.model.results import RESULTS_VERSION
 from pybench.report.run.view import RunView
 
 # The encoder has escaped the control characters of ASCII.
@@ -45,13 +45,14 @@ class _EveryFieldRequired(GenerateJsonSchema):
         return True
 
 
-def results_schema() -> dict[str, Any]:
-    """JSON Schema of ``results.json``: each field has the sentences of its structure that name it, or its own."""
-    schema = TypeAdapter(Results).json_schema(mode="serialization", schema_generator=_EveryFieldRequired)
+def values_schema(kind: Any, name: str = "results") -> dict[str, Any]:  # noqa: ANN401 - a type or an alias of types
+    """JSON Schema of a command's values: a field has the sentences of its structure that name it, or the usual ones."""
+    schema = TypeAdapter(kind).json_schema(mode="serialization", schema_generator=_EveryFieldRequired)
     words = tomllib.loads(resources.files("pybench").joinpath("data", "results.toml").read_text(encoding="utf-8"))
-    for structure in (schema, *schema["$defs"].values()):
-        sentences = _SENTENCE.split(" ".join(structure["description"].split()))
-        for name, field in structure["properties"].items():
-            about = [sentence for sentence in sentences if f"``{name}``" in sentence]
-            field["description"] = " ".join(about).replace("``", "") or words["fields"][name]
-    return {"$schema": DIALECT, "$id": f"urn:pybench:results:{RESULTS_VERSION}", **schema}
+    for structure in (schema, *schema.get("$defs", {}).values()):
+        sentences = _SENTENCE.split(" ".join(structure.get("description", "").split()))
+        for key, field in structure.get("properties", {}).items():
+            about = [sentence for sentence in sentences if f"``{key}``" in sentence]
+            if text := " ".join(about).replace("``", "") or words["fields"].get(key):
+                field["description"] = text
+    return {"$schema": DIALECT, "$id": f"urn:pybench:{name}:{RESULTS_VERSION}", **schema}
