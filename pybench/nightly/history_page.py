@@ -25,9 +25,8 @@ from pybench.report.page import svg
 from pybench.report.page.charts import Chart
 from pybench.report.page.document import document
 from pybench.report.table import Cell, Table, printable
-from pybench.report.text.change_words import metric_words, value_text
+from pybench.report.text.change_words import LEAST_RANGE_FRACTION, metric_words, value_text
 from pybench.report.text.labels import labels_of_runs, verdict_words
-from pybench.report.text.sparkline import LEAST_RANGE_FRACTION
 
 _HEADS = ("point", "metric", "nights", "last", "change", "spread")
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 150, 66, 12, 12, 24

@@ -21,9 +21,8 @@ from pybench.nightly.history import History
 from pybench.nightly.series import Series, Trend, trends
 from pybench.report.export.comma_separated import csv_cell
 from pybench.report.table import Table, printable
-from pybench.report.text.change_words import metric_words, value_text
+from pybench.report.text.change_words import metric_words, sparkline, value_text
 from pybench.report.text.labels import labels_of_runs
-from pybench.report.text.sparkline import sparkline
 from pybench.report.text.table import console, draw, fits, hanging, without_trailing_spaces
 
 _MOST_SKIPPED = 5

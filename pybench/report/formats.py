@@ -43,8 +43,8 @@ _LIST = (
     Format(name="csv", module="export.comma_separated"),
     Format(name="openmetrics", module="export.openmetrics"),
     Format(name="pytest-benchmark", module="export.pytest_benchmark"),
-    Format(name="bencher", module="export.bencher"),
-    Format(name="github-benchmark", module="export.github_benchmark", output="folder"),
+    Format(name="bencher", module="export.trackers"),
+    Format(name="github-benchmark", module="export.trackers", output="folder"),
 )
 FORMATS = {entry.name: entry for entry in _LIST}
 TEXTS = tuple(entry.name for entry in _LIST if entry.output == "text")

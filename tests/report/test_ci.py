@@ -15,7 +15,7 @@ import yaml  # type: ignore[import-untyped]
 from tree_sitter import Language, Parser
 
 from pybench.model.errors import UsageError
-from pybench.report.ci.workflow import SYSTEMS, Workflow, render
+from pybench.report.workflow import SYSTEMS, Workflow, render
 
 PLAIN = Workflow(suite="suites/node check.toml", runner="h200", gpus=4, schedule="5 1 * * 1-5", time_limit_s=5400.0)
 

@@ -19,7 +19,7 @@ from pybench.model.errors import UsageError
 from pybench.model.results import Estimate, NodeCheck, Results
 from pybench.model.workloads.registry import METRICS
 from pybench.report.export.comma_separated import csv_cell
-from pybench.report.export.github_benchmark import BIGGER, SMALLER
+from pybench.report.export.trackers import BIGGER, SMALLER
 from pybench.report.formats import export, render
 from pybench.report.run.headline import tracked
 from pybench.report.run.view import RunView

@@ -12,7 +12,7 @@ import pytest
 from pybench.nightly.history import History
 from pybench.nightly.history_text import csv_text, render, skipped
 from pybench.nightly.series import series_of
-from pybench.report.text.sparkline import sparkline
+from pybench.report.text.change_words import sparkline
 from tests.runs_against_runs import nights, run
 
 

@@ -1,4 +1,8 @@
-"""For github-action-benchmark: a file for each direction of better, as its ``tool`` has one for the whole file."""
+"""Headline and judged metrics for trackers: Bencher and github-action-benchmark.
+
+Bencher Metric Format is ``{benchmark: {measure: {value, lower_value, upper_value}}}``. github-action-benchmark has one
+direction of better for a file, so there are two files.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,23 @@ from pybench.report.run.view import RunView
 from pybench.report.table import printable
 
 BIGGER, SMALLER = "bigger_is_better.json", "smaller_is_better.json"
+
+
+def render(view: RunView) -> str:
+    """Headline and judged metrics of every point. A measure is named as the metric is, with ``-`` for ``_``."""
+    figures = {
+        printable(point.id): {
+            name.replace("_", "-"): _metric(estimate) for name, estimate in tracked(view.results, point).items()
+        }
+        for point in view.results.points
+        if point.metrics
+    }
+    return json.dumps(figures, indent=2) + "\n"
+
+
+def _metric(estimate: Estimate) -> dict[str, float]:
+    ends = {"lower_value": estimate.low, "upper_value": estimate.high}
+    return {"value": estimate.value, **{name: end for name, end in ends.items() if end is not None}}
 
 
 def export(view: RunView, out: Path) -> str:

@@ -1,1 +1,0 @@
-"""Workflows of CI systems that run a suite each night."""
