@@ -22,12 +22,7 @@ from pybench.core.statistics.interval import NoRatioError
 from pybench.core.summary import summarize
 from pybench.core.verdict import ratio_statistics, value_statistics
 from pybench.model.manifest import Manifest
-from pybench.model.results import (
-    Estimate,
-    JobResult,
-    JudgedRow,
-    Results,
-)
+from pybench.model.results import Estimate, JobResult, JudgedRow, Results
 from pybench.model.suite import Point, Skip
 from pybench.model.verdict import Decision
 from pybench.model.workloads.registry import METRICS

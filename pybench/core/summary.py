@@ -220,17 +220,19 @@ def _of_attempt(record: Record) -> list[PhaseResult]:
     results = []
     for name, part in parts.items():
         energy = joules.get(name)
-        low, high = (energy.energy_low_j, energy.energy_high_j) if energy else (None, None)
-        known = energy is not None and energy.energy_j is not None and low is not None and high is not None
-        if not known and not is_reported:
+        bounds = (energy.energy_j, energy.energy_low_j, energy.energy_high_j) if energy else (None,)
+        if None in bounds and not is_reported:
             continue
+        energy_j, low_j, high_j = (
+            (None, None, None) if None in bounds else (value * per_step for value in bounds if value is not None)
+        )
         results.append(
             PhaseResult(
                 name=name,
                 duration_s=median(part.durations_s),
-                energy_j=energy.energy_j * per_step if known and energy and energy.energy_j is not None else None,
-                low_j=low * per_step if known and low is not None else None,
-                high_j=high * per_step if known and high is not None else None,
+                energy_j=energy_j,
+                low_j=low_j,
+                high_j=high_j,
                 device_bytes=part.device_bytes,
                 host_bytes=part.host_bytes,
                 flags=energy.flags if energy else (),
