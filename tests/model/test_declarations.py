@@ -61,18 +61,20 @@ def test_every_metric_that_a_worker_sends_is_declared_with_its_unit() -> None:
 
 @pytest.mark.parametrize("workload", NODE_WORKLOADS)
 def test_a_node_workload_measures_what_it_declares(workload: str) -> None:
-    """Its module's ``measure`` returns declared names, its headline among them."""
-    path = WORKER / "backends" / "torch" / "node" / f"{workload}.py"
-    names = set(_keys_of_measure(path))
+    """Its class's ``measure`` returns declared names, its headline among them."""
     traits = TRAITS_OF[workload]
+    names = set(_keys_of_measure(f"{traits.settings.__name__}Bench"))
     assert traits.headline in names
     assert {name for name in names if traits.reported_unit(name) is None} == set()
     reported = {name for name, metric in traits.metrics.items() if metric.over_ranks is not None}
     assert reported <= names
 
 
-def _keys_of_measure(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _keys_of_measure(name: str) -> Iterator[str]:
+    files = (WORKER / "backends" / "torch" / "node").glob("*.py")
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in files]
+    (kind,) = (n for tree in trees for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
+    for node in ast.walk(kind):
         if isinstance(node, ast.FunctionDef) and node.name == "measure":
             for found in ast.walk(node):
                 keys = (
