@@ -101,7 +101,9 @@ def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTab
     minimum, maximum = row.limits
     more = METRICS[metric].higher_is_better
     check = _check(measurements, judged, minimum if more else None, None if more else maximum)
-    reason = "; ".join(filter(None, (check.reason, provisional(row.hosts) if check.value is not None else "")))
+    without = "row taken without NVLink SHARP" if (row.nvls, machine.nvls) == ("off", "on") else ""
+    notes = () if check.value is None else (provisional(row.hosts), without)
+    reason = "; ".join(filter(None, (check.reason, *notes)))
     return replace(check, table=table.name, source=row.source, reason=reason)
 
 

@@ -212,6 +212,7 @@ def _keys(manifest: Manifest, point: Point, samples: Samples) -> dict[str, Any]:
         "backend": point.settings.backend,
         "model_class": model_class(point.shape) if point.shape else "any",
         "workload": point.settings.workload,
+        "nvls": manifest.machine.nvls if point.settings.workload == "collective" and nodes == 1 else "any",
         "kind": "measured",
         "source": _source(manifest, point, samples),
     }

@@ -1,8 +1,9 @@
 """The row of an expected table for a point.
 
-All keys and settings of a row must match. Among matching rows the most named settings win, then the closest machine
-(its kind, then ``gpu``, then ``any``), then the most named keys, then measured before published. Published claims have
-a separate lookup: they are shown next to measured figures, and are never part of a verdict.
+All keys and settings of a row must match; a row without NVLink SHARP is a floor for a machine with it. Among matching
+rows the most named settings win, then the closest machine (its kind, then ``gpu``, then ``any``), then the most named
+keys, then measured before published. Published claims have a separate lookup: they are shown next to measured
+figures, and are never part of a verdict.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pybench.core.flops import model_class
 from pybench.core.verdict import RowStatistics
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
-from pybench.model.machine import Machine
+from pybench.model.machine import Machine, nvls_of
 from pybench.model.results import ClaimResult, ClaimState, Estimate, Results
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
@@ -41,6 +42,7 @@ class Context:
     metric: str
     settings: Mapping[str, object]
     nodes: int = 1
+    nvls: str = "off"
 
 
 def context_of(
@@ -53,8 +55,11 @@ def context_of(
     nodes = int(str(settings.get(NODES, 1)))
     if isinstance(machine, Results):
         kind, fabric, network = machine.machine, machine.provenance.fabric, None
+        nvls = nvls_of(machine.provenance.gpus, machine.provenance.environment or {})
     else:
-        kind, fabric, network = machine.kind, machine.fabric, machine.network
+        kind, fabric, network, nvls = machine.kind, machine.fabric, machine.network, machine.nvls
+    if "NCCL_NVLS_ENABLE=0" in str(settings.get("environment") or "").split():
+        nvls = "off"
     return Context(
         machine=kind,
         fabric=(fabric if nodes == 1 else network) or "",
@@ -64,6 +69,7 @@ def context_of(
         workload=str(settings["workload"]),
         metric=metric,
         settings=settings,
+        nvls=nvls,
     )
 
 
@@ -106,6 +112,7 @@ def _fits(row: ExpectedRow, context: Context, *, claims: bool) -> bool:
         and row.nodes == context.nodes
         and all(getattr(row, key) in {ANY, getattr(context, key)} for key in _KEYS)
         and all(context.settings.get(name) == value for name, value in row.where.items())
+        and (row.nvls != "on" or context.nvls == "on")
     )
 
 
@@ -121,7 +128,8 @@ def no_row(table: str, machine: Machine, nodes: int) -> str:
 def _closeness(row: ExpectedRow) -> tuple[int, int, int]:
     """Sorts the rows that fit; the greatest is the one to use."""
     machine = 0 if row.machine == ANY else 1 if row.machine == ANY_GPU else 2
-    return machine, sum(getattr(row, key) != ANY for key in _KEYS), _KINDS.index(row.kind)
+    named = sum(getattr(row, key) != ANY for key in _KEYS) + (ANY, "off", "on").index(row.nvls)
+    return machine, named, _KINDS.index(row.kind)
 
 
 def claim_result(

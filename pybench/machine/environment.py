@@ -16,7 +16,7 @@ from pybench.machine.command import run_command
 from pybench.machine.gpus import find_gpus
 from pybench.model.errors import is_machine_fault
 from pybench.model.host import RECORDED_PACKAGES
-from pybench.model.machine import Machine, Network
+from pybench.model.machine import Machine, Network, nvls_of
 from pybench.model.wire import monotonic_offset_ns
 
 Fabric = Literal["nvlink", "pcie", "none"]
@@ -74,6 +74,7 @@ def snapshot(notify: Callable[[str], None] | None = None) -> Machine:
         packages=dict(_packages()),
         git_commit=commit,
         git_dirty=dirty,
+        nvls=nvls_of(inventory.gpus, os.environ),
     )
 
 

@@ -44,6 +44,7 @@ class _Row:
     nodes: Annotated[int, Range(1, 1024), "hosts that the GPUs are spread over"] = 1
     backend: Annotated[str, "backend or any"] = ANY
     model_class: Annotated[str, "model size class, such as 8b, or any"] = ANY
+    nvls: Annotated[str, "whether NCCL may reduce in the NVSwitches (NVLink SHARP): on, off or any"] = ANY
     where: Annotated[dict[str, AxisValue], "settings that a point must have"] = field(default_factory=dict)
     conditions: Annotated[str, "more conditions of the figure, such as a message size"] = ""
     value: Annotated[float | None, Range(0), "expected figure"] = None

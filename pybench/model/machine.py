@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, Protocol, TypeVar
@@ -112,6 +112,7 @@ class GpuInventory:
     remedy: str | None = None
 
 
+Switch = Literal["on", "off"]
 Network = Literal["infiniband", "roce", "ethernet"]
 """The network between hosts that collectives use."""
 
@@ -126,6 +127,7 @@ class Machine:
     ``gpu_remedy`` is what to do where a GPU or driver is there and no GPU can be used. ``cpu_quota`` is how many
     cores' time the control group grants, ``None`` for all; ``cpu_cores`` are the whole cores within it, at least 1.
     ``network`` is what joins it to the other hosts of a run, ``None`` for a run of one host, or where it is not known.
+    ``nvls`` is whether NCCL may reduce in the NVSwitches (NVLink SHARP); see :func:`nvls_of`.
     """
 
     kind: str
@@ -153,6 +155,7 @@ class Machine:
     network: Network | None = None
     gpu_remedy: str | None = None
     cpu_quota: float | None = None
+    nvls: Switch = "off"
 
     @property
     def devices(self) -> Devices:
@@ -187,6 +190,12 @@ class Machine:
         runs = [list(run) for _, run in groupby(enumerate(self.cpus), lambda pair: pair[1] - pair[0])]
         ends = [(run[0][1], run[-1][1]) for run in runs]
         return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
+
+
+def nvls_of(gpus: Sequence[GpuInfo], environment: Mapping[str, str]) -> Switch:
+    """``on`` if several GPUs' NVSwitch fabric is up and ``NCCL_NVLS_ENABLE`` does not forbid it, else ``off``."""
+    is_up = len(gpus) > 1 and all(gpu.fabric == "completed" for gpu in gpus)
+    return "on" if is_up and environment.get("NCCL_NVLS_ENABLE", "").strip() != "0" else "off"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,14 +15,14 @@ from pybench.core.measurements import Measurements
 from pybench.core.scaling import missing_part, scaling_claims, scaling_results
 from pybench.core.summary import summarize
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
-from pybench.model.machine import Network
+from pybench.model.machine import Network, nvls_of
 from pybench.model.manifest import Manifest, PlanOptions
 from pybench.model.suite import AxisValue, Benchmark, Effort, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
 from pybench.model.verdict import Prediction
 from pybench.model.wire import Work
 from pybench.model.workloads.train import Train
 from tests.build import Build
-from tests.builders import MANIFEST, with_attempts
+from tests.builders import H200, MANIFEST, with_attempts
 
 _STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
 _ENERGY = dataclasses.replace(_STRONG, metric="energy_j_per_output_token")
@@ -604,3 +604,31 @@ def test_the_part_that_is_longer_than_predicted_is_named(
     named = missing_part(samples, speedup, prediction)
     assert named == part or (part is not None and named is not None and named.endswith(part))
     assert missing_part({}, speedup, prediction) is None
+
+
+def test_a_row_without_nvlink_sharp_is_a_floor_with_it() -> None:
+    """A row with it is for machines with it alone, and closer there."""
+    table = _table(_row(source="off", nvls="off"), _row(source="on", nvls="on"))
+    assert _source(table, nvls="on") == "on"
+    assert _source(table, nvls="off") == "off"
+    assert _source(_table(_row(source="off", nvls="off")), nvls="on") == "off"
+    assert _source(_table(_row(source="on", nvls="on")), nvls="off") is None
+
+
+@pytest.mark.parametrize(
+    ("fabric", "variables", "expected"),
+    [
+        ("completed", {}, "on"),
+        ("completed", {"NCCL_NVLS_ENABLE": "2"}, "on"),
+        ("completed", {"NCCL_NVLS_ENABLE": "0"}, "off"),
+        ("in progress", {}, "off"),
+        (None, {}, "off"),
+    ],
+)
+def test_nvlink_sharp_needs_a_fabric_and_no_variable_against_it(
+    fabric: str | None, variables: dict[str, str], expected: str
+) -> None:
+    """One GPU has nobody to reduce with."""
+    gpu = dataclasses.replace(H200, fabric=fabric)
+    assert nvls_of((gpu, gpu), variables) == expected
+    assert nvls_of((gpu,), variables) == "off"

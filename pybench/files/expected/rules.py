@@ -11,7 +11,7 @@ from pybench.files.suite.profiles import fields_of_workload
 from pybench.files.toml.lines import KeyProblem
 from pybench.files.toml.problem_text import did_you_mean
 from pybench.model.expected import ANY, ExpectedRow, ExpectedTable, FigureRow, RatioRow
-from pybench.model.machine import Network
+from pybench.model.machine import Network, Switch
 from pybench.model.workloads.registry import METRICS_OF
 
 
@@ -41,6 +41,8 @@ def _row_problems(row: ExpectedRow, keys: frozenset[str]) -> Iterator[KeyProblem
     if row.model_class not in (classes := (ANY, *MODEL_CLASSES)):
         valid = ", ".join(classes)
         yield ("model_class",), f"found {row.model_class!r}{did_you_mean(row.model_class, classes)}; valid are {valid}"
+    if row.nvls not in (states := (ANY, *get_args(Switch))):
+        yield ("nvls",), f"found {row.nvls!r}{did_you_mean(row.nvls, states)}; valid are {', '.join(states)}"
     if row.nodes > 1 and row.fabric not in (networks := get_args(Network)):
         yield ("fabric",), f"found {row.fabric!r}; between {row.nodes} nodes it is one of {', '.join(networks)}"
     yield from _metric_problems(row)
