@@ -54,11 +54,9 @@ def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object
     if not isinstance(settings, Train) or settings.lora_dropout:
         return []
     equal = (getattr(settings, name) for name in (*_SAME, *_SAME_ADAPTERS))
-    # torchao and bitsandbytes round scales of four-bit blocks differently.
-    packer = "torchao" if settings.strategy == "torchtune" else "bitsandbytes"
     # Ranks that quantise gradients by a config make another update.
     update = (settings.optimizer or "adamw", json.dumps(settings.deepspeed_config, sort_keys=True))
-    same = (*equal, packer if settings.weights == "nf4" else None, *update)
+    same = (*equal, *update)
     good = [record for record in measurements.good(point.id) if record.ranks[0].losses]
     return [((*same, record.ranks[0].steps[0].work.samples), record.ranks[0].losses[:NUM_STEPS]) for record in good]
 

@@ -13,9 +13,6 @@ from pybench.model.workloads.train import Train, fill_rounds
 from pybench.model.workloads.train_rules import GPU_ONLY
 from pybench.model.workloads.train_strategies import STRATEGIES
 
-# torchao's: 256 blocks of 64 weights share what their scales are quantised by.
-_WEIGHTS_OF_A_SCALE = 256 * 64
-
 
 def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> Iterator[str]:
     """Every reason why the point can't run."""
@@ -23,7 +20,6 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
     able, families = strategy.parallel_axes, strategy.model_types
     on_cpu, experts = device == "cpu", shape.num_experts > 1
     is_tuned = settings.strategy == "torchtune"
-    packs = is_tuned and settings.lora_rank is not None and settings.weights == "nf4"
     refused = {
         **{
             f"{name} has no {axis} above 1, only {listed(able)}": getattr(settings, axis) > 1 and axis not in able
@@ -43,13 +39,6 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
         f"lora_targets = 'query_value': {settings.model} has them in one projection with keys; use 'attention'": bool(
             shape.model_type == "phi3" and settings.lora_rank and settings.lora_targets in {None, "query_value"}
         ),
-        "torchtune splits no layers with adapters over tensor_parallel: use data_parallel": is_tuned
-        and settings.lora_rank is not None
-        and settings.tensor_parallel > 1,
-        "torchao unpacks four bits on their way to host memory: remove cpu_offload": packs and settings.cpu_offload,
-        "torchtune packs those projections of qwen2 alone that have adapters: set lora_targets = 'all_linear'": packs
-        and shape.model_type == "qwen2"
-        and settings.lora_targets != "all_linear",
         "torchtune's recipes offload what recomputed layers keep: set activation_checkpointing = 'full'": is_tuned
         and settings.activation_offload
         and settings.activation_checkpointing != "full",
@@ -58,13 +47,6 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
         ),
     }
     yield from (reason for reason, holds in refused.items() if holds)
-    if packs:
-        together = _WEIGHTS_OF_A_SCALE * settings.data_parallel
-        width = shape.hidden * shape.head_width
-        sizes = (width * shape.key_value_heads, width * shape.heads, shape.hidden * shape.intermediate)
-        if uneven := [size for size in sizes if size % together]:
-            size = f"{uneven[0]} weights of a projection are no multiple of {together}"
-            yield f"torchao packs {_WEIGHTS_OF_A_SCALE} weights at once on each rank, and {size}"
     yield from split_reasons(settings, shape)
     yield from _batch(settings)
     yield from deepspeed_conflicts(settings)
@@ -79,7 +61,7 @@ def split_reasons(settings: Train, shape: DecoderShape) -> Iterator[str]:
     if settings.context_parallel > 1 and settings.tensor_parallel > 1:
         yield "layers split over tensor_parallel don't attend over context_parallel: give one of them"
     if settings.strategy == "fsdp" and settings.tensor_parallel > 1 and settings.lora_rank:
-        yield "layers with adapters can't be split over tensor_parallel by fsdp: take strategy = 'torchtune'"
+        yield "layers with adapters can't be split over tensor_parallel: use data_parallel"
     if length % settings.context_parallel:
         yield f"{length} tokens in a sequence can't be split over context_parallel {settings.context_parallel}"
     if settings.sequence_parallel and length % settings.tensor_parallel:

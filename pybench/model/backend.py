@@ -9,7 +9,6 @@ from pybench.model.servers import SERVERS
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import NODE_WORKLOADS
 from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, Settings, WorkloadName
-from pybench.model.workloads.train_strategies import StrategyName
 from pybench.model.workloads.turn import Turn
 
 _PACKAGES = {
@@ -34,21 +33,17 @@ def install(extra: str) -> str:
 class Extra:
     """Packages that a point needs for one of its settings: for ``value``, or for any where that is ``None``.
 
-    ``name`` is the extra of pybench that brings them, unless there is a ``remedy``. The strategies in ``own_of`` have
-    code of their own instead.
+    ``name`` is the extra of pybench that brings them, unless there is a ``remedy``.
     """
 
     name: str
     packages: tuple[str, ...]
     setting: str
     value: str | None = None
-    own_of: tuple[StrategyName, ...] = ()
     remedy: str | None = None
 
     def is_needed(self, settings: Settings) -> bool:
         """Whether a point of these settings needs it."""
-        if getattr(settings, "strategy", None) in self.own_of:
-            return False
         found = getattr(settings, self.setting, None)
         return found is not None if self.value is None else found == self.value
 
@@ -159,8 +154,8 @@ _SIZES = ("batch_size", "prompt_tokens", "output_tokens")
 # Workloads that measure a node run no model, so they have no parallel degrees.
 _NODE: dict[WorkloadName, tuple[str, ...]] = dict.fromkeys(NODE_WORKLOADS, ())
 
-_ADAPTERS = Extra(name="train", packages=("peft",), setting="lora_rank", own_of=("torchtune",))
-_PACKED = Extra(name="qlora", packages=("bitsandbytes",), setting="weights", value="nf4", own_of=("torchtune",))
+_ADAPTERS = Extra(name="train", packages=("peft",), setting="lora_rank")
+_PACKED = Extra(name="qlora", packages=("bitsandbytes",), setting="weights", value="nf4")
 _FOUR_BITS = Extra(name="qlora", packages=("bitsandbytes",), setting="quantization", value="bitsandbytes")
 _OWN_MODELS = (
     Extra(name="torchtune", packages=("torchtune", "torchao"), setting="strategy", value="torchtune"),

@@ -56,18 +56,6 @@ def test_a_strategy_that_computes_something_else_fails(build: Build) -> None:
     assert (verdict, reason) == ("fail", f"{two.id}: loss_deviation: {row.reason}")
 
 
-def test_another_packer_rounds_otherwise(build: Build) -> None:
-    """Four bits of torchao are compared with torchao, four bits of Unsloth and DDP with each other."""
-    curves = (CURVE, (11.8, 9.1, *CURVE[2:]))
-    for strategy, judged in (("torchtune", []), ("unsloth", ["fail"])):
-        points = [
-            trained(build, number, lora_rank=8, weights="nf4", strategy=name)
-            for number, name in ((1, "ddp"), (2, strategy))
-        ]
-        pairs = [(point, measured(build, point, curve)) for point, curve in zip(points, curves, strict=True)]
-        assert [row.verdict for row in checks(*pairs)] == judged
-
-
 def test_16_bit_types_have_their_own_tolerance(build: Build) -> None:
     """Also those that only compute in one."""
     curve = (11.9, *CURVE[1:])

@@ -53,13 +53,13 @@ def test_a_missing_backend_is_left_out_with_its_remedy(python: str) -> None:
 
 
 def test_a_missing_extra_leaves_out_the_points_that_ask_for_it(python: str) -> None:
-    """By strategy and by LoRA; other trainings stay, and torchtune's adapters and four bits are its own."""
+    """By strategy and by LoRA; other trainings stay."""
     sizes: dict[str, Any] = {"backend": "torch", "model": "m", "global_batch_size": 1, "sequence_tokens": 1}
     trainings = {
         "ddp": Train(**sizes),
         "deepspeed": Train(**sizes, strategy="deepspeed"),
         "adapters": Train(**sizes, lora_rank=8),
-        "packed": Train(**sizes, lora_rank=8, weights="nf4", strategy="torchtune"),
+        "tuned": Train(**sizes, strategy="torchtune"),
     }
     points = tuple(
         Point(id=name, benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=None)

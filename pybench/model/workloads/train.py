@@ -44,7 +44,7 @@ class Train(ModelSettings):
     loader_workers: Annotated[
         int | None,
         Range(0, 256),
-        "samples come from a loader over a memory-mapped file, with so many processes on each rank; 0: the rank itself",
+        "samples come from torch's DataLoader, with so many processes on each rank; 0: the rank itself",
     ] = None
     pin_memory: Annotated[bool | None, "loader: batches in pinned host memory, copied while the rank goes on"] = None
     evaluation_every_steps: Annotated[

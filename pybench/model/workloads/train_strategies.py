@@ -126,7 +126,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         parallel_axes=("data_parallel", "tensor_parallel"),
         options=(
             *("reshard_after_forward", "cpu_offload", "activation_offload"),
-            *(*_LORA, *_PACKED, *_UPDATE, *_MODEL, "control_steps"),
+            *(*_UPDATE, *_MODEL, "control_steps"),
         ),
         model_types=("llama", "qwen2"),
         untied_head=True,

@@ -76,7 +76,7 @@ SPLIT = {"strategy": "tensor_parallel", "tensor_parallel": 2}
         ),
         (
             {"strategy": "fsdp", "tensor_parallel": 2, "lora_rank": 8},
-            "layers with adapters can't be split over tensor_parallel by fsdp: take strategy = 'torchtune'",
+            "layers with adapters can't be split over tensor_parallel: use data_parallel",
         ),
         (
             {"strategy": "fsdp", "context_parallel": 2, "tensor_parallel": 2},
@@ -150,26 +150,6 @@ def test_what_only_a_gpu_has(options: dict[str, Any], reason: str) -> None:
     assert reasons("cuda", **options) == ""
 
 
-TUNED: dict[str, Any] = {"strategy": "torchtune", "lora_rank": 4}
-PACKED: dict[str, Any] = {**TUNED, "lora_targets": "all_linear", "weights": "nf4"}
-WIDE = dataclasses.replace(SHAPE, hidden=256, intermediate=512, head_width=64)
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({**TUNED, "tensor_parallel": 2}, "splits no layers with adapters over tensor_parallel: use data_parallel"),
-        ({**PACKED, "cpu_offload": True}, "unpacks four bits on their way to host memory: remove cpu_offload"),
-        # By hand: 256 x 256 weights are four groups of 256 scales of 64 weights.
-        ({**PACKED, "data_parallel": 8}, "65536 weights of a projection are no multiple of 131072"),
-    ],
-)
-def test_torchtunes_adapters(options: dict[str, Any], reason: str) -> None:
-    """Impossible settings are refused before anything runs."""
-    assert reason in reasons(shape=WIDE, **options)
-    assert reasons(shape=WIDE, **{**PACKED, "data_parallel": 2}) == ""
-
-
 def test_torchtune_offloads_what_recomputed_layers_keep() -> None:
     """Its recipes refuse the one without the other."""
     given: dict[str, Any] = {"strategy": "torchtune", "activation_offload": True}
@@ -186,14 +166,6 @@ def test_torchtune_offloads_what_fsdp_splits(degrees: dict[str, Any]) -> None:
     given: dict[str, Any] = {"strategy": "torchtune", "cpu_offload": True, **degrees}
     assert reasons(**given).startswith("torchtune leaves to host memory what FSDP splits: take data_parallel of 2")
     assert reasons(**given, data_parallel=2) == ""
-
-
-def test_torchtune_packs_adapted_projections_of_qwen() -> None:
-    """The others would keep their 16 bits."""
-    qwen = dataclasses.replace(WIDE, model_type="qwen2")
-    assert "set lora_targets = 'all_linear'" in reasons(shape=qwen, **{**PACKED, "lora_targets": "attention"})
-    assert reasons(shape=qwen, **PACKED) == ""
-    assert reasons(shape=WIDE, **{**PACKED, "lora_targets": "attention"}) == ""
 
 
 @pytest.mark.parametrize("targets", [None, "query_value", "attention", "all_linear"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,20 +15,13 @@ import torch
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.data import Loaded, TokenFile, source, token_type, write_tokens
+from pybench.worker.backends.torch.train.data import Loaded, Samples, source
 from pybench.worker.backends.torch.train.learner import Batch, Portion, Task
 from pybench.worker.backends.torch.train.training import training
-from pybench.worker.ranks import place_scratch
 from tests.worker.torch.train_ranks import TINY, settings_of
 
 RANK = TorchRanks(0, 1, torch.device("cpu"))
 LOADED: dict[str, Any] = {"loader_workers": 0}
-
-
-@pytest.fixture(autouse=True)
-def exchange(tmp_path: Path) -> Path:
-    place_scratch(tmp_path)
-    return tmp_path
 
 
 def _task(**options: Any) -> Task:
@@ -48,13 +40,12 @@ def _same(one: list[list[Batch]], other: list[list[Batch]]) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than cores
-def test_the_number_of_workers_changes_no_token(exchange: Path) -> None:
-    """None, four, and samples that lie on the device, over two passes a step; nothing is left of the file."""
+def test_the_number_of_workers_changes_no_token() -> None:
+    """None, four, and samples that lie on the device, over two passes a step."""
     resident = _steps(grad_accum=2)
     assert [len(step) for step in resident] == [2, 2]
     for workers in (0, 4):
         assert _same(_steps(grad_accum=2, loader_workers=workers), resident)
-    assert not list(exchange.rglob("tokens*"))
 
 
 def test_ranks_share_what_one_rank_would_see() -> None:
@@ -65,18 +56,7 @@ def test_ranks_share_what_one_rank_would_see() -> None:
     assert torch.equal(torch.cat([half.labels for half in halves]), whole.labels)
 
 
-def test_tokens_fit_the_vocabulary_and_their_type(tmp_path: Path) -> None:
-    """Two bytes hold 65,536 words; one more needs four."""
-    assert token_type(2**16) == torch.uint16
-    assert token_type(2**16 + 1) == torch.int32
-    for vocabulary in (256, 100_000):
-        write_tokens(tmp_path / "t", settings_of({"loader_workers": 0}), vocabulary)
-        size = (tmp_path / "t").stat().st_size
-        assert size == 8 * 16 * token_type(vocabulary).itemsize
-        (tmp_path / "t").unlink()
-
-
-class Slow(TokenFile):
+class Slow(Samples):
     """As a file system that takes 20 ms for each sample."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
@@ -84,18 +64,17 @@ class Slow(TokenFile):
         return super().__getitem__(index)
 
 
-def _wait_s(dataset: type[TokenFile], folder: Path, settings: Train) -> float:
-    write_tokens(folder / "t", settings, 256)
-    samples = Loaded(Task(settings, TINY, RANK), Portion(), dataset(folder / "t", settings, 256))
+def _wait_s(dataset: type[Samples], settings: Train) -> float:
+    samples = Loaded(Task(settings, TINY, RANK), Portion(), dataset(settings, 256))
     list(samples.passes())
     return samples.values()["input_wait_s"]
 
 
-def test_a_slow_data_set_is_waited_for(tmp_path: Path) -> None:
+def test_a_slow_data_set_is_waited_for() -> None:
     """Eight samples of 20 ms in the rank itself: no step begins before."""
     settings = settings_of({"loader_workers": 0})
-    assert _wait_s(Slow, tmp_path, settings) >= 8 * 0.02
-    assert _wait_s(TokenFile, tmp_path, settings) > 0
+    assert _wait_s(Slow, settings) >= 8 * 0.02
+    assert _wait_s(Samples, settings) > 0
 
 
 def _losses(**options: Any) -> Iterator[tuple[float | None, dict[str, float]]]:

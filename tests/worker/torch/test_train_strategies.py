@@ -30,7 +30,6 @@ from pybench.model.wire import Work
 from pybench.model.workloads.stage_layers import stage_layers
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train import strategies
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.torch.train.strategies import ddp
@@ -443,33 +442,6 @@ def test_torchtune_learns_the_same(start: Start, alone: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
-def test_torchtunes_adapters_learn_the_same(
-    start: Start, alone: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Adapters as peft's; torchao's four bits near those of bitsandbytes, and the same on any number of ranks."""
-    # peft refuses the torchao that torchtune needs, and needs none itself.
-    monkeypatch.setattr("peft.tuners.lora.torchao.is_torchao_available", lambda: False)
-    tune: Spec = {"strategy": "torchtune", "architecture": WIDE}
-    packed: Spec = {**tune, **QLORA}
-    specs = [
-        {**tune, **DDP, "lora_rank": 4},
-        {**tune, **DDP, **QLORA, "weights": None, "activation_checkpointing": "full"},
-        {**tune, **DDP, "lora_rank": 4, "architecture": {**WIDE, "model_type": "qwen2"}},
-        {**packed, **DDP, "control_steps": 2},
-        {**packed, **DDP, "grad_accum": 2, "reshard_after_forward": False, "activation_checkpointing": "full"},
-        {**packed, **DDP, "lora_targets": "query_value"},
-        {**packed, **DDP, "architecture": {**WIDE, "model_type": "qwen2"}},
-    ]
-    for spec, found in zip(specs, start(2, specs, tmp_path / "two")[0], strict=True):
-        kept = {**shape(spec), **({"strategy": "torchtune"} if spec.get("weights") else {})}
-        assert found["losses"] == pytest.approx(alone(kept), rel=1e-5)
-    own, theirs = alone(packed), alone(shape(packed))
-    assert own == pytest.approx(theirs, rel=1e-3)
-    assert own != pytest.approx(theirs, rel=1e-6)
-    assert own == pytest.approx(alone(shape({**packed, "weights": None})), rel=2e-3)
-
-
-@pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
 def test_torchtune_offloads_by_its_own_code(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its context, with a CPU in the place of the GPU: the losses stay, and layers' inputs leave; the logits stay."""
     own = import_module("torchtune.training._activation_offloading")
@@ -492,27 +464,6 @@ def test_torchtune_offloads_by_its_own_code(alone: Any, monkeypatch: pytest.Monk
     # Five steps of 8 samples with 16 tokens of width 64; the logits would be 8 x 16 x 256.
     assert kept.count(8 * 16 * 64) >= 5 * TINY["num_hidden_layers"]
     assert 8 * 16 * 256 not in kept
-
-
-@pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
-def test_torchao_packs_projections_alone() -> None:
-    """By hand: 256 x 256 weights, half a byte each, and a byte for the scale of 64; two builds have the same bits."""
-    packs = []
-    for _ in range(2):
-        settings = settings_of({**QLORA, "strategy": "torchtune"})
-        task = Task(settings, {**TINY, **WIDE}, TorchRanks(0, 1, CPU))
-        learner: Any = import_module(f"{strategies.__name__}.torchtune").learner(task)
-        weights = dict(learner.model.named_parameters())
-        packs.append({name: one for name, one in weights.items() if type(one.data).__name__ == "NF4Tensor"})
-        assert weights["output.weight"].dtype == torch.float32
-    first, second = packs
-    assert len(first) == 7 * 2
-    query = first["layers.0.attn.q_proj.weight"]
-    assert query.quantized_data.nbytes == 256 * 256 // 2
-    assert query.quantized_scalers.nbytes == 256 * 256 // 64
-    assert not any(one.requires_grad for one in first.values())
-    for name, one in first.items():
-        assert torch.equal(one.quantized_data, second[name].quantized_data)
 
 
 @pytest.mark.skipif(find_spec("unsloth") is None, reason="unsloth is not installed")

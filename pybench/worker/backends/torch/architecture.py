@@ -130,11 +130,6 @@ def full_weight(name: str, meta: torch.Tensor, value: float | None, device: torc
     return weight.normal_(0.0, WEIGHT_STD, generator=generator)
 
 
-def weight_of(name: str, meta: torch.Tensor, device: torch.device, seed: int) -> torch.Tensor:
-    """An adapter's weight by the ``name`` that peft gives it, for a library that has other names."""
-    return full_weight(name, meta, 0.0 if _is_zero(name) else None, device, seed)
-
-
 def _tied_names(model: nn.Module) -> dict[str, str]:
     """Second names of tied weights, each with its first: a split unties them, their values must stay the same."""
     first: dict[int, str] = {}
@@ -152,16 +147,12 @@ def _constant(module: nn.Module, name: str) -> float | None:
 
     Gemma's norms multiply by 1 + weight.
     """
-    if _is_zero(name):
+    if name.endswith((".bias", "_bias")) or ".lora_B." in name:
         return 0.0
     kind = type(module).__name__
     if "RMSNorm" in kind:
         return 0.0 if kind.startswith("Gemma") else 1.0
     return None
-
-
-def _is_zero(name: str) -> bool:
-    return name.endswith((".bias", "_bias")) or ".lora_B." in name
 
 
 def _fill_buffers(model: nn.Module, device: torch.device) -> None:

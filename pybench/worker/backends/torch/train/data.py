@@ -10,8 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -21,9 +19,6 @@ from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.samples import sample_tokens
 from pybench.worker.backends.torch.train.learner import Batch, Portion, Task
 from pybench.worker.backends.torch.train.update import IGNORED
-from pybench.worker.ranks import rank_numbers, scratch_folder
-
-_MOST_OF_TWO_BYTES = 2**16
 
 
 class Source(Protocol):
@@ -40,23 +35,16 @@ class Source(Protocol):
 
 @contextmanager
 def source(task: Task, portion: Portion) -> Iterator[Source]:
-    """The samples of a point; its files are removed at the end."""
+    """The samples of a point."""
     settings, vocab_size = task.settings, task.architecture["vocab_size"]
     if settings.loader_workers is None:
         yield Resident(task, portion, vocab_size)
         return
-    numbers = rank_numbers()
-    # The ranks of a host share one file, which the first of them writes.
-    with scratch_folder(f"tokens.{numbers.rank - numbers.local_rank}") as folder:
-        path = folder / "tokens.bin"
-        if numbers.local_rank == 0:
-            write_tokens(path, settings, vocab_size)
-        task.ranks.barrier()
-        loaded = Loaded(task, portion, TokenFile(path, settings, vocab_size))
-        try:
-            yield loaded
-        finally:
-            loaded.close()
+    loaded = Loaded(task, portion, Samples(settings, vocab_size))
+    try:
+        yield loaded
+    finally:
+        loaded.close()
 
 
 class Resident:
@@ -83,7 +71,7 @@ class Resident:
 
 
 class Loaded:
-    """Batches of torch's DataLoader over a file of tokens."""
+    """Batches of torch's DataLoader."""
 
     def __init__(self, task: Task, portion: Portion, dataset: Dataset[torch.Tensor]) -> None:
         settings = task.settings
@@ -137,37 +125,14 @@ class Endless:
                 yield list(range(start, start + self.size))
 
 
-class TokenFile(Dataset[torch.Tensor]):
-    """Sequence ``index`` as a tensor of shape (tokens,). Each process that reads the file maps it into its memory."""
+class Samples(Dataset[torch.Tensor]):
+    """Sequence ``index`` as a tensor of shape (tokens,), drawn from its number alone."""
 
-    def __init__(self, path: Path, settings: Train, vocab_size: int) -> None:
-        self._path = path
-        self._count, self._length = settings.effective_batch_size, settings.sequence_tokens
-        self._type = token_type(vocab_size)
+    def __init__(self, settings: Train, vocab_size: int) -> None:
+        self._length, self._vocab_size, self._seed = settings.sequence_tokens, vocab_size, settings.seed
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        return self._tokens[index].to(torch.long)
-
-    @cached_property
-    def _tokens(self) -> torch.Tensor:
-        return _mapped(self._path, self._count, self._length, self._type)
-
-
-def write_tokens(path: Path, settings: Train, vocab_size: int) -> None:
-    """Write one step's tokens, sample after sample; each sample's tokens follow from its number alone."""
-    count, length = settings.effective_batch_size, settings.sequence_tokens
-    whole = _mapped(path, count, length, token_type(vocab_size))
-    for number in range(count):
-        whole[number] = sample_tokens(number, 1, length, vocab_size, settings.seed)[0]
-
-
-def token_type(vocab_size: int) -> torch.dtype:
-    """The type of a file's tokens: two bytes where they hold the vocabulary, else four."""
-    return torch.uint16 if vocab_size <= _MOST_OF_TWO_BYTES else torch.int32
-
-
-def _mapped(path: Path, count: int, length: int, kind: torch.dtype) -> torch.Tensor:
-    return torch.from_file(str(path), shared=True, size=count * length, dtype=kind).view(count, length)
+        return sample_tokens(index, 1, self._length, self._vocab_size, self._seed)[0]
 
 
 def _collate(sequences: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,24 +1,21 @@
-"""torchtune: its own decoder, split and sharded as its recipes ``full_`` and ``lora_finetune_distributed`` do.
+"""torchtune: its own decoder, split and sharded as its recipe ``full_finetune_distributed`` does.
 
-Weights, data, loss and optimizer are those of every strategy, so that the losses must be, too. Frozen weights of four
-bits are torchao's, whose scales differ a little from those of bitsandbytes.
+Weights, data, loss and optimizer are those of every strategy, so that the losses must be, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import parallelize_module
 
-from pybench.model.workloads.train import Train, lora_shape
+from pybench.model.workloads.train import Train
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.backends.torch.architecture import Weights, empty_model, weight_of
+from pybench.worker.backends.torch.architecture import Weights, empty_model
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task, WholeModel, device_mesh
 from pybench.worker.backends.torch.train.model import refuse_tied
 from pybench.worker.backends.torch.train.strategies.fsdp import everything_gathered
@@ -26,14 +23,11 @@ from pybench.worker.backends.torch.train.update import optimizer_of
 from pybench.worker.imports import needs_package
 
 with needs_package("strategy 'torchtune'", "torchtune"):
-    from torchao.dtypes.nf4tensor import NF4Tensor, to_nf4
     from torchtune import modules, training
     from torchtune.models.convert_weights import hf_to_tune, tune_to_hf
-    from torchtune.models.llama3 import base_llama_tp_plan, llama3, lora_llama3
-    from torchtune.models.llama3_1 import llama3_1, lora_llama3_1
-    from torchtune.models.qwen2 import lora_qwen2, qwen2, qwen2_hf_to_tune, qwen2_tune_to_hf
-    from torchtune.modules import peft
-    from torchtune.modules.peft import LoRALinear
+    from torchtune.models.llama3 import base_llama_tp_plan, llama3
+    from torchtune.models.llama3_1 import llama3_1
+    from torchtune.models.qwen2 import qwen2, qwen2_hf_to_tune, qwen2_tune_to_hf
 
 # What torchtune's layers are, whatever the config has.
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "use_sliding_window": False}
@@ -41,23 +35,18 @@ _FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "use
 _SCALED = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 # Into it and back.
 _CONVERTERS = {"llama": (hf_to_tune, tune_to_hf), "qwen2": (qwen2_hf_to_tune, qwen2_tune_to_hf)}
-_WITH_ADAPTERS = {llama3: lora_llama3, llama3_1: lora_llama3_1, qwen2: lora_qwen2}
-_ATTENTION = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "o_proj": "output_proj"}
 # Within the name of a layer that backward computes again.
 _RECOMPUTED = "_checkpoint_wrapped_module."
-# An adapter's two matrices there, and in peft.
-_ADAPTER = {"lora_a": "lora_A", "lora_b": "lora_B"}
 
 
 def decoder_of(config: Any, settings: Train) -> Any:
-    """An equal decoder for the settings' samples and adapters; on the device and in the type of the caller's context.
+    """An equal decoder for the settings' samples; on the device and in the type of the caller's context.
 
     Raises :class:`UnsupportedError` where torchtune's builders can't express what the config has.
     """
     _check(config)
     build, positions = _builder(config)
-    adapted = _adapted(settings) if settings.lora_rank else {}
-    return (_WITH_ADAPTERS[build] if adapted else build)(
+    return build(
         vocab_size=config.vocab_size,
         num_layers=config.num_hidden_layers,
         num_heads=config.num_attention_heads,
@@ -67,20 +56,7 @@ def decoder_of(config: Any, settings: Train) -> Any:
         max_seq_len=settings.sequence_tokens,
         norm_eps=config.rms_norm_eps,
         **positions,
-        **adapted,
     )
-
-
-def adapters(config: Any, model: nn.Module) -> Iterator[tuple[str, str, nn.Parameter]]:
-    """Each weight of an adapter: its name in peft, its name in ``model``, and itself."""
-    for path, module in model.named_modules():
-        if isinstance(module, LoRALinear):
-            layer = path.replace(_RECOMPUTED, "")
-            shape = torch.empty(module.out_dim, module.in_dim, device="meta")
-            [projection] = untuned(config, f"{layer}.weight", shape)
-            for own, name in _ADAPTER.items():
-                theirs = f"{projection.removesuffix('.weight')}.{name}.default.weight"
-                yield theirs, f"{layer}.{own}.weight", module.get_parameter(f"{own}.weight")
 
 
 def tuned(config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -93,12 +69,6 @@ def untuned(config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Ten
     return _converted(_CONVERTERS[config.model_type][1], config, name.replace(_RECOMPUTED, ""), weight)
 
 
-def packed(value: torch.Tensor, empty: nn.Parameter) -> nn.Parameter:
-    """The parameter in the place of ``empty`` that holds ``value``: in four bits where ``empty`` has them."""
-    held = to_nf4(value) if isinstance(empty, NF4Tensor) else value
-    return nn.Parameter(held, requires_grad=empty.requires_grad)
-
-
 def _converted(convert: Any, config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
     converted: dict[str, torch.Tensor] = convert(
         {name: weight},
@@ -107,19 +77,6 @@ def _converted(convert: Any, config: Any, name: str, weight: torch.Tensor) -> di
         dim=config.hidden_size,
     )
     return converted
-
-
-def _adapted(settings: Train) -> dict[str, Any]:
-    """Keywords of its builders of decoders with adapters."""
-    shape = lora_shape(settings)
-    return {
-        "lora_attn_modules": [own for name, own in _ATTENTION.items() if name in shape.targets],
-        "apply_lora_to_mlp": "up_proj" in shape.targets,
-        "lora_rank": shape.rank,
-        "lora_alpha": shape.alpha,
-        "lora_dropout": settings.lora_dropout or 0.0,
-        "quantize_base": settings.weights == "nf4",
-    }
 
 
 def _builder(config: Any) -> tuple[Any, dict[str, Any]]:
@@ -150,8 +107,6 @@ def learner(task: Task) -> Learner:
     source = empty_model(task.architecture, task.dtype)
     with training.set_default_dtype(task.dtype), torch.device("meta"):
         model = decoder_of(source.config, settings)
-    if settings.lora_rank:
-        peft.set_trainable_params(model, peft.get_adapter_params(model))
     if settings.compile:
         training.compile_model(model, verbose=False)
     if settings.tensor_parallel > 1:
@@ -214,7 +169,7 @@ def _shard(task: Task, model: Any, mesh: DeviceMesh) -> None:
 
 @torch.no_grad()
 def _fill(task: Task, model: Any, source: Any) -> None:
-    """Weight by weight, so that no rank ever holds them all; four bits are packed from the values."""
+    """Weight by weight, so that no rank ever holds them all."""
     device, seed = task.ranks.device, task.settings.seed
     with training.set_default_dtype(task.dtype), device:
         for module in model.modules():
@@ -223,18 +178,14 @@ def _fill(task: Task, model: Any, source: Any) -> None:
     for name, weight in Weights(source, device, seed).named():
         [(own, value)] = tuned(source.config, name, weight).items()
         _place(task, model, own, value)
-    for name, own, meta in adapters(source.config, model):
-        _place(task, model, own, weight_of(name, meta, device, seed))
     training.validate_no_params_on_meta_device(model)
 
 
 def _place(task: Task, model: Any, name: str, value: torch.Tensor) -> None:
-    """This rank's part of a weight; torchtune's loader does not pack a model that is not sharded."""
-    settings = task.settings
+    """This rank's part of a weight; torchtune's loader takes only a model that is sharded."""
     if task.ranks.world_size > 1:
-        offloads = bool(settings.cpu_offload)
+        offloads = bool(task.settings.cpu_offload)
         training.load_from_full_model_state_dict(model, {name: value}, task.ranks.device, cpu_offload=offloads)
         return
     place, _, leaf = name.rpartition(".")
-    module = model.get_submodule(place)
-    setattr(module, leaf, packed(value, module.get_parameter(leaf)))
+    setattr(model.get_submodule(place), leaf, torch.nn.Parameter(value))
