@@ -26,7 +26,7 @@ from pybench.model.results import (
 from pybench.model.suite import Effort, Plan, Point, Suite
 from pybench.model.wire import Header
 from pybench.model.workloads.train import Train
-from pybench.run.images.selection import this_platform
+from pybench.run.images.lock import this_platform
 
 NO_DRIVER = ("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
 """Environment variable and value that hide this machine's GPUs."""

@@ -57,9 +57,8 @@ def expect(run_folders: tuple[Path, ...], more_runs: tuple[Path, ...], table: st
     from pybench.core.assemble import assemble
     from pybench.core.measurements import Measurements
     from pybench.core.population import GoodRun, population_of
-    from pybench.files.expected.file import write_table
-    from pybench.files.expected.text import table_text
     from pybench.files.run.folder import RunFolder
+    from pybench.files.suite.expected_table import table_text, write_table
 
     runs = []
     for path in (*run_folders, *more_runs):

@@ -12,7 +12,7 @@ import click
 from pybench.cli.io import echo
 from pybench.cli.params import PATH
 from pybench.report.table import printable
-from pybench.run.engines.registry import CONTAINER_ENGINES
+from pybench.run.engines.base import CONTAINER_ENGINES
 
 if TYPE_CHECKING:
     from pybench.model.container import ImageLock, LockedImage
@@ -32,7 +32,7 @@ def images() -> None:
 @_LOCK
 def show(path: Path | None) -> None:
     """Print every locked image, and which engines here have it."""
-    from pybench.run.images.selection import this_platform
+    from pybench.run.images.lock import this_platform
 
     lock = _read(path)
     stores = _stores(CONTAINER_ENGINES)[0]
@@ -69,8 +69,8 @@ def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write:
     Exits 1 when it serves others.
     """
     from pybench.run.images.build import confirmed, disagreements, with_image
+    from pybench.run.images.lock import chosen
     from pybench.run.images.registry import fetch_manifest, registry_tool
-    from pybench.run.images.selection import chosen
 
     lock = _read(path)
     tool = registry_tool()
@@ -100,8 +100,8 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
 
     from pybench.model.errors import UsageError
     from pybench.run.images.build import lock_diff, resolved, with_image
+    from pybench.run.images.lock import chosen
     from pybench.run.images.registry import fetch_manifest, registry_tool
-    from pybench.run.images.selection import chosen
 
     if tag and len(names) != 1:
         raise UsageError("--tag moves one image; name it")
@@ -120,7 +120,7 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
 @_ENGINE
 def pull(names: tuple[str, ...], path: Path | None, engine: str | None) -> None:
     """Fetch locked images by digest."""
-    from pybench.run.images.selection import chosen
+    from pybench.run.images.lock import chosen
 
     found_in, store = _store(engine)
     for image in chosen(_read(path), names):
@@ -173,7 +173,7 @@ def _store(name: str | None) -> tuple[str, ImageStore]:
 
 def _stores(names: Sequence[str]) -> tuple[list[tuple[str, ImageStore]], list[str]]:
     """Stores of the engines ``names`` that can be used, and why the others can't."""
-    from pybench.run.engines.registry import get_engine
+    from pybench.run.engines.base import get_engine
 
     stores: list[tuple[str, ImageStore]] = []
     reasons: list[str] = []

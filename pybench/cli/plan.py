@@ -89,8 +89,8 @@ def plan(
 
     from pybench.core.gpu_models import with_gpus
     from pybench.core.judged_by import judged_by
-    from pybench.files.expected.file import load_tables
     from pybench.files.shipped import described_suites
+    from pybench.files.suite.expected_table import load_tables
     from pybench.machine.environment import snapshot
     from pybench.model.errors import UsageError
     from pybench.model.manifest import PlanOptions

@@ -120,7 +120,7 @@ def print_terminal_report(view: RunView, *, detail: bool) -> None:
 
 def name_resuming(job: Run) -> None:
     """Print the command that finishes an interrupted run."""
-    from pybench.run.machine_trouble import resume_command
+    from pybench.run.open_run import resume_command
 
     command = resume_command(job.folder.path, job.launcher)
     echo(f"pybench: interrupted; go on with: {command}", err=True)
@@ -136,7 +136,7 @@ def write_reports(job: Run, results: Results, *, shown: str | None, detail: bool
     """Write the reports that the run's folder keeps; print the one in the text format ``shown``, if any."""
     from pybench.machine.disk import disk_error
     from pybench.report.run.view import RunView
-    from pybench.run.machine_trouble import resume_remedy
+    from pybench.run.open_run import resume_remedy
 
     view = RunView.of_folder(job.folder, results)
     with disk_error(job.folder.path, *resume_remedy(job.folder.path, job.launcher)):

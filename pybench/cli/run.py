@@ -13,7 +13,7 @@ import click
 from pybench.cli.params import FOLDER, PATH, SUITE, Duration
 from pybench.cli.plan import plan_options
 from pybench.report.formats import TEXTS
-from pybench.run.engines.registry import ENGINES
+from pybench.run.engines.base import ENGINES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pybench.cli.run_hosts import HostOptions
     from pybench.model.manifest import PlanOptions
     from pybench.model.progress import Progress
-    from pybench.run.engines.requirements import EngineOptions
+    from pybench.run.engines.base import EngineOptions
     from pybench.run.hosts.gathering import Gathering
     from pybench.run.loop import Run
 
@@ -94,7 +94,7 @@ class RunOptions:
         from pybench.cli.run_hosts import HostOptions
         from pybench.model.errors import UsageError
         from pybench.model.manifest import PlanOptions
-        from pybench.run.engines.requirements import EngineOptions
+        from pybench.run.engines.base import EngineOptions
 
         parts: dict[str, Any] = {
             name: kind(**{field.name: given.pop(field.name) for field in fields(kind) if field.name in given})
@@ -116,7 +116,7 @@ class RunOptions:
         from pybench.cli.run_hosts import engine_over_hosts
         from pybench.files.run.folder import RunFolder
         from pybench.model.errors import UsageError
-        from pybench.run.slurm.allocation import Task
+        from pybench.run.slurm import Task
 
         hosts = self.hosts.of_task(Task.of(os.environ))
         if not hosts.given:

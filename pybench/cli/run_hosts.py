@@ -16,10 +16,9 @@ import click
 from pybench.cli.io import echo
 
 if TYPE_CHECKING:
-    from pybench.run.engines.base import Launcher
-    from pybench.run.engines.requirements import EngineOptions
+    from pybench.run.engines.base import EngineOptions, Launcher
     from pybench.run.hosts.gathering import Gathering
-    from pybench.run.slurm.allocation import Task
+    from pybench.run.slurm import Task
 
 _SBATCH = "--sbatch"
 
@@ -59,7 +58,7 @@ def engine_over_hosts(engine: EngineOptions) -> EngineOptions:
     Raises ``UsageError`` for an image without an engine.
     """
     from pybench.model.errors import UsageError
-    from pybench.run.engines.registry import CONTAINER_ENGINES, LOCAL
+    from pybench.run.engines.base import CONTAINER_ENGINES, LOCAL
 
     chosen = replace(engine, engine=LOCAL) if engine.engine == "auto" else engine
     if engine.image and chosen.engine == LOCAL:
@@ -102,11 +101,11 @@ def _let_go(gathering: Gathering | None) -> Iterator[Gathering | None]:
 
 
 def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callable[[str], None]) -> Gathering | None:
+    from pybench.run.engines.base import LOCAL
     from pybench.run.engines.choice import choose_launcher
-    from pybench.run.engines.registry import LOCAL
     from pybench.run.hosts.gathering import gather
     from pybench.run.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous, host_name, read_secret, this_host
-    from pybench.run.node.serve import serve_run
+    from pybench.run.serve import serve_run
 
     limit_s = options.join_limit_s or JOIN_LIMIT_S
     meet = Rendezvous.parse(options.rendezvous or "", options.nodes or 0, options.node_rank, limit_s)
@@ -123,8 +122,8 @@ def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callab
 
 def _local(engine: EngineOptions, notify: Callable[[str], None]) -> Launcher:
     from pybench.model.container import ContainerRequest
+    from pybench.run.engines.base import LaunchRequirements
     from pybench.run.engines.choice import choose_launcher
-    from pybench.run.engines.requirements import LaunchRequirements
 
     needs = LaunchRequirements(backends=(), device="cpu", request=ContainerRequest())
     return choose_launcher(engine, needs, notify)
@@ -135,8 +134,7 @@ def over_allocation(root: Path, num_nodes: int | None) -> int | None:
 
     Raises ``UsageError`` or ``MachineError``, and ``KeyboardInterrupt`` with nothing left running.
     """
-    from pybench.run.slurm.allocation import Allocation
-    from pybench.run.slurm.step import run_step
+    from pybench.run.slurm import Allocation, run_step
 
     allocation = Allocation.of(os.environ)
     if allocation is None:
@@ -148,7 +146,7 @@ def submit_batch(root: Path, options: Sequence[str]) -> None:
     """Submit a script that runs this command, without its ``--sbatch``. Raises ``MachineError``."""
     from datetime import UTC, datetime
 
-    from pybench.run.slurm.step import batch_script, submit
+    from pybench.run.slurm import batch_script, submit
 
     words = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
     command = [word for word in _command(words) if word != _SBATCH]
@@ -170,8 +168,7 @@ def verdict_left() -> Iterator[None]:
     """Where this is a task that :func:`over_allocation` started: leave the exit code in a file."""
     from pybench.cli.exit_codes import INTERNAL, INTERRUPTED, exit_code_of
     from pybench.model.errors import PybenchError
-    from pybench.run.slurm.allocation import STEP_VARIABLE
-    from pybench.run.slurm.step import write_verdict
+    from pybench.run.slurm import STEP_VARIABLE, write_verdict
 
     code = INTERNAL
     try:

@@ -10,8 +10,8 @@ from pybench.core.gpu_models import machine_kind
 from pybench.core.plan import expand, parse_filter, parse_required, skipped, with_effort, with_words
 from pybench.core.provenance import fingerprint, run_fields
 from pybench.evidence.values import Discrepancy, DiscrepancyState
-from pybench.files.expected.file import load_tables
 from pybench.files.shipped import load_models, shipped_suites
+from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.file import read_suite
 from pybench.files.suite.overrides import names_file
 from pybench.model.errors import FileError, PybenchError

@@ -20,8 +20,8 @@ from pybench.core.statistics.interval import NoRatioError
 from pybench.core.verdict import judge_comparison, judge_value, ratio_statistics, value_statistics
 from pybench.explain.node import MeasuredNode
 from pybench.explain.predictions import point_of_result, predictions, steps_of_results
-from pybench.files.expected.file import load_tables
 from pybench.files.shipped import find_suite, load_models
+from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.file import read_suite
 from pybench.model.errors import FileError
 from pybench.model.expected import ExpectedTable, provisional

@@ -19,8 +19,7 @@ from pybench.core.statistics.interval import location
 from pybench.core.verdict import ONE_ATTEMPT
 from pybench.explain.step_time import AlphaBeta, GpuRates, NodeRates, fit
 from pybench.files.reader import first_fault
-from pybench.files.run.earlier_runs import earlier_runs
-from pybench.files.run.folder import RunFolder
+from pybench.files.run.folder import RunFolder, earlier_runs
 from pybench.files.run.results_file import read_results
 from pybench.files.suite.schema import fields_of
 from pybench.model.errors import RunFolderError, UsageError

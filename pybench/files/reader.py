@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import make_dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Generic, TypeVar, cast
 
@@ -87,3 +88,19 @@ def _with(added: Mapping[str, dict[str, Any]], schema: Any) -> Any:  # noqa: ANN
     found = {key: part if key in _NO_SCHEMA else _with(added, part) for key, part in schema.items()}
     kind = found.get("type")
     return {**added.get(kind, {}), **found} if isinstance(kind, str) else found
+
+
+# Their nanoseconds since 1970 are positive, and fit 63 bits.
+_YEARS = range(1970, 2262)
+
+
+def utc_time(text: str) -> datetime:
+    """The time in UTC, as which one without an offset counts. Raises ``ValueError``, which shows the text."""
+    try:
+        found = datetime.fromisoformat(text)
+        moved = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{text[:40]!r} is no ISO 8601 time") from error
+    if moved.year not in _YEARS:
+        raise ValueError(f"{text[:40]!r} is a time that no run was at")
+    return moved

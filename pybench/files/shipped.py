@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 import pybench
-from pybench.files.toml.file import meant, names_beside, refuse
+from pybench.files.toml_file import meant, names_beside, refuse
 from pybench.model.decoder_shape import Architecture
 
 

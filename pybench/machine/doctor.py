@@ -15,7 +15,7 @@ from typing import Literal
 from pybench.machine.environment import snapshot
 from pybench.machine.extension import REMEDY, extension_fault
 from pybench.machine.gpus import hides_all
-from pybench.machine.kernel_log import read_xids
+from pybench.machine.health_watch import read_xids
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.machine import DoctorFinding, GpuInfo, Machine
 from pybench.model.text import amount_text, counted, plural

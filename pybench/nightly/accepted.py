@@ -28,9 +28,8 @@ from typing import Annotated
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pybench.files.toml.file import read_toml
-from pybench.files.toml.lines import nearest_line
-from pybench.files.toml.problem_text import did_you_mean, dotted, message_of
+from pybench.files.problem_text import did_you_mean, dotted, message_of, nearest_line
+from pybench.files.toml_file import read_toml
 from pybench.model.errors import FileError, Problem
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.values import Accepted

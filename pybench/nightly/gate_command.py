@@ -102,8 +102,8 @@ def _confirmed(result: GateResult, run_path: Path, history: History, series: Ser
     from pybench.model.errors import PybenchError
     from pybench.nightly.confirm import Rerun, confirm, flagged, reference_of, unconfirmed
     from pybench.nightly.rerun import rerun
+    from pybench.run.engines.base import EngineOptions
     from pybench.run.engines.choice import choose_launcher
-    from pybench.run.engines.requirements import EngineOptions
 
     rows = flagged(result)
     if not rows:

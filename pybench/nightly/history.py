@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pybench.files.reader import utc_time
 from pybench.files.run.journal import DEFECTS
-from pybench.files.utc_time import utc_time
 from pybench.model.errors import PybenchError, RunFolderError
 from pybench.model.figures import RunFigures
 from pybench.model.manifest import MANIFEST_FILE

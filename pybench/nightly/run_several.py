@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pybench.model.manifest import PartOf, PlanOptions
     from pybench.model.progress import Progress
     from pybench.model.suite import Plan
-    from pybench.run.engines.requirements import EngineOptions
+    from pybench.run.engines.base import EngineOptions
     from pybench.run.loop import Run
 
 _WORST_FIRST = (3, 1, 4)
@@ -126,7 +126,7 @@ def _with_stack(several: Several, stack: str) -> EngineOptions:
     from shutil import which
 
     from pybench.model.errors import UsageError
-    from pybench.run.engines.registry import LOCAL
+    from pybench.run.engines.base import LOCAL
 
     engine = several.engine
     if engine.python or engine.image:

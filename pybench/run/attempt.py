@@ -24,11 +24,10 @@ from pybench.power.measured_window import HostTrace, joined_conditions, joined_e
 from pybench.power.trace import PowerTrace
 from pybench.power.trace_file import write_trace
 from pybench.report.run.headline import headline_of
-from pybench.run.engines.foreign import is_foreign
 from pybench.run.events.contract import Contract
 from pybench.run.events.reader import EventReader, RankLog
 from pybench.run.follow import follow
-from pybench.run.gpu_observation import GpuObservation
+from pybench.run.gpu_observation import GpuObservation, is_foreign
 from pybench.run.host_parts import all_health, host_parts, joined_parts
 from pybench.run.hosts.worker import HostsWorker
 from pybench.run.session import Session, SessionWorker

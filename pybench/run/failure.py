@@ -16,7 +16,7 @@ from pathlib import Path
 from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
 from pybench.model.text import plural
 from pybench.model.wire import Failure, FailureCause
-from pybench.run.engines.log import log_tail
+from pybench.run.engines.process import log_tail
 from pybench.run.events.reader import RankLog
 
 # A rank's end in the launcher's report.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pybench.machine.kernel_log import num_oom_kills
+from pybench.machine.health_watch import num_oom_kills
 from pybench.model.progress import Progress
 from pybench.model.suite import Point
 from pybench.model.wire import Event, Failure, Phase, Step, Work

@@ -24,10 +24,9 @@ from pybench.model.record import Record
 from pybench.model.results import Results
 from pybench.model.verdict import Prediction
 from pybench.run.engines.base import Launcher
-from pybench.run.engines.foreign import is_foreign
+from pybench.run.gpu_observation import is_foreign
 from pybench.run.hosts.gathering import Gathering
-from pybench.run.machine_trouble import resume_remedy
-from pybench.run.open_run import OpenRun, compiled_code
+from pybench.run.open_run import OpenRun, compiled_code, resume_remedy
 from pybench.run.suite_plan import most_gpus
 from pybench.run.time_budget import TimeBudget, expected_s
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -11,7 +13,7 @@ from pathlib import Path
 
 from pybench.core.schedule import Attempt, by_decision, in_time, next_session, pending, undecided, unknown
 from pybench.files.run.folder import RunFolder
-from pybench.machine.disk import require_room, scratch_folder
+from pybench.machine.disk import reports_full_disk, require_room, scratch_folder
 from pybench.machine.environment import host_clock
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import MachineError
@@ -26,12 +28,12 @@ from pybench.model.text import plural
 from pybench.model.tuning import variables_of
 from pybench.report.formats import REPORT_FILES
 from pybench.run.attempt import attempt_figure, run_session
-from pybench.run.engines.base import Launch, Launcher
+from pybench.run.engines.base import Launch, Launcher, engine_error, get_engine
+from pybench.run.engines.local import Local
 from pybench.run.events.contract import Site
 from pybench.run.hosts.gathering import Gathering
-from pybench.run.hosts.launcher import HostsLauncher
 from pybench.run.hosts.link import HostLostError
-from pybench.run.machine_trouble import ATTEMPT_BYTES, blame_machine, resume_command
+from pybench.run.hosts.worker import HostsLauncher
 from pybench.run.session import Session, work_order
 from pybench.run.time_budget import OutOfTimeError, TimeBudget, attempts_s, durations_s
 
@@ -241,3 +243,33 @@ def folder_of(backend: str, folder: Path) -> Path | None:
         path.mkdir(exist_ok=True)
         return path
     return None
+
+
+# An attempt's log, events, trace and record take some MiB at most.
+ATTEMPT_BYTES = 4 * 2**20
+
+
+def resume_command(run: Path, launcher: Launcher, *further: str) -> str:
+    """The command that finishes a run with the workers' Python that began it, to copy; ``further`` are options."""
+    python = launcher.python if isinstance(launcher, Local) else sys.executable
+    named = () if python == sys.executable else ("--python", python)
+    return shlex.join(("pybench", "run", "--resume", str(run), *further, *named))
+
+
+def resume_remedy(run: Path, launcher: Launcher) -> tuple[str, str]:
+    """What is kept once a begun run met a faulty disk, and what to do after that is repaired."""
+    return "nothing recorded is lost", f": {resume_command(run, launcher)}"
+
+
+def blame_machine(record: Record, launcher: Launcher, run: Path) -> None:
+    """Raise ``MachineError``, or a faulty disk's ``OSError``, when a failed attempt was caused by the machine."""
+    if record.failure is None:
+        return
+    require_room(run, ATTEMPT_BYTES)
+    if launcher.container is None or record.failure.cause != "launch":
+        return
+    facts = get_engine(launcher.name).find()
+    if facts.reason:
+        raise MachineError(f"{facts.reason}; start it, then: {resume_command(run, launcher)}")
+    if reports_full_disk(record.failure.message):
+        raise engine_error(launcher.name, facts.data_root, "can't start a container", record.failure.message)

@@ -13,17 +13,16 @@ from pathlib import Path
 from pybench import __version__
 from pybench.core.plan import parse_required
 from pybench.core.provenance import fingerprint, run_fields
-from pybench.files.expected.file import load_tables
 from pybench.files.run.folder import RunFolder
+from pybench.files.suite.expected_table import load_tables
 from pybench.machine.disk import disk_error
 from pybench.machine.environment import snapshot
 from pybench.model.host import this_build
 from pybench.model.manifest import NO_OPTIONS, Manifest, PartOf, PlanOptions
 from pybench.model.text import os_text
 from pybench.power.recorder import sampler_unavailable_reason
-from pybench.run.engines.base import Launcher
+from pybench.run.engines.base import Launcher, LaunchRequirements
 from pybench.run.engines.environment import recorded
-from pybench.run.engines.requirements import LaunchRequirements
 from pybench.run.engines.stage import stage_worker, worker_digest
 from pybench.run.hosts.gathering import Gathering
 from pybench.run.loop import Run

@@ -17,9 +17,8 @@ from pybench.model.host import Host, Software
 from pybench.model.machine import Machine
 from pybench.model.manifest import NO_OPTIONS, Manifest, PlanOptions
 from pybench.model.tuning import tuning_alone
-from pybench.run.engines.base import Launcher
+from pybench.run.engines.base import Launcher, LaunchRequirements
 from pybench.run.engines.environment import recorded
-from pybench.run.engines.requirements import LaunchRequirements
 from pybench.run.engines.stage import installed_digest, worker_digest
 from pybench.run.hosts.gathering import Gathering
 from pybench.run.loop import Run

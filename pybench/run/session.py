@@ -17,12 +17,10 @@ from pybench.model.record import ALONE, Record
 from pybench.model.suite import Point
 from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file
 from pybench.run.engines.base import Launch, Launcher, Worker
-from pybench.run.engines.environment import passed_secrets
-from pybench.run.engines.redaction import Redaction
+from pybench.run.engines.environment import Redaction, passed_secrets
 from pybench.run.engines.starter import ForkedWorker
 from pybench.run.events.contract import Site
-from pybench.run.hosts.launcher import HostsLauncher
-from pybench.run.hosts.worker import HostsWorker
+from pybench.run.hosts.worker import HostsLauncher, HostsWorker
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,8 +32,7 @@ from pybench.model.servers import image_backend
 from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
 from pybench.model.text import abridged, listed
 from pybench.model.workloads.settings import Settings
-from pybench.run.engines.base import Launcher
-from pybench.run.engines.requirements import LaunchRequirements
+from pybench.run.engines.base import Launcher, LaunchRequirements
 from pybench.run.time_budget import earlier_attempts_s
 
 _FEW = 3

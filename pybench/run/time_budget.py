@@ -11,8 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from pybench.core.schedule import Attempt
-from pybench.files.run.earlier_runs import earlier_runs
-from pybench.files.run.folder import RunFolder
+from pybench.files.run.folder import RunFolder, earlier_runs
 from pybench.files.shipped import load_durations
 from pybench.model.errors import RunFolderError
 from pybench.model.machine import Machine

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from pybench.cli.main import main
 from pybench.explain.values import Explanation
-from pybench.files.expected.file import read_table
+from pybench.files.suite.expected_table import read_table
 from tests.nodes import Node
 
 Drill = Callable[..., tuple[str, ...]]

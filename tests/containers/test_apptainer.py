@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
 from pybench.files.run.folder import RunFolder
-from pybench.run.engines.registry import get_engine
+from pybench.run.engines.base import get_engine
+from pybench.run.images.lock import this_platform
 from pybench.run.images.registry import fetch_manifest
-from pybench.run.images.selection import this_platform
 from tests.containers.boxed_engine import suite_text, write_training
 from tests.processes import wait_for
 from tests.run.two_hosts import TwoHosts, ended

@@ -15,9 +15,8 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
 from pybench.files.run.folder import RunFolder
-from pybench.run.images.lock import read_lock
+from pybench.run.images.lock import read_lock, this_platform
 from pybench.run.images.registry import fetch_manifest
-from pybench.run.images.selection import this_platform
 from tests.containers.boxed_engine import Boxed, engines_that_hold, inside, job, lock_text, suite_text
 from tests.containers.root_image import INTERPRETER
 

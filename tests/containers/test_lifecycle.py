@@ -16,10 +16,9 @@ from pybench.cli.main import main
 from pybench.cli.progress import PlainProgress
 from pybench.files.run.folder import RunFolder
 from pybench.model.results import Estimate
-from pybench.run.engines.base import Launch
+from pybench.run.engines.base import Launch, get_engine
 from pybench.run.engines.oci.container import ContainerWorker
 from pybench.run.engines.oci.orphans import remove_orphans
-from pybench.run.engines.registry import get_engine
 from tests.containers.boxed_engine import Boxed, job, suite_text
 from tests.processes import wait_for
 

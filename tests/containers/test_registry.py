@@ -9,8 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
-from pybench.run.images.lock import read_lock
-from pybench.run.images.selection import this_platform
+from pybench.run.images.lock import read_lock, this_platform
 from tests.containers.boxed_engine import TAG, Boxed, engines_that_hold
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first

@@ -17,9 +17,9 @@ from pybench.cli.progress import PlainProgress
 from pybench.files.run.folder import RunFolder
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError
+from pybench.run.engines.base import EngineOptions, LaunchRequirements
 from pybench.run.engines.choice import choose_launcher
 from pybench.run.engines.oci.images import with_algorithm
-from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
 from pybench.run.prepare import prepare_run
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, suite_text
 

@@ -12,7 +12,7 @@ from pybench.core.assemble import assemble
 from pybench.core.good_run import MIN_TOLERANCE, table_of_run
 from pybench.core.measurements import Measurements
 from pybench.core.plan import point_id, skipped
-from pybench.files.expected.file import read_table, write_table
+from pybench.files.suite.expected_table import read_table, write_table
 from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.errors import FileError, UsageError
 from pybench.model.expected import ExpectedTable, FigureRow, RatioRow

@@ -8,7 +8,7 @@ import pytest
 
 from pybench.core.gpu_models import with_gpus
 from pybench.core.judged_by import judged_by
-from pybench.files.expected.file import load_tables
+from pybench.files.suite.expected_table import load_tables
 from pybench.run.suite_plan import plan_suite
 from tests.builders import MACHINE
 

@@ -11,8 +11,8 @@ import pytest
 
 from pybench.core.absolute import absolute_row
 from pybench.core.schedule import Attempt, sessions
-from pybench.files.expected.file import load_tables
 from pybench.files.shipped import shipped_suites
+from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.file import read_suite
 from pybench.machine.environment import snapshot
 from pybench.model.expected import FigureRow

@@ -9,7 +9,7 @@ import pytest
 
 from pybench.files.shipped import described_suites, find_suite, shipped_suites
 from pybench.files.suite.file import read_suite
-from pybench.files.toml.file import nearby
+from pybench.files.toml_file import nearby
 from pybench.model.errors import FileError
 from pybench.report.plan import render_suites
 

@@ -10,7 +10,7 @@ import pytest
 
 from pybench.machine.disk import disk_error, require_room, room_text
 from pybench.model.errors import MachineError
-from pybench.run.engines.error import engine_error
+from pybench.run.engines.base import engine_error
 
 
 def test_what_a_full_device_refuses(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybench.machine import health_watch
-from pybench.machine.health_watch import HealthWatch
-from pybench.machine.kernel_log import parse_xid, read_xids
+from pybench.machine.health_watch import HealthWatch, parse_xid, read_xids
 from pybench.model.health import GpuCounters, PcieLink, Xid
 
 Tell = Callable[..., None]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.machine.kernel_log import num_oom_kills
+from pybench.machine.health_watch import num_oom_kills
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from pybench.model.wire import (
 )
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train
-from pybench.run.events.line import decode_event
+from pybench.run.events.reader import decode_event
 
 STEP = Step(
     index=3,

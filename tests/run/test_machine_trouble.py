@@ -15,7 +15,7 @@ from pybench.model.wire import Failure
 from pybench.run.engines.base import Launcher
 from pybench.run.engines.local import Local
 from pybench.run.engines.oci.engine import OciEngine
-from pybench.run.machine_trouble import blame_machine, resume_command
+from pybench.run.open_run import blame_machine, resume_command
 
 UP = EngineFacts(name="docker", version="28", data_root="/")
 DOCKER = cast("Launcher", SimpleNamespace(name="docker", container=object()))  # nothing is started with it

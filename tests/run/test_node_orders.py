@@ -17,10 +17,9 @@ from pybench.model.container import ContainerRequest, ContainerRun
 from pybench.model.errors import MachineError
 from pybench.model.host import Host
 from pybench.model.wire import Failure
-from pybench.run.engines.base import Launch
+from pybench.run.engines.base import Launch, LaunchRequirements
 from pybench.run.engines.choice import Choose
 from pybench.run.engines.local import Local
-from pybench.run.engines.requirements import LaunchRequirements
 from pybench.run.hosts.frames import Frames
 from pybench.run.hosts.interface import held_port, port_of
 from pybench.run.hosts.messages import (
@@ -39,7 +38,7 @@ from pybench.run.hosts.messages import (
     send,
     take,
 )
-from pybench.run.node.serve import NodeRunner
+from pybench.run.serve import NodeRunner
 from tests.builders import MACHINE
 from tests.run.hosts.test_frames import connected
 

@@ -19,8 +19,7 @@ from pybench.model.manifest import Manifest
 from pybench.nightly.gate_command import _manifest
 from pybench.nightly.history import History
 from pybench.nightly.rerun import FOLDER, can_run_beside, rerun
-from pybench.run.engines.base import Launch
-from pybench.run.engines.requirements import LaunchRequirements
+from pybench.run.engines.base import Launch, LaunchRequirements
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
 from tests.progress import NoProgress

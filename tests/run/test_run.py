@@ -21,9 +21,8 @@ from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run import terminal
 from pybench.report.run.view import RunView
 from pybench.run import follow
-from pybench.run.engines.base import Launch
+from pybench.run.engines.base import Launch, LaunchRequirements
 from pybench.run.engines.process import processes_marked
-from pybench.run.engines.requirements import LaunchRequirements
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
 from pybench.run.resume import resume_run

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybench.files.run import earlier_runs
+from pybench.files.run import folder
 from pybench.model.record import Record
 from pybench.run import time_budget
 from pybench.run.attempt import attempt_figure
@@ -55,7 +55,7 @@ def now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     }
     for name in Folder.kept:
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(earlier_runs, "RunFolder", Folder)
+    monkeypatch.setattr(folder, "RunFolder", Folder)
     return Folder(tmp_path / "20260104T000000Z-main")
 
 

@@ -17,7 +17,7 @@ import pytest
 from pybench.core.numbers import node_ranges
 from pybench.files.run.folder import RunFolder
 from pybench.run.engines.process import processes_marked
-from pybench.run.slurm.allocation import expand_nodes
+from pybench.run.slurm import expand_nodes
 from tests.builders import NO_DRIVER, training_over_hosts
 from tests.ports import port_for
 from tests.processes import wait_for

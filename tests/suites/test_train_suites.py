@@ -11,8 +11,8 @@ import pytest
 
 from pybench.core.absolute import absolute_row
 from pybench.core.plan import expand, with_words
-from pybench.files.expected.file import load_tables
 from pybench.files.shipped import load_models
+from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.file import read_suite
 from pybench.model.machine import Devices
 from pybench.model.suite import Comparison, Expectation, table_of

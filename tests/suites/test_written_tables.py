@@ -12,7 +12,7 @@ import pytest
 from pybench.core.assemble import assemble
 from pybench.core.good_run import table_of_run
 from pybench.core.measurements import Measurements
-from pybench.files.expected.file import read_table, write_table
+from pybench.files.suite.expected_table import read_table, write_table
 from pybench.model.expected import ExpectedRow, ExpectedTable, RatioRow
 from pybench.model.record import Record
 from pybench.model.results import Results

@@ -17,7 +17,7 @@ import pybench
 from pybench.model.wire import ORDERS_FILE, Event, Header, Result, Step, WorkOrder, go_file
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import AnySettings
-from pybench.run.events.line import decode_event
+from pybench.run.events.reader import decode_event
 from pybench.worker.ranks import own_place
 from tests.builders import TINY
 from tests.ports import port_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.model.wire import encode_event, monotonic_offset_ns
-from pybench.run.events.line import decode_event
+from pybench.run.events.reader import decode_event
 from pybench.worker.backend import UnsupportedError, failure_of
 
 

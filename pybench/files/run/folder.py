@@ -270,3 +270,21 @@ def _held(path: Path, flags: int, kind: int) -> Iterator[None]:
             remedy = "keep runs on a file system that has flock, by --runs"
             raise RunFolderError(f"{path}: cannot lock the run: {error.strerror}; {remedy}") from error
         yield
+
+
+def earlier_runs(
+    root: Path, fingerprint: str, *, most: int, suite: str = "", own: Path | None = None
+) -> Iterator[tuple[RunFolder, Manifest]]:
+    """The latest ``most`` runs without ``own``, of any suite or of one, the newest first.
+
+    Folders that cannot be read are passed over.
+    """
+    others = sorted(root.glob(f"*-{suite}*"), reverse=True)
+    for path in [path for path in others if path != own][:most]:
+        try:
+            run = RunFolder.open(path)
+            manifest = run.read_manifest()
+        except (RunFolderError, OSError):
+            continue
+        if manifest.fingerprint == fingerprint:
+            yield run, manifest

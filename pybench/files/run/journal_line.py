@@ -18,8 +18,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from pybench.files.json_values import decode_json, has_too_many
-from pybench.files.reader import Reader, check_version, first_fault
-from pybench.files.utc_time import utc_time
+from pybench.files.reader import Reader, check_version, first_fault, utc_time
 from pybench.model.errors import RunFolderError
 from pybench.model.record import RECORD_VERSION, Record
 from pybench.model.wire import Step

@@ -9,7 +9,7 @@ from typing import Any, cast, get_args, get_type_hints
 
 from pybench import __version__
 from pybench.files.model_config import config_digest
-from pybench.files.utc_time import utc_time
+from pybench.files.reader import utc_time
 from pybench.model.errors import RunFolderError
 from pybench.model.expected import ExpectedRow
 from pybench.model.manifest import MOST_TIME_S, Manifest

@@ -5,17 +5,26 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from pybench.model.container import ContainerRun, ContainerSetup, EngineFacts, ImageIdentity, LockedImage
+from pybench.machine.disk import reports_full_disk, room_text
+from pybench.model.container import (
+    ContainerRequest,
+    ContainerRun,
+    ContainerSetup,
+    EngineFacts,
+    ImageIdentity,
+    ImageLock,
+    LockedImage,
+)
+from pybench.model.errors import MachineError
 from pybench.model.host import Place, Software
-from pybench.model.machine import DoctorFinding
+from pybench.model.machine import DeviceKind, DoctorFinding
 from pybench.model.wire import Failure
 from pybench.run.engines.stage import WORKER_SCRIPT
-
-if TYPE_CHECKING:
-    from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
+from pybench.run.images.lock import default_lock, read_lock
 
 Argv = tuple[str, ...]
 Notify = Callable[[str], None]
@@ -230,3 +239,77 @@ class Engine(Protocol):
     def store(self, facts: EngineFacts) -> ImageStore | None:
         """Its store of images; ``None`` where images are kept elsewhere."""
         ...
+
+
+LOCAL = "none"
+"""Workers run in a Python of this machine, in no container."""
+
+_MODULES = {
+    "docker": "pybench.run.engines.oci.docker",
+    "podman": "pybench.run.engines.oci.podman",
+    "apptainer": "pybench.run.engines.apptainer.engine",
+    "enroot": "pybench.run.engines.enroot.engine",
+    LOCAL: "pybench.run.engines.local",
+}
+"""Modules are imported when an engine is used: the command line starts fast. The preferred engine comes first."""
+
+ENGINES = tuple(_MODULES)
+CONTAINER_ENGINES = tuple(name for name in ENGINES if name != LOCAL)
+
+
+def get_engine(name: str) -> Engine:
+    """The engine called ``name``."""
+    found: Engine = import_module(_MODULES[name]).ENGINE
+    return found
+
+
+def find_container_engines() -> tuple[tuple[Engine, EngineFacts], ...]:
+    """Every engine that starts containers, with what this machine has of it."""
+    engines = tuple(map(get_engine, CONTAINER_ENGINES))
+    return tuple((engine, engine.find()) for engine in engines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """The command line's part. ``image`` overrides the lock and the suite; ``python`` is for engine ``none``."""
+
+    engine: str = "auto"
+    image: str | None = None
+    allow_unpinned: bool = False
+    lock: Path | None = None
+    python: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchRequirements:
+    """Which backends run on what, in which container; ``gpu_uuids`` are those of the largest point.
+
+    ``engine`` and ``began`` are those of a resumed run: it keeps its engine, its lock and its images.
+    """
+
+    backends: tuple[str, ...]
+    device: DeviceKind
+    request: ContainerRequest
+    gpu_uuids: tuple[str, ...] = ()
+    engine: str | None = None
+    began: ContainerSetup | None = None
+
+    def image_name(self, backend: str) -> str | None:
+        """Image that is requested by name, ``None`` for the backend's own."""
+        before = self.began.images if self.began else ()
+        return next((image.name for image in before if image.backend == backend), self.request.image)
+
+    def lock(self, options: EngineOptions) -> ImageLock:
+        """The image lock that applies. Raises ``FileError``."""
+        return read_lock(options.lock or (Path(self.began.lock) if self.began else default_lock()))
+
+
+def engine_error(engine: str, storage: str | None, failed: str, words: str, remedy: str = "") -> MachineError:
+    """The error of an ``engine`` that ``failed``, with its own ``words``.
+
+    A full disk names the folder, ``storage``, and how full it is; any other error ends with ``remedy``.
+    """
+    if reports_full_disk(words):
+        where = f" in {storage} ({room_text(Path(storage))})" if storage else ""
+        remedy = f"free space{where}, then run the same command again"
+    return MachineError(f"{engine} {failed}: {words}" + (f"; {remedy}" if remedy else ""))

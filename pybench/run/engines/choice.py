@@ -9,11 +9,17 @@ from dataclasses import replace
 from pybench.files.suite.container import forbidden_source
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, UsageError
-from pybench.run.engines.base import Launcher, Notify
-from pybench.run.engines.redaction import MIN_SECRET_LENGTH
-from pybench.run.engines.registry import LOCAL, find_container_engines, get_engine
-from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
-from pybench.run.images.selection import AbsentImageError, locked_image
+from pybench.run.engines.base import (
+    LOCAL,
+    EngineOptions,
+    Launcher,
+    LaunchRequirements,
+    Notify,
+    find_container_engines,
+    get_engine,
+)
+from pybench.run.engines.environment import MIN_SECRET_LENGTH
+from pybench.run.images.lock import AbsentImageError, locked_image
 
 Choose = Callable[[LaunchRequirements], Launcher]
 """Gives the launcher of a run."""

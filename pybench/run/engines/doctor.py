@@ -7,11 +7,9 @@ import shutil
 from pybench.model.container import EngineFacts, ImageLock, LockedImage
 from pybench.model.errors import FileError, MachineError
 from pybench.model.machine import DoctorFinding, Machine
-from pybench.run.engines.base import ImageStore
-from pybench.run.engines.oci.nvidia import CDI_COMMAND, has_cdi, toolkit_version
-from pybench.run.engines.registry import find_container_engines
-from pybench.run.images.lock import default_lock, read_lock
-from pybench.run.images.selection import this_platform
+from pybench.run.engines.base import ImageStore, find_container_engines
+from pybench.run.engines.oci.gpu_access import CDI_COMMAND, has_cdi, toolkit_version
+from pybench.run.images.lock import default_lock, read_lock, this_platform
 
 # CVE-2025-23266: an image could run code as root on the host through the toolkit's hook.
 _SAFE_TOOLKIT = (1, 17, 8)

@@ -12,10 +12,9 @@ from pathlib import Path
 from pybench.model.container import ContainerSetup, EngineFacts, Entrypoint, ImageIdentity, LockedImage, Relaxation
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
-from pybench.run.engines.base import ImageStore, Notify, facts_of_command
-from pybench.run.engines.image_file_launcher import ImageFileLauncher
-from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
-from pybench.run.images.selection import AbsentImageError, locked_image, this_platform
+from pybench.run.engines.base import EngineOptions, ImageStore, LaunchRequirements, Notify, facts_of_command
+from pybench.run.engines.image_launcher import ImageFileLauncher
+from pybench.run.images.lock import AbsentImageError, locked_image, this_platform
 
 Files = Mapping[str, Path]
 """Image file of each backend."""

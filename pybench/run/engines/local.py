@@ -16,10 +16,9 @@ from pybench.model.errors import UsageError
 from pybench.model.host import OLDEST_PYTHON, RECORDED_PACKAGES, Software
 from pybench.model.machine import DoctorFinding
 from pybench.model.wire import STARTER_VARIABLE, Failure
-from pybench.run.engines.base import Argv, ImageStore, Launch, Launcher, Notify
+from pybench.run.engines.base import Argv, EngineOptions, ImageStore, Launch, Launcher, LaunchRequirements, Notify
 from pybench.run.engines.environment import fixed, on_this_machine
 from pybench.run.engines.process import WorkerProcess, end_marked
-from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
 from pybench.run.engines.starter import ForkedWorker, Starters
 
 # Where programs, caches and libraries are. No other variable of the shell is passed on.

@@ -197,3 +197,17 @@ def _children() -> Iterator[int]:
     for file in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):
             yield from (int(pid) for pid in file.read_text(encoding="ascii").split())
+
+
+_TAIL_LINES = 80
+_TAIL_BYTES = 64 * 1024
+
+
+def log_tail(log: Path) -> str:
+    """Last lines of a log, empty where there is none, or a link or a pipe that the worker put in its place."""
+    try:
+        with opened_folder(log.parent) as folder, opened_file(folder, log.name) as file:
+            tail = os.pread(file, _TAIL_BYTES, max(0, os.fstat(file).st_size - _TAIL_BYTES))
+    except OSError:
+        return ""
+    return "\n".join(tail.decode(errors="replace").splitlines()[-_TAIL_LINES:])

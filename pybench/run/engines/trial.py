@@ -18,7 +18,7 @@ from pybench.model.container import ImageIdentity
 from pybench.model.errors import MachineError
 from pybench.model.host import OLDEST_PYTHON, Place
 from pybench.run.engines.base import Argv, Launch
-from pybench.run.engines.image_file_launcher import ImageFileLauncher
+from pybench.run.engines.image_launcher import ImageFileLauncher
 
 
 @contextmanager

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import SchemaValidator
 
 from pybench.core.formulas.joint_step import moved
+from pybench.files.reader import object_reader
+from pybench.model.errors import is_machine_fault
 from pybench.model.record import RankReport
-from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Step, events_file
-from pybench.run.events.file import EventFile
-from pybench.run.events.line import decode_event
+from pybench.model.wire import (
+    EVENT_KINDS,
+    PROTOCOL_VERSION,
+    Event,
+    Failure,
+    Header,
+    Metric,
+    Phase,
+    Result,
+    Step,
+    events_file,
+)
+from pybench.model.workloads.rules import INTEGERS
 
 
 @dataclass
@@ -115,3 +134,110 @@ class EventReader:
         if here.result is not None and self._places[rank] + 1 < len(self.points):
             self._places[rank] += 1
         return self._places[rank]
+
+
+# A step of 2^17 requests takes 20 MiB.
+MAX_LINE_BYTES = 32 * 2**20
+# Far more than any session's steps; a sparse file is as large as it likes.
+MAX_FILE_BYTES = 2**30
+_CHUNK_BYTES = 2**20
+
+
+class EventFile:
+    """Gives whole new lines at each call of :meth:`new_lines`; the last one may still be incomplete."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._begun = bytearray()
+
+    def new_lines(self) -> Iterator[bytes]:
+        """Lines since the last call. Raises ``ValueError`` when it can't be read, or is larger than any should be."""
+        try:
+            with open(self._path, "rb", buffering=0, opener=_no_follow) as stream:
+                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                    raise ValueError(f"{self._path.name} is no regular file")
+                stream.seek(self._offset)
+                while chunk := stream.read(_CHUNK_BYTES):
+                    yield from self._lines(chunk)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if is_machine_fault(error):
+                raise
+            raise ValueError(f"{self._path.name} can't be read: {error.strerror}") from error
+
+    def _lines(self, chunk: bytes) -> Iterator[bytes]:
+        self._offset += len(chunk)
+        if self._offset > MAX_FILE_BYTES:
+            raise ValueError(f"{self._path.name} is larger than {MAX_FILE_BYTES} bytes")
+        *ended, begun = chunk.split(b"\n")
+        for line in ended:
+            self._begun += line
+            whole = bytes(self._begun)
+            self._begun.clear()
+            yield whole
+        self._begun += begun
+        if len(self._begun) > MAX_LINE_BYTES:
+            raise ValueError(f"{self._path.name} has a line of more than {MAX_LINE_BYTES} bytes")
+
+
+def _no_follow(path: str | os.PathLike[str], flags: int) -> int:
+    """Follow no link to another file and wait for no pipe: what runs in a container may be hostile."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+# What a record keeps of a failure.
+_MAX_MESSAGE = 2_000
+_MAX_DETAIL = 64 * 1024
+_MAX_SHOWN = 200
+
+
+def decode_event(line: bytes | str) -> Event:
+    """Read one line. Raises ``ValueError``, which names the field, when it is no event of this protocol."""
+    try:
+        kinds = _validator().validate_json(line)
+    except ValidationError as error:
+        raise ValueError(_refusal(line, _first(error))) from error
+    given = [event for name in EVENT_KINDS if (event := getattr(kinds, name)) is not None]
+    if len(given) != 1:
+        raise ValueError(_refusal(line, f"{len(given)} events in one line"))
+    only: Event = given[0]
+    if name := _oversized(only):
+        raise ValueError(_refusal(line, f"{name}: beyond 64 bits"))
+    return _shortened(only) if isinstance(only, Failure) else only
+
+
+@cache
+def _validator() -> SchemaValidator:
+    """Of an object with one event, by its kind."""
+    return object_reader("event", [(name, kind | None, None) for name, kind in EVENT_KINDS.items()])
+
+
+def _first(error: ValidationError) -> str:
+    detail = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part)[:_MAX_SHOWN] for part in detail["loc"])
+    return f"{place}: {detail['msg'][:_MAX_SHOWN]}" if place else str(detail["msg"])[:_MAX_SHOWN]
+
+
+def _refusal(line: bytes | str, reason: str) -> str:
+    shown = line[:_MAX_SHOWN]
+    text = shown.decode(errors="replace") if isinstance(shown, bytes) else shown
+    return f"not an event of protocol {PROTOCOL_VERSION}: {reason} in {text!r}"
+
+
+def _oversized(value: Any, name: str = "") -> str | None:  # noqa: ANN401 - any field of an event
+    """Name of an integer inside ``value`` that no 64 bits hold, if there is one: no clock and no count is as large."""
+    if isinstance(value, int):
+        return None if value in INTEGERS else name
+    if is_dataclass(value) and not isinstance(value, type):
+        inside = ((field.name, getattr(value, field.name)) for field in fields(value))
+    elif isinstance(value, tuple):
+        inside = ((name, item) for item in value)
+    else:
+        return None
+    return next((found for field, item in inside if (found := _oversized(item, field))), None)
+
+
+def _shortened(failure: Failure) -> Failure:
+    return replace(failure, message=failure.message[:_MAX_MESSAGE], detail=failure.detail[-_MAX_DETAIL:])

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pybench.model.errors import MachineError
-from pybench.run.engines.base import Launcher
+from pybench.run.engines.base import Launcher, LaunchRequirements
 from pybench.run.engines.choice import Choose
-from pybench.run.engines.requirements import LaunchRequirements
 from pybench.run.hosts.gathering import Gathering, unlike_images
 from pybench.run.hosts.link import HostLink
 from pybench.run.hosts.messages import Prepare, Prepared

@@ -12,9 +12,8 @@ from pathlib import Path
 from pybench import __version__
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.model.errors import FileError, Problem, UsageError
-from pybench.run.images.lock import lock_text
+from pybench.run.images.lock import lock_text, this_platform
 from pybench.run.images.registry import RegistryManifest
-from pybench.run.images.selection import this_platform
 
 Build = Callable[[Path, str], str]
 """An engine's build: folder and tag to the image's id; raises ``MachineError``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -12,13 +13,13 @@ import tomli_w
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
+from pybench.files.problem_text import KeyPath, key_text, message_of, nearest_line
 from pybench.files.shipped import shipped_containers
 from pybench.files.suite.schema import NAME_PATTERN, fields_of
-from pybench.files.toml.file import read_toml, refuse
-from pybench.files.toml.lines import KeyPath, nearest_line
-from pybench.files.toml.problem_text import key_text, message_of
+from pybench.files.toml_file import read_toml, refuse
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
-from pybench.model.errors import FileError, Problem, is_machine_fault
+from pybench.model.errors import FileError, MachineError, Problem, UsageError, is_machine_fault
+from pybench.model.machine import DeviceKind
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _HEX_DIGITS = 64
@@ -193,3 +194,37 @@ def _key_text(keys: KeyPath, document: dict[str, Any]) -> str:
         rest = key_text(keys[2:], document)
         return f'[[image]] "{name}"' + (f" -> {rest}" if rest else "")
     return key_text(keys, document)
+
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+class AbsentImageError(MachineError):
+    """The image is not on this machine: ``--engine auto`` tries the next engine, a named engine reports it."""
+
+
+def this_platform() -> str:
+    """This machine's platform as images name it, such as ``linux/amd64``."""
+    machine = platform.machine()
+    return f"linux/{_ARCHITECTURES.get(machine, machine)}"
+
+
+def locked_image(lock: ImageLock, name: str | None, backend: str, device: DeviceKind) -> LockedImage:
+    """The image called ``name``, else the one that serves ``backend``. Raises ``MachineError`` when there is none."""
+    here = this_platform()
+    image = lock.named(name) if name else lock.serving(backend, here, device)
+    if image is None:
+        raise AbsentImageError(f"{lock.path} has no image for backend {backend} on {device}, {here}")
+    if not image.references(here):
+        has = ", ".join(image.platforms)
+        raise MachineError(f"image {image.name} is locked for {has or 'no platform'}, this machine is {here}")
+    return image
+
+
+def chosen(lock: ImageLock, names: tuple[str, ...]) -> tuple[LockedImage, ...]:
+    """The images called ``names``; all of them without a name. Raises ``UsageError`` with the known names."""
+    known = {image.name: image for image in lock.images}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{lock.path} has no image {name!r}; it has {', '.join(known) or 'none'}")
+    return tuple(known[name] for name in names) if names else lock.images

@@ -13,8 +13,8 @@ import pytest
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError
 from pybench.run.engines.apptainer.engine import ApptainerLauncher
+from pybench.run.engines.base import EngineOptions, LaunchRequirements
 from pybench.run.engines.choice import choose_launcher
-from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
 from tests.builders import image_lock_text
 from tests.run.engines.apptainer_host import install_apptainer
 from tests.run.engines.enroot_host import digest_of

@@ -9,7 +9,7 @@ import pytest
 
 from pybench.machine.gpu_processes import ProcessFacts
 from pybench.model.container import ContainerRun
-from pybench.run.engines.foreign import is_foreign
+from pybench.run.gpu_observation import is_foreign
 
 MARK = "20261122T000000Z-s-0a1b2c3d"
 OURS, OTHERS = "a" * 64, "b" * 64

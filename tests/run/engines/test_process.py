@@ -14,8 +14,7 @@ import pytest
 from pybench.machine.command import is_program
 from pybench.model.errors import MachineError
 from pybench.run.engines import process as process_module
-from pybench.run.engines.log import log_tail
-from pybench.run.engines.process import WorkerProcess, end_marked, processes_marked
+from pybench.run.engines.process import WorkerProcess, end_marked, log_tail, processes_marked
 from tests.processes import wait_for
 
 # A child in a session of its own, as torchrun starts ranks, that ignores SIGTERM.

@@ -14,7 +14,7 @@ import pytest
 
 from pybench.model.record import RankReport
 from pybench.model.wire import Failure
-from pybench.run.engines.redaction import Redaction
+from pybench.run.engines.environment import Redaction
 from tests.builders import HEADER
 
 PLAIN, QUOTED = "t0ken-1", 'pa"ss\\wörd'

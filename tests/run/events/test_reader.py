@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pybench.model.wire import Event, Failure, Metric, Phase, Result, Step, Work, encode_event
-from pybench.run.events.file import MAX_LINE_BYTES
-from pybench.run.events.reader import EventReader
+from pybench.run.events.reader import MAX_LINE_BYTES, EventReader
 
 
 def reader_of(exchange: Path, num_ranks: int, num_points: int) -> EventReader:

@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from pybench.model.errors import MachineError, UsageError
-from pybench.run.slurm.allocation import STEP_VARIABLE, Allocation, Task, expand_nodes
-from pybench.run.slurm.step import batch_script, read_verdict, write_verdict
+from pybench.run.slurm import (
+    STEP_VARIABLE,
+    Allocation,
+    Task,
+    batch_script,
+    expand_nodes,
+    read_verdict,
+    write_verdict,
+)
 
 JOB = {"SLURM_JOB_ID": "12", "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_CPUS_PER_NODE": "96(x4)"}
 STEP = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pybench.model.errors import MachineError
-from pybench.run.slurm.step import run_step
+from pybench.run.slurm import run_step
 
 TASK = """
 import json, os, sys

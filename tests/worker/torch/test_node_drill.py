@@ -19,7 +19,7 @@ from pybench.model.results import NodeCheck
 from pybench.model.suite import Effort, Plan, Point
 from pybench.model.wire import ORDERS_FILE, Event, Header, WorkOrder, go_file
 from pybench.model.workloads.node import Burn, Matmul, PeerCopy, TrainingStep
-from pybench.run.events.line import decode_event
+from pybench.run.events.reader import decode_event
 from tests.build import Build
 from tests.worker.conftest import points_of, steps_of
 

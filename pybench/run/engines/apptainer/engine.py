@@ -8,12 +8,9 @@ from typing import ClassVar
 
 from pybench.machine.command import run_command
 from pybench.model.container import ContainerSetup, EngineFacts, Mount, Relaxation
-from pybench.run.engines.base import Argv, Launch
-from pybench.run.engines.error import engine_error
+from pybench.run.engines.base import Argv, Launch, LaunchRequirements, engine_error
 from pybench.run.engines.image_file_engine import Files, ImageFileEngine
-from pybench.run.engines.image_file_launcher import ImageFileLauncher, shown_gpus
-from pybench.run.engines.image_launcher import STAGE
-from pybench.run.engines.requirements import LaunchRequirements
+from pybench.run.engines.image_launcher import STAGE, ImageFileLauncher, shown_gpus
 from pybench.run.engines.trial import USER_NAMESPACES, tried
 
 # Turning an image of 10 GB into one file takes minutes, on a slow disk many.

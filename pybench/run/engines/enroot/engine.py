@@ -15,14 +15,18 @@ from pybench.machine.command import run_command
 from pybench.model.container import ContainerSetup, EngineFacts
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
-from pybench.run.engines.enroot.isolation import NAMESPACES, available_namespaces, isolations
-from pybench.run.engines.enroot.launcher import EnrootLauncher, import_argv
-from pybench.run.engines.error import engine_error
+from pybench.run.engines.base import LaunchRequirements, engine_error
+from pybench.run.engines.enroot.launcher import (
+    NAMESPACES,
+    EnrootLauncher,
+    available_namespaces,
+    import_argv,
+    isolations,
+)
 from pybench.run.engines.image_file_engine import Files, ImageFileEngine
-from pybench.run.engines.requirements import LaunchRequirements
 from pybench.run.engines.trial import USER_NAMESPACES, tried
+from pybench.run.images.lock import this_platform
 from pybench.run.images.registry import RegistryManifest, fetch_manifest, registry_tool
-from pybench.run.images.selection import this_platform
 
 # The first version that fetches an image by digest.
 _OLDEST = (4, 0)

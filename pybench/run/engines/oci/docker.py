@@ -5,8 +5,7 @@ from __future__ import annotations
 from pybench.machine.command import run_command
 from pybench.model.container import EngineFacts
 from pybench.run.engines.oci.engine import OciEngine, json_object
-from pybench.run.engines.oci.gpu_access import GpuAccess
-from pybench.run.engines.oci.nvidia import has_cdi
+from pybench.run.engines.oci.gpu_access import GpuAccess, has_cdi
 
 
 def find_docker() -> EngineFacts:

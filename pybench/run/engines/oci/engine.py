@@ -20,17 +20,14 @@ from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, 
 from pybench.model.errors import UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.model.text import amount_text
-from pybench.run.engines.base import Notify, facts_of_command
-from pybench.run.engines.error import engine_error
+from pybench.run.engines.base import EngineOptions, LaunchRequirements, Notify, engine_error, facts_of_command
 from pybench.run.engines.oci.confinement import Confinement, after_refusal, confinement_for
 from pybench.run.engines.oci.gpu_access import GpuAccess
-from pybench.run.engines.oci.images import with_algorithm
+from pybench.run.engines.oci.images import is_present, pinned_image, unpinned_image, with_algorithm
 from pybench.run.engines.oci.launcher import OciLauncher
 from pybench.run.engines.oci.orphans import this_runner
-from pybench.run.engines.oci.pinned_image import is_present, pinned_image, unpinned_image
 from pybench.run.engines.oci.probe import probed
-from pybench.run.engines.requirements import EngineOptions, LaunchRequirements
-from pybench.run.images.selection import locked_image
+from pybench.run.images.lock import locked_image
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ from pybench.model.wire import Failure
 from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.environment import fixed
 from pybench.run.engines.image_launcher import STAGE, ImageLauncher
-from pybench.run.engines.log import log_tail
 from pybench.run.engines.oci.confinement import Confinement
 from pybench.run.engines.oci.container import ContainerWorker
 from pybench.run.engines.oci.gpu_access import GpuAccess
 from pybench.run.engines.oci.orphans import ATTEMPT_LABEL, OWNER_LABEL, remove_orphans
-from pybench.run.engines.process import end_marked
+from pybench.run.engines.process import end_marked, log_tail
 
 MODELS = PurePosixPath("/pybench/models")
 _NO_LETTERS = str.maketrans("/@", "--")

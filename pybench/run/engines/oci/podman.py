@@ -7,8 +7,7 @@ import shutil
 from pybench.machine.command import run_command
 from pybench.model.container import EngineFacts
 from pybench.run.engines.oci.engine import OciEngine, json_object
-from pybench.run.engines.oci.gpu_access import GpuAccess
-from pybench.run.engines.oci.nvidia import device_nodes, has_cdi
+from pybench.run.engines.oci.gpu_access import GpuAccess, device_nodes, has_cdi
 
 
 def find_podman() -> EngineFacts:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pybench.machine.command import CommandResult, run_command
 from pybench.model.container import EngineFacts, ImageIdentity
 from pybench.model.errors import MachineError
-from pybench.run.engines.error import engine_error
+from pybench.run.engines.base import engine_error
 from pybench.run.engines.oci.confinement import after_refusal
 from pybench.run.engines.oci.container import prepare_files
+from pybench.run.engines.oci.gpu_access import CDI_COMMAND
 from pybench.run.engines.oci.launcher import OciLauncher
-from pybench.run.engines.oci.nvidia import CDI_COMMAND
 from pybench.run.engines.trial import python_version, trial_job
 
 # Every relaxation that a machine may force takes one more try: four limits that may take some halvings, and the rest.

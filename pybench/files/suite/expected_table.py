@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
+import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from pybench.files.expected.rules import WrittenTable, table_problems
-from pybench.files.expected.text import table_text
+from pybench.core.flops import MODEL_CLASSES
+from pybench.files.problem_text import KeyPath, KeyProblem, did_you_mean, key_text, message_of, nearest_line
 from pybench.files.safe_folder import opened_folder, write_file
 from pybench.files.shipped import shipped_suites
+from pybench.files.suite.profiles import fields_of_workload
 from pybench.files.suite.schema import fields_of
-from pybench.files.toml.file import MOST_NAMES, read_toml, refuse
-from pybench.files.toml.lines import KeyPath, KeyProblem, nearest_line
-from pybench.files.toml.problem_text import did_you_mean, key_text, message_of
+from pybench.files.toml_file import MOST_NAMES, read_toml, refuse
 from pybench.model.errors import FileError, Problem
-from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
+from pybench.model.expected import ANY, ExpectedRow, ExpectedTable, FigureRow, RatioRow
+from pybench.model.machine import Network, Switch
 from pybench.model.text import abridged, plural
+from pybench.model.workloads.registry import METRICS_OF
 
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -171,3 +174,109 @@ def _without_default(kind: type[RatioRow | FigureRow]) -> set[str]:
     return {
         field.name for field in dataclasses.fields(kind) if field.default is unset and field.default_factory is unset
     }
+
+
+@dataclass(frozen=True)
+class WrittenTable:
+    """A table as its file has it: its values, and the keys that each row gives, also those of the other form."""
+
+    table: ExpectedTable
+    keys: tuple[frozenset[str], ...]
+
+
+def table_problems(written: WrittenTable, file_name: str) -> Iterator[KeyProblem]:
+    """Every rule that the table breaks; ``file_name`` is its file's, without ``.toml``."""
+    name = written.table.name
+    if name != file_name:
+        yield ("name",), f"found {name!r}, must be the file's own name, {file_name!r}"
+    first: dict[str, int] = {}
+    for index, (row, keys) in enumerate(zip(written.table.rows, written.keys, strict=True)):
+        for path, message in _row_problems(row, keys):
+            yield ("row", index, *path), message
+        if (other := first.setdefault(row.key, index)) != index:
+            yield ("row", index), f"has every key of row[{other}], which alone would be used; keep one of them"
+
+
+def _row_problems(row: ExpectedRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
+    yield from _limit_problems(row, keys)
+    if row.model_class not in (classes := (ANY, *MODEL_CLASSES)):
+        valid = ", ".join(classes)
+        yield ("model_class",), f"found {row.model_class!r}{did_you_mean(row.model_class, classes)}; valid are {valid}"
+    if row.nvls not in (states := (ANY, *get_args(Switch))):
+        yield ("nvls",), f"found {row.nvls!r}{did_you_mean(row.nvls, states)}; valid are {', '.join(states)}"
+    if row.nodes > 1 and row.fabric not in (networks := get_args(Network)):
+        yield ("fabric",), f"found {row.fabric!r}; between {row.nodes} nodes it is one of {', '.join(networks)}"
+    yield from _metric_problems(row)
+    yield from _where_problems(row)
+    yield from _ratio_problems(row, keys) if isinstance(row, RatioRow) else _figure_problems(row, keys)
+
+
+def _limit_problems(row: ExpectedRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
+    if (row.value is None) == (row.minimum is None and row.maximum is None):
+        yield (), "needs either value, or minimum and/or maximum"
+    if row.value is None and "tolerance" in keys:
+        yield ("tolerance",), "belongs to value; minimum and maximum are exact"
+    if row.minimum is not None and row.maximum is not None and row.minimum > row.maximum:
+        yield ("minimum",), f"{row.minimum} is above maximum = {row.maximum}"
+
+
+def _metric_problems(row: ExpectedRow) -> Iterator[KeyProblem]:
+    metrics = METRICS_OF.get(row.workload, {})
+    if row.metric not in metrics:
+        valid = ", ".join(metrics) or f"none, {row.workload!r} is no workload"
+        yield ("metric",), f"found {row.metric!r}{did_you_mean(row.metric, metrics)}; valid are {valid}"
+        return
+    gate = "minimum" if metrics[row.metric].higher_is_better else "maximum"
+    one_sided = row.value is None and (row.minimum is None) != (row.maximum is None)
+    if one_sided and getattr(row, gate) is None:
+        yield (), f"can't fail anything: {row.metric} needs a {gate}"
+
+
+def _ratio_problems(row: RatioRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
+    if "where" in keys and "baseline_count" not in keys:
+        yield ("where",), "belongs to absolute figures, those with a unit, and to ratios that give baseline_count"
+    if "per_gpu" in keys:
+        yield ("per_gpu",), "belongs to absolute figures, those with a unit"
+    if row.count <= row.baseline_count:
+        yield ("count",), f"{row.count} is not above the baseline's count"
+
+
+def _figure_problems(row: FigureRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
+    metric = METRICS_OF.get(row.workload, {}).get(row.metric)
+    if metric is not None and metric.unit != row.unit:
+        yield ("unit",), f"found {row.unit!r}, {row.metric} is in {metric.unit!r}"
+    if "baseline_count" in keys:
+        yield ("baseline_count",), "belongs to ratios, those without a unit"
+
+
+def _where_problems(row: ExpectedRow) -> Iterator[KeyProblem]:
+    valid = fields_of_workload(row.workload) if row.workload in METRICS_OF else frozenset()
+    for name in row.where:
+        if name not in valid:
+            yield ("where", name), f"no setting of {row.workload}{did_you_mean(name, valid)}"
+
+
+def table_text(table: ExpectedTable) -> str:
+    """The whole file; keys that have their default are left out."""
+    rows = [_written_row(row) for row in table.rows]
+    return tomli_w.dumps({"schema": 1, "name": table.name, "description": table.description, "row": rows})
+
+
+def _written_row(row: ExpectedRow) -> dict[str, object]:
+    fields = [field for field in dataclasses.fields(row) if field.name != "form"]
+    values = {field: _rounded(getattr(row, field.name)) for field in fields}
+    # Beside settings, a ratio's baseline shows that no unit was forgotten.
+    kept = {"baseline_count"} if row.where else set()
+    return {field.name: value for field, value in values.items() if value != _default(field) or field.name in kept}
+
+
+def _default(field: dataclasses.Field[object]) -> object:
+    """Default of a field; ``MISSING`` for a field that is always written."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _rounded(value: object) -> object:
+    """Figures are written with six digits."""
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from pybench.files.problem_text import KeyPath, closest, suggestion, toml_lines
 from pybench.files.safe_folder import read_named
-from pybench.files.toml.lines import KeyPath, toml_lines
-from pybench.files.toml.problem_text import closest, suggestion
 from pybench.model.errors import FileError, Problem, is_machine_fault
 from pybench.model.text import abridged
 

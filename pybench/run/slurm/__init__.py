@@ -1,1 +1,0 @@
-"""Slurm: starts one node runner on each host of an allocation; what they do there is theirs."""
