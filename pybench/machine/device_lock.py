@@ -59,7 +59,7 @@ def _devices(uuids: Sequence[str]) -> list[str]:
 
 
 def _lock_folder() -> Path:
-    """This machine's folder of locks: that of ``PYBENCH_LOCKS``, else one that all users share."""
+    """This machine's folder of locks: ``PYBENCH_LOCKS``, else a shared one."""
     folder = Path(os.environ.get(FOLDER_VARIABLE) or Path(tempfile.gettempdir(), "pybench-locks"))
     try:
         with suppress(FileExistsError):

@@ -48,7 +48,7 @@ class NoRoomError(OSError):
 def disk_error(folder: Path, kept: str, then: str) -> Iterator[None]:
     """Turn a fault of the machine in ``folder`` into a ``MachineError``: where, what, what is ``kept``, what next.
 
-    So with a folder that somebody moved, removed or closed meanwhile. A full disk is reported with what is left of it.
+    So with a folder that somebody moved, removed or closed meanwhile. A full disk is reported with its free bytes.
     The remedy ends with ``then``.
     """
     try:

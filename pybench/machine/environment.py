@@ -42,7 +42,7 @@ _NO_COMMIT = "(initial)"
 def snapshot(notify: Callable[[str], None] | None = None) -> Machine:
     """Look at this machine once. Unknown values are ``None``; nothing here imports a backend.
 
-    ``notify`` is told what a slow driver is waited for.
+    ``notify`` shows a line while a slow driver starts.
     """
     inventory = find_gpus(notify=notify)
     names = tuple(gpu.name for gpu in inventory.gpus)

@@ -1,4 +1,4 @@
-"""Which processes compute on the GPUs, and what the kernel reports of each."""
+"""Processes that compute on the GPUs, with facts of the kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LISTS = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetMPSComputeRunningProc
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessFacts:
-    """What the kernel reports of a process.
+    """The kernel's facts of a process.
 
     ``ancestors`` are the ids of its parent, the parent's and so on. ``environment`` is ``None`` where this user may not
     read it. ``cgroup`` names the groups it is in; ``in_container`` is whether it has a PID namespace of its own.
@@ -100,7 +100,7 @@ def _computing(handle: Any) -> Iterator[tuple[int, int | None]]:  # noqa: ANN401
 
 
 def facts_of(pid: int, proc: Path = Path("/proc")) -> ProcessFacts | None:
-    """What the kernel reports of a process; ``None`` where it has ended, or is hidden from this user."""
+    """The kernel's facts of a process; ``None`` where it has ended, or is hidden from this user."""
     try:
         name = _text(proc, pid, "comm").strip()
         status, cgroup = _text(proc, pid, "status"), _text(proc, pid, "cgroup")

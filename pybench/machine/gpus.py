@@ -25,7 +25,7 @@ from pybench.model.machine import GpuInfo, GpuInventory, visible
 # Without persistence mode a driver initialises each GPU first: 10 to 40 s for eight and more (nvidia-docker 628).
 LIMIT_S = 60.0
 _NOTICE_S = 5.0
-"""Seconds without an answer before the user is told what is waited for."""
+"""Seconds without an answer before the user sees a line."""
 _NVIDIA, _DISPLAY = "0x10de", "0x03"
 """PCI vendor, and the first byte of the PCI class of displays and 3D controllers."""
 _LOOK = "see nvidia-smi, and the kernel's log: dmesg | grep NVRM"

@@ -50,7 +50,7 @@ class HealthWatch:
         self._thread.join(self._patience_s)
 
     def health(self, is_foreign: Callable[[ProcessFacts], bool] = lambda _facts: False) -> Health | None:
-        """What was seen, with the processes that ``is_foreign`` holds for; ``None`` when nothing was.
+        """The observations, with processes for which ``is_foreign`` is true; ``None`` when nothing was.
 
         Read it after the end.
         """

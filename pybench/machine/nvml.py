@@ -1,7 +1,7 @@
 """NVML's calls that the native sampler does not make: all calls of its Python binding.
 
-A call is named as in NVML, without ``nvml``. It may hang in the driver: callers give it a time limit, by
-:func:`returned_within` or a thread of their own that is waited for so long.
+A call is named as in NVML, without ``nvml``. It may hang in the driver: callers limit its
+time by :func:`returned_within` or by a thread of their own.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def begin() -> None:
 
 
 def answer(name: str, *arguments: object) -> Answer:
-    """What a call gives, made again at once where it fails in passing. Raises ``NvmlError``.
+    """The answer of a call, repeated at once after a passing failure. Raises ``NvmlError``.
 
     A text that is not UTF-8, as of a damaged infoROM, has escapes in it.
     """
@@ -83,7 +83,7 @@ def answer(name: str, *arguments: object) -> Answer:
 
 
 def query(name: str, *arguments: object) -> Answer:
-    """What a call gives; ``None`` where the driver has nothing to give (not supported, no permission, no such call)."""
+    """The answer of a call; ``None`` without one (not supported, no permission, no such call)."""
     try:
         return answer(name, *arguments)
     except NvmlError:
@@ -133,10 +133,10 @@ _T = TypeVar("_T")
 def returned_within(
     limit_s: float, call: Callable[[], _T], notice_s: float = 0.0, remind: Callable[[], None] | None = None
 ) -> list[_T]:
-    """What the call returns, alone in a list; an empty one where it has not returned within ``limit_s``.
+    """The call's answer in a list, which is empty after ``limit_s``.
 
-    ``remind`` is called once where it has not returned within ``notice_s``. The call runs in a thread of its own, which
-    is then left to end by itself. Raises what the call raises in time.
+    ``remind`` is called once where it has not returned within ``notice_s``.
+    The call runs in another thread, which nobody ends. Raises its error if that comes in time.
     """
     found: list[_T] = []
     failed: list[Exception] = []

@@ -46,7 +46,7 @@ def python_software(python: str, names: Iterable[str]) -> Software | None:
 
 
 def missing_packages(python: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of ``names`` that ``python`` can't find, without importing any.
+    """``names`` that ``python`` can't find; none is imported.
 
     None of them where it can't be started or prints anything else: starting a worker then reports why.
     """

@@ -60,7 +60,7 @@ class _Interruption:
         return not self._raised.is_set()
 
     def __enter__(self) -> Self:
-        # nohup has SIGHUP ignored, a shell SIGINT for what it starts behind &.
+        # nohup ignores SIGHUP; a shell ignores SIGINT for background jobs.
         taken = [number for number in _NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
         self._former = {number: signal.signal(number, self._take) for number in taken}
         self._hook, sys.unraisablehook = sys.unraisablehook, self._ignored

@@ -36,8 +36,8 @@ from pybench.run.session import Session, SessionWorker
 def run_session(session: Session, progress: Progress) -> Generator[Record]:
     """Make the attempts, up to the first that fails; yields each one's record, free of secrets, when it is over.
 
-    The worker goes on only when the next record is requested: what the host does in between disturbs no measurement,
-    and what it has kept is not lost. Closing the generator ends the worker. Raises ``KeyboardInterrupt`` when
+    The worker goes on only when the next record is requested: the host disturbs no measurement in between, and
+    kept records are not lost. Closing the generator ends the worker. Raises ``KeyboardInterrupt`` when
     interrupted, with the worker ended and nothing recorded of the attempt.
     """
     reader = EventReader(session.job.exchange, session.job.num_processes, len(session.attempts), session.ahead_ns)

@@ -111,7 +111,7 @@ def _show(point: Point, rank: int, event: Event, ranks: list[RankLog], progress:
 
 
 def _done(point: Point, work: Work) -> tuple[int, str]:
-    """What a step got done, in the unit of its rate; a look at the node itself is a step."""
+    """A step's work in the unit of its rate; a node check has steps alone."""
     tokens = work.output_tokens or work.samples * getattr(point.settings, "sequence_tokens", 0)
     if tokens:
         return tokens, "tok/s"

@@ -1,4 +1,4 @@
-"""What the host records of an attempt's GPUs while it runs: their power, and the driver's counts of trouble."""
+"""Observation of an attempt's GPUs: their power, the driver's error counts, and foreign processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class GpuObservation:
         return sum(known) if len(known) == len(watts) else None
 
     def health(self, is_foreign: Callable[[ProcessFacts], bool]) -> Health | None:
-        """What the driver counted, and which foreign processes it listed. Complete once the attempt is over."""
+        """The driver's error counts, and foreign processes. Complete once the attempt is over."""
         return self._watch.health(is_foreign) if self._watch else None
 
     def _stop(self, sampler: PowerRecorder) -> None:

@@ -1,4 +1,4 @@
-"""What a record keeps of an attempt's hosts, from what they reported."""
+"""An attempt's hosts in its record, by their reports."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _of_part(run_path: Path, part: HostPart, own: PowerTrace | None) -> HostTrac
 
 
 def all_health(own: Health | None, reports: Sequence[HostReport]) -> Health | None:
-    """What the drivers of all hosts counted, as one."""
+    """The drivers' counts of all hosts together."""
     known = [health for health in (own, *(report.health for report in reports)) if health is not None]
     if len(known) <= 1:
         return known[0] if known else None

@@ -50,7 +50,7 @@ class Run:
     is_new: bool = False
 
     def results(self) -> Results:
-        """Judge what is recorded so far, and keep the predictions that judge it in the manifest."""
+        """Judge the records so far, and keep the predictions in the manifest."""
         manifest, measurements = self._predicted(self.folder.journal.records())
         if manifest.predictions != self.folder.read_manifest().predictions:
             self.folder.write_manifest(manifest)
@@ -92,7 +92,7 @@ class Run:
 
     @contextmanager
     def held(self) -> Iterator[list[Record]]:
-        """Hold the run's folder, free of what a killed runner left; gives its records, complete on disk at the end."""
+        """Hold the run's folder, end workers of a killed runner; gives the records, complete on disk at the end."""
         path = self.folder.path
         with disk_error(path, *resume_remedy(path, self.launcher)), self.folder.lock():
             # A runner that was killed may have left workers that still hold GPUs.
@@ -106,7 +106,7 @@ class Run:
     @contextmanager
     def opened(self, records: list[Record], progress: Progress, budget: TimeBudget) -> Iterator[OpenRun]:
         """To make attempts beside those in ``records``; the folder must be locked."""
-        # Outside of containers libraries have the user's own folders for what they compile.
+        # Outside of containers libraries compile into the user's own folders.
         with (
             closing(self.launcher),
             compiled_code() if self.manifest.container else nullcontext() as compiled,

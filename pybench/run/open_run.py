@@ -154,7 +154,7 @@ class OpenRun:
                     return
 
     def _without(self, error: HostLostError, point: Point, number: int) -> MachineError:
-        """What a host that is gone leaves: the attempt is not recorded."""
+        """The error of a lost host; its attempt is not recorded."""
         command = resume_command(self.folder.path, self.launcher, "--rendezvous", "HOST:PORT", "--nodes", "N")
         return MachineError(
             f"{error}; it was lost in {point.id} attempt {number} ({plural(len(self.records), 'attempt')} kept); "
@@ -257,7 +257,7 @@ def resume_command(run: Path, launcher: Launcher, *further: str) -> str:
 
 
 def resume_remedy(run: Path, launcher: Launcher) -> tuple[str, str]:
-    """What is kept once a begun run met a faulty disk, and what to do after that is repaired."""
+    """For a run on a faulty disk: nothing is lost, and the command after the repair."""
     return "nothing recorded is lost", f": {resume_command(run, launcher)}"
 
 

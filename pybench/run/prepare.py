@@ -41,7 +41,7 @@ def prepare_run(
     """Check everything that can be checked before the first attempt, then make the run's folder.
 
     ``choose`` gives the launcher, once it is known what has to run. A ``gathering`` is led by this host. ``part_of`` is
-    for a run that is one of several. ``notify`` is told what is waited for.
+    for a run that is one of several. ``notify`` shows a line for a wait.
     """
     hosts = gathering.hosts if gathering else ()
     machine = hosts[0].machine if hosts else snapshot(notify)

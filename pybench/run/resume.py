@@ -79,7 +79,7 @@ def _images(container: ContainerSetup | None) -> str:
 
 
 def check_options(path: Path, began: PlanOptions, given: PlanOptions) -> None:
-    """Raise ``UsageError`` where an option that is given differs from what the run began with."""
+    """Raise ``UsageError`` where an option differs from the run's own."""
     changed = [
         field.name
         for field in fields(PlanOptions)

@@ -1,4 +1,4 @@
-"""What one worker process does, attempts at different points one after another, and that process."""
+"""A worker process and its attempts, at different points one after another."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Session:
 
     @property
     def log(self) -> Path:
-        """What the process writes to its standard output and error."""
+        """Standard output and error of the process."""
         return self.folders[0] / "worker.log"
 
     @property
@@ -134,7 +134,7 @@ class SessionWorker:
         return launcher.start(job, self._session.log)
 
     def _release(self, place: int) -> None:
-        # What is there already was put there by the worker: nothing is followed, nothing overwritten.
+        # An existing file is the worker's: no link is followed, nothing overwritten.
         with suppress(FileExistsError):
             path = self._session.job.exchange / go_file(place)
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))

@@ -47,7 +47,7 @@ def run_step(argv: Sequence[str], root: Path, environment: Mapping[str, str], sh
 
 def _ran(argv: Sequence[str], environment: Mapping[str, str], last: deque[str], show: Callable[[str], None]) -> int:
     try:
-        # Of its own session: a terminal's Ctrl-C is this process's, which ends the step in order.
+        # In a new session: a terminal's Ctrl-C reaches this process alone, which ends the step in order.
         process = subprocess.Popen(
             argv, env=environment, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
         )

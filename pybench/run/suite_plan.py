@@ -1,4 +1,4 @@
-"""A suite as it runs on this machine: its points, what is left out of them and why, and what a worker needs."""
+"""A suite on this machine: its points, those left out with reasons, and needs of its workers."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def require_working_gpus(machine: Machine, profile: str | None) -> None:
 
 
 def _require_gpus(required: Required, plan: Plan, machine: Machine, *, assumed: bool) -> None:
-    """Points of all GPUs, and those of the cpu profile, need no more than is there: without them nothing is missing."""
+    """Points of all GPUs, and of the cpu profile, fit every machine: without other points nothing is missing."""
     there = len(machine.gpus)
     if there >= required.num_gpus or any(skip.num_gpus > there for skip in plan.skips):
         return
@@ -179,7 +179,7 @@ def _skip(point: Point, name: str, reason: str) -> Skip:
 
 
 def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str, ...]]) -> tuple[str, str] | None:
-    """What is not installed, and a sentence with the remedy."""
+    """The missing backend or extra, and a sentence with the remedy."""
     traits = BACKENDS[settings.backend]
     if absent := missing(traits.packages):
         reason = f"backend {settings.backend} needs {listed(absent)}, not found here: {traits.remedy}"

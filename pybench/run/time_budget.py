@@ -1,4 +1,4 @@
-"""The time that a run may take: which attempts still fit it, by what they took before, and when it is over."""
+"""A run's time limit: the attempts that still fit, by earlier durations, and its end."""
 
 from __future__ import annotations
 

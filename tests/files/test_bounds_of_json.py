@@ -1,4 +1,4 @@
-"""Files of anybody: neither memory nor time follow from what somebody wrote into a few of their bytes."""
+"""Untrusted files: a few of their bytes decide neither memory nor time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DeepSpeed file of one's own: what it may add, and what it must not contradict."""
+"""A user's DeepSpeed file: keys that it may add, and values that must agree."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _plan(folder: Path, own: object, *settings: str, text: str = SUITE) -> Plan:
 
 
 def test_its_table_is_a_setting(tmp_path: Path) -> None:
-    """So it reaches workers, is recorded, and is part of the digest of what was measured."""
+    """It reaches workers, is recorded, and is part of the point's digest."""
     plan = _plan(tmp_path, OWN)
     assert [point.settings.to_json()["deepspeed_config"] for point in plan.points] == [OWN, OWN]
     again = _plan(tmp_path, {**OWN, "steps_per_print": 1})

@@ -97,7 +97,7 @@ def test_what_shapes_the_network_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_text_model_is_taken_out_of_one_that_sees(tmp_path: Path) -> None:
-    """What its class assumes is written out: 34 layers, of which each 6th sees everything, heads of 256."""
+    """Defaults of its class are written out: 34 layers, every 6th with full attention, heads of 256."""
     shape = DecoderShape.from_config(read_model_config(_write(tmp_path, GEMMA)))
     assert (shape.vocabulary, shape.heads, shape.key_value_heads, shape.head_width) == (262208, 8, 4, 256)
     assert (shape.sliding_layers, shape.window_tokens, shape.tied_embeddings) == (29, 1024, True)
@@ -235,7 +235,7 @@ def test_what_is_wrong_is_named(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_place_is_named(model: str, message: str, tmp_path: Path) -> None:
-    """Two names for one model, and what is no path."""
+    """Two names for one model, and an invalid path."""
     _write(tmp_path, LLAMA)
     _write(tmp_path, LLAMA, "a.json")
     with pytest.raises(FileError) as error:

@@ -93,7 +93,7 @@ def test_every_gpu_of_a_node_takes_part(profile: str, num_gpus: int, reduced: se
 
 @pytest.mark.parametrize("profile", ["rtx4090", "a100", "h100", "h200", "b200"])
 def test_one_gpu_has_no_links(profile: str) -> None:
-    """What needs two is left out and says so; the rest is measured."""
+    """Points of two GPUs are left out with a reason; the rest is measured."""
     plan = _plan(profile, 1)
     assert _counts(plan.points) == {name: {1} for name in _ALONE}
     assert _counts((*plan.skips, *plan.left_out)) == {"all_reduce": {2, 4}, **{name: {1} for name in _TOGETHER}}
@@ -131,7 +131,7 @@ def test_eight_gpus_keep_their_own_profile(profile: str, precision: str) -> None
 
 
 def _without_row(machine: str, num_gpus: int) -> set[str]:
-    """Ids of planned points with a figure to be held against a table that has no row for them."""
+    """Ids of planned points with a table that has no row for them."""
     suite = read_suite(_PATH, profile=None, machine_kind=machine)
     wanted = {b.name: e for b in suite.benchmarks for e in b.expectations}
     tables = load_tables(_PATH, ["kernel", "collective_busbw"])
@@ -181,7 +181,7 @@ def test_rows_of_each_gpu_hold_for_any_number(machine: str, num_gpus: int) -> No
 @pytest.mark.parametrize("profile", ["rtx4090", "a100", "h100", "h200", "b200"])
 @pytest.mark.parametrize("num_gpus", [1, 2, 4])
 def test_a_check_is_done_in_100_s(suite: Path, profile: str, num_gpus: int) -> None:
-    """By what starts and steps are assumed to take; more attempts, where a verdict is undecided, come on top."""
+    """By assumed times of starts and steps, without more attempts for undecided verdicts."""
     made = [*sessions(_plan(profile, num_gpus, suite=suite).points)]
     assert _START_S + _FORK_S * (len(made) - 1) + math.fsum(map(_seconds, made)) <= 100
 

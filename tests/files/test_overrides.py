@@ -131,7 +131,7 @@ def test_a_table_is_written_as_in_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_set_is_refused(tmp_path: Path, setting: str, message: str) -> None:
-    """The text, what is wrong with it, and what is valid."""
+    """The text, its fault, and valid values."""
     with pytest.raises(UsageError) as caught:
         _read(tmp_path, setting)
     assert message in str(caught.value)
@@ -185,7 +185,7 @@ def _job(folder: Path, text: str, *settings: str, profile: str | None = None) ->
 
 
 def test_a_job_is_changed_by_a_profile_or_the_command_line(tmp_path: Path) -> None:
-    """In parts: what is not given stays; the command line stands above the profile."""
+    """In parts: other values stay; the command line overrides the profile."""
     text = LEARN + JOB
     assert _job(tmp_path, text) == TrainingJob(samples=2686, epochs=3)
     assert _job(tmp_path, text, profile="small") == TrainingJob(samples=2686, epochs=1)

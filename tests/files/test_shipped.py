@@ -32,7 +32,7 @@ def test_a_folder_is_no_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
-    """Also what can't be read: its reader says why."""
+    """Also an unreadable file: its reader names the reason."""
     (tmp_path / "own.toml").touch()
     (tmp_path / "loop").symlink_to("loop")
     for path in (tmp_path / "own.toml", tmp_path, tmp_path / "loop", tmp_path / "own.toml" / "s", Path("a" * 300)):
@@ -84,7 +84,7 @@ def test_an_ending_that_is_left_out_is_the_first_guess(
 
 @pytest.mark.parametrize("name", ["gone.toml", "gone", "tp_scaling"])
 def test_a_link_that_leads_nowhere_is_named_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Its own name is no other file to give."""
+    """Its own name is not suggested."""
     monkeypatch.chdir(tmp_path)
     Path("zzz.toml").touch()
     Path(name).symlink_to("nowhere")

@@ -39,7 +39,7 @@ VALUES = {
     "max_grad_norm": "0.1",
     "lora_dropout": "0.05",
 }
-# What an option needs beside it, so that only the strategy can be wrong.
+# Other settings that an option needs, so that only the strategy can be wrong.
 _DECODED = 'evaluation_every_steps = 200\nevaluation_method = "generation"\n'
 BESIDE = {
     **dict.fromkeys(
@@ -70,7 +70,7 @@ along = "tensor_parallel"
 
 
 def problems(tmp_path: Path, text: str) -> str:
-    """What is wrong with a suite; empty when nothing is."""
+    """Faults of a suite; empty without any."""
     (tmp_path / "ds.json").write_text("{}")
     return suite_problems(tmp_path, HEAD + text)
 

@@ -32,7 +32,7 @@ def started(file: Path) -> int:
 
 @pytest.mark.parametrize("outlives", [False, True])
 def test_a_killed_host(tmp_path: Path, *, outlives: bool) -> None:
-    """Its program and what that left elsewhere end; one that removes what would be left goes on."""
+    """Its program and its daemons end; a program that cleans up goes on."""
     file = tmp_path / "pid"
     argv = ("sh", "-c", f"echo $$ > {tmp_path}/own; {SCRIPT.format(file)}; exec sleep 600")
     with subprocess.Popen((sys.executable, "-c", HOST.format(outlives=outlives), str(tmp_path), *argv)) as host:

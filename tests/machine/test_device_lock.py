@@ -35,7 +35,7 @@ def test_the_second_run_is_refused_by_name() -> None:
 
 
 def test_cores_are_devices_where_there_is_no_gpu() -> None:
-    """Those that the process may use."""
+    """Cores that the process may use."""
     core = min(os.sched_getaffinity(0))
     with (
         locked_devices((), "process 7, runs/first"),
@@ -70,7 +70,7 @@ def test_a_link_in_a_locks_place_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_the_second_run_waits() -> None:
-    """It reports for whom, and goes on when that run has ended."""
+    """It names the other run, and goes on after its end."""
     first = ExitStack()
     first.enter_context(locked_devices(("GPU-a",), "process 7, runs/first"))
     notes: list[str] = []

@@ -80,14 +80,14 @@ def test_other_faults_of_the_machine(tmp_path: Path, code: int, remedy: str) -> 
 
 @pytest.mark.parametrize("code", [errno.ENOENT, errno.ENOTDIR, errno.ELOOP])
 def test_a_folder_that_is_gone(tmp_path: Path, code: int) -> None:
-    """Nothing is claimed of what it held."""
+    """Its content is not claimed to be kept."""
     with pytest.raises(MachineError) as failed, disk_error(tmp_path, "all is kept", " do it"):
         raise OSError(code, os.strerror(code), "room")
     assert str(failed.value) == f"{tmp_path}: {os.strerror(code)}; put it back, then do it"
 
 
 def test_room_is_not_made_through_a_link(tmp_path: Path) -> None:
-    """What a link leads to stays as it is; a folder that is a link is refused."""
+    """Targets of links stay; a folder that is a link is refused."""
     (tmp_path / "victim").write_text("kept")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "room").symlink_to(tmp_path / "victim")
@@ -116,7 +116,7 @@ def test_room_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     ],
 )
 def test_engines_that_meet_one(words: str) -> None:
-    """As docker, podman, buildkit and apptainer say it: where they keep images, and how full that is."""
+    """In the words of docker, podman, buildkit and apptainer: their folder of images, and its free bytes."""
     error = engine_error("docker", "/", "can't pull x", words, "check the network")
     assert str(error).startswith(f"docker can't pull x: {words}; free space in / (")
     assert " bytes free), then run the same command again" in str(error)

@@ -1,4 +1,4 @@
-"""What the doctor finds, on machines made up for it."""
+"""The doctor's findings on invented machines."""
 
 from __future__ import annotations
 

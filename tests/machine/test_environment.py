@@ -25,7 +25,7 @@ def _forgotten() -> Iterator[None]:
 
 
 def test_gpus_driver_and_fabric(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the driver tells; all pairs are joined by NVLink."""
+    """By the driver; NVLink joins all pairs."""
     fake_nvml()
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     machine = snapshot()
@@ -48,7 +48,7 @@ def test_one_visible_gpu_has_no_fabric(fake_nvml: Tell, monkeypatch: pytest.Monk
 
 
 def test_two_boards_in_one_host(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has its own figures; a point that takes both is held to the least of them."""
+    """Each GPU has its figures; a point of both gets the least."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     boards = {"name": "NVIDIA GeForce RTX 4090;NVIDIA A100-PCIE-40GB", "capability": "8.9;8.0"}
     fake_nvml(**boards, memory_mib="24564;40960", limit_w="300;250", default_limit_w="450;250")

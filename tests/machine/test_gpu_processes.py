@@ -64,7 +64,7 @@ def test_only_the_first_namespace_counts_as_the_driver_does(tmp_path: Path, link
 
 
 def test_processes_with_their_memory(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each GPU has its own list; a process that ended meanwhile is none."""
+    """Each GPU has its list; ended processes are left out."""
     monkeypatch.setattr(gpu_processes, "sees_driver_pids", lambda: True)
     ended = 2**22 + 1  # above the kernel's highest
     fake_nvml(devices=2, processes=f"{os.getpid()}:{3 * GIB}:1,{ended}:{GIB}")

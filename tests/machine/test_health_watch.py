@@ -99,7 +99,7 @@ def test_a_lost_gpu_leaves_the_others_watched(fake_nvml: Tell) -> None:
 
 
 def test_a_driver_that_hangs_is_left(fake_nvml: Tell) -> None:
-    """After a moment; the attempt goes on with what is known."""
+    """After a moment; the attempt goes on with the known states."""
     fake_nvml(devices=1, hang="nvmlDeviceGetRemappedRows:3000@call=2-2")
     with HealthWatch([UUID], patience_s=0.01) as watch:
         watch._ready.wait()
@@ -110,7 +110,7 @@ def test_a_driver_that_hangs_is_left(fake_nvml: Tell) -> None:
 
 
 def test_only_new_xids_count(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that the log held before are an earlier load's."""
+    """Earlier lines of the log belong to an earlier load."""
     fake_nvml(devices=1)
     old, new = (Xid(sequence=n, pci_bus_id="0000:19:00", number=79) for n in (1, 2))
     answers = iter([(old,), (old, new)])

@@ -14,7 +14,7 @@ from pybench.machine.health_watch import num_oom_kills
     [("nr_free_pages 9\noom_kill 3\nzone_reclaim 0\n", 3), ("nr_free_pages 9\n", None), ("oom_kill\n", None)],
 )
 def test_its_line_is_found(tmp_path: Path, text: str, expected: int | None) -> None:
-    """Among others; older kernels have none."""
+    """Older kernels do not count."""
     path = tmp_path / "vmstat"
     path.write_text(text)
     assert num_oom_kills(path) == expected

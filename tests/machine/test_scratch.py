@@ -26,7 +26,7 @@ def aged(folder: Path) -> None:
 
 
 def test_what_a_killed_process_left_is_removed(room: Path) -> None:
-    """Not a folder that is held, a young one, another prefix's, or what a link leads to."""
+    """Held and young folders stay, as do other prefixes and targets of links."""
     left, young, other, linked = (room / name for name in ("node-left", "node-young", "other-1", "elsewhere"))
     for folder in (left, young, other, linked):
         folder.mkdir()

@@ -68,7 +68,7 @@ def test_a_signal_that_python_ignores_comes_again(where: Callable[..., None], nu
 
 
 def test_a_signal_that_is_ignored_at_the_very_end_is_not_lost() -> None:
-    """What is left by then is as after a signal that came in time; the former handlers are back."""
+    """The state is as after a signal in time; the former handlers are back."""
     hook = sys.unraisablehook
     with pytest.raises(KeyboardInterrupt), signals_interrupt():
         _in_finalizer(lambda: signal.raise_signal(signal.SIGTERM))
@@ -104,7 +104,7 @@ def test_of_two_ignored_signals_none_comes_after_the_end() -> None:
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_an_error_that_a_signal_caused_is_an_interruption(number: signal.Signals) -> None:
-    """Compiled code that calls Python, such as pydantic's, wraps whatever that raises in an error of its own."""
+    """Compiled code, such as pydantic's, wraps an error of the Python that it calls."""
     with pytest.raises(KeyboardInterrupt) as caught, signals_interrupt():
         _wrap(number)
     assert isinstance(caught.value.__cause__, ValueError)

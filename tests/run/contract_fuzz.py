@@ -1,7 +1,6 @@
-"""Event files of a worker that is wrong, or hostile: refused with a reason, or taken for what they are; never a crash.
+"""Event files of a wrong or hostile worker: refused with a reason or accepted, never a crash.
 
-Bytes are changed at random from a seed, values on purpose. Of each file, what a record keeps is written as a line of a
-journal and read back.
+Bytes are changed at random from a seed, values on purpose. Each accepted record goes to a journal and back.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ def assert_readable(record: Record) -> None:
 
 
 def assert_no_lie(record: Record, kept: Contract, honest: Honest = GENERATE) -> None:
-    """What is taken as measured was ordered, checked again by other code than the contract's; and it can be judged."""
+    """Accepted steps match the order, by other code than the contract's, and can be judged."""
     assert len(record.ranks) == 2
     for rank, report in enumerate(record.ranks):
         header = report.header

@@ -102,7 +102,7 @@ def warm_up(rank: int, order: WorkOrder) -> None:
 
 
 def measure(rank: int, order: WorkOrder, num_steps: int, started_ns: int, step_ns: int) -> None:
-    """Report steps of the listed length, else such that speed is the number of ranks. By then they lie in the past."""
+    """Report steps of the listed length, else such that speed is the number of ranks. They are over by then."""
     say(rank, Phase(name="measure", start_ns=started_ns))
     for index in range(num_steps):
         begin = started_ns + index * step_ns

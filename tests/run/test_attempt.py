@@ -1,4 +1,4 @@
-"""What an attempt asks of the power sampler while its worker runs."""
+"""Calls of the power sampler while an attempt's worker runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the next attempt is told once a batch size was found."""
+"""The next attempt's order after a batch size was found."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_run_has_one_folder_for_each_backend(scratch: Path) -> None:
-    """Nobody else reads what lies above it, and it goes with all it holds: links, not what they lead to."""
+    """Other users can't read its parent; its removal follows no links."""
     (scratch / "precious").mkdir()
     with compiled_code() as other:
         with compiled_code() as folder:

@@ -1,4 +1,4 @@
-"""What is shown of a worker while it is followed."""
+"""Progress of a worker."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def followed(
 
 @pytest.mark.parametrize(("replicas", "rate"), [((0, 0), 100.0), ((0, 1), 200.0)])
 def test_copies_rates_add_up(tmp_path: Path, replicas: tuple[int, int], rate: float) -> None:
-    """Two ranks of one model tell of the same tokens, two copies of their own."""
+    """Two ranks of one model report the same tokens, two copies different ones."""
     headers = [replace(HEADER, rank=rank, world_size=2, replica=own) for rank, own in enumerate(replicas)]
     events = [(header, Phase(name="measure", start_ns=0), step(100), RESULT) for header in headers]
     progress = Mock(spec=Progress)

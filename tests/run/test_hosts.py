@@ -1,4 +1,4 @@
-"""Runs over two hosts: what they record together, and what is left when one of them goes."""
+"""Runs over two hosts: their joint record, and the loss of one."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_hosts_that_do_not_meet(two: TwoHosts, no_driver: None, monkeypatch: pyt
 
 @pytest.mark.parametrize("address", ["127.0.1.1", "::1"])
 def test_a_name_that_is_loopback_on_its_own_host(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As installers of Debian write it: the host that leads refuses at once, as no other one could join."""
+    """As Debian's installer writes it: the lead refuses at once, as no host could join."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     monkeypatch.setattr(
         socket, "getaddrinfo", lambda *_args, **_keys: [(family, socket.SOCK_STREAM, 6, "", (address, 1))]

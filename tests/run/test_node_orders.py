@@ -93,7 +93,7 @@ class _Boxed(Local):
 
 @contextmanager
 def ordered(folder: Path, choose: Choose) -> Iterator[tuple[Frames, Future[None]]]:
-    """The connection of a host that leads to one that serves."""
+    """The lead's connection to a serving host."""
     with connected() as (lead, node, _, _), ThreadPoolExecutor() as pool:
         served = pool.submit(NodeRunner(HOST, node, choose, folder, lambda _line: None).serve)
         try:
@@ -126,7 +126,7 @@ def test_another_image_is_what_the_host_reports(tmp_path: Path, no_driver: None)
 
 
 def test_what_cannot_be_chosen_is_the_answer(tmp_path: Path) -> None:
-    """The host serves on: the one that leads decides. The engine is the one that is ordered."""
+    """The host serves on: the lead decides. The engine is the one that is ordered."""
     asked = []
 
     def choose(needs: LaunchRequirements) -> Local:

@@ -116,7 +116,7 @@ def test_a_point_alone_is_measured_three_times(run: RunFolder) -> None:
 def test_workers_in_images_share_what_they_compile_while_the_run_lasts(
     planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing stays of it, nor of what a killed runner left."""
+    """Its folder goes, and so do a killed runner's files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left = tmp_path / "pybench-compiled-of-a-killed-runner"
     left.mkdir()

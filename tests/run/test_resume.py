@@ -50,13 +50,13 @@ def test_the_same_goes_on() -> None:
 
 
 def test_another_folder_of_compiled_code_is_no_other_software() -> None:
-    """Jobs have folders of their own for what is compiled and for logs."""
+    """Each job has folders for compiled code and logs."""
     own = {"NCCL_ALGO": "Ring", "TRITON_CACHE_DIR": "/job/2/triton", "NCCL_DEBUG_FILE": "/job/2/nccl.log"}
     check_software(RUN, MANIFEST, SOFTWARE, own)
 
 
 def test_another_set_of_cpus_names_both() -> None:
-    """Also of as many CPUs: they may be farther from the GPUs. The remedy is a command."""
+    """Also with an equal number of CPUs: they may be farther from the GPUs. The remedy is a command."""
     assert refusal(check_machine, replace(BEGAN, cpus=(4, 5, 6, 8))) == (
         "RUN: began on CPUs 0-3, would go on on CPUs 4-6,8; "
         "resume it under the first (taskset -c 0-3 pybench run --resume ...), or start a new run"

@@ -270,6 +270,6 @@ class StopsBefore(NoProgress):
 
 
 def states(run: Run) -> set[str]:
-    """Of what a verification finds."""
+    """Discrepancies of a verification."""
     found = verify_folder(run.folder.path, run.folder.path.parents[1] / "drill.toml")
     return {one.state for one in found.discrepancies}

@@ -1,4 +1,4 @@
-"""Points that share a worker process: which do, what their records say, and what a failure in the middle costs."""
+"""Points that share a worker process: selection, records, and a failure in the middle."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_failure_in_its_own_process_is_final(tmp_path: Path, monkeypatch: pyte
 def test_a_process_that_ends_between_two_points_fails_the_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the first one told is whole and stays; the second is measured again."""
+    """The first one's record is whole and stays; the second is measured again."""
     monkeypatch.setenv("FAKE_BEHAVIOUR_1", "leave")
     run = prepare(tmp_path, attempts=1)
     finish(run)

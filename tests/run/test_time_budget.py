@@ -46,7 +46,7 @@ class Folder:
 
 @pytest.fixture
 def now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    """A run of ``main`` beside an older one here, a newer one of another machine and one of another suite."""
+    """A run of ``main``, an older one, a newer one of another machine and one of another suite."""
     Folder.kept = {
         "20260101T000000Z-main": ("here", (_record(ONE, 10.0), _record(ONE, 20.0), _record(ONE, 90.0))),
         "20260102T000000Z-main": ("elsewhere", (_record(ONE, 1.0),)),

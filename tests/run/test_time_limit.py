@@ -1,4 +1,4 @@
-"""A run's time limit: what is left out beforehand, and what proves too long on the way."""
+"""A run's time limit: attempts left out beforehand, and attempts that prove too long."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_point_that_no_earlier_run_has_is_named(tmp_path: Path) -> None:
 
 
 def test_an_attempt_that_runs_when_the_time_is_over_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of it is recorded; what was not measured is named, and is no pass."""
+    """It leaves no record; unmeasured points are named and prevent a pass."""
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
     run = prepare(tmp_path, 4.0)
     notes = Notes()

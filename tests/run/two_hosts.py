@@ -88,7 +88,7 @@ class TwoHosts:
         return self.run.journal.records()
 
     def left(self) -> list[int]:
-        """Processes of the run's workers, on either host, whose mark begins as that of the host that leads."""
+        """Processes of the run's workers on either host, by the lead's mark."""
         return list(processes_marked(self.run.mark))
 
     def wait_for_worker(self, name: str = "hangs") -> None:

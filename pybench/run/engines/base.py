@@ -109,7 +109,7 @@ class Launch:
         return ("--ranks", str(self.num_processes)) if self.num_processes > 1 else ()
 
     def part(self, host: str, meeting: Meeting, environment: Mapping[str, str]) -> Launch:
-        """What one host starts of it."""
+        """The part of one host."""
         place = next(place for place in self.places if place.host == host)
         return replace(
             self,
@@ -216,7 +216,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """What the command line and the manifest call it."""
+        """Its name on the command line and in the manifest."""
         ...
 
     def find(self) -> EngineFacts:
@@ -282,7 +282,7 @@ class EngineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchRequirements:
-    """Which backends run on what, in which container; ``gpu_uuids`` are those of the largest point.
+    """Backends, device and container of a run; ``gpu_uuids`` are those of the largest point.
 
     ``engine`` and ``began`` are those of a resumed run: it keeps its engine, its lock and its images.
     """

@@ -56,7 +56,7 @@ def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: N
 
 
 def _with_resolved_mounts(needs: LaunchRequirements) -> LaunchRequirements:
-    """What mounts lead to, instead of links to it. Raises ``UsageError`` where that belongs to the host alone."""
+    """Resolve links of mounts. Raises ``UsageError`` where that belongs to the host alone."""
     mounts = tuple(replace(mount, source=os.path.realpath(mount.source)) for mount in needs.request.mounts)
     for mount, real in zip(needs.request.mounts, mounts, strict=True):
         if inside := forbidden_source(real.source):
@@ -68,7 +68,7 @@ def _with_resolved_mounts(needs: LaunchRequirements) -> LaunchRequirements:
 
 
 def _name_unapplied(request: ContainerRequest, notify: Notify) -> None:
-    """What the suite wants of a container has no meaning without one, and may change what is measured."""
+    """Name settings for containers: they have no effect without one, and figures may differ."""
     wanted = {
         "image": request.image,
         "environment": ", ".join(request.environment),

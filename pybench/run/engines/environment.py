@@ -1,4 +1,4 @@
-"""What a worker inherits from the shell: an allow-list, so that two shells give one measurement."""
+"""Variables that a worker inherits from the shell: an allow-list, so that two shells give one measurement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from pybench.model.text import os_text
 from pybench.model.tuning import credentials_in, is_secret, tunes
 
-# Characters from which a part of a credential is no word of a record.
+# Fewest characters of a credential's part that is redacted; shorter ones may be words.
 _MIN_ALONE = 10
 
 

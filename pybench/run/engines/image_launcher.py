@@ -1,4 +1,4 @@
-"""What all launchers of images have in common."""
+"""The common part of all launchers of images."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ImageLauncher:
         return next(image for image in self.container.images if image.backend == job.backend)
 
     def worker_arguments(self, job: Launch) -> Argv:
-        """What the Python of the image starts the worker with."""
+        """Arguments of the image's Python for a worker."""
         script = STAGE / job.script.relative_to(job.stage).as_posix()
         return ("-I", "-B", str(script), str(EXCHANGE), *job.rank_options)
 
@@ -63,7 +63,7 @@ class ImageLauncher:
         return {**({name: str(path) for name, path in _COMPILED_AT.items()} if job.compiled else {}), **tuned}
 
     def writable(self, job: Launch) -> tuple[Mount, ...]:
-        """What the worker may write."""
+        """Mounts that the worker may write."""
         compiled = (Mount(source=str(job.compiled), target=str(COMPILED)),) if job.compiled else ()
         return (Mount(source=str(job.exchange), target=str(EXCHANGE)), *compiled)
 

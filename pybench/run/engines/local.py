@@ -37,7 +37,7 @@ class Local:
 
     @property
     def interpreter(self) -> str:
-        """As it stands on command lines."""
+        """Its name on command lines."""
         # A worker starts in its attempt's folder, where a relative path means another file; a bare name is on PATH.
         return str(Path(self.python).absolute()) if os.sep in self.python else self.python
 

@@ -64,7 +64,7 @@ def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) ->
 
 
 def unkillable(pids: str, kill_s: float) -> MachineError:
-    """What a user does about processes that SIGKILL does not end."""
+    """The error for processes that SIGKILL does not end."""
     return MachineError(
         f"killed, but not ended within {kill_s:g} s: process {pids} of a worker; it waits for a device or a "
         f"disk: see its state with `ps -o pid,stat,wchan:32,cmd -p {pids}`, and restart the machine"
@@ -92,7 +92,7 @@ class WorkerProcess:
         self._token = token
         self._adoption = Adoption() if guarded else None
         try:
-            # The guardian is none of those that are ended by their mark: it ends after them.
+            # The guardian has no mark: it ends after the marked processes.
             if guarded:
                 self._process = _started(guarded_argv(argv, f"{ATTEMPT_VARIABLE}={token}"), environment, log)
             else:

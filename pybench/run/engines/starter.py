@@ -100,7 +100,7 @@ class Starter:
             raise EOFError from None
 
     def close(self) -> None:
-        """End it, with what it forked."""
+        """End it and its forks."""
         self.is_usable = False
         self.socket.close()
         self._process.send_signal(signal.SIGUSR2)  # its guardian's sign to kill all of it

@@ -70,7 +70,7 @@ USER_NAMESPACES = (
 def tried(tries: Iterable[_Launcher], gpu_uuids: tuple[str, ...], remedies: Mapping[str, str]) -> _Launcher:
     """The first of ``tries`` in which each image starts, with the Python found inside.
 
-    ``remedies`` are by a part of the engine's words. Raises ``MachineError`` with what the engine reports of the last.
+    ``remedies`` are by a part of the engine's words. Raises ``MachineError`` with the engine's report of the last.
     """
     refused = None
     for launcher in tries:

@@ -1,1 +1,1 @@
-"""What a worker reports of its attempts: read, checked for its form, held against the host's own order."""
+"""Events of a worker: read, checked for their form, and compared with the host's order."""

@@ -1,4 +1,4 @@
-"""What a worker must report of one attempt: the host's own order, clock, GPUs and time window.
+"""Rules for a worker's report of one attempt: the host's order, clock, GPUs and time window.
 
 Every event is held against them when it is read, and all ranks together once the attempt is over. What differs fails
 the attempt with the cause ``protocol``, and names the field.
@@ -187,7 +187,7 @@ class Contract:
         same(rank, f"{field}.unit", metric.unit, unit)
 
     def _check_value(self, rank: int, field: str, name: str, value: float) -> str:
-        """The declared unit of what a rank reports under ``name``. What has a unit is a quantity, and not negative."""
+        """The declared unit of the value ``name``. A value with a unit is not negative."""
         workload = self.order.settings.workload
         unit = TRAITS_OF[workload].reported_unit(name)
         if unit is None:

@@ -35,7 +35,7 @@ from pybench.model.workloads.rules import INTEGERS
 
 @dataclass
 class RankLog:
-    """What one rank has reported of one point so far. ``latest_ns`` is the latest time in it."""
+    """Events of one rank at one point so far. ``latest_ns`` is the latest time in it."""
 
     header: Header | None = None
     phase: Phase | None = None
@@ -73,7 +73,7 @@ class RankLog:
                 self.failure = event
 
     def report(self) -> RankReport | None:
-        """What a record keeps of the rank; ``None`` when it never introduced itself."""
+        """The rank's part of a record; ``None`` when it never introduced itself."""
         if self.header is None:
             return None
         return RankReport(
@@ -187,7 +187,7 @@ def _no_follow(path: str | os.PathLike[str], flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
-# What a record keeps of a failure.
+# Limits of a failure in a record.
 _MAX_MESSAGE = 2_000
 _MAX_DETAIL = 64 * 1024
 _MAX_SHOWN = 200

@@ -120,7 +120,7 @@ class Frames:
         return taken
 
     def _receive(self, limit_s: float, most_bytes: int = _CHUNK_BYTES) -> bool:
-        """Add what has come to the buffer; whether anything had within ``limit_s``."""
+        """Receive into the buffer; returns whether bytes came within ``limit_s``."""
         try:
             if not select.select([self._socket], [], [], limit_s)[0]:
                 return False

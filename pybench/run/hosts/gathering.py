@@ -1,4 +1,4 @@
-"""The hosts of a run, gathered by the one that leads."""
+"""The leading host gathers the others."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ _SHOWN_DIGITS = 12
 
 
 def unlike(hosts: Sequence[Host], wall_offsets_s: Sequence[float]) -> tuple[str, ...]:
-    """One line for every way in which a host differs from the first; none where all are alike.
+    """A line for each difference of a host from the first.
 
     ``wall_offsets_s`` are each host's wall clock less the first one's, in s.
     """

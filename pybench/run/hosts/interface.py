@@ -16,7 +16,7 @@ _VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 def on_network(local_address: str, shell: Mapping[str, str]) -> dict[str, str]:
-    """Variables by which collectives take the interface of ``local_address``, less those that the shell sets."""
+    """Variables that select the interface of ``local_address`` for collectives; the shell's values take precedence."""
     name = interface_of(local_address)
     return {} if name is None else {variable: name for variable in _VARIABLES if variable not in shell}
 

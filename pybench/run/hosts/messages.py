@@ -83,7 +83,7 @@ class Prepare:
     """Choose what starts workers: ``engine``, with the images of ``backends`` by the host's own lock.
 
     ``request`` is the suite's; the secrets in it are variables that the host passes on from its own environment.
-    ``container`` is what the host that leads starts, ``None`` without containers; ``num_gpus`` are those of the largest
+    ``container`` is the lead's setup, ``None`` without containers; ``num_gpus`` are those of the largest
     point.
     """
 
@@ -205,7 +205,7 @@ def send(frames: Frames, message: Message, body: bytes = b"") -> None:
 def take(frames: Frames, limit_s: float) -> tuple[Message, bytes] | None:
     """The next message and its body; ``None`` where none came within ``limit_s``.
 
-    Raises ``ConnectionLostError``, too, for what is no message.
+    Raises ``ConnectionLostError``, also for bytes that are no message.
     """
     frame = frames.take(limit_s)
     return None if frame is None else (decode(frame[0]), frame[1])

@@ -1,4 +1,4 @@
-"""What starts workers, chosen on every host of a run as on the one that leads."""
+"""Choose the lead's launcher on every other host of a run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def prepare(gathering: Gathering, needs: LaunchRequirements, launcher: Launcher)
 
 
 def _problems(link: HostLink, lead: str, launcher: Launcher) -> Iterator[str]:
-    """A line for each reason why this host can't start what the lead starts."""
+    """A line for each reason why this host can't start the lead's workers."""
     prepared, _ = link.answer(Prepared, PREPARE_LIMIT_S)
     if prepared.problem:
         yield f"host {link.name}: {prepared.problem}"

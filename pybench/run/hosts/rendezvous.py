@@ -156,7 +156,7 @@ def read_secret(environment: Mapping[str, str]) -> bytes:
 
 
 def host_name(environment: Mapping[str, str]) -> str:
-    """What this host is called: ``PYBENCH_HOST_NAME``, the name of its slurmd, or its own. Raises ``UsageError``."""
+    """This host's name: ``PYBENCH_HOST_NAME``, that of its slurmd, or the system's. Raises ``UsageError``."""
     name = environment.get(NAME_VARIABLE) or environment.get("SLURMD_NODENAME") or socket.gethostname()
     if not _NAME.fullmatch(name):
         raise UsageError(f"{NAME_VARIABLE}: {name!r}: give letters, digits and . _ - only")

@@ -42,7 +42,7 @@ StartHere = Callable[[Launch, Path], Worker]
 
 @dataclass(frozen=True, kw_only=True)
 class HostReport:
-    """What another host reported of its part: its clock all through it, the trace's file, or why there is none."""
+    """Another host's report of its part: clock, and the trace's file or the reason for its absence."""
 
     name: str
     clock: HostClock
@@ -142,7 +142,7 @@ class HostsWorker:
         self._reports = tuple(self._taken())
 
     def reports(self) -> tuple[HostReport, ...]:
-        """What the other hosts reported, in the order of their places. Raises ``HostLostError`` where one did not."""
+        """Reports of the other hosts, in the order of their places. Raises ``HostLostError`` where one did not."""
         if self._lost is not None:
             raise self._lost
         return self._reports or ()
@@ -205,7 +205,7 @@ class HostsWorker:
         """Add to the file of a rank, as if it were here. The worker here may have put anything in its place."""
         part.num_bytes += len(lines)
         if not 0 <= rank - part.first_rank < self._job.ranks_each or part.num_bytes > _MAX_EVENTS_BYTES:
-            raise HostLostError(f"host {part.link.name}: sent events of rank {rank} that are none of its own")
+            raise HostLostError(f"host {part.link.name}: sent events of rank {rank}, which is another host's")
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         file = os.open(self._job.exchange / events_file(rank), flags, 0o644)
         with os.fdopen(file, "wb") as stream:
@@ -272,7 +272,7 @@ class HostsLauncher:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Those of each host's own environment."""
+        """Variables of each host's environment."""
         return self.here.secrets
 
     def argv(self, job: Launch) -> Argv:
@@ -297,7 +297,7 @@ class HostsLauncher:
         return self.here.verify(container, job, log)
 
     def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
-        """Those variables that tune the workers of this host; every host has its own."""
+        """Tuning variables of this host's workers; every host has its own."""
         return self.here.tuning(host)
 
     def software(self) -> Software | None:

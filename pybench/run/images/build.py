@@ -143,7 +143,7 @@ def with_image(lock: ImageLock, image: LockedImage) -> ImageLock:
 
 
 def lock_diff(before: ImageLock, after: ImageLock) -> str:
-    """What a change writes, as a unified diff; empty when nothing changes."""
+    """A change as a unified diff; empty when nothing changes."""
     name = Path(before.path).name
     old, new = (lock_text(lock).splitlines(keepends=True) for lock in (before, after))
     return "".join(difflib.unified_diff(old, new, fromfile=name, tofile=f"{name} (new)", n=1))

@@ -17,7 +17,7 @@ _LOOPBACK = ("localhost", "127.0.0.1")
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryManifest:
-    """What a registry serves under one name.
+    """A registry's answer for one name.
 
     ``digest`` is computed from the bytes served, not taken from a tool's output. An index has ``platforms`` (their
     manifests' digests), a single image has ``config`` and ``layers``.

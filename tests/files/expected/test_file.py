@@ -70,7 +70,7 @@ def test_a_table_beside_the_suite_goes_before_a_shipped_one(tmp_path: Path) -> N
 
 
 def test_a_missing_table_names_the_closest_and_all(tmp_path: Path) -> None:
-    """Those beside the suite and those shipped."""
+    """Tables beside the suite, and shipped ones."""
     _write(tmp_path, _HEAD + _ROW)
     with pytest.raises(FileError) as caught:
         load_tables(tmp_path / "s.toml", ["ddp_trian"])
@@ -119,7 +119,7 @@ def test_a_missing_table_names_the_closest_and_all(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
-    """File, line, key, what was found and what is valid."""
+    """File, line, key, found value and valid values."""
     text = _HEAD + _ROW
     assert old in text
     with pytest.raises(FileError) as caught:
@@ -209,7 +209,7 @@ def test_a_maximum_alone_can_gate_what_should_be_small(tmp_path: Path) -> None:
 
 
 def test_the_promises_of_guides_are_in() -> None:
-    """Two, four and eight GPUs by DDP: 1.8, 3.4 and 6.4 times. Those are of any GPU, a measured one of a kind."""
+    """Two, four and eight GPUs by DDP: 1.8, 3.4 and 6.4 times. Claims hold for any GPU, measured rows for a kind."""
     rows = [row for row in _table("ddp_train").rows if row.metric == "tokens_per_s"]
     assert [(row.machine, row.count, row.value, row.kind) for row in rows] == [
         ("gpu", 2, 1.8, "claim"),

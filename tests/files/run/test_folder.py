@@ -115,7 +115,7 @@ def test_records_come_back_as_they_went(tmp_path: Path) -> None:
 
 
 def test_a_torn_last_line_is_left_out_and_overwritten(tmp_path: Path) -> None:
-    """What a SIGKILL or a power cut in mid-write leaves."""
+    """The rest after a SIGKILL or a power cut in mid-write."""
     folder = run_folder(tmp_path)
     folder.journal.append(record(1))
     with (folder.path / "journal.jsonl").open("ab") as stream:
@@ -143,7 +143,7 @@ def test_a_torn_last_line_is_left_out_and_overwritten(tmp_path: Path) -> None:
     ],
 )
 def test_damage_before_the_last_line_is_an_error(tmp_path: Path, line: str, message: str) -> None:
-    """A whole line that is no record is no accident of a crash."""
+    """A whole line without a record does not come from a crash."""
     folder = run_folder(tmp_path)
     (folder.path / "journal.jsonl").write_text(line + "\n")
     with pytest.raises(RunFolderError, match=message):
@@ -151,7 +151,7 @@ def test_damage_before_the_last_line_is_an_error(tmp_path: Path, line: str, mess
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    """The message says what a run is known by."""
+    """The message names the file that makes a run."""
     with pytest.raises(RunFolderError, match=r"no run here \(no manifest.json\); give a folder below runs/"):
         RunFolder.open(tmp_path)
 
@@ -212,7 +212,7 @@ def test_a_run_that_is_written_is_not_copied(tmp_path: Path) -> None:
 
 
 def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    """Where, and what the system said."""
+    """The place, and the system's error."""
     (tmp_path / "runs").write_text("")
     with pytest.raises(RunFolderError, match="cannot create the run's folder"):
         run_folder(tmp_path)
@@ -321,7 +321,7 @@ def test_no_manifest_is_written_whose_points_are_read_back_as_others(tmp_path: P
 
 
 def test_a_record_that_no_journal_keeps_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written is read again: neither a line nor a file may be larger than reading allows."""
+    """Written files are readable: lines and files keep the reader's limits."""
     folder = run_folder(tmp_path)
     folder.journal.append(record(1))
     whole = (folder.path / "journal.jsonl").read_bytes()
@@ -399,7 +399,7 @@ def forged(folder: RunFolder, manifest: Manifest, *path: str | int, value: objec
 def test_a_manifest_with_a_checksum_made_again(
     tmp_path: Path, manifest: Manifest, path: tuple[str | int, ...], value: object, message: str
 ) -> None:
-    """What no suite may have, or no option, is in no manifest either: computing with it might never end."""
+    """A manifest keeps the bounds of suites and options: computing beyond them might never end."""
     folder = run_folder(tmp_path)
     forged(folder, manifest, *path, value=value)
     with pytest.raises(RunFolderError, match=message):
@@ -541,7 +541,7 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path, name: str
 
 
 def test_an_attempts_folder_is_empty(tmp_path: Path) -> None:
-    """What an interrupted attempt left is gone; links in it are removed, not what they lead to."""
+    """Files of an interrupted attempt are removed; links are not followed."""
     folder = run_folder(tmp_path)
     first = folder.fresh_attempt("decode[a]", 1)
     (first / "exchange").mkdir()

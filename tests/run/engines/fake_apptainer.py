@@ -28,7 +28,7 @@ def build(file: str, reference: str) -> None:
 
 
 def run_inside(options: list[str]) -> None:
-    """Run the image's Python, with folders of this machine in place of what they are bound to."""
+    """Run the image's Python with this machine's folders for bound ones."""
     (image,) = (place for place, word in enumerate(options) if word.endswith(".sif"))
     places: dict[str, str] = {}
     for option, value in pairwise(options[:image]):

@@ -44,7 +44,7 @@ def make(option: str, file: str, uri: str) -> None:
 
 
 def start() -> None:
-    """Run the image's Python, with folders of this machine in place of what they are bound to."""
+    """Run the image's Python with this machine's folders for bound ones."""
     places: dict[str, str] = {}
     variables: dict[str, str] = {}
     while words[0].startswith("-"):

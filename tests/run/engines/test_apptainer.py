@@ -1,4 +1,4 @@
-"""Apptainer with a stand-in: what is tried before a run, and what a host that refuses it gets."""
+"""Apptainer with a stand-in: the trial before a run, and a host that refuses it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def launched(folder: Path, request: ContainerRequest | None = None, *, refused: str = "") -> ApptainerLauncher:
-    """What a run on the CPU gets."""
+    """Arguments of a run on the CPU."""
     install_apptainer(folder / "bin", Path(sys.executable), folder / "log", refused)
     needs = LaunchRequirements(backends=("torch",), device="cpu", request=request or ContainerRequest())
     options = EngineOptions(engine="apptainer", lock=folder / "images.toml")

@@ -1,4 +1,4 @@
-"""Which engine is chosen on a machine that has none, or one that is down."""
+"""The choice of an engine on a machine without one, or with a stopped one."""
 
 from __future__ import annotations
 

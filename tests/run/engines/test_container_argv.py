@@ -151,7 +151,7 @@ LAUNCHERS: dict[str, tuple[OciLauncher | ApptainerLauncher | EnrootLauncher | Lo
 
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_command_line_and_environment(name: str) -> None:
-    """One argument a line, then what the client and what the worker get to see."""
+    """One argument a line, then the environments of client and worker."""
     launcher, task = LAUNCHERS[name]
     ours = [word.removeprefix(PACKAGE) for word in launcher.argv(task)]
     parts = [*ours, "", "# client", *_lines(launcher.environment(task))]
@@ -169,7 +169,7 @@ def test_command_line_and_environment(name: str) -> None:
 
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_no_secret_and_no_stranger_in_a_command_line(name: str) -> None:
-    """What is in argv is in the record, and in every user's process list."""
+    """The record and every user's process list show argv."""
     launcher, task = LAUNCHERS[name]
     line = "\n".join(launcher.argv(task))
     assert not [value for value in ("t0ken", "s3cret", "LD_PRELOAD") if value in line]

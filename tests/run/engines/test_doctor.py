@@ -1,4 +1,4 @@
-"""What the doctor says of engines, toolkit, CDI, drivers and images, each state once."""
+"""The doctor's lines on engines, toolkit, CDI, drivers and images, each state once."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_engine_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rootless_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it could not bound, pin or map, each with its remedy; all three are one finding."""
+    """Missing limits, pinning and mapping, each with its remedy, are one finding."""
     engine(monkeypatch, replace(DOCKER, rootless=True))
     spoil(monkeypatch, oci_engine, _delegated_controllers=list)
     spoil(monkeypatch, oci_engine, _memlock_bytes=lambda: 8388608, _has_subordinate_ids=lambda: False)

@@ -1,4 +1,4 @@
-"""Engines, GPUs and registries as their tools describe them, with programs that say what such tools say."""
+"""Engines, GPUs and registries by the output of their tools, which stand-ins print."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_apptainer(bin_folder: Path) -> None:
     ],
 )
 def test_apptainer_that_makes_no_file(bin_folder: Path, words: str, says: str) -> None:
-    """Its last words are the reason; a full disk is named with what is left of it."""
+    """Its last line is the reason; a full disk is named with its free bytes."""
     program(bin_folder, "apptainer", error=words, code=255)
     with pytest.raises(MachineError, match=says):
         build_image(f"docker.io/a/b@{DIGEST}", bin_folder / "x.new")

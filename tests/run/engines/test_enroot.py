@@ -1,4 +1,4 @@
-"""Enroot with a stand-in that takes the options of enroot's own sources: what is made, started and refused."""
+"""Enroot with a stand-in that takes the options of enroot's sources: image files, starts and refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnrootHost:
 
 
 def launched(host: EnrootHost, request: ContainerRequest | None = None) -> EnrootLauncher:
-    """What a run on the CPU gets."""
+    """Arguments of a run on the CPU."""
     needs = LaunchRequirements(backends=("torch",), device="cpu", request=request or ContainerRequest())
     options = EngineOptions(engine="enroot", lock=host.folder / "images.toml")
     return cast("EnrootLauncher", choose_launcher(options, needs, notify=lambda _text: None))

@@ -25,7 +25,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Builder:
-    """Writes what it is asked for as slowly as it is told, and says how often it was asked."""
+    """Writes the requested file with a delay, and counts requests."""
 
     def __init__(self, error: str = "") -> None:
         self.error = error
@@ -45,7 +45,7 @@ class Builder:
 
 
 def test_made_once_under_its_digest(file: Path) -> None:
-    """The second time nothing is asked; the file's own digest is kept beside the image's."""
+    """The second time no request is made; the file's digest is kept with the image's."""
     build = Builder()
     assert made_once(file, REFERENCE, build) == file
     file.with_suffix(".lock").unlink()
@@ -90,7 +90,7 @@ def test_what_is_no_file_is_refused(file: Path, put: Callable[[Path], None], wha
 
 
 def test_a_failure_leaves_no_file(file: Path) -> None:
-    """The next one to ask builds again, also over what a killed one left."""
+    """The next request builds again, also over the files of a killed one."""
     build = Builder("no such image")
     with pytest.raises(MachineError, match="no such image"):
         made_once(file, REFERENCE, build)

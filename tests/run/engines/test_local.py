@@ -97,7 +97,7 @@ def test_what_is_recorded_is_what_tunes_a_worker() -> None:
 
 
 def test_records_hold_no_credentials() -> None:
-    """By the name's parts, and in URLs; a count of tokens is no token."""
+    """By parts of the name, and in URLs; a number of tokens is no secret."""
     values = {
         "NCCL_ALGO": "Ring",
         "HF_HUB_TOKEN": "t",

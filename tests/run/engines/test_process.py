@@ -86,7 +86,7 @@ def test_wait_returns_none_while_it_runs(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_a_link_or_a_pipe_is_neither_written_nor_read(tmp_path: Path) -> None:
-    """What a worker of this machine, or who owns the folder, put in its place leads elsewhere or has no end."""
+    """A worker, or the folder's owner, may put a link or a pipe in its place."""
     other, link, pipe = (tmp_path / name for name in ("other", "link", "pipe"))
     other.write_text("kept\n")
     link.symlink_to(other)
@@ -120,7 +120,7 @@ def test_a_program_that_is_not_there_raises_oserror(tmp_path: Path) -> None:
 
 
 def test_a_process_that_cannot_be_killed_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that waits inside the kernel is named, with what to do; nothing waits for it for ever."""
+    """A process that waits inside the kernel is named with a remedy, after a limit."""
     process, token = start("import time; time.sleep(600)", tmp_path)
     wait_for(lambda: any(processes_marked(token)), 30)  # the kernel shows no environment until the exec is over
     (pid,) = processes_marked(token)
@@ -182,7 +182,7 @@ def test_a_worker_that_attacks_its_guardian_leaves_no_daemon(
 
 
 def test_programs_of_this_process_are_not_a_workers(tmp_path: Path) -> None:
-    """Neither one that it started before the worker nor one that it starts beside it."""
+    """Programs that it started before the worker, or starts beside it."""
     before = subprocess.Popen(["sleep", "600"], start_new_session=True)
     process, token = start(ATTACK.format(signal="SIGKILL"), tmp_path, guarded=True)
     beside = subprocess.Popen(["sleep", "600"])
@@ -221,7 +221,7 @@ def test_a_program_on_a_faulty_disk_is_not_taken_for_absent(tmp_path: Path, monk
 
 
 def test_a_folder_is_no_program(tmp_path: Path) -> None:
-    """Nor is what can't be executed."""
+    """A file without the right to execute is no program."""
     (tmp_path / "file").touch(mode=0o644)
     found = [is_program(str(path)) for path in (tmp_path, tmp_path / "file", tmp_path / "absent", Path(sys.executable))]
     assert found == [False, False, False, True]

@@ -92,7 +92,7 @@ def test_a_file_too_large_to_read_is_removed(tmp_path: Path) -> None:
 
 
 def test_names_of_files_and_folders(tmp_path: Path) -> None:
-    """Also two that become the same, a folder's that holds another, and what a link leads to."""
+    """Also two names that become equal, a folder inside another, and the target of a link."""
     (tmp_path / f"a-{PLAIN}" / f"b-{PLAIN}").mkdir(parents=True)
     (tmp_path / f"a-{PLAIN}" / f"b-{PLAIN}" / "log").write_text(f"{PLAIN}\n")
     (tmp_path / "a-***").write_text("kept")

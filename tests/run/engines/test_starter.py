@@ -47,7 +47,7 @@ class Stage:
         stage_worker(folder / "stage")
 
     def backend(self, work: str = "", code: int = 0, at_import: str = "") -> None:
-        """What the backend does."""
+        """Behaviour of the backend."""
         entry = self.folder / "stage" / "pybench" / "worker" / "backends" / "torch" / "entry.py"
         entry.write_text(ENTRY.format(work=work, code=code, at_import=at_import))
 
@@ -68,7 +68,7 @@ class Stage:
         return self.launcher.start(job, exchange.parent / "worker.log")
 
     def log(self, number: int) -> str:
-        """What the attempt printed."""
+        """The attempt's output."""
         return (self.folder / f"attempt{number}" / "worker.log").read_text()
 
 
@@ -114,7 +114,7 @@ def test_ranks_are_forks_too(stage: Stage) -> None:
 
 
 def test_a_worker_has_its_own_environment(stage: Stage) -> None:
-    """What one attempt has, the next one and the starter do not."""
+    """State of one attempt reaches neither the next one nor the starter."""
     stage.launcher = Local(sys.executable, secrets=("HF_TOKEN",))
     stage.backend(work='print("token", os.environ.get("HF_TOKEN"), os.environ.get("PYBENCH_ROOM"), flush=True)')
     _code(stage.start(1, HF_TOKEN="s3cret"))
@@ -158,7 +158,7 @@ def _cwd(process: Path) -> str:
 
 
 def test_variables_that_an_import_sets_reach_every_worker(stage: Stage) -> None:
-    """As in a process that imports itself: vLLM sets some of torch's. Those of the import's threads stay behind."""
+    """As in a process that imports itself: vLLM sets some of torch's. The import's threads do not reach the fork."""
     stage.backend(
         at_import="os.environ['BY_IMPORT'] = 'yes'",
         work="print(*(os.environ.get(n) for n in ('BY_IMPORT', 'OPENBLAS_NUM_THREADS')), flush=True)",

@@ -1,4 +1,4 @@
-"""What a worker reports is taken only if it is what the host ordered; everything else names its field."""
+"""A report that differs from the host's order is refused by its field."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_a_point_on_a_cpu_has_no_gpu(tmp_path: Path) -> None:
     ids=str,
 )
 def test_the_work_is_the_orders(settings: Any, work: Work | None, ok: bool) -> None:
-    """Of every workload: tokens and samples are the host's to know, not the worker's to report."""
+    """For every workload: the host computes tokens and samples and compares the worker's."""
     order = WorkOrder(point_id="p", settings=settings, architecture={}, device="cuda", steps=1, max_warmup_steps=1)
     kept = contract(order=order)
     replicas = (0, 1) if settings.workload == "generate" else (0, 0)

@@ -81,7 +81,7 @@ def test_a_failure_behind_the_last_result_is_that_points_own(tmp_path: Path) -> 
 
 
 def test_a_rank_that_runs_ahead_is_refused(tmp_path: Path) -> None:
-    """What it measures while the host still keeps the point before is no measurement; it may only fail."""
+    """Before the host lets a rank go on, the rank may fail and nothing else."""
     reader = EventReader(tmp_path, 1, 2)
     reader.begin(0, lambda *_any: None)
     path = tmp_path / "events.0.jsonl"

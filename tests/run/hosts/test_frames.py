@@ -1,4 +1,4 @@
-"""Connections of hosts: only who knows the secret takes part, and only what was sent arrives."""
+"""Connections of hosts: without the secret nobody takes part, and changed frames are refused."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ B = replace(A, name="b", boot_id="boot-b")
 
 @contextmanager
 def joining(strangers: int = 0, lead: Host = HOST) -> Iterator[tuple[Frames, list[BaseException | Gathering]]]:
-    """A host's connection, and in the list what became of the one that leads, once this is left.
+    """A host's connection, and a list for the lead's result after the block.
 
     ``strangers`` connect before it: some are silent, some send a little, one sends what no pybench does.
     """
@@ -108,7 +108,7 @@ def test_alike_hosts_are_welcome() -> None:
 
 @pytest.mark.parametrize("strangers", [20, 3 * gathering_module._MAX_PENDING])
 def test_connections_that_only_hold_on_hold_up_nobody(strangers: int) -> None:
-    """Beside more of them than shake hands at a time, too: the host joins before the first of them is given up."""
+    """Also with more of them than may shake hands at a time: the host joins before the first is closed."""
     with joining(strangers) as (frames, ended):
         send(frames, Hello(protocol=PROTOCOL, host=B, wall_s=time.time()))
         assert take(frames, LIMIT_S) == (Welcome(lead="a"), b"")

@@ -1,4 +1,4 @@
-"""The lock of images: what it refuses, and that it is written as it is read."""
+"""The lock of images: refused files, and a round trip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm's environment says of an allocation, and what is started in it."""
+"""Allocations by Slurm's environment, and the step started in one."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_batch_script_expands_nothing() -> None:
 
 
 def test_a_verdict_file(tmp_path: Path) -> None:
-    """What can't be read is no verdict."""
+    """An unreadable file is no verdict."""
     write_verdict(tmp_path, 0, "n1", 4)
     assert read_verdict(tmp_path, 0) == 4
     assert read_verdict(tmp_path, 1) is None

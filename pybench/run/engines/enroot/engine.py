@@ -53,7 +53,7 @@ def examine() -> EngineFacts:
 
 
 def isolation_findings() -> Iterator[DoctorFinding]:
-    """What a worker sees of the host."""
+    """Devices and namespaces of the host that a worker sees."""
     absent = [f"--{name}" for name in NAMESPACES if name not in available_namespaces()]
     seen = "own processes, network and /dev, each where this host lets enroot"
     if absent:
@@ -140,7 +140,7 @@ def _layers(file: Path) -> Path:
 
 
 def _emptied(folder: Path) -> Path:
-    """A new folder in place of what a killed process left. Raises ``MachineError``."""
+    """A new folder; one of a killed process is removed. Raises ``MachineError``."""
     shutil.rmtree(folder, ignore_errors=True)
     try:
         folder.mkdir(mode=0o700)

@@ -21,7 +21,7 @@ _CLIENT_NAMES = frozenset(
         *(f"ENROOT_{name}_PATH" for name in ("RUNTIME", "DATA", "CONFIG", "CACHE", "TEMP")),
     }
 )
-# What an administrator's enroot.conf may have switched on: a variable of the client counts before it.
+# Variables that override an administrator's enroot.conf.
 _CLIENT_OFF = {
     f"ENROOT_{name}": "n"
     for name in (
@@ -30,7 +30,7 @@ _CLIENT_OFF = {
     )
 }
 _ENTRYPOINT = Path(__file__).with_name("entrypoint.sh")
-# Fields of a mount are apart by colons for enroot, and by white space for its own table of mounts.
+# Enroot separates a mount's fields by colons, and its table of mounts by white space.
 _UNMOUNTABLE = re.compile(r"[\s:\\]")
 
 
@@ -76,7 +76,7 @@ class EnrootLauncher(ImageFileLauncher):
 
     @property
     def _stated(self) -> frozenset[str]:
-        """Variables of the suite stand with their values: the client on this machine has none of them."""
+        """Variables of the suite have their values in argv: the client's environment lacks them."""
         return frozenset(self.environment_of_suite) - frozenset(self.secrets)
 
     def _named(self, job: Launch) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ class EnrootLauncher(ImageFileLauncher):
 def import_argv(reference: str, blobs: Path, layers: Path, file: Path) -> Argv:
     """Write ``repository@digest`` to ``file``, through a cache ``blobs`` of its own and a scratch folder ``layers``."""
     registry, _, path = reference.partition("/")
-    # The names by which docker's registry goes for docker are no hosts that serve images.
+    # Docker's short names of its registry are no hosts.
     served = "registry-1.docker.io" if registry in {"docker.io", "index.docker.io"} else registry
     # Plain HTTP is for this machine's own registry alone, as docker has it.
     plain = "y" if registry.split(":", maxsplit=1)[0] in {"localhost", "127.0.0.1"} else "n"

@@ -1,4 +1,4 @@
-"""What a container is confined to: tight by default, and every relaxation is recorded."""
+"""The confinement of a container: tight by default, and every relaxation is recorded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RLIMITS = {"3": "stack", "6": "nproc", "7": "nofile", "8": "memlock"}
 
 @dataclass(frozen=True, kw_only=True)
 class Confinement:
-    """What a container may do. The defaults are the tightest that NCCL works in.
+    """Rights and limits of a container. The defaults are the tightest that NCCL works in.
 
     ``shm_bytes`` and ``tmp_bytes`` bound the private /dev/shm and /tmp (memory is taken as they fill); ``ulimits`` are
     soft and hard values by name; ``engine_options`` come before the engine's subcommand, ``run_options`` after ``run``.

@@ -90,7 +90,7 @@ class OciEngine:
         return probed(launcher, facts, needs.gpu_uuids)
 
     def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:
-        """What it lacks for an ordinary user, and how much room its images have."""
+        """Missing parts for an ordinary user, and room for images."""
         yield from rootless_findings(facts)
         if facts.data_root:
             yield storage_finding(facts.name, Path(facts.data_root))
@@ -197,7 +197,7 @@ def rootless_findings(facts: EngineFacts) -> Iterator[DoctorFinding]:
 
 
 def _lacks() -> dict[str, str]:
-    """What is missing, each with its remedy."""
+    """Missing parts, each with its remedy."""
     lacks = {}
     if "pids" not in _delegated_controllers():
         lacks["without the pids controller"] = "delegate cgroup controllers to users (systemd: Delegate=yes)"

@@ -1,4 +1,4 @@
-"""What an engine knows of an image, and how it gets one."""
+"""An engine's images: inspected, pulled, and checked against the lock."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from pybench.run.engines.process import end_marked, log_tail
 MODELS = PurePosixPath("/pybench/models")
 _NO_LETTERS = str.maketrans("/@", "--")
 
-# What the engine's own client may read of this shell: where programs and its configuration are, and which daemon.
+# Variables for the engine's client: paths of programs and configuration, and the daemon.
 _CLIENT_NAMES = frozenset({"PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"})
 _CLIENT_PREFIXES = ("DOCKER_", "CONTAINERS_", "CONTAINER_HOST", "LD_LIBRARY_PATH")
 
@@ -41,7 +41,7 @@ class OciLauncher(ImageLauncher):
 
     @property
     def engine(self) -> Argv:
-        """The program with its own options, to which subcommands are added."""
+        """The program with its options, before the subcommand."""
         return (self.name, *self.confinement.engine_options)
 
     def argv(self, job: Launch) -> Argv:
