@@ -15,7 +15,7 @@ PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (50, 1),
     "cli": (1980, 13),
-    "core": (7830, 44),
+    "core": (7830, 43),
     "evidence": (1120, 8),
     "explain": (2200, 12),
     "files": (3520, 32),

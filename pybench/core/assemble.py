@@ -9,7 +9,6 @@ from typing import TypeVar
 from pybench.core.absolute import absolute_checks, absolute_claims
 from pybench.core.comparisons import comparison_claims, comparison_results
 from pybench.core.counts import count, overall
-from pybench.core.formulas.train import job_steps
 from pybench.core.loss_curve import loss_checks
 from pybench.core.measurements import Measurements
 from pybench.core.node.checks import node_checks
@@ -20,6 +19,7 @@ from pybench.core.schedule import pending
 from pybench.core.statistics.false_discovery import sure
 from pybench.core.statistics.interval import NoRatioError
 from pybench.core.summary import summarize
+from pybench.core.train_metrics import job_steps
 from pybench.core.verdict import ratio_statistics, value_statistics
 from pybench.model.manifest import Manifest
 from pybench.model.results import Estimate, JobResult, JudgedRow, Results

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
 
-from pybench.core.formulas.registry import metric_values
+from pybench.core.metrics import metric_values
 from pybench.core.statistics.interval import NoRatioError, Samples, logs
 from pybench.core.statistics.spread import Spread, common_spread
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy, Record

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
-from pybench.core.formulas.joint_step import JointStep, joint_spans, joint_steps, phase_cuts_ns
+from pybench.core.joint_step import JointStep, joint_spans, joint_steps, phase_cuts_ns
 from pybench.core.measurements import Measurements
 from pybench.core.node.driver import gpu_states
 from pybench.core.statistics.interval import Samples, estimate, location, medians, outlying_attempts

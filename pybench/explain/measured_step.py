@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pybench.core.formulas.joint_step import joint_steps, phase_cuts_ns
+from pybench.core.joint_step import joint_steps, phase_cuts_ns
 from pybench.core.measurements import Measurements
 from pybench.core.node.driver import POWER_LIMIT, gpu_states
 from pybench.core.numbers import percent

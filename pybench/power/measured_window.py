@@ -13,8 +13,8 @@ from statistics import median_high
 
 import numpy as np
 
-from pybench.core.formulas.generate import steady_window_ns
-from pybench.core.formulas.joint_step import joint_spans, moved_step, phase_cuts_ns
+from pybench.core.generate_metrics import steady_window_ns
+from pybench.core.joint_step import joint_spans, moved_step, phase_cuts_ns
 from pybench.model.health import GpuConditions
 from pybench.model.host import SAME_CLOCK, HostClock
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from pybench.core.formulas.registry import metric_values
+from pybench.core.metrics import metric_values
 from pybench.model.container import ContainerRun
 from pybench.model.errors import is_machine_fault
 from pybench.model.progress import Progress

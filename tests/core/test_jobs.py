@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pybench.core.assemble import job_results
-from pybench.core.formulas.train import job_steps
 from pybench.core.measurements import Measurements
+from pybench.core.train_metrics import job_steps
 from pybench.model.record import Record
 from pybench.model.suite import Plan, Point, TrainingJob
 from pybench.model.wire import Work

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pybench.core import measurements
-from pybench.core.formulas.registry import metric_values
 from pybench.core.measurements import Measurements, metric_samples
+from pybench.core.metrics import metric_values
 from pybench.model.suite import Plan, Skip
 from pybench.model.wire import Work
 from tests.build import Build

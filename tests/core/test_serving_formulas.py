@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.core.formulas.generate import num_good, steady_tokens, steady_window_ns
+from pybench.core.generate_metrics import num_good, steady_tokens, steady_window_ns
 from pybench.model.wire import RequestTimes, Step, Work
 from pybench.model.workloads.generate import Generate
 

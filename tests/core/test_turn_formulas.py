@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybench.core.formulas import turn
-from pybench.core.formulas.joint_step import JointStep
+from pybench.core import turn_metrics as turn
+from pybench.core.joint_step import JointStep
 from pybench.core.summary import phase_results
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy, RankReport
 from pybench.model.suite import Effort, Point

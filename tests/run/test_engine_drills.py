@@ -11,7 +11,7 @@ from statistics import fmean, median
 
 import pytest
 
-from pybench.core.formulas.joint_step import joint_steps, phase_cuts_ns
+from pybench.core.joint_step import joint_steps, phase_cuts_ns
 from pybench.model.results import Results
 from pybench.run.engines import local
 from pybench.run.engines.base import Launch

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pybench.core.formulas.joint_step import phase_cuts_ns
+from pybench.core.joint_step import phase_cuts_ns
 from pybench.files.reader import utc_time
 from pybench.model.errors import UsageError
 from pybench.model.health import gpu_label

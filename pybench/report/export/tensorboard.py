@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pybench.core.formulas.registry import step_values
+from pybench.core.metrics import step_values
 from pybench.files.run.folder import attempt_name
 from pybench.model.errors import UsageError
 from pybench.model.record import Record

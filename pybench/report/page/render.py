@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from pybench.core.formulas.joint_step import phase_cuts_ns
+from pybench.core.joint_step import phase_cuts_ns
 from pybench.model.errors import PybenchError
 from pybench.model.health import gpu_label
 from pybench.model.host import HostPart

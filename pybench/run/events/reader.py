@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import SchemaValidator
 
-from pybench.core.formulas.joint_step import moved
+from pybench.core.joint_step import moved
 from pybench.files.reader import object_reader
 from pybench.model.errors import is_machine_fault
 from pybench.model.record import RankReport

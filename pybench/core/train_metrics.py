@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from pybench.core.flops import hardware_flops_per_token, model_flops_per_token, num_parameters
-from pybench.core.formulas.joint_step import JointStep, energy_imbalance, stage_use
 from pybench.core.gpu_models import gpu_peak
+from pybench.core.joint_step import JointStep, energy_imbalance, stage_use
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.record import Energy
 from pybench.model.suite import Point, TrainingJob

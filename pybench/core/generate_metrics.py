@@ -22,8 +22,8 @@ from itertools import pairwise, repeat
 from statistics import fmean
 
 from pybench.core.flops import decode_round_bytes, generate_flops
-from pybench.core.formulas.joint_step import JointStep, energy_imbalance, total_work
 from pybench.core.gpu_models import GpuPeak, gpu_peak
+from pybench.core.joint_step import JointStep, energy_imbalance, total_work
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.record import Energy
 from pybench.model.suite import Point

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from pybench.core.formulas.joint_step import JointStep, joint_spans
+from pybench.core.joint_step import JointStep, joint_spans
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy
 from pybench.model.suite import Point
 from pybench.model.wire import Span

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import fsum
 from statistics import fmean
 
-from pybench.core.formulas import generate, train, turn
-from pybench.core.formulas.joint_step import JointStep, joint_steps
+from pybench.core import generate_metrics, train_metrics, turn_metrics
+from pybench.core.joint_step import JointStep, joint_steps
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import LOAD, SAVE
@@ -52,13 +52,18 @@ def checkpoint_step(_point: Point, step: JointStep) -> dict[str, float | None]:
 
 
 FORMULAS: dict[WorkloadName, Formulas] = {
-    "generate": Formulas(generate.of_step, generate.shares, of_energy=generate.of_energy),
-    "train": Formulas(train.of_step, train.shares, of_attempt=train.of_attempt, of_energy=train.of_energy),
+    "generate": Formulas(generate_metrics.of_step, generate_metrics.shares, of_energy=generate_metrics.of_energy),
+    "train": Formulas(
+        train_metrics.of_step,
+        train_metrics.shares,
+        of_attempt=train_metrics.of_attempt,
+        of_energy=train_metrics.of_energy,
+    ),
     "evaluate": Formulas(
         of_step=lambda _point, step: {"samples_per_s": step.first.work.samples / step.length_s},
         shares=lambda _point, steps: {"energy_j_per_sample": sum(step.first.work.samples for step in steps)},
     ),
-    "turn": Formulas(turn.of_step, of_attempt=turn.of_attempt, of_energy=turn.of_energy),
+    "turn": Formulas(turn_metrics.of_step, of_attempt=turn_metrics.of_attempt, of_energy=turn_metrics.of_energy),
     "checkpoint": Formulas(of_step=checkpoint_step),
 }
 

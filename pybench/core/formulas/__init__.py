@@ -1,1 +1,0 @@
-"""How each workload's records become metrics."""
