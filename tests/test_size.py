@@ -21,7 +21,7 @@ CEILINGS = {
     "files": (3520, 32),
     "fleet": (1610, 10),
     "machine": (1740, 14),
-    "model": (5550, 36),
+    "model": (5560, 36),
     "nightly": (4210, 27),
     "power": (4950, 23),
     "report": (4414, 39),
