@@ -12,7 +12,6 @@ from pybench.core.scaling import scaling_results
 from pybench.core.summary import summarize
 from pybench.model.expected import ExpectedTable
 from pybench.model.machine import Machine
-from pybench.model.results import ScalingResult
 from pybench.model.suite import Plan, Point, Suite
 from pybench.model.workloads.registry import METRICS, METRICS_OF, SLOWER_FRACTIONS
 
@@ -20,6 +19,8 @@ TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE, RATES, NOTHING = (
     "table", "prediction", "limit", "neighbours", "comparison", "baseline", "rates", "nothing",
 )  # fmt: skip
 _ORDER = (TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE, RATES)
+_OF_EACH_GPU = {"peer_copy", *(name for name, own in METRICS_OF.items() if not SLOWER_FRACTIONS.keys().isdisjoint(own))}
+"""Workloads that compare GPUs, or links between them, with each other."""
 
 
 def judged_by(
@@ -45,8 +46,10 @@ def judged_by(
     for there in theirs:
         for row in scaling_results(suite, measurements, tables, there):
             point, base = planned.get(row.point_id), planned.get(row.baseline_id)
-            if point is not None and base is not None and (word := _judge(row, base, point, predicts)):
-                found[point.id].add(word)
+            if point is None or base is None:
+                continue
+            if row.expected is not None or (METRICS[row.metric].of_all_gpus and predicts(base, point)):
+                found[point.id].add(PREDICTION if row.expected is None else TABLE)
                 found[base.id].add(BASELINE)
         for check in absolute_checks(suite, measurements, summarize(measurements), tables, there):
             if check.point_id in found and (check.minimum, check.maximum) != (None, None):
@@ -59,24 +62,11 @@ def judged_by(
         *(
             (point.id, NEIGHBOURS)
             for point in plan.points
-            if _has_figure_of_each_gpu(point) and point.benchmark not in rates
+            if point.num_gpus > 1 and point.benchmark not in rates and point.settings.workload in _OF_EACH_GPU
         ),
     ):
         found[name].add(word)
     return {name: tuple(word for word in _ORDER if word in words) or (NOTHING,) for name, words in found.items()}
-
-
-def _judge(row: ScalingResult, base: Point, point: Point, predicts: Callable[[Point, Point], bool]) -> str | None:
-    if row.expected is not None:
-        return TABLE
-    return PREDICTION if METRICS[row.metric].of_all_gpus and predicts(base, point) else None
-
-
-def _has_figure_of_each_gpu(point: Point) -> bool:
-    workload = point.settings.workload
-    return point.num_gpus > 1 and (
-        workload == "peer_copy" or not SLOWER_FRACTIONS.keys().isdisjoint(METRICS_OF[workload])
-    )
 
 
 def judged_sentence(judges: Mapping[str, tuple[str, ...]]) -> str:

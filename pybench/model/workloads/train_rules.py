@@ -103,7 +103,6 @@ UNPREDICTED: dict[str, tuple[str, Container[object] | None]] = {
 def train_rules(given: GivenSettings) -> Iterator[Breach]:
     """Every rule of training that the settings break."""
     yield from _batch_sizes(given)
-    yield from _found_batch(given)
     yield from _answers(given)
     yield from _options(given)
     yield from unmet_needs(given, NEEDS)
@@ -112,6 +111,10 @@ def train_rules(given: GivenSettings) -> Iterator[Breach]:
     for name in _strategies(given):
         if STRATEGIES[name].own_optimizer and given.values("fused_adamw"):
             yield Breach(f"strategy {name} brings its own optimizer; remove it", "fused_adamw")
+        if STRATEGIES[name].has_stages and AUTO in given.values("batch_size_per_gpu"):
+            # A stage that runs out of memory leaves the others waiting for its output.
+            message = f"{AUTO!r} can't be tried with strategy {name}, whose stages wait for each other; give a number"
+            yield Breach(message, "batch_size_per_gpu")
 
 
 def train_scaling_rules(given: GivenSettings, scaling: str, along: str) -> Iterator[Breach]:
@@ -134,14 +137,6 @@ def _batch_sizes(given: GivenSettings) -> Iterator[Breach]:
     elif not automatic and len(sizes) != 1:
         either = "exactly one of global_batch_size (strong scaling) and batch_size_per_gpu (weak scaling)"
         yield Breach(f"needs {either}, or both with grad_accum = {AUTO!r}")
-
-
-def _found_batch(given: GivenSettings) -> Iterator[Breach]:
-    """A stage that runs out of memory leaves the others waiting for its output: no size can be tried."""
-    staged = [name for name in _strategies(given) if STRATEGIES[name].has_stages]
-    if staged and AUTO in given.values("batch_size_per_gpu"):
-        message = f"{AUTO!r} can't be tried with strategy {staged[0]}, whose stages wait for each other; give a number"
-        yield Breach(message, "batch_size_per_gpu")
 
 
 def _answers(given: GivenSettings) -> Iterator[Breach]:
