@@ -80,7 +80,6 @@ def expand(
     for point in _points(suite, {**architectures, **suite.own_models}, (there.count, max_gpus)):
         if not (keep(point.id) or written[point.benchmark].gives_rates):
             continue
-        lacks = lacking(point, there)
         # Who requires a backend requires it on the GPUs that are there.
         fits = point.settings.num_nodes <= there.num_hosts and point.settings.num_gpus_per_node <= there.count
         wanted = required if fits else replace(required, backends=frozenset())
@@ -88,7 +87,9 @@ def expand(
         if max_gpus is not None and point.num_gpus > max_gpus:
             limit = f"{point.num_gpus} GPUs (--max-gpus {max_gpus})"
             left_out.append(skipped(point, f"left out by --max-gpus {max_gpus}", limit))
-        elif lacks is not None and not demanded:
+            continue
+        lacks = lacking(point, there)
+        if lacks is not None and not demanded:
             left_out.append(skipped(point, f"left out: {lacks}", lacks))
         elif reason := infeasible(point, there) or memory_reason(point, there):
             benchmark = written[point.benchmark]
