@@ -23,7 +23,7 @@ from typing import Any
 import pybench
 from pybench.core.gpu_models import with_gpus
 from pybench.core.judged_by import BASELINE, NOTHING, RATES, judged_by
-from pybench.core.node.faults import KINDS
+from pybench.core.node_faults import KINDS
 from pybench.files.shipped import described_suites
 from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.schema import suite_schema

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pybench.core.measurements import Measurements
-from pybench.core.node.checks import node_checks
+from pybench.core.node_checks import node_checks
 from pybench.core.plan import point_id
 from pybench.core.schedule import undecided
 from pybench.files.run.folder import RunFolder

@@ -11,7 +11,7 @@ from pybench.core.comparisons import comparison_claims, comparison_results
 from pybench.core.counts import count, overall
 from pybench.core.loss_curve import loss_checks
 from pybench.core.measurements import Measurements
-from pybench.core.node.checks import node_checks
+from pybench.core.node_checks import node_checks
 from pybench.core.plan import is_required, left_out_list, parse_required, skipped
 from pybench.core.provenance import fingerprint, provenance, run_fields, software_of
 from pybench.core.scaling import scaling_claims, scaling_results

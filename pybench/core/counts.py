@@ -6,8 +6,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from pybench.core.loss_curve import METRIC as LOSS_DEVIATION
-from pybench.core.node.checks import SLOWEST
-from pybench.core.node.faults import faults, is_consequence
+from pybench.core.node_checks import SLOWEST
+from pybench.core.node_faults import faults, is_consequence
 from pybench.core.scaling import expectations_of
 from pybench.model.machine import GpuInfo
 from pybench.model.results import (

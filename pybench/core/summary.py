@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 from pybench.core.joint_step import JointStep, joint_spans, joint_steps, phase_cuts_ns
 from pybench.core.measurements import Measurements
-from pybench.core.node.driver import gpu_states
+from pybench.core.node_driver import gpu_states
 from pybench.core.statistics.interval import Samples, estimate, location, medians, outlying_attempts
 from pybench.core.validity import VERDICT_FLAGS, company, mixed_software, starvation
 from pybench.model.health import GpuUse

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pybench.core.joint_step import joint_steps, phase_cuts_ns
 from pybench.core.measurements import Measurements
-from pybench.core.node.driver import POWER_LIMIT, gpu_states
+from pybench.core.node_driver import POWER_LIMIT, gpu_states
 from pybench.core.numbers import percent
 from pybench.core.plan import point_id
 from pybench.core.statistics.interval import location

@@ -13,7 +13,7 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import Generic, NamedTuple
 
-from pybench.core.node.checks import SLOWER_FRACTION
+from pybench.core.node_checks import SLOWER_FRACTION
 from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, discoveries, joint_probability
 from pybench.core.statistics.interval import as_fraction
 from pybench.core.statistics.spread import Variance, variance_of

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, median
 
-from pybench.core.node.checks import SLOWER_FRACTION
+from pybench.core.node_checks import SLOWER_FRACTION
 from pybench.core.statistics.distributions import upper_tail
 from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, discoveries
 from pybench.core.statistics.interval import as_fraction

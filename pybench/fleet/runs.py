@@ -18,7 +18,7 @@ from statistics import median
 from pybench.core.assemble import assemble
 from pybench.core.keys import run_figures
 from pybench.core.measurements import Measurements
-from pybench.core.node.ranks import PointRecords
+from pybench.core.node_ranks import PointRecords
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.journal import DEFECTS
 from pybench.files.run.results_file import read_results

@@ -37,7 +37,7 @@ from statistics import fmean, median
 import numpy as np
 import numpy.typing as npt
 
-from pybench.core.node.driver import is_throttled
+from pybench.core.node_driver import is_throttled
 from pybench.model.health import GpuConditions
 from pybench.power.trace import MISSING, GpuTrace, OffsetColumns, PowerTrace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pybench.core.node.faults import faults
+from pybench.core.node_faults import faults
 from pybench.report.run.findings import findings
 from pybench.report.run.view import RunView
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pybench.core.counts import BY_IMPORTANCE
 from pybench.core.good_run import GOOD
 from pybench.core.lookup import NO_FIGURE, NO_TABLE
-from pybench.core.node.checks import SLOWEST
-from pybench.core.node.faults import PARTS, Fault, Part, faults, is_consequence, names_part, remedies, short_id
+from pybench.core.node_checks import SLOWEST
+from pybench.core.node_faults import PARTS, Fault, Part, faults, is_consequence, names_part, remedies, short_id
 from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.results import CheckResult, ExpectationRow, NodeCheck, PointResult, Results
 from pybench.model.suite import NOT_INSTALLED

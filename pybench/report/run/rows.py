@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pybench.core.node.faults import short_id
+from pybench.core.node_faults import short_id
 from pybench.core.numbers import ONE, interval, limits, percent, quantity, quantity_with_interval, with_spread
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.latency import PERCENTILES, percentile_name

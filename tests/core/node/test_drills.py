@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybench.core.node.driver import fabric, nvlinks
+from pybench.core.node_driver import fabric, nvlinks
 from pybench.model.health import GpuCounters, PcieLink, Xid
 from pybench.model.record import Energy
 from pybench.model.wire import Failure

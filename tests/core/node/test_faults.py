@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.core.node.faults import KINDS, Fault, faults, remedies
+from pybench.core.node_faults import KINDS, Fault, faults, remedies
 from tests.builders import POINT_RESULT
 from tests.nodes import Node
 

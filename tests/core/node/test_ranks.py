@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.core.node.ranks import Judged, judge_alike, shares_of_others
+from pybench.core.node_ranks import Judged, judge_alike, shares_of_others
 from pybench.model.verdict import Decision
 from tests.nodes import Node
 

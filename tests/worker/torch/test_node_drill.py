@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from pybench.core.measurements import Measurements
-from pybench.core.node.checks import node_checks
+from pybench.core.node_checks import node_checks
 from pybench.machine.environment import snapshot
 from pybench.model.record import RankReport, Record
 from pybench.model.results import NodeCheck

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import or_
 from statistics import median
 
-from pybench.core.node.ranks import gpu_name
+from pybench.core.node_ranks import gpu_name
 from pybench.model.health import GpuConditions, GpuCounters, GpuState, PcieLink
 from pybench.model.machine import Machine
 from pybench.model.record import Record

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from pybench.core.measurements import Measurements
-from pybench.core.node.driver import fabric, memory_errors, nvlinks, pcie, throttling, xids
-from pybench.core.node.ranks import ALONE, PointRecords, judge_alike, shares_of_others, shown
+from pybench.core.node_driver import fabric, memory_errors, nvlinks, pcie, throttling, xids
+from pybench.core.node_ranks import ALONE, PointRecords, judge_alike, shares_of_others, shown
 from pybench.core.numbers import quantity, short_percent, signed_percent
 from pybench.core.statistics.interval import Samples, location
 from pybench.model.machine import Machine

@@ -1,1 +1,0 @@
-"""Checks across a node's GPUs and links: one against the others, and what the driver counted."""
