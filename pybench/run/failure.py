@@ -66,8 +66,9 @@ def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path, oom_kills: i
     if failed.cause in _MAY_LACK_MEMORY and _HOST_MEMORY.search(f"{failed.message}\n{failed.detail}"):
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         limited = "" if limit == resource.RLIM_INFINITY else f" (ulimit -v {limit // 1024})"
-        why = f"the host gave no more memory{limited}"
-        return replace(failed, cause="host_memory", message=f"{why}: {failed.message}")
+        # To install a package that is there is no remedy.
+        words = failed.detail.rstrip().rpartition("\n")[2] if failed.cause == "missing_package" else failed.message
+        return replace(failed, cause="host_memory", message=f"the host gave no more memory{limited}: {words}")
     return failed
 
 
