@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
@@ -64,6 +64,16 @@ def encodable(text: str, encoding: str | None) -> str:
     except UnicodeEncodeError:
         return text.translate(_ASCII).encode(wanted, "replace").decode(wanted)
     return text
+
+
+def require_apart(files: Iterable[tuple[str, Path | None]]) -> None:
+    """Raise ``UsageError`` where two options name one file; a pipe or a device takes both."""
+    options: dict[Path, str] = {}
+    for option, file in files:
+        if file is not None and (file.is_file() or not file.exists()):
+            other = options.setdefault(file.resolve(), option)
+            if other != option:
+                raise UsageError(f"{option} {file}: {other} writes this file, too; name another")
 
 
 @contextmanager

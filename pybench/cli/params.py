@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.io import require_apart
 from pybench.model.errors import UsageError
 from pybench.model.manifest import MOST_TIME_S
 
@@ -122,8 +123,17 @@ class _Output(_Pair):
 
 
 OUTPUTS = ("json", "junit", "markdown", "github-annotations")
+
+
+def _apart(
+    _ctx: click.Context, _param: click.Parameter, outputs: tuple[tuple[str, Path], ...]
+) -> tuple[tuple[str, Path], ...]:
+    require_apart((f"-o {name}", file) for name, file in outputs if str(file) != "-")
+    return outputs
+
+
 outputs_option = click.option(
-    "-o", "--output", "outputs", type=_Output(), multiple=True, metavar="FORMAT=FILE",
+    "-o", "--output", "outputs", type=_Output(), multiple=True, metavar="FORMAT=FILE", callback=_apart,
     help=f"Write the result there, too; - is standard output. FORMAT: {', '.join(OUTPUTS)}. Repeatable.",
 )  # fmt: skip
 format_option = click.option(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.io import echo, kept_writable, terminal_options, write_bytes, write_json, write_text
+from pybench.cli.io import echo, kept_writable, require_apart, terminal_options, write_bytes, write_json, write_text
 from pybench.cli.params import FILE
 from pybench.model.errors import MachineError, PybenchError, UsageError
 
@@ -72,6 +72,7 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
     from pybench.power.sensor import calibration_path, write_calibration
     from pybench.power.text import calibration_text
 
+    require_apart((("--json", json_file), ("--trace", trace_file)))
     uuids = _uuids(indices)
     if trace_file is not None:
         _check_trace_file(trace_file)
@@ -123,14 +124,11 @@ def record(
 
     if trace_file is not None:
         _check_trace_file(trace_file)
-    options: dict[Path, str] = {}
-    for option, file in (("--json", json_file), ("--trace", trace_file), ("--plot", plot_file)):
-        if file is None:
-            continue
-        other = options.setdefault(file.resolve(), option)
-        if other != option and (file.is_file() or not file.exists()):
-            raise UsageError(f"{option} {file}: {other} writes this file, too; name another")
-        ctx.with_resource(kept_writable(option, file))
+    files = (("--json", json_file), ("--trace", trace_file), ("--plot", plot_file))
+    require_apart(files)
+    for option, file in files:
+        if file is not None:
+            ctx.with_resource(kept_writable(option, file))
     used = record_command(command, _uuids(indices), None if period_ms is None else period_ms / 1e3)
     result = (used.energy, used.package_j, used.package_reason)
     _say(energy_table(*result, width=terminal_options()["width"]))

@@ -86,6 +86,7 @@ def test_a_variable_that_differs_is_refused_by_name(measure: Measure) -> None:
         (("--smallest", "nope=1"), "nope is no metric"),
         (("--smallest", "nan"), "--smallest nan: give per cent"),
         (("--metric", "nope"), "--metric nope: no such metric"),
+        (("-o", "json=x", "-o", "junit=x"), "-o junit x: -o json writes this file, too"),
     ],
 )
 def test_a_bad_option_is_refused(finished: Path, arguments: tuple[str, ...], message: str) -> None:

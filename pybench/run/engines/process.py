@@ -21,10 +21,14 @@ from pybench.model.errors import MachineError
 GRACE_S = 5.0
 # A process that SIGKILL does not end in this time never ends.
 KILL_S = 30.0
-_POLL_S = 0.05
+_POLL_S, _AGAIN_S = 0.05, 1.0
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 # Set for every process of a worker to the token of its job.
 ATTEMPT_VARIABLE = "PYBENCH_ATTEMPT"
+
+
+_UNKILLABLE: set[int] = set()
+"""Processes that SIGKILL did not end within ``KILL_S``, which several levels of a run try to end."""
 
 
 def processes_marked(prefix: str) -> Iterator[int]:
@@ -46,17 +50,19 @@ def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) ->
     """Terminate, then kill, every marked process; returns how many there were.
 
     A process group is not enough: each rank has its own session. Raises ``MachineError`` when one
-    lives on after ``kill_s``: it waits inside the kernel for a device or a disk.
+    lives on after ``kill_s``: it waits inside the kernel for a device or a disk. A second call tries for a second.
     """
     found = tuple(processes_marked(prefix))
+    is_known = bool(found) and _UNKILLABLE.issuperset(found)
     _signal_all(found, signal.SIGTERM)
-    deadline = time.monotonic() + grace_s
+    deadline = time.monotonic() + (0.0 if is_known else grace_s)
     while found and time.monotonic() < deadline and any(processes_marked(prefix)):
         time.sleep(_POLL_S)
     # Killing may uncover children born meanwhile, hence the loop.
-    deadline = time.monotonic() + kill_s
+    deadline = time.monotonic() + (_AGAIN_S if is_known else kill_s)
     while left := tuple(processes_marked(prefix)):
         if time.monotonic() > deadline:
+            _UNKILLABLE.update(left)
             raise unkillable(",".join(map(str, left)), kill_s)
         _signal_all(left, signal.SIGKILL)
         time.sleep(_POLL_S)

@@ -128,6 +128,9 @@ def test_a_process_that_cannot_be_killed_ends_the_run(tmp_path: Path, monkeypatc
     with pytest.raises(MachineError, match=rf"killed, but not ended within 0.1 s: process {pid} of a worker") as error:
         end_marked(token, grace_s=0.1, kill_s=0.1)
     assert f"-p {pid}`" in str(error.value)
+    monkeypatch.setattr(process_module, "_AGAIN_S", 0.0)
+    with pytest.raises(MachineError, match="killed, but not ended"):  # at once, whatever the limits are
+        end_marked(token, grace_s=3600, kill_s=3600)
     monkeypatch.undo()
     process.end()
 
