@@ -138,8 +138,10 @@ def parse_filter(text: str) -> Filter:
     A word matches as a substring, in any letter case. Raises ``UsageError`` naming the column.
     """
     text = text.strip()
-    # As Python reads it, each word in the place of a name of its length.
-    named = _WORD.sub(lambda word: word[0] if word[0] in {"and", "or", "not"} else "w" * len(word[0]), text)
+    # As Python reads it, each word in the place of a name of its length; "#" begins no comment here.
+    named = _WORD.sub(
+        lambda word: word[0] if word[0] in {"and", "or", "not"} else "w" * len(word[0]), text.replace("#", "?")
+    )
 
     def holds(node: ast.AST, point_id: str) -> bool:
         if isinstance(node, ast.BoolOp):

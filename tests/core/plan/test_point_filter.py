@@ -38,6 +38,7 @@ def test_keeps(text: str, kept: list[int]) -> None:
         ("or a", "column 1 on"),
         ("a  & b", "column 1 on; valid are"),
         ("~a", "column 1 on"),
+        ("a # b", "column 3 on"),
         ("a(b)", "column 1 on"),
         ("a and 'b'", "column 7 on"),
         ("not " * 100_000 + "a", "column 1 on"),
