@@ -56,7 +56,7 @@ FOREIGN = {
     f"{_TRAIN}.strategies": {"torch", "transformers"},
     f"{_TRAIN}.strategies.accelerate": {"accelerate"},
     f"{_TRAIN}.strategies.deepspeed": {"deepspeed"},
-    f"{_TRAIN}.strategies.torchtune": {"torchao", "torchtune"},
+    f"{_TRAIN}.strategies.torchtune": {"torchtune"},
     f"{_TRAIN}.strategies.unsloth": {"safetensors", "tokenizers", "unsloth"},
 }
 """What else a module or room of the worker may import: the package that a backend is about."""

@@ -117,7 +117,7 @@ def drill(
 def test_a_delayed_rank_is_named(stage: Path, drill: Callable[..., Sequence[NodeCheck]]) -> None:
     """With twenty times the work, which is far from a busy machine's noise; two attempts would not always show it."""
     more = "[self._products[0]() for _ in range(19 * self._settings.products * (self.ranks.rank == 1))]"
-    _break(stage, "matmul", "for _ in range(self._settings.products)", more)
+    _break(stage, "compute", "for _ in range(self._settings.products)", more)
     (check,) = drill(_MATMUL, attempts=4)
     assert (check.name, check.subject, check.verdict) == ("slowest", "rank 1", "fail"), check.reason
     assert check.value is not None
@@ -130,7 +130,7 @@ def test_a_wrong_result_is_named(
     stage: Path, drill: Callable[..., Sequence[NodeCheck]], num_ranks: int, subject: str
 ) -> None:
     """One operand's bit flipped in one rank's memory: the others agree against it; of two, nobody knows which."""
-    _break(stage, "burn", "self._right = ", "if ranks.rank == 1: self._left.view(torch.int32)[0, 0] ^= 1 << 20")
+    _break(stage, "compute", "self._right = ", "if ranks.rank == 1: self._left.view(torch.int32)[0, 0] ^= 1 << 20")
     wrong = [check for check in drill(_burn(num_ranks)) if check.name == "checksum"]
     assert [(check.subject, check.verdict) for check in wrong] == [(subject, "fail")]
 
@@ -141,7 +141,7 @@ def test_a_wrong_gradient_is_named(
     stage: Path, drill: Callable[..., Sequence[NodeCheck]], num_ranks: int, subject: str
 ) -> None:
     """One bit of one gradient flipped in one rank's memory, in every training step."""
-    _break(stage, "training_step", "mean.lerp_", "if self.ranks.rank == 1: gradient.view(torch.int32)[0, 0] ^= 1 << 20")
+    _break(stage, "compute", "mean.lerp_", "if self.ranks.rank == 1: gradient.view(torch.int32)[0, 0] ^= 1 << 20")
     wrong = [check for check in drill(_training(num_ranks)) if check.name == "checksum"]
     assert [(check.subject, check.verdict) for check in wrong] == [(subject, "fail")]
 
@@ -149,7 +149,7 @@ def test_a_wrong_gradient_is_named(
 @pytest.mark.timeout(600)
 def test_a_result_that_does_not_repeat_is_named(stage: Path, drill: Callable[..., Sequence[NodeCheck]]) -> None:
     """One bit of one rank's results flipped after the first: of two ranks, that one."""
-    _break(stage, "burn", "self._differing +=", "if self.ranks.rank == 1: self._out.view(torch.int32)[0, 0] ^= 1")
+    _break(stage, "compute", "self._differing +=", "if self.ranks.rank == 1: self._out.view(torch.int32)[0, 0] ^= 1")
     wrong = [check for check in drill(_burn(2)) if check.name == "checksum"]
     assert [(check.subject, check.verdict) for check in wrong] == [("rank 1", "fail")]
     assert "elements from the same product's first result" in wrong[0].reason
@@ -166,7 +166,7 @@ def test_a_right_result_passes(drill: Callable[..., Sequence[NodeCheck]], point:
 @pytest.mark.timeout(600)
 def test_a_slow_link_is_named(stage: Path, drill: Callable[..., Sequence[NodeCheck]]) -> None:
     """One direction between two of three ranks takes half a second instead of milliseconds: the slowest link."""
-    _break(stage, "peer_copy", "distributed.send(self._own, peer)", f"if (self.ranks.rank, peer) == (1, 2): {_SLOWED}")
+    _break(stage, "copies", "distributed.send(self._own, peer)", f"if (self.ranks.rank, peer) == (1, 2): {_SLOWED}")
     links = [check for check in drill(_COPIES) if check.name == "link"]
     slowest = min(links, key=lambda check: check.value or 0)
     assert (slowest.subject, slowest.verdict) == ("rank 1 → rank 2", "fail")

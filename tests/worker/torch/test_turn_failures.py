@@ -82,7 +82,7 @@ def drilled(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Run:
 @pytest.mark.parametrize(
     ("drill", "cause", "message"),
     [
-        ("out_of_memory", "out_of_memory", "RuntimeError: out of memory: the trainer ran out with "),
+        ("out_of_memory", "out_of_memory", "in use with the engine asleep at level 1 before the trainer ran out"),
         ("sender_killed", "signal", "signal 9"),
         ("stale", "wrong_result", "model.embed_tokens.weight: shard 0 of the engine holds other bits"),
     ],

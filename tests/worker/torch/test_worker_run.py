@@ -114,7 +114,7 @@ BUILD = ", or build its image: pybench images build train"
         ("deepspeed", {"strategy": "deepspeed"}, "strategy 'deepspeed'", "deepspeed", BUILD),
         ("peft", {"lora_rank": 4}, "lora_rank", "accelerate peft", BUILD),
         ("unsloth", {"strategy": "unsloth"}, "strategy 'unsloth'", "unsloth", ""),
-        ("torchao", {"strategy": "torchtune"}, "strategy 'torchtune'", "torchao torchtune", ""),
+        ("torchtune", {"strategy": "torchtune"}, "strategy 'torchtune'", "torchao torchtune", ""),
     ],
 )
 def test_a_strategys_package_is_missing(
