@@ -187,11 +187,7 @@ def _contradictions(results: Results) -> Iterator[str]:
     for name in ("scaling", "checks", "comparisons", "node"):
         for number, row in enumerate(getattr(results, name)):
             yield from (f"{name}.{number}: {words}" for words in _of_row(row, points))
-    for number, point in enumerate(results.points):
-        if point.num_gpus < 1:
-            yield f"points.{number}.num_gpus: {point.num_gpus} is no count"
-        if not 0 <= point.failed_attempts <= point.attempts:
-            yield f"points.{number}.failed_attempts: {point.failed_attempts} of {point.attempts} attempts"
+    yield from _of_points(results.points)
     counts = results.counts
     rows = [row for row in results.rows if not (isinstance(row, CheckResult) and row.metric == LOSS_DEVIATION)]
     # A ratio without a figure in a table counts or not: only the suite shows it.
@@ -213,6 +209,14 @@ def _contradictions(results: Results) -> Iterator[str]:
     # Owed attempts and absent packages, which only the plan shows, make a verdict missing.
     if results.verdict != verdict and (results.verdict != "missing" or verdict in {"fail", "error"}):
         yield f"verdict: {results.verdict} is claimed, {verdict} follows from its rows and points"
+
+
+def _of_points(points: Sequence[PointResult]) -> Iterator[str]:
+    for number, point in enumerate(points):
+        if point.num_gpus < 1:
+            yield f"points.{number}.num_gpus: {point.num_gpus} is no count"
+        if not 0 <= point.failed_attempts <= point.attempts:
+            yield f"points.{number}.failed_attempts: {point.failed_attempts} of {point.attempts} attempts"
 
 
 def _of_row(row: JudgedRow, points: Mapping[str, PointResult]) -> Iterator[str]:
