@@ -22,9 +22,8 @@ double squared(double value) { return value * value; }
 
 }  // namespace
 
-double Cube::at(size_t value, size_t phase, size_t hypothesis) const {
-    const ptrdiff_t away = static_cast<ptrdiff_t>(value) * stride[0] + static_cast<ptrdiff_t>(phase) * stride[1] +
-                           static_cast<ptrdiff_t>(hypothesis) * stride[2];
+double Table::at(size_t value, size_t hypothesis) const {
+    const ptrdiff_t away = static_cast<ptrdiff_t>(value) * stride[0] + static_cast<ptrdiff_t>(hypothesis) * stride[1];
     return *reinterpret_cast<const double*>(reinterpret_cast<const char*>(data) + away);
 }
 
@@ -34,8 +33,8 @@ CounterFilter::CounterFilter(double belief, double further_spread, double step_s
     covariance_[kInStep][kInStep] = squared(step_spread);
 }
 
-void CounterFilter::follow(const CounterPart& part, size_t phase, size_t hypothesis) {
-    const auto of = [&](const Cube& cube, size_t value) { return cube.at(value, phase, hypothesis); };
+void CounterFilter::follow(const CounterPart& part, size_t hypothesis) {
+    const auto of = [&](const Table& table, size_t value) { return table.at(value, hypothesis); };
     const auto counted_j2 = [&](size_t step) {
         return of(part.spent_j2, step) + of(part.sampled_j2, step) + of(part.counted_j2, step);
     };

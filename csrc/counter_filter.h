@@ -1,4 +1,4 @@
-// A Kalman filter over the values of an energy counter, for one hypothesis of its lag, grid and phase.
+// A Kalman filter over the values of an energy counter, for one hypothesis of its lag and grid.
 #pragma once
 
 #include <array>
@@ -7,19 +7,19 @@
 
 namespace pybench {
 
-// View of numbers by value, phase and hypothesis; stride 0 for an axis with one number.
-struct Cube {
+// View of numbers by value and hypothesis; stride 0 for an axis with one number.
+struct Table {
     const double* data;
-    std::array<ptrdiff_t, 3> stride;  // in bytes
+    std::array<ptrdiff_t, 2> stride;  // in bytes
 
-    double at(size_t value, size_t phase, size_t hypothesis) const;
+    double at(size_t value, size_t hypothesis) const;
 };
 
 // The counter's values along one curve, and the steps between them.
 struct CounterPart {
     size_t num_values;
-    Cube value_j, value_j2;
-    Cube spent_j, taken_j, spent_j2, taken_j2, sampled_j2, counted_j2, in_step_j;
+    Table value_j, value_j2;
+    Table spent_j, taken_j, spent_j2, taken_j2, sampled_j2, counted_j2, in_step_j;
 };
 
 struct FilterOutcome {
@@ -32,7 +32,7 @@ class CounterFilter {
     CounterFilter(double belief, double further_spread, double step_spread);
 
     // Follows the values along one curve. The energy before its first value is unknown and within the windows.
-    void follow(const CounterPart& part, size_t phase, size_t hypothesis);
+    void follow(const CounterPart& part, size_t hypothesis);
     // Joules within the windows; beyond_j is the part before the first value and after the last.
     FilterOutcome outcome(double beyond_j, double beyond_j2) const;
 

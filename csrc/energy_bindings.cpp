@@ -10,7 +10,6 @@
 #include "grid_phases.h"
 #include "linear_columns.h"
 #include "low_pass.h"
-#include "sampled_counter.h"
 
 namespace py = pybind11;
 using namespace pybench;
@@ -37,28 +36,23 @@ double noise_part(const Column& power_w) {
     return middle_deviation(power_w.data(), length(power_w));
 }
 
-// num values or steps, with one or all of the phases and hypotheses.
-Cube cube_of(const Numbers& numbers, size_t num, const std::array<size_t, 2>& shape) {
-    if (numbers.ndim() != 3) throw std::invalid_argument("not by value, phase and hypothesis");
+// num values or steps, with one or all of the hypotheses.
+Table table_of(const Numbers& numbers, size_t num, size_t num_hypotheses) {
+    if (numbers.ndim() != 2) throw std::invalid_argument("not by value and hypothesis");
     require_equal(static_cast<size_t>(numbers.shape(0)), num);
-    Cube cube{numbers.data(), {numbers.strides(0), numbers.strides(1), numbers.strides(2)}};
-    for (const size_t axis : {1, 2}) {
-        if (numbers.shape(axis) == 1)
-            cube.stride[axis] = 0;
-        else
-            require_equal(static_cast<size_t>(numbers.shape(axis)), shape[axis - 1]);
-    }
-    return cube;
+    if (numbers.shape(1) == 1) return {numbers.data(), {numbers.strides(0), 0}};
+    require_equal(static_cast<size_t>(numbers.shape(1)), num_hypotheses);
+    return {numbers.data(), {numbers.strides(0), numbers.strides(1)}};
 }
 
-CounterPart part_of(const Part& part, const std::array<size_t, 2>& shape) {
+CounterPart part_of(const Part& part, size_t num_hypotheses) {
     const auto& [value_j, value_j2, spent_j, taken_j, spent_j2, taken_j2, sampled_j2, counted_j2, in_step_j] = part;
-    if (value_j.ndim() != 3 || value_j.shape(0) < 1) throw std::invalid_argument("no value");
+    if (value_j.ndim() != 2 || value_j.shape(0) < 1) throw std::invalid_argument("no value");
     const size_t num = static_cast<size_t>(value_j.shape(0));
-    const auto step = [&](const Numbers& numbers) { return cube_of(numbers, num - 1, shape); };
+    const auto step = [&](const Numbers& numbers) { return table_of(numbers, num - 1, num_hypotheses); };
     return {num,
-            cube_of(value_j, num, shape),
-            cube_of(value_j2, num, shape),
+            table_of(value_j, num, num_hypotheses),
+            table_of(value_j2, num, num_hypotheses),
             step(spent_j),
             step(taken_j),
             step(spent_j2),
@@ -68,27 +62,23 @@ CounterPart part_of(const Part& part, const std::array<size_t, 2>& shape) {
             step(in_step_j)};
 }
 
-// Logarithm of the weight, joules, variance and misfit, by phase and hypothesis.
-std::array<Numbers, 4> filtered(const std::vector<Part>& parts, const Numbers& belief, double gain_spread,
-                                double step_spread, const Numbers& beyond_j, const Numbers& beyond_j2) {
-    if (belief.ndim() != 3 || belief.shape(0) != 1) throw std::invalid_argument("not by phase and hypothesis");
-    const std::array<size_t, 2> shape{static_cast<size_t>(belief.shape(1)), static_cast<size_t>(belief.shape(2))};
+// Logarithm of the weight, joules, variance and misfit, by hypothesis.
+std::array<Numbers, 4> filtered(const std::vector<Part>& parts, const Column& belief, double gain_spread,
+                                double step_spread, const Column& beyond_j, const Column& beyond_j2) {
+    const size_t num = length(belief);
+    require_equal(length(beyond_j), num);
+    require_equal(length(beyond_j2), num);
     std::vector<CounterPart> columns;
-    for (const Part& part : parts) columns.push_back(part_of(part, shape));
-    const Cube believed = cube_of(belief, 1, shape), beyond = cube_of(beyond_j, 1, shape),
-               beyond2 = cube_of(beyond_j2, 1, shape);
+    for (const Part& part : parts) columns.push_back(part_of(part, num));
     std::array<Numbers, 4> found;
-    for (Numbers& column : found) column = Numbers(shape);
-    for (size_t phase = 0; phase < shape[0]; ++phase)
-        for (size_t hypothesis = 0; hypothesis < shape[1]; ++hypothesis) {
-            CounterFilter filter(believed.at(0, phase, hypothesis), gain_spread, step_spread);
-            for (const CounterPart& part : columns) filter.follow(part, phase, hypothesis);
-            const FilterOutcome outcome =
-                filter.outcome(beyond.at(0, phase, hypothesis), beyond2.at(0, phase, hypothesis));
-            const std::array<double, 4> values{outcome.log_weight, outcome.energy_j, outcome.variance_j2,
-                                               outcome.misfit};
-            for (size_t at = 0; at < values.size(); ++at) found[at].mutable_at(phase, hypothesis) = values[at];
-        }
+    for (Numbers& column : found) column = Numbers(num);
+    for (size_t hypothesis = 0; hypothesis < num; ++hypothesis) {
+        CounterFilter filter(belief.at(hypothesis), gain_spread, step_spread);
+        for (const CounterPart& part : columns) filter.follow(part, hypothesis);
+        const FilterOutcome outcome = filter.outcome(beyond_j.at(hypothesis), beyond_j2.at(hypothesis));
+        const std::array<double, 4> values{outcome.log_weight, outcome.energy_j, outcome.variance_j2, outcome.misfit};
+        for (size_t at = 0; at < values.size(); ++at) found[at].mutable_at(hypothesis) = values[at];
+    }
     return found;
 }
 
@@ -153,19 +143,6 @@ Numbers within(const Column& ends_s, const Column& ends, const Column& at_s, con
     return found;
 }
 
-// One row for each phase.
-Numbers counted(const Column& time_s, const Column& energy_j, const Column& seen_w, double tau_s, const Column& at_s,
-                const Column& phase_s, double period_s) {
-    require_equal(length(time_s), length(energy_j));
-    require_equal(length(time_s), length(seen_w));
-    if (length(time_s) < 2) throw std::invalid_argument("less than two times");
-    const SeenCurve curve{time_s.data(), energy_j.data(), seen_w.data(), length(time_s), tau_s};
-    Numbers sums_j(std::array{length(phase_s), length(at_s)});
-    for (size_t phase = 0; phase < length(phase_s); ++phase)
-        counted_j(curve, phase_s.at(phase), period_s, at_s.data(), length(at_s), sums_j.mutable_data(phase, 0));
-    return sums_j;
-}
-
 // A row for each field of a piece, a column for each piece; and the blind time.
 std::pair<Numbers, double> undone_pieces(const Column& time_s, const Column& power_w, const Column& noise_w,
                                          double tau_s, double period_s, double gap_s) {
@@ -174,8 +151,8 @@ std::pair<Numbers, double> undone_pieces(const Column& time_s, const Column& pow
     if (length(time_s) < 2) throw std::invalid_argument("less than two samples");
     const Undone result =
         undone({time_s.data(), power_w.data(), noise_w.data(), length(time_s), tau_s, period_s, gap_s});
-    constexpr std::array kRows{&Piece::end_s,    &Piece::energy_j,   &Piece::sigma_j,    &Piece::seen_w,
-                               &Piece::missed_j, &Piece::sampled_j2, &Piece::counted_j2, &Piece::unsteady_j};
+    constexpr std::array kRows{&Piece::end_s,      &Piece::energy_j,   &Piece::sigma_j,   &Piece::missed_j,
+                               &Piece::sampled_j2, &Piece::counted_j2, &Piece::unsteady_j};
     Numbers rows(std::array{kRows.size(), result.pieces.size()});
     auto values = rows.mutable_unchecked<2>();
     for (size_t row = 0; row < kRows.size(); ++row)
@@ -190,17 +167,13 @@ PYBIND11_MODULE(_energy, module, py::mod_gil_not_used()) {
 
     module.def("middle_deviation", &noise_part, py::arg("power_w"),
                "Median deviation of samples from their neighbours' mean, as a fraction of their power.");
-    module.def("counted", &counted, py::arg("time_s"), py::arg("energy_j"), py::arg("seen_w"), py::kw_only(),
-               py::arg("tau_s"), py::arg("at_s"), py::arg("phase_s"), py::arg("period_s"),
-               "Sum in J of a counter that samples the power, by phase and time.");
-    module.def(
-        "undone", &undone_pieces, py::arg("time_s"), py::arg("power_w"), py::arg("noise_w"), py::kw_only(),
-        py::arg("tau_s"), py::arg("period_s"), py::arg("gap_s"),
-        "Undo a low-pass: rows end_s, energy_j, sigma_j, seen_w, missed_j, sampled_j2, counted_j2, unsteady_j of the "
-        "load's pieces; and blind_s.");
+    module.def("undone", &undone_pieces, py::arg("time_s"), py::arg("power_w"), py::arg("noise_w"), py::kw_only(),
+               py::arg("tau_s"), py::arg("period_s"), py::arg("gap_s"),
+               "Undo a low-pass: rows end_s, energy_j, sigma_j, missed_j, sampled_j2, counted_j2, unsteady_j of the "
+               "load's pieces; and blind_s.");
     module.def("filtered", &filtered, py::arg("parts"), py::arg("belief"), py::arg("gain_spread"),
                py::arg("step_spread"), py::arg("beyond_j"), py::arg("beyond_j2"),
-               "Logarithm of the weight, joules, their variance and the misfit, by phase and hypothesis.");
+               "Logarithm of the weight, joules, their variance and the misfit, by hypothesis.");
     module.def("interpolated", &interpolated, py::arg("time_s"), py::arg("columns"), py::arg("at_s"),
                "Interpolate each column linearly at each time; constant beyond the ends.");
     module.def("within", &within, py::arg("ends_s"), py::arg("ends"), py::arg("at_s"), py::arg("sums"),

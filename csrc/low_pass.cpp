@@ -118,12 +118,11 @@ Piece uncertainty(const Cell& cell, double unsteady_w, Unseen jump, double perio
 }
 
 // A piece that is this share of its cell.
-Piece piece_of(const Piece& cell, double share, double end_s, double energy_j, double seen_w) {
+Piece piece_of(const Piece& cell, double share, double end_s, double energy_j) {
     const double part = std::max(share, 0.0);
     return {end_s,
             energy_j,
             cell.sigma_j * std::sqrt(part),
-            seen_w,
             cell.missed_j * part,
             cell.sampled_j2 * part,
             cell.counted_j2 * part,
@@ -197,14 +196,12 @@ Undone undone(const NoisySamples& samples) {
                                ? Balance{}
                                : Balance{whole_j - sampled_j(samples, at),
                                          whole.unsteady_j + std::abs(jump.jump_w) * jump.blind_s, whole.sampled_j2});
-        const double end_s = samples.time_s[at + 1], end_w = samples.power_w[at + 1], late = back_s / length_s;
+        const double end_s = samples.time_s[at + 1], late = back_s / length_s;
         if (back_s > 0) {
-            const double decayed = std::exp(-(length_s - back_s) / std::max(tau_s, 1e-9));
-            const double at_step_w = cell.before_w + (samples.power_w[at] - cell.before_w) * decayed;
-            result.pieces.push_back(piece_of(whole, 1 - late, end_s - back_s, early_j, at_step_w));
-            result.pieces.push_back(piece_of(whole, late, end_s, cell.after_w * back_s, end_w));
+            result.pieces.push_back(piece_of(whole, 1 - late, end_s - back_s, early_j));
+            result.pieces.push_back(piece_of(whole, late, end_s, cell.after_w * back_s));
         } else {
-            result.pieces.push_back(piece_of(whole, 1.0, end_s, early_j, end_w));
+            result.pieces.push_back(piece_of(whole, 1.0, end_s, early_j));
         }
     }
     const std::vector<double> bias = biases(balances);

@@ -17,7 +17,6 @@ struct NoisySamples {
 // The load over a part of a cell, with its standard deviation.
 struct Piece {
     double end_s, energy_j, sigma_j;
-    double seen_w;      // power behind the low-pass at the end
     double missed_j;    // error of a counter of samples at a jump
     double sampled_j2;  // its variance at jumps of any phase
     double counted_j2;  // variance by the load's noise between such samples

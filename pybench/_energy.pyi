@@ -11,16 +11,6 @@ def middle_deviation(power_w: _Numbers) -> float: ...
 def undone(
     time_s: _Numbers, power_w: _Numbers, noise_w: _Numbers, *, tau_s: float, period_s: float, gap_s: float
 ) -> tuple[_Numbers, float]: ...
-def counted(
-    time_s: _Numbers,
-    energy_j: _Numbers,
-    seen_w: _Numbers,
-    *,
-    tau_s: float,
-    at_s: _Numbers,
-    phase_s: _Numbers,
-    period_s: float,
-) -> _Numbers: ...
 def filtered(
     parts: Sequence[Sequence[_Numbers]],
     belief: _Numbers,

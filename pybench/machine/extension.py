@@ -8,7 +8,6 @@ from typing import Literal
 REMEDY = "reinstall with a C++17 compiler at hand: pip install ."
 NAMES = {
     "_energy": (
-        "counted",
         "filtered",
         "fitting_periods",
         "interpolated",

@@ -67,7 +67,6 @@ class Curve:
         coherent_j: sum of its error at jumps of one phase.
         counted_j2: sum of the variance by noise of the load.
         in_step_j: sum of the possible error by a load in step with the samples.
-        seen_w: power behind the low-pass of ``tau_s``, without ripples.
         in_step_w: standard deviation of the mean power of a counter that samples in step with a ripple.
         drifting_j2: variance of each counter value by a ripple nearly in step.
         mean_sigma_w: standard deviation of the series' mean power.
@@ -83,8 +82,6 @@ class Curve:
     counted_j2: Column | None = None
     coherent_j: Column | None = None
     in_step_j: Column | None = None
-    seen_w: Column | None = None
-    tau_s: float = 0.0
     in_step_w: float = 0.0
     drifting_j2: float = 0.0
     mean_sigma_w: float = 0.0
@@ -182,10 +179,10 @@ def undo_low_pass(time_s: Column, power_w: Column, low_pass: LowPass, most_repea
     pieces, blind_s = _energy.undone(
         time_s, power_w, sample_noise_w(power_w), tau_s=tau_s, period_s=period_s, gap_s=GAP_S
     )
-    ends_s, piece_j, sigma_j, seen_w, missed_j, sampled_j2, counted_j2, unsteady_j = pieces
+    ends_s, piece_j, sigma_j, missed_j, sampled_j2, counted_j2, unsteady_j = pieces
     may_repeat = bool(missed_j.any() or unsteady_j.any())
     in_step = in_step_fraction(time_s, power_w, period_s, most_repeat) if may_repeat else 0.0
-    curve = Curve.of_pieces(
+    return Curve.of_pieces(
         np.concatenate((time_s[:1], ends_s)),
         piece_j,
         sigma_j,
@@ -196,7 +193,6 @@ def undo_low_pass(time_s: Column, power_w: Column, low_pass: LowPass, most_repea
         coherent_j=in_step * missed_j,
         in_step_j=in_step * (missed_j + unsteady_j),
     )
-    return replace(curve, seen_w=np.concatenate((np.repeat(power_w[0], 2), seen_w, power_w[-1:])), tau_s=tau_s)
 
 
 def sample_noise_w(power_w: Column) -> Column:

@@ -406,15 +406,14 @@ def _near(readings: Readings, windows_s: Windows) -> Readings | None:
 
 def _bridged(readings: Readings, near: Sequence[Readings], curves: Sequence[Curve], window: Window) -> Bridged | None:
     """Join the counter with the curves; without a curve, with straight lines between its own values."""
-    sensor, lags_s = window.sensor, (window.sensor.lag_low_s, window.sensor.lag_high_s)
+    lags_s = (window.sensor.lag_low_s, window.sensor.lag_high_s)
     many = len(readings.after_s) > MOST_READINGS
     grids = candidate_grids(near[0], readings.beginning(BEGINNING_S)) if many else candidate_grids(readings)
     if curves:
         hypotheses = _covered(_placed(near, grids), curves, window.spans_s)
-        sample_period_s = sensor.period_s if sensor.resolves else None
         if not hypotheses:
             return None
-        return bridge(hypotheses, curves, window.spans_s, lags_s, sample_period_s=sample_period_s)
+        return bridge(hypotheses, curves, window.spans_s, lags_s)
     together = joined(near)
     whole = [(anchors, grid) for grid in grids if (anchors := grid.place(together)) is not None]
     anchors = evenest(whole)[0] if whole else without_grid(together)

@@ -36,7 +36,7 @@ print(json.dumps(found))
     ("state", "fault"),
     [
         ("absent", "extension pybench._energy not built: "),
-        ("older", "extension pybench._energy is an older build without counted, filtered, "),
+        ("older", "extension pybench._energy is an older build without filtered, "),
     ],
 )
 def test_without_the_loops_of_an_estimate(tmp_path: Path, state: str, fault: str) -> None:

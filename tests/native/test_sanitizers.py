@@ -31,7 +31,7 @@ def test_ring(native: Callable[..., Path], sanitizer: str, tmp_path: Path) -> No
 def test_loops_of_an_estimate(native: Callable[..., Path], tmp_path: Path) -> None:
     """They run in the caller's thread alone."""
     options = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
-    names = ("counter_filter", "grid_phases", "linear_columns", "low_pass", "sampled_counter")
+    names = ("counter_filter", "grid_phases", "linear_columns", "low_pass")
     sources = (f"csrc/{name}.cpp" for name in names)
     program = native(tmp_path / "loops", "tests/native/energy_loops.cpp", *sources, *options, "-Wno-unknown-pragmas")
     done = subprocess.run([program], capture_output=True, text=True, check=False)

@@ -59,29 +59,27 @@ def textbook(parts: list[Part], belief: float, further_spread: float, beyond: tu
 
 
 def random_part(rng: np.random.Generator, num: int, gain: float, *, in_step: bool) -> Part:
-    """Values of three phases and four hypotheses, one value an outlier; some columns are equal for all phases."""
-    spent_j = rng.uniform(20, 60, (num - 1, 1, 4))
-    taken_j = spent_j * rng.uniform(0, 1, (num - 1, 1, 4))
+    """Values of four hypotheses, one value an outlier."""
+    spent_j = rng.uniform(20, 60, (num - 1, 4))
+    taken_j = spent_j * rng.uniform(0, 1, (num - 1, 4))
     steps = Steps(
         spent_j,
         taken_j,
-        spent_j2=rng.uniform(0.1, 0.3, (num - 1, 1, 4)),
-        taken_j2=rng.uniform(0, 0.1, (num - 1, 1, 4)),
-        sampled_j2=rng.uniform(0, 0.2, (num - 1, 1, 4)),
-        counted_j2=rng.uniform(0, 0.2, (num - 1, 1, 4)),
-        in_step_j=rng.uniform(0, 0.5, (num - 1, 1, 4)) * in_step,
+        spent_j2=rng.uniform(0.1, 0.3, (num - 1, 4)),
+        taken_j2=rng.uniform(0, 0.1, (num - 1, 4)),
+        sampled_j2=rng.uniform(0, 0.2, (num - 1, 4)),
+        counted_j2=rng.uniform(0, 0.2, (num - 1, 4)),
+        in_step_j=rng.uniform(0, 0.5, (num - 1, 4)) * in_step,
     )
-    values_j = np.concatenate((np.zeros((1, 1, 4)), np.cumsum(spent_j, axis=0))) * gain + rng.normal(
-        0, 0.7, (num, 3, 4)
-    )
+    values_j = np.concatenate((np.zeros((1, 4)), np.cumsum(spent_j, axis=0))) * gain + rng.normal(0, 0.7, (num, 4))
     values_j[num // 2] += np.array([0, 0, 0, 9.0])
-    return values_j, rng.uniform(0.05, 0.2, (num, 1, 4)), steps
+    return values_j, rng.uniform(0.05, 0.2, (num, 4)), steps
 
 
-def one(part: Part, phase: int, hypothesis: int) -> Part:
+def one(part: Part, hypothesis: int) -> Part:
     values_j, value_j2, steps = part
-    columns = {name: column[:, 0, hypothesis] for name, column in vars(steps).items()}
-    return values_j[:, phase, hypothesis], value_j2[:, 0, hypothesis], replace(steps, **columns)
+    columns = {name: column[:, hypothesis] for name, column in vars(steps).items()}
+    return values_j[:, hypothesis], value_j2[:, hypothesis], replace(steps, **columns)
 
 
 @pytest.mark.parametrize("num_values", [(2,), (9,), (5, 7), (1, 3)])
@@ -93,19 +91,19 @@ def test_every_hypothesis_is_filtered_as_the_textbook_has_it(
     """Along one curve and two, with a gain far off, and where the load keeps step with the counter."""
     rng = np.random.default_rng(sum(num_values))
     parts = [random_part(rng, num, gain, in_step=in_step) for num in num_values]
-    belief, beyond_j, beyond_j2 = rng.uniform(0.1, 1, (3, 4)), rng.uniform(0, 9, (3, 4)), rng.uniform(0, 1, (3, 4))
+    belief, beyond_j, beyond_j2 = rng.uniform(0.1, 1, 4), rng.uniform(0, 9, 4), rng.uniform(0, 1, 4)
     outcome = filtered(parts, belief, 0.02, beyond_j, beyond_j2)
-    for phase, hypothesis in np.ndindex(3, 4):
-        at = (phase, hypothesis)
-        own = [one(part, phase, hypothesis) for part in parts]
-        expected = textbook(own, float(belief[at]), 0.02, (float(beyond_j[at]), float(beyond_j2[at])))
+    for at in range(4):
+        expected = textbook(
+            [one(part, at) for part in parts], float(belief[at]), 0.02, (float(beyond_j[at]), float(beyond_j2[at]))
+        )
         assert [column[at] for column in vars(outcome).values()] == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 def test_values_without_their_steps_are_refused() -> None:
     values_j, value_j2, steps = random_part(np.random.default_rng(0), 4, 1.0, in_step=False)
-    beyond = np.zeros((3, 4))
+    beyond = np.zeros(4)
     with pytest.raises(ValueError, match="columns differ in length"):
-        filtered([(values_j[:3], value_j2[:3], steps)], np.ones((3, 4)), 0.0, beyond, beyond)
+        filtered([(values_j[:3], value_j2[:3], steps)], np.ones(4), 0.0, beyond, beyond)
     with pytest.raises(ValueError, match="no value"):
-        filtered([(values_j[:0], value_j2[:0], steps)], np.ones((3, 4)), 0.0, beyond, beyond)
+        filtered([(values_j[:0], value_j2[:0], steps)], np.ones(4), 0.0, beyond, beyond)
