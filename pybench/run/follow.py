@@ -65,7 +65,8 @@ def _until_over(
                 return None
             if time.monotonic() > session.end_s and _all_reported(ranks):
                 return 0
-            if time.monotonic() > session.end_s + (_FINISH_S if _all_finish(ranks) else 0.0):
+            finish = all(log.phase is not None and log.phase.name == "finish" for log in ranks)
+            if time.monotonic() > session.end_s + (_FINISH_S if finish else 0.0):
                 raise OutOfTimeError
             if time.monotonic() > deadline:
                 worker.end()
@@ -89,10 +90,6 @@ def _power_w(worker: Worker, gpus: GpuObservation) -> float | None:
 
 def _all_reported(ranks: list[RankLog]) -> bool:
     return all(log.result is not None for log in ranks)
-
-
-def _all_finish(ranks: list[RankLog]) -> bool:
-    return all(log.phase is not None and log.phase.name == "finish" for log in ranks)
 
 
 def _show(point: Point, rank: int, event: Event, ranks: list[RankLog], progress: Progress) -> None:

@@ -62,13 +62,12 @@ def joined_parts(run_path: Path, parts: Sequence[HostPart], own: PowerTrace | No
     """
     if not parts:
         return (HostTrace((), own),)
-    return tuple(_of_part(run_path, part, own) for part in parts)
-
-
-def _of_part(run_path: Path, part: HostPart, own: PowerTrace | None) -> HostTrace:
-    here = own is not None and part.trace is not None and Path(part.trace).name == "trace.npz"
-    trace = own if here else None if part.trace is None else read_trace(run_path, part.trace)
-    return HostTrace(part.gpu_uuids, trace, part.clock, here=here)
+    joined = []
+    for part in parts:
+        here = own is not None and part.trace is not None and Path(part.trace).name == "trace.npz"
+        trace = own if here else None if part.trace is None else read_trace(run_path, part.trace)
+        joined.append(HostTrace(part.gpu_uuids, trace, part.clock, here=here))
+    return tuple(joined)
 
 
 def all_health(own: Health | None, reports: Sequence[HostReport]) -> Health | None:

@@ -43,7 +43,8 @@ def earlier_times_s(
     suite: Suite, plan: Plan, machine: Machine, root: Path, hosts: Sequence[Host] = ()
 ) -> dict[str, float]:
     """Seconds of an attempt by the digest of its point, of those that runs below ``root`` measured on these hosts."""
-    return earlier_attempts_s(root, suite.name, fingerprint(run_fields(machine, hosts)), _digests(plan))
+    digests = {point.digest for point in plan.points}
+    return earlier_attempts_s(root, suite.name, fingerprint(run_fields(machine, hosts)), digests)
 
 
 def plan_suite(
@@ -124,10 +125,6 @@ def _require_backends(required: Required, suite: Suite) -> None:
 
 def _in_profile(suite: Suite) -> str:
     return f" in its profile {suite.profile}" if suite.profile else ""
-
-
-def _digests(plan: Plan) -> set[str]:
-    return {point.digest for point in plan.points}
 
 
 def launch_requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchRequirements:

@@ -17,7 +17,7 @@ from pybench.machine.disk import disk_error
 from pybench.model.container import ImageIdentity
 from pybench.model.errors import MachineError
 from pybench.model.host import OLDEST_PYTHON, Place
-from pybench.run.engines.base import Argv, Launch
+from pybench.run.engines.base import Launch
 from pybench.run.engines.image_launcher import ImageFileLauncher
 
 
@@ -95,9 +95,6 @@ def _words(result: CommandResult) -> str:
 
 def _probe(launcher: ImageFileLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> CommandResult:
     with trial_job(backend, gpu_uuids) as job:
-        return run_command(_with_environment(replace(launcher, secrets=()), job))
-
-
-def _with_environment(launcher: ImageFileLauncher, job: Launch) -> Argv:
-    variables = (f"{name}={value}" for name, value in launcher.environment(job).items())
-    return ("env", "-i", *variables, *launcher.start_argv(job, "-I", "-B", "-c", _PROBE))
+        bare = replace(launcher, secrets=())
+        variables = (f"{name}={value}" for name, value in bare.environment(job).items())
+        return run_command(("env", "-i", *variables, *bare.start_argv(job, "-I", "-B", "-c", _PROBE)))

@@ -205,7 +205,9 @@ def decode_event(line: bytes | str) -> Event:
     only: Event = given[0]
     if name := _oversized(only):
         raise ValueError(_refusal(line, f"{name}: beyond 64 bits"))
-    return _shortened(only) if isinstance(only, Failure) else only
+    if isinstance(only, Failure):
+        return replace(only, message=only.message[:_MAX_MESSAGE], detail=only.detail[-_MAX_DETAIL:])
+    return only
 
 
 @cache
@@ -237,7 +239,3 @@ def _oversized(value: Any, name: str = "") -> str | None:  # noqa: ANN401 - any 
     else:
         return None
     return next((found for field, item in inside if (found := _oversized(item, field))), None)
-
-
-def _shortened(failure: Failure) -> Failure:
-    return replace(failure, message=failure.message[:_MAX_MESSAGE], detail=failure.detail[-_MAX_DETAIL:])

@@ -49,11 +49,12 @@ def probed(launcher: OciLauncher, facts: EngineFacts, gpu_uuids: tuple[str, ...]
 def _started(
     launcher: OciLauncher, facts: EngineFacts, image: ImageIdentity, gpu_uuids: tuple[str, ...]
 ) -> tuple[OciLauncher, CommandResult]:
+    hard_limits = {name: resource.getrlimit(number)[1] for name, number in _LIMITS.items()}
     for _ in range(_MAX_TRIES):
         result = _probe(launcher, image.backend, gpu_uuids)
         if result.ok:
             return launcher, result
-        relaxed = after_refusal(launcher.confinement, result.error_line, _hard_limits(), facts)
+        relaxed = after_refusal(launcher.confinement, result.error_line, hard_limits, facts)
         if relaxed is None:
             break
         launcher = replace(launcher, confinement=relaxed)
@@ -81,7 +82,3 @@ def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> C
             raise MachineError(f"{message}; {CDI_COMMAND}") from None
         finally:
             run_command(launcher.remove_argv(job), outlives=True)
-
-
-def _hard_limits() -> dict[str, int]:
-    return {name: resource.getrlimit(number)[1] for name, number in _LIMITS.items()}
