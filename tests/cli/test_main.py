@@ -179,7 +179,7 @@ def test_one_point_alone_is_judged_by_nothing(drill: Drill) -> None:
         (("run", "drill.toml", "other.toml"), "other.toml: run takes one SUITE; only --sbatch takes further words"),
         (("run", "--resume", "nowhere"), "nowhere: there is no such folder; give a folder below runs/"),
         (("report", "nowhere"), "nowhere: there is no such folder; give a folder below runs/"),
-        (("run", "drill.toml", "-k", "and"), "-k: column 1: found 'and', expected a word"),
+        (("run", "drill.toml", "-k", "and"), "-k 'and': no expression from column 1 on"),
         (("run", "drill.toml", "-k", "nothing"), "-k 'nothing' keeps no point of drill.toml, which has decode["),
         (("run", "drill.toml", "--profile", "h20"), "no profile 'h20'; valid: none, the suite has no profiles"),
         (("run", "drill.toml", "--max-gpus", "0"), "0 is not in the range x>=1"),
