@@ -30,7 +30,7 @@ class ErrorBoundary(click.Group):
             return super().main(*args, **options)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options. Those of help and version print, and end the command."""
+        """Read the options. The options for help and version print, and end the command."""
         with _checked_output(ctx):
             return super().parse_args(ctx, args)
 

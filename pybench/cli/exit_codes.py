@@ -1,4 +1,4 @@
-"""Exit codes of the core. A product has those of its own states."""
+"""Exit codes of the core. Products add exit codes for their states."""
 
 from __future__ import annotations
 

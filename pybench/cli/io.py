@@ -125,14 +125,14 @@ def write_outputs(outputs: Sequence[tuple[str, Path]], judged: Judged, value: ob
 
 
 def write_shown(file: Path, content: bytes) -> None:
-    """Write a report and print what was written; nothing beside what a pipe gets. Raises ``UsageError``."""
+    """Write a report and print its file and size, except for a pipe. Raises ``UsageError``."""
     write_bytes(file, content)
     if file.is_file():
         echo(f"{file}: {len(content):,} bytes")
 
 
 def write_bytes(file: Path, content: bytes) -> None:
-    """Replace the file, or what a link leads to, once all is on the disk; pipes and devices are written to as they are.
+    """Replace the file or the target of a link after all bytes are on the disk; write to pipes and devices directly.
 
     Raises ``UsageError``.
     """

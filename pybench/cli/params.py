@@ -104,7 +104,7 @@ PATH = _Path(path_type=Path)
 SUITE = _Suite(path_type=Path)
 RUN = _RunPath(path_type=Path)
 NAMED_PATH = _Path(path_type=str)
-"""As written: a name may stand in front, ``NODE=PATH``."""
+"""The path as given, optionally with a name: ``NODE=PATH``."""
 FILE = _Path(path_type=Path, dir_okay=False)
 FOLDER = _Folder(path_type=Path, file_okay=False)
 

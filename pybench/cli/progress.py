@@ -192,7 +192,7 @@ class LiveProgress(PlainProgress):
 
 
 class _Line:
-    """What the live display draws at each refresh."""
+    """The text of the live display at each refresh."""
 
     def __init__(self, progress: LiveProgress) -> None:
         self._progress = progress

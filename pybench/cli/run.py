@@ -173,7 +173,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
             ctx.exit(ctx.obj("ab")(several, options.ab) if options.ab else ctx.obj("aa")(several, options.aa))
         with gathered(options.hosts, options.engine, progress.note) as gathering:
             if gathering is None and options.hosts.given:
-                ctx.exit(0)  # this host served the one that leads
+                ctx.exit(0)  # this host only took part
             job = replace(_prepare(options, gathering, progress), predict=_predictor(ctx), wait_s=options.wait_s)
             name_faults(job, progress)
             _name_judges(ctx, job, progress)

@@ -33,7 +33,7 @@ class HostOptions:
     join_limit_s: float | None = None
 
     def of_task(self, task: Task | None) -> HostOptions:
-        """Those of a task that Slurm started: what is not given follows from its step."""
+        """The options of a task that Slurm started; missing ones follow from its step."""
         if task is None:
             return self
         meet = self.rendezvous or f"{task.address}:{task.port}"
@@ -70,9 +70,9 @@ def engine_over_hosts(engine: EngineOptions) -> EngineOptions:
 
 @contextmanager
 def gathered(options: HostOptions, engine: EngineOptions, notify: Callable[[str], None]) -> Iterator[Gathering | None]:
-    """Lead the hosts that meet, and let them go at the end, with what went wrong, if anything did.
+    """Lead the hosts of a run, and release them at its end with its error, if any.
 
-    ``None`` where this host is one of the others, for which the run is over then, or where there are none. Raises
+    ``None`` without other hosts, and on a host that only took part: its run is over. Raises
     ``UsageError`` or ``MachineError``.
     """
     if not options.given:

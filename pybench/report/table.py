@@ -86,6 +86,6 @@ def cut(text: str, room: int) -> str:
 
 
 def ends(text: str, room: int) -> str:
-    """``text``, or as much of its beginning and its end as there is room for: a message ends with what to do next."""
+    """``text``, shortened in the middle to ``room`` characters: a message ends with its next step."""
     half = (room - 5) // 2
     return text if len(text) <= room else f"{text[:half]} ... {text[-half:]}"

@@ -87,7 +87,7 @@ class FaultSweep:
         self._runs.communicate()
 
     def calls(self) -> dict[str, tuple[int, int]]:
-        """What an undisturbed run calls, each with how often and its kinds."""
+        """The system calls of an undisturbed run, each with its count and kinds."""
         first, here = self._new(), self._new()
         assert self._run(first, self._first(first), None) == 0, (first / "err").read_text()
         # A second time, with every cache filled; beside the first its name would have a number in the same second.
@@ -124,7 +124,7 @@ class FaultSweep:
         return self._lost(here, runs[0], finished=code == 0)
 
     def _lost(self, here: Path, run: Path, *, finished: bool) -> str | None:
-        """What the run lacks once it went on."""
+        """The files that the resumed run lacks."""
         journal = run / "journal.jsonl"
         before = journal.read_bytes() if journal.exists() else b""
         kept = before[: before.rfind(b"\n") + 1]
@@ -166,7 +166,7 @@ class FaultSweep:
 def faults(calls: dict[str, tuple[int, int]]) -> Iterator[Fault]:
     """Each distinct call at its first, second and last place with each of its errors, then for good.
 
-    Calls that are many and alike stand for each other.
+    Of many similar calls a few represent the others.
     """
     alike: Counter[str] = Counter()
     for call, (count, kinds) in calls.items():

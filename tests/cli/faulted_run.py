@@ -23,7 +23,7 @@ FAULTS = ctypes.CDLL(None)
 
 
 def import_everything() -> None:
-    """Have no import left for a run but those of other packages."""
+    """Import everything a run needs, except other packages."""
     for module in pkgutil.walk_packages(pybench.__path__, "pybench."):
         if not module.name.startswith("pybench.worker"):
             importlib.import_module(module.name)

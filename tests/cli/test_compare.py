@@ -23,7 +23,7 @@ def compare(*arguments: str) -> Result:
 def measure(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> Measure:
     """Make a run; steps are longer by ``stretch`` at the points of ``where``.
 
-    All lie in one folder, which gives runs of one second ids of their own.
+    All runs share one folder, which gives runs of one second different ids.
     """
     root = here / "runs"
 
@@ -90,14 +90,14 @@ def test_a_variable_that_differs_is_refused_by_name(measure: Measure) -> None:
     ],
 )
 def test_a_bad_option_is_refused(finished: Path, arguments: tuple[str, ...], message: str) -> None:
-    """With what is valid."""
+    """The error lists the valid values."""
     done = compare(str(finished), str(finished), *arguments)
     assert done.exit_code == 2
     assert message in done.stderr
 
 
 def test_a_run_that_is_given_twice_is_refused(here: Path, measure: Measure) -> None:
-    """As its own reference, twice as a reference, by its folder or its results: it would agree with itself."""
+    """A run as its own reference, or named twice, by folder or results, is refused: it would agree with itself."""
     then, now = measure("then"), measure("now")
     for command in ("compare", "report"):
         for paths, message in {
@@ -111,7 +111,7 @@ def test_a_run_that_is_given_twice_is_refused(here: Path, measure: Measure) -> N
 
 
 def test_what_is_no_run_is_refused(here: Path, finished: Path) -> None:
-    """A folder, a file that is no JSON, one of another version, one that is a pipe or absent."""
+    """Bad references: a folder, a file without JSON, another version, a pipe, a missing file."""
     good = str(finished)
     results = json.loads((finished / "results.json").read_text())
     (here / "other.json").write_text(json.dumps({**results, "schema_version": 99}))
@@ -157,7 +157,7 @@ def test_a_page_of_a_file_is_explained_by_nothing(finished: Path) -> None:
 
 
 def test_a_page_is_explained_by_a_run_that_measured_a_node(finished: Path) -> None:
-    """One that did not is refused with what it lacks, as pybench explain does."""
+    """A run without a prediction is refused with the missing input, as pybench explain does."""
     now = str(finished)
     refused = CliRunner().invoke(main, ["report", now, "--format", "html", "--node", now])
     explained = CliRunner().invoke(main, ["explain", now, "--node", now])

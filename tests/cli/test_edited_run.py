@@ -100,7 +100,7 @@ def read_or_message(run: Path, file: str) -> RunView | str:
 def test_every_key_absent_or_of_another_type(
     finished: Path, file: str, values_of: Callable[[Path], Any], encode: Callable[[Any], bytes]
 ) -> None:
-    """What is refused is refused in one line that begins with the file; all else can be judged, shown and compared."""
+    """An edit is refused in one line that begins with the file, or the run can be judged, shown and compared."""
     values = values_of(finished)
     good = replace(run_figures(read(finished, file).results), run_id="then")
     found = [*keys_of(values)]

@@ -1,4 +1,4 @@
-"""Paths that are no UTF-8, and terminals that know few characters: a run, its reports and its errors all the same."""
+"""A run, its reports and its errors with paths outside UTF-8 and terminals with few characters."""
 
 from __future__ import annotations
 

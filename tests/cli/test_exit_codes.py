@@ -1,4 +1,4 @@
-"""Exit codes that never lie: an unexpected error is no verdict, and lost output changes none."""
+"""Exit codes: an unexpected error is no verdict, and lost output does not change a verdict."""
 
 from __future__ import annotations
 

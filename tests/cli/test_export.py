@@ -17,7 +17,7 @@ MEASURED = Path(__file__).parents[2] / "suites" / "measured"
 
 
 def test_pytest_benchmark_compares_two_exports(finished: Path, here: Path) -> None:
-    """Its own command reads both files and shows both points, with as many rounds as attempts."""
+    """pytest-benchmark reads both files and shows both points, with one round for each attempt."""
     for name in ("0001_a.json", "0002_b.json"):
         done = CliRunner().invoke(main, ("report", str(finished), "--format", "pytest-benchmark", "-o", name))
         assert done.exit_code == 0, done.output

@@ -13,7 +13,7 @@ import pytest
 import pybench
 from pybench.machine.extension import NAMES
 
-# Of a process of its own: modules that are loaded already would keep the extension.
+# The test needs a new process: loaded modules would keep the extension.
 PROGRAM = """
 import json, sys, types
 sys.modules["pybench._energy"] = None if sys.argv[1] == "absent" else types.ModuleType("_energy")
@@ -57,7 +57,7 @@ def test_without_the_loops_of_an_estimate(tmp_path: Path, state: str, fault: str
 
 
 def test_every_loop_is_looked_for() -> None:
-    """What the modules of the energy estimate call, and no more."""
+    """The extension has exactly the functions that the energy estimate calls."""
     folder = Path(pybench.__file__).parent / "power"
     called = {name for path in folder.glob("*.py") for name in re.findall(r"\b_energy\.(\w+)", path.read_text())}
     assert called == set(NAMES["_energy"])

@@ -94,7 +94,7 @@ def test_two_nodes_are_not_decided(collected: Path) -> None:
 
 
 def test_pairs_alone_name_a_link(tmp_path: Path) -> None:
-    """From a file of what the rounds of ``fleet pairs`` reached; nodes without runs are not compared."""
+    """The command reads the rates of the rounds of ``fleet pairs``; nodes without runs are not compared."""
     simulated = Fleet(slow_links={("node01", "node15"): 0.06}).pairs(np.random.default_rng(1))
     pairs = [{"nodes": list(one.nodes), "metric": one.metric, "values": list(one.values)} for one in simulated]
     (tmp_path / "pairs.json").write_text(json.dumps({"schema": 1, "pairs": pairs}))

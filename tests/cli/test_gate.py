@@ -164,7 +164,7 @@ def test_other_steps_are_named_by_their_values(here: Path, nights: Path, night: 
 
 
 def test_an_accepted_change_begins_a_new_level(here: Path, nights: Path, night: Night) -> None:
-    """Of the row that is named; without nights of its own it learns."""
+    """Only the named row starts anew; without new nights it learns."""
     run = night(1, "tonight", 1.03, "tensor_parallel=2")
     (here / "accepted.toml").write_text(
         'schema = 1\n[[accepted]]\npoint = "decode[tensor_parallel=2]"\ndate = 2026-11-01\nreason = "a wider layer"\n'
@@ -175,7 +175,7 @@ def test_an_accepted_change_begins_a_new_level(here: Path, nights: Path, night: 
 
 
 def test_all_points_of_a_suite_are_accepted_at_once(here: Path, nights: Path, night: Night) -> None:
-    """Those of this suite; one of another suite is named."""
+    """Only nights of this suite count; a run of another suite is named."""
     run = night(1, "tonight", 1.03)
     entry = 'date = 2026-11-01\nreason = "a new power supply"\n'
     (here / "accepted.toml").write_text(
@@ -212,7 +212,7 @@ def test_a_bad_file_of_accepted_changes_is_refused(here: Path, nights: Path, tex
 
 
 def test_a_history_that_cannot_be_read_is_no_learning(here: Path, nights: Path) -> None:
-    """What was skipped is named beside nights that can be read; where none can, the exit code is another."""
+    """Skipped runs are named next to readable nights; without any readable night the exit code differs."""
     (nights / "cut.json").write_text("{")
     (nights / "link.json").symlink_to(nights / "1.json")
     done = gate(str(nights / f"{NUM_NIGHTS}.json"))

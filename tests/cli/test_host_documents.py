@@ -55,7 +55,7 @@ def test_the_loop_over_ssh_starts_the_host_that_leads_last(tmp_path: Path) -> No
 
 
 def test_the_kubernetes_job_starts_each_pod_with_its_number() -> None:
-    """As many pods as hosts; the first one's name is the address of all."""
+    """There is one pod for each host; all meet at the name of the first."""
     service, job = yaml.safe_load_all(_shown("yaml"))
     spec = job["spec"]
     pod = spec["template"]["spec"]

@@ -1,4 +1,4 @@
-"""What a host may lack or break, and what ``doctor``, ``plan``, ``run`` and ``power record`` make of it.
+"""Hosts with missing or broken parts under ``doctor``, ``plan``, ``run`` and ``power record``.
 
 The table in ``docs/measuring.md`` is what these tests see. After a wanted change write it anew with
 ``PYBENCH_UPDATE_GOLDEN=1 pytest tests/cli/test_host_states.py`` and read the difference.
@@ -127,7 +127,7 @@ def host(
 
 
 def _reports(examined: Result) -> Iterator[str]:
-    """What the doctor finds amiss of GPUs, driver, kernel and control group, each with its remedy."""
+    """The doctor's findings about GPUs, driver, kernel and control group, each with its remedy."""
     seen = set()
     for finding in json.loads(examined.stdout)["findings"]:
         remedy = finding["remedy"].partition("; until then a run ends")[0]

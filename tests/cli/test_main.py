@@ -1,4 +1,4 @@
-"""The commands as a user runs them: what they print, what they write, how they exit."""
+"""The commands as a user runs them: output, files, exit codes."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_one_attempt_is_inconclusive(here: Path, drill: Drill) -> None:
 
 
 def test_attempts_and_steps_of_the_command_line(here: Path, drill: Drill) -> None:
-    """Exactly as many, whatever the suite says and the verdict asks for; the run's manifest records them."""
+    """The option overrides the suite and the verdict's needs; the run's manifest records it."""
     result = pybench(*drill(), "--attempts", "1", "--steps", "3")
     assert result.exit_code == 4
     assert len((the_run(here) / "journal.jsonl").read_text().splitlines()) == 2
@@ -207,7 +207,7 @@ def test_a_folder_that_cannot_be_made(drill: Drill, here: Path) -> None:
 
 
 def test_resume_takes_the_runs_own_options(here: Path, finished: Path) -> None:
-    """Those of the command line would make it another run."""
+    """Options of the command line would make it another run."""
     python = ("--python", str(here / "python"))
     result = pybench("run", "--resume", str(finished), "-k", "x", *python)
     assert result.exit_code == 2
@@ -226,14 +226,14 @@ def test_a_python_that_is_not_there(here: Path, drill: Drill) -> None:
 
 
 def test_a_python_named_from_here(drill: Drill) -> None:
-    """A worker starts in a folder of its own; the path means what it means in this shell."""
+    """A worker starts in another folder; a relative path is relative to the shell's folder."""
     _, _, option, _ = drill()
     result = pybench("run", "drill.toml", option, "./python")
     assert result.exit_code == 0, result.output
 
 
 def test_ctrl_c(here: Path, drill: Drill) -> None:
-    """Exit 130, what was measured is reported, and the way to go on is told."""
+    """The run exits with 130, reports its measurements, and names the command that resumes it."""
     arguments = drill("ok,hang")
     command = [sys.executable, "-c", "from pybench.cli.main import main; main()", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -313,7 +313,7 @@ def test_every_command_has_help(command: tuple[str, ...]) -> None:
     "group", [(), *((name,) for name, below in commands_below(main).items() if isinstance(below, Group))]
 )
 def test_a_list_of_commands_cuts_no_sentence(group: tuple[str, ...]) -> None:
-    """What each command does fits its line at 80 columns."""
+    """The summary of each command fits its line at 80 columns."""
     _, _, listed = pybench(*group, "--help").stdout.partition("Commands:\n")
     assert listed
     assert "..." not in listed

@@ -81,7 +81,7 @@ def test_a_name_with_a_newline_begins_no_line_of_its_own(here: Path) -> None:
 
 
 def test_a_kernels_file_is_refused(here: Path) -> None:
-    """One that is regular, has no size, and waits for its next line, or can't be read at its start."""
+    """A file may be regular without a size, wait for its next line, or fail at its first read."""
     os.mkfifo(here / "pipe.toml")
     assert "not a regular file" in refused(here, "plan", "pipe.toml")
     assert "binary data" in refused(here, "plan", "/proc/self/environ")
@@ -117,13 +117,13 @@ def test_no_such_file_and_a_folder(here: Path) -> None:
 
 
 def test_an_unreadable_file(here: Path) -> None:
-    """The system's own reason is told: here, a link that leads to itself."""
+    """The error has the system's reason: here, a link to itself."""
     (here / "s.toml").symlink_to("s.toml")
     assert "can't be read" in refused(here, "run", "s.toml")
 
 
 def test_a_table_that_is_nowhere(here: Path) -> None:
-    """Those that exist are listed."""
+    """The error lists the existing ones."""
     text = (
         CASES["GOOD"] + CASES["AXIS"] + CASES["SCALING"].replace('metric = "step_s"', 'metric = "output_tokens_per_s"')
     )

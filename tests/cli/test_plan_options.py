@@ -41,7 +41,7 @@ def test_settings_are_recorded_and_shown(here: Path, drill: Drill) -> None:
 
 
 def test_plan_shows_how_long_a_limited_run_takes(drill: Drill) -> None:
-    """By what its points took in an earlier run; what does not fit is named beforehand."""
+    """The plan uses the points' times in an earlier run; points that do not fit are named beforehand."""
     CliRunner().invoke(main, drill())
     done = CliRunner().invoke(main, ("plan", "drill.toml", "--time-limit", "1h"))
     assert re.search(r"\ntakes about \d+s by earlier runs\n", done.output), done.output
@@ -80,7 +80,7 @@ def test_a_bad_option_is_a_usage_error(here: Path, drill: Drill, option: tuple[s
 
 
 def test_plan_for_gpus_that_are_not_here() -> None:
-    """Points, memory beside the card's, and why what is left can't run; no time of another machine."""
+    """The plan has points, memory needs and the reasons of skipped points, but no times of another machine."""
     done = CliRunner().invoke(main, ("plan", "finetune_guide", "--gpu", "h200", "--gpus", "4"))
     assert done.exit_code == 0, done.output
     assert "finetune_guide, profile h200\n" in done.output
@@ -126,7 +126,7 @@ def test_required_gpus_that_are_not_planned_for_are_refused() -> None:
 
 
 def test_a_required_backend_that_no_benchmark_has_is_refused(drill: Drill) -> None:
-    """Else the run would pass without it; one that a benchmark has is planned."""
+    """Without the check the run would pass without it; a required value of some benchmark is planned."""
     drill()
     done = CliRunner().invoke(main, ("plan", "drill.toml", "--require", "backend=vllm"))
     assert (done.exit_code, done.stderr) == (

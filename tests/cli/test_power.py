@@ -227,7 +227,7 @@ def test_a_link_that_leads_nowhere_stays_a_link(fake_nvml: Tell, tmp_path: Path)
 
 
 def test_a_file_is_replaced_only_when_whole(fake_nvml: Tell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was there before a disk failed in the midst of writing is there afterwards, and nothing beside it."""
+    """A disk failure during writing leaves the old file, and no other."""
     fake_nvml()
     (tmp_path / "out.json").write_text("before")
 
@@ -266,7 +266,7 @@ def test_a_signal_is_the_commands_and_joules_are_printed(fake_nvml: Tell, number
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 def test_a_signal_that_is_ignored_stays_ignored(fake_nvml: Tell, number: signal.Signals) -> None:
-    """By the command too: nohup has SIGHUP ignored, a shell SIGINT for what it starts behind &."""
+    """The command ignores them too: nohup ignores SIGHUP, a shell ignores SIGINT for background jobs."""
     code, errors = recorded_with(fake_nvml, number, signal.SIG_IGN, "echo begun; read word; exit 7")
     assert code == 7
     assert "scope: gpu_board" in errors

@@ -84,7 +84,7 @@ def test_plain_lines(clock: SimpleNamespace) -> None:
 
 
 def test_a_finished_attempt_fits_80_columns(clock: SimpleNamespace) -> None:
-    """By the words of the final table; a failure keeps the whole id, since its message needs lines of its own."""
+    """Labels match the final table; a failure keeps the whole id, since its message needs more lines."""
     sizes = [_point("decode", backend="transformers", tensor_parallel=n, batch_size=32 * n) for n in (1, 2)]
     stream = io.StringIO()
     shown = progress.make_progress(stream)
@@ -106,7 +106,7 @@ def test_words_are_cut_to_their_room() -> None:
 
 
 def test_what_all_points_share_is_not_repeated(clock: SimpleNamespace) -> None:
-    """As in the final table: only what tells a benchmark's points apart needs room."""
+    """Labels match the final table: only axes that vary need room."""
     points = tuple(
         _point("gather_scatter", backend="torch", gpus=2, operation=operation, message_bytes=536870912)
         for operation in ("all_gather", "reduce_scatter")
@@ -141,7 +141,7 @@ def _rounds(shown: Progress, clock: SimpleNamespace, *attempts: tuple[str, int, 
             "about 3.5 min for the other 4 attempts, by the first round",
         ),
         ([("a", 1, True), ("a", 2, True)], "about 1.5 min for the other attempt, by the first round"),
-        # What failed shows no time: both of the second round as point b.
+        # A failed attempt shows no time: both of the second round are point b.
         (
             [("a", 1, False), ("b", 1, True), ("b", 2, True), ("a", 2, True)],
             "about 1.0 min for the other 2 attempts, by the first round",

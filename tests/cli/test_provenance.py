@@ -1,4 +1,4 @@
-"""What a run was: the variables and packages of its workers, in every file that it leaves."""
+"""Provenance: the variables and packages of the workers, in every file of a run."""
 
 from __future__ import annotations
 

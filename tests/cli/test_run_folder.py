@@ -77,7 +77,7 @@ def test_a_damaged_file(folder: Path, file: str, text: str, message: str) -> Non
 
 
 def test_a_journal_that_is_gone(folder: Path) -> None:
-    """What was measured stays as it was: resuming would measure again under the old run's name."""
+    """The measurements stay: resuming would measure again under the old run's name."""
     (folder / "journal.jsonl").unlink()
     before = (folder / "results.json").read_text()
     for command in BOTH:
@@ -87,7 +87,7 @@ def test_a_journal_that_is_gone(folder: Path) -> None:
 
 
 def test_a_path_that_holds_no_run(here: Path, folder: Path) -> None:
-    """With what to give: a run of the folder, one of its files, or another path."""
+    """The error names valid arguments: a run of the folder, a file of a run, or another path."""
     runs = folder.parent
     assert f"a folder of runs; give one of them, such as the newest, {folder.name}" in told(runs, REPORT)
     (here / "notes.md").write_text("")

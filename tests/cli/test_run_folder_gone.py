@@ -65,7 +65,7 @@ def undo(run: Path) -> None:
             folder.chmod(0o755)
 
 
-# What the runner calls, and at which of its calls the folder has changed.
+# The runner's calls, and the call at which the folder has changed.
 ACCESSES: dict[str, tuple[Any, str, int]] = {
     "a worker's start": (Local, "start", 1),
     "room for an attempt": (open_run, "require_room", 2),
@@ -80,7 +80,7 @@ CHANGES = (remove, move, put_a_link, close)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("access", ACCESSES)
 def test_in_mid_run(here: Path, change: Callable[[Path], None], access: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 2 or 3, one line that names the folder; what is put back goes on where it was."""
+    """The exit code is 2 or 3 and one line names the folder; a restored folder can be resumed."""
     command = write_quick_drill(here)
     (here / "victim" / "attempts" / "kept.1").mkdir(parents=True)
     for name in NAMES:

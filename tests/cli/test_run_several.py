@@ -37,12 +37,12 @@ def _journals(here: Path) -> list[list[tuple[str, int, str]]]:
 
 
 def _part_of(here: Path) -> list[str | None]:
-    """What each run's manifest has recorded."""
+    """The values recorded in each run's manifest."""
     return [RunFolder.open(folder).read_manifest().part_of for folder in (here / "runs").iterdir() if folder.is_dir()]
 
 
 def test_two_equal_stacks_are_unchanged(here: Path, drill: Drill) -> None:
-    """Each keeps its own records; every row is shown with its interval, and the verdict is that of compare."""
+    """Each run keeps its records; every row has its interval, and the verdict equals that of compare."""
     drill()
     a, b = _worker(here, drill, "stack-a"), _worker(here, drill, "stack-b")
     done = CliRunner().invoke(main, ("run", "drill.toml", "--ab", a, b))
@@ -117,7 +117,7 @@ def test_what_cannot_be_run_is_refused(here: Path, drill: Drill, options: tuple[
 def test_stacks_without_a_point_in_common_are_refused(
     here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch, lacking: tuple[str, ...]
 ) -> None:
-    """Before anything is measured, which would be compared with nothing; each stack with what it lacks."""
+    """The command fails before any measurement, and names each stack with its missing parts."""
     monkeypatch.setattr(local, "missing_packages", lambda python, names: names if Path(python).name in lacking else ())
     stacks = [_worker(here, drill, name) for name in ("stack-a", "stack-b")]
     done = CliRunner().invoke(main, ("run", "drill.toml", "--ab", *stacks))

@@ -57,7 +57,7 @@ def test_text_stays_in_its_annotation(hostile: Results) -> None:
 
 
 def test_a_summary_stays_below_the_limit_of_a_job(results: Results) -> None:
-    """What did not pass stands first; what does not fit is counted."""
+    """Failures come first; the findings beyond the limit are counted."""
     point = next(point for point in results.points if point.status == "ok")
     many = tuple(dataclasses.replace(point, id=f"{point.id}{number}{'x' * 400}") for number in range(3000))
     text = render(RunView(results=dataclasses.replace(results, points=(*results.points, *many))), "markdown")

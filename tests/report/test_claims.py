@@ -1,4 +1,4 @@
-"""What somebody claims, in words."""
+"""Claims in words."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_claim_of_a_figure_has_its_unit(results: Results) -> None:
 def test_a_claim_that_a_distance_grows_has_the_way_of_the_ratio(
     results: Results, found: Estimate, words: str, minimum: float | None, maximum: float | None, way: str
 ) -> None:
-    """What is claimed and what was found in the same words: no limit of a ratio, and no ratio of ratios."""
+    """The claim and the figure use the same words: no limit of a ratio, no ratio of ratios."""
     given: dict[str, Any] = {"minimum": minimum, "maximum": maximum, "widening_along": "batch_size"}
     shown = cells(claimed(results, found, **given))
     assert shown["claimed"] == f"ratio to decode {way} along batch_size"

@@ -27,7 +27,7 @@ def test_what_is_missing_is_named_first() -> None:
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:
-    """What goes on stands below its beginning; a path stays whole."""
+    """Further lines are indented below the first; a path stays whole."""
     path = "/" + "p" * 60
     findings = (
         DoctorFinding(name="images", state="warning", found="none of the five is here", remedy=f"pull {path} now"),

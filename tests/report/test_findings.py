@@ -57,7 +57,7 @@ def _slower(benchmark: str, subject: str, attempts: int | None, num_attempts: in
 
 
 def test_an_undecided_gpu_is_named_without_the_word_slowest() -> None:
-    """Of a pair both may be undecided, and one of them is the faster; each has its line."""
+    """Both GPUs of a pair may be undecided, and one is the faster; each has its line."""
     run = replace(_run("matmul"), node=(_slower("matmul", "rank 0", 4), _slower("matmul", "rank 1", 4)))
     found = findings(RunView(results=run))
     assert [finding.subjects for finding in found] == [("rank 0 in matmul",), ("rank 1 in matmul",)]

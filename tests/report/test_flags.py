@@ -1,4 +1,4 @@
-"""Flags stand where they bear on what a point is measured for."""
+"""A flag is shown where it affects the point's figure."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_host_that_is_off_is_accepted_by_what_stands_there() -> None:
 
 
 def test_no_host_is_accepted_beside_a_row_that_is_worse() -> None:
-    """What one point lost by itself would be accepted with it: that is looked at first."""
+    """Accepting the shift would also accept a loss of one point, so the report names that point first."""
     text = shown(lambda point, night: 0.03 * (night >= 28) + 0.05 * (point == 3 and night == 30))
     assert text.startswith("s: regressed\n")
     assert "host off: speed" in text

@@ -38,7 +38,7 @@ def test_burn_shows_every_gpu(results: Results) -> None:
 
 
 def test_other_work_shows_none(results: Results) -> None:
-    """There a clock says as much about pauses; results.json has them all the same."""
+    """Without a steady load a clock shows pauses as well; results.json has the states anyway."""
     shown = _with_states(results, "output_tokens_per_s")
     assert "GPUs under load" not in render(RunView(results=shown), "markdown")
     assert '"temperature_c": 61.0' in render(RunView(results=shown), "json")

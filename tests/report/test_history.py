@@ -17,7 +17,7 @@ from tests.runs_against_runs import nights, run
 
 
 def test_every_row_has_its_trend_in_80_columns() -> None:
-    """What is left out stands above it, each with its reason."""
+    """Runs that are left out are listed above it, each with its reason."""
     runs = nights(30)
     other = run(run_id="x", suite="other", created_utc="2026-09-01T00:00:00+00:00")
     history = History(folder=Path("runs"), runs=(other, *runs), skipped=(("x.json", "cut short"),))

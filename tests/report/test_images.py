@@ -19,7 +19,7 @@ def test_a_lock_steers_no_terminal() -> None:
 
 
 def test_an_image_fits_80_columns() -> None:
-    """What it is for, its tag, and its digest, each whole; one that a build locked has its id."""
+    """Purpose, tag and digest are each whole; an image locked by a build has its id."""
     lock = read_lock(default_lock())
     image = lock.images[0]
     digest = image.references("linux/amd64")[0].rpartition("@")[2]

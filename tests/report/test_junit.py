@@ -40,7 +40,7 @@ def test_what_is_undecided_fails_on_request(results: Results) -> None:
 
 
 def test_a_case_shows_its_figures(results: Results) -> None:
-    """A point its metrics, a row what was found and expected; the suite when, where and with what."""
+    """A point has its metrics, a row its figure and limit, the suite its time, machine and software."""
     cases = _cases(results)
     assert "ttft_s: 12.3 ms" in (cases[0].findtext("system-out") or "")
     passed = next(row for row in results.scaling if row.verdict == "pass")

@@ -38,7 +38,7 @@ def test_results_satisfy_their_schema(
 
 @pytest.mark.parametrize("path", sorted(MEASURED.glob("*.json")), ids=lambda path: path.stem)
 def test_kept_measurements_satisfy_the_schema(validator: jsonschema.Draft202012Validator, path: Path) -> None:
-    """And say what they were measured on."""
+    """The texts name the measured GPUs."""
     kept = json.loads(path.read_text(encoding="utf-8"))
     validator.validate(kept)
     assert kept["provenance"]["gpu_names"]

@@ -25,7 +25,7 @@ def test_every_row_has_as_many_cells_as_its_head(fixture: str, num_tables: int, 
 
 
 def test_no_row_is_dropped(results: Results) -> None:
-    """Skipped, failed and missing points stand beside the measured ones."""
+    """Skipped, failed and missing points are rows of the same table."""
     lines = [len(table) - 2 for table in _tables(render(RunView(results=results)))]
     assert lines == [5, 2, 6, 3, 3, 2, 1, 2, 1, 3, 2]
 

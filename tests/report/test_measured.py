@@ -46,7 +46,7 @@ def test_a_turn_and_a_phase_are_one_line_on_80_columns(path: Path) -> None:
 
 
 def test_a_claim_of_one_attempt_has_its_ratio_and_its_source() -> None:
-    """No interval stands where there is none; who claims it is no reason for a verdict."""
+    """An unknown interval is left empty; the source of a claim is no reason for a verdict."""
     text = render(RunView.of_file(shipped_suites() / "measured" / "unsloth_scaling-h200x1-20261122.json"), "terminal")
     claim = " ".join(text.partition("Claims of tokens_per_s, which judge nothing\n")[2].partition("\n\n")[0].split())
     reason = "one attempt shows no spread between runs; two are needed"

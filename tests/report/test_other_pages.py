@@ -28,7 +28,7 @@ from tests.runs_against_runs import nights, run
 
 
 def test_a_comparison_has_every_row() -> None:
-    """With the interval, what is better, and the reason of what is absent; the verdict first."""
+    """Each row has its interval, its better direction and the reason of an absent value; the verdict comes first."""
     text = comparison_page()
     shown = unescape(text)
     assert "of 4 rows: 2 differs, 1 not measured, 1 improved; smallest effect 1 %" in shown
@@ -39,7 +39,7 @@ def test_a_comparison_has_every_row() -> None:
 
 
 def test_runs_that_differ_have_no_chart() -> None:
-    """What differs is listed, with the way on; both values stand in the table of keys."""
+    """Differences are listed with the next step; the table of keys has both values."""
     text = comparison_page(driver='"581"')
     assert "driver: 581 -&gt; 580.1" in text
     assert "or allow it: --across driver (pybench compare)" in text
@@ -62,7 +62,7 @@ def test_an_explanation_has_the_parts_of_each_shortfall(results: Results) -> Non
 
 
 def test_an_explained_baseline_is_a_row_of_its_parts(results: Results) -> None:
-    """What its work needs, what it takes beyond, the share of the step; one without a prediction is a note."""
+    """A row has the needed time, the time beyond it and its share of the step; a point without prediction is a note."""
     parts = {"compute": 1.0, "memory": 0.5, "communication": 0.0}
     baselines = (
         ExplainedBaseline(point_id="b", num_gpus=1, measured_s=2.0, parts=parts, bound="decode is CPU bound"),
@@ -96,7 +96,7 @@ def test_an_epoch_begins_where_something_changed() -> None:
 
 
 def test_an_accepted_change_has_its_line_and_its_reason() -> None:
-    """In the charts of its rows alone; one of a date that no night has reached has no line."""
+    """Only the charts of its rows have the line; a date after the last night has none."""
     of_one = Accepted(
         point="decode[tensor_parallel=2]", metric="output_tokens_per_s", since="2026-10-20", reason="agreed"
     )

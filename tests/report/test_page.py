@@ -1,4 +1,4 @@
-"""The HTML page as text: what it holds, and that nothing of a run can change what it is."""
+"""The HTML page as text: its content, and that no text of a run changes its structure."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ def test_traces_of_attempts_are_in_the_page(results: Results, tmp_path: Path) ->
 
 
 def test_each_host_has_its_power_on_its_own_clock(results: Results, tmp_path: Path) -> None:
-    """Steps lie as long after the beginning of the other host's trace as after that of the first."""
+    """Steps have the same distance from the start of both hosts' traces."""
     first, other = power_payload(run_over_hosts(tmp_path, results)).attempts
     assert (first["label"], other["label"]) == ("decode TP 1, attempt 1", "decode TP 1, attempt 1, host n2")
     assert first["steps"] == other["steps"] != []
 
 
 def test_times_of_days_fit_their_columns() -> None:
-    """What a recording keeps of its beginning and its end may be farther apart than 32 bits of tenths of a ms."""
+    """The beginning and the end of a recording may be farther apart than 32 bits of 0.1 ms."""
     trace = power_trace(1, 2)
     late = replace(trace.gpus[0].series, realtime_ns=[SECOND, 70 * 3600 * SECOND])
     trace = replace(trace, end_ns=80 * 3600 * SECOND, gpus=(replace(trace.gpus[0], series=late),))

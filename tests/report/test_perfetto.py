@@ -67,7 +67,7 @@ def test_power_of_each_gpu_is_a_counter_in_watts(trace: Any) -> None:
 
 
 def test_memory_has_counters_of_power_and_clock(results: Results, tmp_path: Path) -> None:
-    """Beside those of the whole GPU; a reading that failed is left out."""
+    """The trace also has the memory's own power; a failed reading is left out."""
     view = traced_run(tmp_path, results, num_gpus=1, attempts=1)
     trace = power_trace(1, 600)
     polled = PolledColumns(
@@ -90,7 +90,7 @@ def test_steps_and_phases_stand_where_they_were(trace: Any) -> None:
 
 
 def test_phases_that_are_not_apart_have_no_spans(results: Results, tmp_path: Path) -> None:
-    """As in the tables; the steps stand."""
+    """The phases match the tables; the steps stay."""
     trace = _read(run_in_waves(tmp_path, results))
     assert len(_slices(trace, "rank 0")) == 4
     assert _slices(trace, "rank 0 phases") == []

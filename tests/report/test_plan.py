@@ -106,7 +106,7 @@ def test_what_a_suite_wants_of_the_host() -> None:
 
 
 def test_a_batch_made_to_fill_the_gpus_is_named() -> None:
-    """Once for the benchmarks that have it; what a word of an axis stands for is in the points' names."""
+    """A batch is named once for all its benchmarks; the points' names have the axes."""
     one = Benchmark(name="a", workload="train", settings={}, axes={"data_parallel": (3,)}, effort=Effort())
     one = dataclasses.replace(one, implied={"data_parallel": (3,), "global_batch_size": (9,)})
     suite = Suite(name="s", description="what for", benchmarks=(one, dataclasses.replace(one, name="b")))

@@ -1,4 +1,4 @@
-"""What ``pybench power record`` says, for people and for programs."""
+"""The output of ``pybench power record``, for people and for programs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_gpu_that_could_not_be_opened_goes_by_its_uuid() -> None:
 
 
 def test_joules_of_several_gpus_fit_80_columns() -> None:
-    """Long flags stand below their row, meanings and the scope in lines of their own; wide screens have one table."""
+    """Long flags are below their row, meanings and scope on separate lines; wide screens have one table."""
     used = replace(KNOWN, energy_j=123_456.7, energy_low_j=123_400.1, energy_high_j=123_999.9, mean_power_w=1400.0)
     flagged = replace(used, index=1, uuid="GPU-1", flags=("short_window", "temperature_drift"))
     energy = replace(ENERGY, gpus=(used, flagged))

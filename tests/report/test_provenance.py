@@ -1,4 +1,4 @@
-"""The line that says what a table rests on."""
+"""The provenance line."""
 
 from __future__ import annotations
 

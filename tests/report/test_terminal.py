@@ -57,7 +57,7 @@ def test_a_healthy_node_is_one_screen() -> None:
 
 
 def test_a_node_measured_once_says_so_once() -> None:
-    """What two GPUs and their links lack is what the points lack: attempts. 31 rows and checks, one reason and step."""
+    """Two GPUs, their links and the points all lack attempts. 31 rows and checks, one reason and step."""
     path = shipped_suites() / "measured" / "node_check-h200x2-20261124.json"
     lines = render(RunView.of_file(path), width=80).splitlines()
     assert len(lines) < 60
@@ -73,7 +73,7 @@ def test_a_node_measured_once_says_so_once() -> None:
 
 
 def test_a_gpu_that_seems_slow_in_one_attempt_has_a_line_of_its_own(results: Results) -> None:
-    """A reader wants to know how slow; one that is like the others has none, on either side of a limit."""
+    """The finding says how slow the GPU is; a GPU near the others has no finding, on either side of a limit."""
     decision = Decision(num_attempts=1, p_pass=1.0, p_fail=1.0, pass_level=0.01, fail_level=0.01)
     check = dataclasses.replace(NODE_CHECK, verdict="inconclusive", unit="fraction", decision=decision)
     check = dataclasses.replace(check, point_id=results.points[0].id)
@@ -91,7 +91,7 @@ def test_a_gpu_that_seems_slow_in_one_attempt_has_a_line_of_its_own(results: Res
 
 
 def test_waits_stand_beside_the_throughput_where_requests_differ() -> None:
-    """Where a suite asks for latency, they are what a reader looks for."""
+    """Percentiles are shown where a suite asks for latency."""
     path = shipped_suites() / "measured" / "serve_latency-h200x1-20261122.json"
     lines = render(RunView.of_file(path), width=80).splitlines()
     assert any(line.split()[:4] == ["point", "tok/s", "TTFT", "p99"] for line in lines)
@@ -123,7 +123,7 @@ def test_trainings_that_differ_by_method_stand_with_the_fastest_first() -> None:
 
 
 def test_an_expectation_of_a_ratio_without_a_baseline_is_no_column() -> None:
-    """It would stand beside figures of another unit; what was not judged names the baseline."""
+    """The limit would seem to be one of the figure; *Not judged* names the baseline."""
     path = shipped_suites() / "measured" / "fsdp_accumulated-h200x2-20261126.json"
     text = render(RunView.of_file(path), width=80)
     assert "expected" not in text.partition("Not judged")[0].partition("weak: DP 2")[2]
@@ -131,7 +131,7 @@ def test_an_expectation_of_a_ratio_without_a_baseline_is_no_column() -> None:
 
 
 def test_a_loss_that_agrees_is_no_expectation() -> None:
-    """It is counted behind them; a point's verdict is of what the suite expects."""
+    """The guard is counted after the verdicts; a point's verdict is about the suite's expectations."""
     path = shipped_suites() / "measured" / "ddp_buckets-h100x1-20261124.json"
     lines = render(RunView.of_file(path), width=80).splitlines()
     assert lines[1] == "nothing is expected; 2 losses agree with another point's"
@@ -139,7 +139,7 @@ def test_a_loss_that_agrees_is_no_expectation() -> None:
 
 
 def test_comparisons_of_points_outside_the_plan_are_not_listed() -> None:
-    """What was left out stands once, under what was not run."""
+    """Each point left out is named once, under *Not run*."""
     path = shipped_suites() / "measured" / "unsloth_scaling-h100x1-20261124.json"
     text = render(RunView.of_file(path), width=80)
     assert "unsloth DP 1  below plain DP 1" in text
@@ -239,7 +239,7 @@ def test_the_verdict_stands_first_with_what_was_judged(results: Results) -> None
 
 
 def test_one_row_a_point_with_what_is_expected(results: Results) -> None:
-    """Throughput with its spread, the ratio with its own, what is expected, joules of a token, verdict, flags."""
+    """A row has throughput and ratio with their spreads, the limit, joules of a token, verdict and flags."""
     rows = [" ".join(line.split()) for line in _render(results).splitlines() if line.startswith("TP ")]
     assert rows == [
         "TP 1 12,346 ±55 1 (baseline) - 12.35 ±0.25 fail",
@@ -250,7 +250,7 @@ def test_one_row_a_point_with_what_is_expected(results: Results) -> None:
 
 
 def test_columns_without_content_are_left_out() -> None:
-    """A node check knows neither speedups nor tokens; what all points share is stated once."""
+    """A node check has neither speedups nor tokens; shared axes are stated once."""
     path = shipped_suites() / "measured" / "node_check-h200x4-20261121.json"
     text = render(RunView.of_file(path), width=80)
     assert not re.search(r"^point .*(speedup|energy|flags)", text, re.MULTILINE)
@@ -333,7 +333,7 @@ def test_colour_adds_no_word(results: Results, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_plain_report_has_no_escape_code_even_from_a_worker(hostile: Results) -> None:
-    """Nor control characters, nor text that turns direction; rich's own markup is shown as it stands."""
+    """Control characters and text that turns direction are removed; rich's markup is shown as plain text."""
     text = _render(hostile, detail=True)
     assert all(char.isprintable() or char == "\n" for char in text)
     assert "[bold]x[/bold]" in text
@@ -349,7 +349,7 @@ def test_last_line_names_every_verdict(empty: Results, verdicts: tuple[Verdict, 
 
 
 def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Results) -> None:
-    """As its figures say: a number, a limit that is too near, no spread between attempts, or one attempt too few."""
+    """The step names a number of attempts, a limit too near the figure, or a second attempt."""
     decision = Decision(num_attempts=3, p_pass=0.2, p_fail=0.3, pass_level=0.01, fail_level=0.01)
     (row,) = [row for row in results.scaling if row.verdict == "inconclusive"]
     aliased = tuple(dataclasses.replace(point, flags=("alias_risk",)) for point in results.points)
@@ -375,7 +375,7 @@ def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Resul
 
 
 def test_an_undecided_row_that_time_ran_out_for_asks_for_the_rest(results: Results) -> None:
-    """Of the point or of its baseline: the attempts that it lacks are those of the suite."""
+    """The step concerns the point or its baseline, which lacks attempts that the suite wants."""
     (row,) = [row for row in results.scaling if row.verdict == "inconclusive"]
     decision = Decision(num_attempts=1, p_pass=0.2, p_fail=0.3, pass_level=0.01, fail_level=0.01)
     baseline, point, *_ = [point.id for point in results.points if point.status == "ok"]
@@ -455,7 +455,7 @@ def test_an_undecided_row_beside_another_process_asks_for_its_end(results: Resul
 def test_a_table_without_a_figure_has_how_to_write_one_once(
     results: Results, verdict: Verdict, flags: tuple[str, ...], first: str
 ) -> None:
-    """Nor of another reason, nor of what was not measured."""
+    """Other reasons and unmeasured points have no such step."""
     step = f"next: {first}write this machine's rows: pybench expect --from RUN"
     (row,) = [row for row in results.scaling if row.verdict == "pass"]
     reasons = ("table a has no figure for this point on h100", "table b has no figure for this point on h100", "alone")

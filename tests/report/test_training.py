@@ -37,7 +37,7 @@ def test_the_fastest_comes_first_and_every_rank_has_its_own_order() -> None:
 
 
 def test_one_alone_has_no_place() -> None:
-    """Nor one that alone has a figure."""
+    """A point that alone has a figure has no rank either."""
     (alone,) = rows(point("a", tokens_per_s=100.0, peak_memory_bytes=2.0**30, energy_j_per_token=0.1))
     assert [alone[head] for head in ("rank", "rank by memory", "rank by energy")] == ["-"] * 3
     found = rows(point("a", tokens_per_s=2.0, peak_memory_bytes=2.0**30), point("b", tokens_per_s=1.0))

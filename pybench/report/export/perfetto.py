@@ -60,7 +60,7 @@ class _Tracks:
 
 
 def render(view: RunView) -> bytes:
-    """Every attempt that ran, failed ones with what was recorded of them.
+    """Every attempt that ran, also failed ones with their partial records.
 
     Raises ``UsageError`` for results without a folder, and for a time that the form has not.
     """

@@ -78,7 +78,7 @@ def _writer() -> Any:  # noqa: ANN401 - an optional package without types
 
 def _write(writer: Any, folder: Path, found: Iterator[Scalar]) -> None:  # noqa: ANN401 - as above
     open_writer, event, summary = writer
-    for earlier in folder.glob("events.out.tfevents.*"):  # a second export would stand beside the first
+    for earlier in folder.glob("events.out.tfevents.*"):  # a second export would add to the first
         earlier.unlink()
     files = open_writer(str(folder))
     for tag, step, value, at_s in found:

@@ -92,7 +92,7 @@ def text(x: float, y: float, words: str, anchor: str = "start", name: str = "") 
 
 
 def marker(place: Place, number: int, tip: str, size: float = 5.0) -> Markup:
-    """A mark whose shape and colour tell series apart; ``tip`` shows on hover."""
+    """A mark in the shape and colour of its series; ``tip`` shows on hover."""
     x, y = place
     shape = _MARKERS[number % len(_MARKERS)]
     corners = {

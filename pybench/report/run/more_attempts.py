@@ -43,7 +43,7 @@ class MoreAttempts:
         return cls(needed, benchmarks, any(option.startswith(_OPTION) for option in results.options), aliased)
 
     def step(self, row: JudgedRow) -> str:
-        """What to do next about an inconclusive row, by what its figures predict of more attempts."""
+        """The next step for an inconclusive row, by the number of attempts that its figures predict."""
         decision = row.decision
         if decision is None:
             return "raise max_attempts of the benchmark: more attempts narrow the interval"

@@ -191,7 +191,7 @@ def overviews(results: Results, group: Group) -> tuple[Table, Table, Table]:
     """The group's table: whole; without columns that give way; without any secondary figure and limit of energy."""
     scale = shared_scale([figure for point in group.points if (figure := headline(point))])
     energy_scale = shared_scale([joules for point in group.points if (joules := energy(point))])
-    # Metrics without a column of their own that the suite limits; the guard on the loss is not one of them.
+    # Further metrics with a limit, except the guard on the loss.
     ids = {point.id: {headline_name(point), energy_name(point), LOSS_GUARD} for point in group.points}
     more = dict.fromkeys(row.metric for row in results.checks if row.metric not in ids.get(row.point_id, {row.metric}))
     shown = [column for column in _SECONDARIES if column.metric not in more and column.is_shown(group.points)]

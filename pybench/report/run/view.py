@@ -55,7 +55,7 @@ class RunView:
 
     @property
     def reason(self) -> str:
-        """What decided the verdict, with the verdict so far of a run that owes attempts."""
+        """The reason of the verdict; of an unfinished run also the verdict so far."""
         results = self.results
         if not results.num_owed:
             return results.reason

@@ -41,7 +41,7 @@ def labels(points: Sequence[Named]) -> dict[str, str]:
 def short_labels(points: Sequence[Named], *, with_benchmark: bool) -> dict[str, str]:
     """Label of each point by its id in words for a narrow table, e.g. ``TP 2, batch 16``; the id where two would agree.
 
-    What varies is found within each benchmark, whose name stands in front ``with_benchmark``.
+    Only axes that vary within a benchmark are named; ``with_benchmark`` adds its name in front.
     """
     common = _common(points)
     found = {point.id: _short(point, common[point.benchmark], with_benchmark=with_benchmark) for point in points}

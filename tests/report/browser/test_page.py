@@ -99,7 +99,7 @@ def test_hostile_text_makes_no_element(open_page: Open, hostile: Results) -> Non
 
 
 def test_a_head_sorts_and_sorts_back(open_page: Open) -> None:
-    """By number, not by text; the head says which way."""
+    """Columns are sorted by number, not by text; the head shows the direction."""
     page = open_page(RunView.of_file(MEASURED / "tp_scaling-h200x4-20261121.json"))
     head = page.locator("#point-table thead th", has_text="throughput")
     shown = []
@@ -112,7 +112,7 @@ def test_a_head_sorts_and_sorts_back(open_page: Open) -> None:
 
 
 def test_the_filter_and_the_verdict_hide_rows(open_page: Open) -> None:
-    """The count of what is shown is announced."""
+    """The number of shown rows is announced."""
     page = open_page(RunView.of_file(MEASURED / "node_check-h200x4-20261121.json"))
     page.fill("#filter", "ALL_REDUCE")
     assert page.inner_text("#shown") == "6 of 22 points"
@@ -227,7 +227,7 @@ def test_axe_finds_nothing_serious_in_other_pages(open_page: Open, other_page: s
 
 
 def test_a_comparison_sorts_and_filters(open_page: Open) -> None:
-    """By the change in per cent; rows without one stand last."""
+    """Rows are sorted by the change in per cent; rows without one come last."""
     page = open_page(comparison_page())
     head = page.locator("#point-table thead th", has_text="change")
     head.locator("button").click()
@@ -247,7 +247,7 @@ def test_the_power_of_a_command_is_drawn(open_page: Open) -> None:
 
 
 def test_the_power_of_a_command_of_days_is_drawn(open_page: Open) -> None:
-    """Of 70 hours the sampler keeps the beginning and the end, farther apart than 32 bits of its usual times."""
+    """The sampler keeps the beginning and the end of 70 hours, farther apart than 32 bits of its usual times."""
     trace = power_trace(1, 600)
     hours_ns = 70 * 3600 * SECOND
     realtime_ns = np.where(np.arange(600) < 300, 0, hours_ns) + np.asarray(trace.gpus[0].series.realtime_ns)
