@@ -26,7 +26,7 @@ CEILINGS = {
     "power": (4847, 23),
     "report": (4414, 39),
     "run": (8145, 59),
-    "worker": (10720, 76),
+    "worker": (10665, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (59400, 456)

@@ -84,11 +84,6 @@ class Backend(Protocol):
         """Build what ``order`` and those that share its process need; not measured."""
 
 
-def backend_module(name: BackendName) -> str:
-    """The module of a backend, imported only when a point needs it."""
-    return f"pybench.worker.backends.{name}.entry"
-
-
 def cause_of(error: BaseException) -> FailureCause:
     """Cause of an error that ended a rank after its backend was imported."""
     if isinstance(error, UnsupportedError):

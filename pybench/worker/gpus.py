@@ -110,19 +110,16 @@ def _all_gpus() -> tuple[Gpu, ...]:
     _call(nvml, "nvmlDeviceGetCount_v2", ctypes.byref(count))
     found, fault = [], None
     for index in range(count.value):
+        handle = ctypes.c_void_p()
         try:
-            found.append(_gpu(nvml, index))
+            _call(nvml, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
+            uuid, name = _text(nvml, "nvmlDeviceGetUUID", handle), _text(nvml, "nvmlDeviceGetName", handle)
+            found.append(Gpu(index, uuid, name))
         except UnsupportedError as error:  # a lost one: the host has left it out
             fault = error
     if fault and not found:
         raise fault
     return tuple(found)
-
-
-def _gpu(nvml: ctypes.CDLL, index: int) -> Gpu:
-    handle = ctypes.c_void_p()
-    _call(nvml, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
-    return Gpu(index, _text(nvml, "nvmlDeviceGetUUID", handle), _text(nvml, "nvmlDeviceGetName", handle))
 
 
 def _text(nvml: ctypes.CDLL, function: str, handle: ctypes.c_void_p) -> str:

@@ -15,7 +15,7 @@ from typing import cast
 
 from pybench.model.host import RECORDED_PACKAGES
 from pybench.model.wire import Event, Header, Phase, WorkOrder
-from pybench.worker.backend import Backend, Session, backend_module, failure_of, missing_package
+from pybench.worker.backend import Backend, Session, failure_of, missing_package
 from pybench.worker.exchange import Device, EventStream, read_header, read_orders, wait_for_go
 from pybench.worker.gpus import NvlinkTraffic
 from pybench.worker.imports import import_before_engine, spared_by_collector
@@ -49,7 +49,7 @@ def import_backend(order: WorkOrder) -> Backend:
     """Import the order's backend. Raises ``ImportError`` when a package is missing."""
     with spared_by_collector():
         import_before_engine(order.settings)
-        return cast("Backend", importlib.import_module(backend_module(order.settings.backend)))
+        return cast("Backend", importlib.import_module(f"pybench.worker.backends.{order.settings.backend}.entry"))
 
 
 def blind_header(order: WorkOrder) -> Header:

@@ -122,7 +122,9 @@ class Dither:
     """
 
     def __init__(self, period_ns: float, num_steps: int) -> None:
-        self._begun = [0] * _num_parts(num_steps)
+        parts = range(_MOST_PARTS, _FEWEST_PARTS - 1, -1)
+        num_parts = min(parts, key=lambda parts: num_steps % parts) if num_steps >= _FEWEST_PARTS else _FEWEST_PARTS
+        self._begun = [0] * num_parts
         self._part_ns = period_ns / len(self._begun)
         self._longest_ns = period_ns * _LONGEST_PAUSE_FRACTION
         self._origin_ns: int | None = None
@@ -145,10 +147,3 @@ class Dither:
     def _drawback(self, at: float) -> tuple[int, float]:
         """Number of steps that began at the part next to ``at``, and the distance to it, in parts."""
         return self._begun[round(at) % len(self._begun)], round(abs(at - round(at)), 3)
-
-
-def _num_parts(num_steps: int) -> int:
-    """The finest division that leaves the fewest steps over."""
-    if num_steps < _FEWEST_PARTS:
-        return _FEWEST_PARTS
-    return min(range(_MOST_PARTS, _FEWEST_PARTS - 1, -1), key=lambda parts: num_steps % parts)

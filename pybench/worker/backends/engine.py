@@ -152,17 +152,21 @@ class Request:
 def draw_requests(settings: Generate, vocab_size: int, replica: int) -> tuple[Request, ...]:
     """The share of replica ``replica`` in the step's requests, every ``data_parallel``-th of them.
 
-    Tokens are evenly distributed. The first ``shared_prefix_tokens`` are the same in every prompt.
+    Tokens are evenly distributed, and belong to a sample, not to a replica. The first ``shared_prefix_tokens`` are the
+    same in every prompt.
     """
-    shared = _shared_prefix(settings, vocab_size)
+    tokens = range(vocab_size)
+    prefix = random.Random(f"{settings.seed}/shared prefix")  # noqa: S311 - no secret
+    shared = prefix.choices(tokens, k=settings.shared_prefix_tokens or 0)
+    drawn = ((each, random.Random(sample_seed(settings.seed, each.index))) for each in drawn_lengths(settings, replica))  # noqa: S311 - no secret
     return tuple(
         Request(
-            drawn.index,
-            shared + _tokens(settings.seed, drawn.index, vocab_size, drawn.prompt_tokens)[len(shared) :],
-            drawn.output_tokens,
-            drawn.arrival_s,
+            each.index,
+            shared + numbers.choices(tokens, k=each.prompt_tokens)[len(shared) :],
+            each.output_tokens,
+            each.arrival_s,
         )
-        for drawn in drawn_lengths(settings, replica)
+        for each, numbers in drawn
     )
 
 
@@ -185,17 +189,6 @@ def wanted_at_a_time(settings: Generate, num_requests: int) -> int | None:
     if settings.request_rate_per_s is not None:
         return None
     return min(num_requests, own_concurrency(settings) or num_requests)
-
-
-def _shared_prefix(settings: Generate, vocab_size: int) -> list[int]:
-    """Tokens that belong to no sample."""
-    numbers = random.Random(f"{settings.seed}/shared prefix")  # noqa: S311 - no secret
-    return numbers.choices(range(vocab_size), k=settings.shared_prefix_tokens or 0)
-
-
-def _tokens(seed: int, index: int, vocab_size: int, length: int) -> list[int]:
-    """Tokens that belong to a sample, not to a replica."""
-    return random.Random(sample_seed(seed, index)).choices(range(vocab_size), k=length)  # noqa: S311 - no secret
 
 
 Outcome = TypeVar("Outcome")

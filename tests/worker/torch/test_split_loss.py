@@ -13,8 +13,8 @@ import torch
 from torch import distributed
 from torch.nn import functional
 
+from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_loss
-from pybench.worker.backends.torch.train.update import IGNORED
 
 TOKENS, VOCABULARY = 9, 13
 PARTS = (5, 5, 3)  # as a weight is cut that three ranks don't divide

@@ -1,4 +1,4 @@
-"""Evaluation by decoding answers: whether they are some, and how unlikely the model finds them."""
+"""Samples by their numbers, and evaluation on them: by a forward pass, or by decoding answers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
+from torch import distributed
 from torch.nn import functional
 
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import StepOutcome, Workload, WrongResultError
+from pybench.worker.backends.common_torch.memory import memory_metrics
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.seeds import sample_seed
 
 
@@ -30,6 +33,46 @@ def step_prompts(settings: Generate, replica: int, index: int, vocab_size: int) 
     batch_size = settings.batch_size // settings.data_parallel
     first = index * settings.batch_size + replica * batch_size
     return sample_tokens(first, batch_size, settings.prompt_tokens, vocab_size, settings.seed)
+
+
+IGNORED = -100
+"""Label of a token that the loss leaves out, as in torch and transformers."""
+
+
+class LossEvaluation:
+    """One forward pass over prompt and answer; the loss counts the answer's tokens alone.
+
+    ``mean_loss`` gives it for tokens and labels of shape (samples, tokens), each label at its own token.
+    """
+
+    def __init__(
+        self,
+        settings: Evaluate,
+        vocab_size: int,
+        ranks: TorchRanks,
+        mean_loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    ) -> None:
+        self._settings, self._vocab_size = settings, vocab_size
+        self._ranks = ranks
+        self._mean_loss = mean_loss
+
+    @torch.inference_mode()
+    def step(self, index: int) -> StepOutcome:
+        """Evaluate this rank's samples of step ``index``; the loss is the mean over all ranks, which have as many."""
+        settings, ranks = self._settings, self._ranks
+        local, length = settings.batch_size // settings.data_parallel, settings.longest_sequence_tokens
+        first = index * settings.batch_size + ranks.rank * local
+        tokens = sample_tokens(first, local, length, self._vocab_size, settings.seed).to(ranks.device)
+        labels = tokens.clone()
+        labels[:, : settings.prompt_tokens] = IGNORED
+        loss = self._mean_loss(tokens, labels)
+        if ranks.world_size > 1:
+            distributed.all_reduce(loss)
+        return StepOutcome(work=Work(samples=settings.batch_size), loss=loss.item() / ranks.world_size)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Peak memory."""
+        return memory_metrics(self._ranks.device)
 
 
 LogitsOf = Callable[[torch.Tensor], torch.Tensor]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn.functional import linear
 from transformers.cache_utils import Cache, StaticLayer
@@ -21,56 +21,31 @@ from pybench.worker.backend import Session, StepOutcome, Workload, generation_of
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.round_clock import round_clock
-from pybench.worker.backends.common_torch.samples import GenerationEvaluation, sample_tokens, step_prompts
+from pybench.worker.backends.common_torch.samples import IGNORED, GenerationEvaluation, LossEvaluation, step_prompts
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.tensor_parallel import Shard, without_sums
-from pybench.worker.backends.torch.train.update import IGNORED, summed_loss
-
-
-class LossEvaluation:
-    """One forward pass over prompt and answer; the loss counts the answer's tokens alone."""
-
-    def __init__(self, settings: Evaluate, model: Any, ranks: TorchRanks) -> None:
-        self._settings = settings
-        self._model = model
-        self._ranks = ranks
-        self._local = settings.batch_size // settings.data_parallel
-        self._masks = sequence_masks(model.config, settings.longest_sequence_tokens, ranks.device)
-
-    @torch.inference_mode()
-    def step(self, index: int) -> StepOutcome:
-        """Evaluate this rank's samples of step ``index``; the loss is the mean over all ranks."""
-        settings = self._settings
-        first = index * settings.batch_size + self._ranks.rank * self._local
-        length, vocab_size = settings.longest_sequence_tokens, self._model.config.vocab_size
-        tokens = sample_tokens(first, self._local, length, vocab_size, settings.seed).to(self._ranks.device)
-        labels = nn.functional.pad(tokens[:, 1:], (0, 1), value=IGNORED)
-        labels[:, : settings.prompt_tokens - 1] = IGNORED
-        logits = self._model(input_ids=tokens, attention_mask=self._masks, use_cache=False).logits
-        total = summed_loss(logits, labels)
-        if self._ranks.world_size > 1:
-            distributed.all_reduce(total)
-        loss = total.item() / (settings.batch_size * settings.output_tokens)
-        return StepOutcome(work=Work(samples=settings.batch_size), loss=loss)
-
-    def metrics(self) -> tuple[Metric, ...]:
-        """Peak memory."""
-        return memory_metrics(self._ranks.device)
+from pybench.worker.backends.torch.train.update import summed_loss
 
 
 @contextmanager
 def evaluation(settings: Evaluate, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[Workload]:
     """Build the model on every rank; on a GPU decoding runs from a CUDA graph."""
     model = build_model(architecture, getattr(torch, settings.dtype), ranks.device, settings.seed).eval()
+    masks = sequence_masks(model.config, settings.longest_sequence_tokens, ranks.device)
     if settings.method == "loss":
-        yield LossEvaluation(settings, model, ranks)
+
+        def mean_loss(tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            logits = model(input_ids=tokens, attention_mask=masks, use_cache=False).logits
+            following = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+            return summed_loss(logits, following) / (len(tokens) * settings.output_tokens)
+
+        yield LossEvaluation(settings, architecture["vocab_size"], ranks, mean_loss)
         return
     generation = Generation(settings.decoding, model, model.config, ranks.device, ranks.rank)
     if ranks.device.type == "cuda":
         generation.capture()
     try:
-        masks = sequence_masks(model.config, settings.longest_sequence_tokens, ranks.device)
         yield GenerationEvaluation(settings, generation, model, {"attention_mask": masks})
     finally:
         generation.close()

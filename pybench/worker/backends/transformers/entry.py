@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import distributed
 from transformers import AutoConfig, BitsAndBytesConfig, GenerationConfig, StoppingCriteria
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
@@ -23,7 +22,7 @@ from pybench.worker.backend import Session, StepOutcome, UnsupportedError, Workl
 from pybench.worker.backends.common_torch.memory import memory_metrics, with_own_memory
 from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined, replica_of
 from pybench.worker.backends.common_torch.round_clock import RoundClock, round_clock
-from pybench.worker.backends.common_torch.samples import GenerationEvaluation, sample_tokens, step_prompts
+from pybench.worker.backends.common_torch.samples import GenerationEvaluation, LossEvaluation, step_prompts
 from pybench.worker.exchange import Device
 from pybench.worker.ranks import rank_numbers
 from pybench.worker.seeds import WEIGHT_STD, weight_seed
@@ -126,37 +125,6 @@ def _tensor_parallel() -> dict[str, Any]:
         return {"tp_plan": "auto"}
 
 
-_IGNORED = -100
-
-
-class LossEvaluation:
-    """One forward pass over prompt and answer; the library's loss counts the answer's tokens alone."""
-
-    def __init__(self, settings: Evaluate, model: Any, ranks: TorchRanks) -> None:
-        self._settings = settings
-        self._model = model
-        self._ranks = ranks
-
-    @torch.inference_mode()
-    def step(self, index: int) -> StepOutcome:
-        """Evaluate this rank's samples of step ``index``; the loss is the mean over all ranks, which have as many."""
-        settings, ranks = self._settings, self._ranks
-        local = settings.batch_size // settings.data_parallel
-        length, vocab_size = settings.longest_sequence_tokens, self._model.config.vocab_size
-        first = index * settings.batch_size + ranks.rank * local
-        tokens = sample_tokens(first, local, length, vocab_size, settings.seed).to(ranks.device)
-        labels = tokens.clone()
-        labels[:, : settings.prompt_tokens] = _IGNORED
-        loss = self._model(input_ids=tokens, labels=labels, use_cache=False).loss
-        if ranks.world_size > 1:
-            distributed.all_reduce(loss)
-        return StepOutcome(work=Work(samples=settings.batch_size), loss=loss.item() / ranks.world_size)
-
-    def metrics(self) -> tuple[Metric, ...]:
-        """Peak memory."""
-        return memory_metrics(self._ranks.device)
-
-
 def evaluations(settings: Evaluate, architecture: dict[str, Any], ranks: TorchRanks) -> Session:
     """Load the model on every rank."""
     model = build_model(architecture, settings.decoding, ranks.device)
@@ -168,7 +136,8 @@ def _evaluation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Wor
     settings = order.settings
     assert isinstance(settings, Evaluate)
     if settings.method == "loss":
-        yield LossEvaluation(settings, model, ranks)
+        loss_of: Any = lambda tokens, labels: model(input_ids=tokens, labels=labels, use_cache=False).loss  # noqa: E731
+        yield LossEvaluation(settings, model.config.vocab_size, ranks, loss_of)
         return
     generation = TransformersGeneration(settings.decoding, model, ranks.device, ranks.rank, settings.beams)
     yield GenerationEvaluation(settings, generation, model)

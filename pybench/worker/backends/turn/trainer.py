@@ -16,9 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.backends.torch.train.data import Parts, with_labels
 from pybench.worker.backends.torch.train.learner import Batch, Task, WholeModel, learner_of
-from pybench.worker.backends.torch.train.update import IGNORED
 from pybench.worker.backends.turn.delivery import Named
 
 
@@ -158,7 +158,9 @@ class Trainer:
         """Take the optimizer's states to the host; the weights stay, for the engine to copy them."""
         if self._states is None:
             states = self._learner.optimizer.state.values()
-            self._states = Parked(value for state in states for value in state.values() if _is_large(value))
+            self._states = Parked(
+                value for state in states for value in state.values() if torch.is_tensor(value) and value.numel() > 1
+            )
         self._states.leave(keep=True)
         _let_go(self._device)
 
@@ -247,16 +249,16 @@ class Trainer:
         training = self._task.settings
         size = training.micro_batch_size
         first = self._learner.portion.replica * size * training.num_passes
-        return [self._batch(sequences, first + number * size, size) for number in range(training.num_passes)]
-
-    def _batch(self, sequences: torch.Tensor, first: int, size: int) -> Batch:
-        tokens = sequences[first : first + size]
-        _, labels = with_labels(tokens)
-        labels[:, : self._settings.prompt_tokens - 1] = IGNORED
-        batch = self._parts.batch(tokens, labels)
-        if (group := self._settings.group_size) is None:
-            return batch
-        return replace(batch, advantages=advantages(len(sequences), group)[first : first + size].to(self._device))
+        batches = []
+        for start in range(first, first + training.num_passes * size, size):
+            tokens, labels = with_labels(sequences[start : start + size])
+            labels[:, : self._settings.prompt_tokens - 1] = IGNORED
+            batch = self._parts.batch(tokens, labels)
+            if (group := self._settings.group_size) is not None:
+                part = advantages(len(sequences), group)[start : start + size]
+                batch = replace(batch, advantages=part.to(self._device))
+            batches.append(batch)
+        return batches
 
 
 def _whole(parameter: torch.Tensor) -> torch.Tensor:
@@ -272,11 +274,6 @@ def _unpacked_bytes(parameter: nn.Parameter) -> int:
     if packed is not None:
         return int(packed.shape.numel() * packed.dtype.itemsize)
     return parameter.numel() * parameter.element_size()
-
-
-def _is_large(value: object) -> bool:
-    """Counters of steps stay where they are."""
-    return isinstance(value, torch.Tensor) and value.numel() > 1
 
 
 def _let_go(device: torch.device) -> None:

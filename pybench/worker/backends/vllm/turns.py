@@ -60,7 +60,9 @@ def turns(order: WorkOrder, ranks: Ranks) -> Iterator[Turns]:
     device = torch.device("cuda", ranks.rank if settings.num_trainers > 1 else 0)
     torch.cuda.set_device(device)
     training = TorchRanks(ranks.rank, ranks.world_size, device)
-    party = Party(ranks.rank, ranks.world_size, device, _watched(settings, ranks.rank))
+    gpus = tuple(gpu.uuid for gpu in visible_gpus())
+    watched = gpus[ranks.rank :][:1] if settings.num_trainers > 1 else gpus[: settings.tensor_parallel]
+    party = Party(ranks.rank, ranks.world_size, device, watched)
     with config_folder(architecture, settings.dtype) as folder:
         task = Task(settings.training, architecture, training)
         engine = _engine(settings, task, folder)
@@ -111,25 +113,15 @@ def turn_arguments(settings: Turn, folder: Path) -> dict[str, Any]:
     if _drives_in_process(settings):
         ours["distributed_executor_backend"] = "external_launcher"
     if settings.lora_rank is not None:
-        ours |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": _least(settings.lora_rank)}
+        sizes: Sequence[int] = get_args(MaxLoRARanks)
+        least = min((size for size in sizes if size >= settings.lora_rank), default=settings.lora_rank)
+        ours |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": least}
     return ours
-
-
-def _least(rank: int) -> int:
-    """Room for adapters comes in some ranks only: the least that holds ``rank``."""
-    sizes: Sequence[int] = get_args(MaxLoRARanks)
-    return min((size for size in sizes if size >= rank), default=rank)
 
 
 def _drives_in_process(settings: Turn) -> bool:
     """Whether each of several ranks is a part of the engine itself."""
     return settings.num_trainers > 1 and settings.num_processes == 1
-
-
-def _watched(settings: Turn, rank: int) -> tuple[str, ...]:
-    """GPUs whose memory this rank reads."""
-    gpus = tuple(gpu.uuid for gpu in visible_gpus())
-    return gpus[rank : rank + 1] if settings.num_trainers > 1 else gpus[: settings.tensor_parallel]
 
 
 def _settings(order: WorkOrder) -> Turn:

@@ -7,7 +7,7 @@ joint batch is the same for every number of ranks and passes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,9 +16,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.common_torch.samples import sample_tokens
+from pybench.worker.backends.common_torch.samples import IGNORED, sample_tokens
 from pybench.worker.backends.torch.train.learner import Batch, Portion, Task
-from pybench.worker.backends.torch.train.update import IGNORED
 
 
 class Source(Protocol):
@@ -85,7 +84,7 @@ class Loaded:
             dataset,
             batch_sampler=places,
             num_workers=workers,
-            collate_fn=_collate,
+            collate_fn=lambda sequences: with_labels(torch.stack(list(sequences))),
             pin_memory=bool(settings.pin_memory),
             # A worker of another kind would import this process's main module anew.
             multiprocessing_context="fork" if workers else None,
@@ -133,10 +132,6 @@ class Samples(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return sample_tokens(index, 1, self._length, self._vocab_size, self._seed)[0]
-
-
-def _collate(sequences: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    return with_labels(torch.stack(list(sequences)))
 
 
 class Parts:

@@ -52,9 +52,10 @@ class Evaluation:
         They stay on the device for ``evaluation_accumulation_steps`` batches, all of them where that is not given. The
         model trains again afterwards.
         """
-        settings, model = self._task.settings, self._learner.model
+        settings, learner = self._task.settings, self._learner
+        model = learner.model
         batches = self._batches if batches is None else batches
-        judge = self._answers if settings.evaluation_method == "generation" else self._loss
+        judge = self._answers if settings.evaluation_method == "generation" else lambda batch: (learner.loss(batch),)
         every = settings.evaluation_accumulation_steps or len(batches)
         model.eval()
         results: list[tuple[torch.Tensor, ...]] = []
@@ -66,9 +67,6 @@ class Evaluation:
                 kept.clear()
         model.train()
         return results
-
-    def _loss(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        return (self._learner.loss(batch),)
 
     def _answers(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         settings = self._task.settings

@@ -14,9 +14,9 @@ from torch.utils.checkpoint import checkpoint
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.imports import needs_package
 
-IGNORED = -100
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Takes logits of shape (samples, tokens, vocabulary) and labels of shape (samples, tokens)."""
 HeadLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

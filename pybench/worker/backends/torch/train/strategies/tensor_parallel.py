@@ -14,6 +14,7 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, parallelize_module
 
 from pybench.model.workloads.train import Train
+from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.tensor_parallel import (
     Block,
@@ -28,7 +29,7 @@ from pybench.worker.backends.torch.tensor_parallel import (
 )
 from pybench.worker.backends.torch.train.learner import Learner, Task, WholeModel, device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
-from pybench.worker.backends.torch.train.update import IGNORED, optimizer_of, return_loss
+from pybench.worker.backends.torch.train.update import optimizer_of, return_loss
 
 
 def learner(task: Task) -> Learner:
@@ -121,7 +122,7 @@ def split_loss(logits: torch.Tensor, labels: torch.Tensor, first: int, group: Pr
     """Sum over all labels, in nats and float32, the same on each rank of ``group``.
 
     ``logits`` are this rank's, of shape (tokens, part of the vocabulary), which starts at token ``first``; ``labels``
-    are of shape (tokens,), :data:`~pybench.worker.backends.torch.train.update.IGNORED` where there is none.
+    are of shape (tokens,), :data:`~pybench.worker.backends.common_torch.samples.IGNORED` where there is none.
     """
     loss: torch.Tensor = _SplitLoss.apply(logits, labels, first, group)  # type: ignore[no-untyped-call]
     return loss

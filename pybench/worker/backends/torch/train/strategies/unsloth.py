@@ -21,9 +21,9 @@ from torch.nn import functional
 
 from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backends.common_torch.memory import forget_peak
+from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.backends.engine import config_folder
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Task
-from pybench.worker.backends.torch.train.update import IGNORED
 from pybench.worker.imports import needs_package
 
 # Read when it is imported. No downloads that count its users; and all weights are filled after it has loaded a
