@@ -62,11 +62,14 @@ def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[
     """Metrics made of joules; prefill and decode have separate ones where all sequences run together."""
     work = total_work([step.work for step in steps])
     phases = {phase.name: phase.energy_j for phase in energy.phases}
+    assert isinstance(point.settings, Generate)
+    windows = [(step.replicas, steady_window_ns(point.settings, step.replicas)) for step in steps]
+    num_steady = sum(steady_tokens(replicas, window) for replicas, window in windows if window)
     return {
         "output_tokens_per_s_per_w": _over(work.output_tokens, energy.energy_j),
         "prefill_energy_j_per_prompt_token": _over(phases.get("prefill"), work.prompt_tokens),
         "decode_energy_j_per_output_token": _over(phases.get("decode"), work.output_tokens),
-        "steady_energy_j_per_output_token": _over(phases.get("steady"), _steady_tokens(point, steps)),
+        "steady_energy_j_per_output_token": _over(phases.get("steady"), num_steady),
         "energy_imbalance_fraction": energy_imbalance(energy),
         "model_flops_per_j": _over(_model_flops(point, steps), energy.energy_j),
     }
@@ -79,13 +82,6 @@ def _model_flops(point: Point, steps: Sequence[JointStep]) -> float | None:
         return None
     known = [flops for step in steps if (flops := model_flops(point.settings, point.shape, step)) is not None]
     return sum(known) if len(known) == len(steps) else None
-
-
-def _steady_tokens(point: Point, steps: Sequence[JointStep]) -> float:
-    """Tokens decoded while the load was steady, of all steps that were steady for a time."""
-    assert isinstance(point.settings, Generate)
-    windows = [(step.replicas, steady_window_ns(point.settings, step.replicas)) for step in steps]
-    return sum(steady_tokens(replicas, window) for replicas, window in windows if window)
 
 
 def _over(amount: float | None, share: float | None) -> float | None:
