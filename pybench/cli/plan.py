@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from pybench.cli.io import echo, json_text, terminal_options
 from pybench.cli.params import FOLDER, SUITE, Duration, format_option
+from pybench.model.errors import PybenchError
 from pybench.model.text import plural
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _SET = "Replace a setting: batch_size=1, benchmark.decode.attempts=5. Repeatable."
 _REQUIRE = "What must be here, such as gpus=8,backend=vllm; else no pass. table: no prediction judges."
+_RUNS = "Folder of runs; default: runs."
 _KEEP = "Keep the points whose id matches, as in pytest -k."
 _TIME_LIMIT = "Time for all attempts, such as 20m; what does not fit is left out and named."
 
@@ -34,25 +36,33 @@ def _once(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...])
     return given[0] if given else None
 
 
+def _names(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+    """Names of the suite's benchmarks that begin so; none where the suite can't be read."""
+    import tomllib
+
+    from pybench.files.shipped import find_suite
+
+    # While an option lacks its value, click leaves arguments before it unparsed.
+    named = ctx.params["suite"] or "".join(ctx.args[:1])
+    try:
+        suite = tomllib.loads(find_suite(Path(named)).read_text(encoding="utf-8"))
+        names = [str(benchmark["name"]) for benchmark in suite["benchmark"]]
+    except (OSError, ValueError, LookupError, TypeError, PybenchError):
+        names = []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
     """Add the options that ``plan`` and ``run`` share."""
     for option in (
-        click.option(
-            "--runs",
-            "root",
-            type=FOLDER,
-            default=Path("runs"),
-            show_default=True,
-            envvar="PYBENCH_RUNS",
-            help="Folder of runs.",
-        ),
+        click.option("--runs", "root", type=FOLDER, default=Path("runs"), envvar="PYBENCH_RUNS", help=_RUNS),
         click.option("--time-limit", "time_limit_s", type=Duration(), metavar="TIME", help=_TIME_LIMIT),
         click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help=_SET),
         click.option("--steps", type=click.IntRange(1, 10_000), help="Measured steps of each attempt."),
         click.option("--attempts", type=click.IntRange(1, 100), help="Attempts at each point, and no more."),
         click.option("--require", metavar="WHAT", help=_REQUIRE),
         click.option("--max-gpus", type=click.IntRange(1), help="Leave out points that need more GPUs than this."),
-        click.option("-k", "keep", metavar="EXPR", multiple=True, callback=_once, help=_KEEP),
+        click.option("-k", "keep", metavar="EXPR", multiple=True, callback=_once, help=_KEEP, shell_complete=_names),
         click.option("--profile", metavar="NAME", help="Profile to apply; default: the machine's own, if there."),
     ):
         command = option(command)

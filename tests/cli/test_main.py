@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click import Group
+from click.shell_completion import BashComplete
 from click.testing import CliRunner, Result
 
 from pybench import __version__
@@ -292,6 +293,45 @@ def test_schema_is_json(arguments: tuple[str, ...], key: str) -> None:
     result = pybench("schema", *arguments)
     assert result.exit_code == 0
     assert key in json.loads(result.stdout)["properties"]
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "names"),
+    [
+        (("run",), "tp_sc", {"tp_scaling"}),
+        (("run", "tp_scaling", "-k"), "", {"decode", "engine"}),
+        (("plan", "tp_scaling", "--gpus", "2", "-k"), "dec", {"decode"}),
+        (("plan", "no_such_suite", "-k"), "", set()),
+        (("run", "-k"), "", set()),
+        (("report",), "quick", {"runs/20261128T143259Z-quick_check"}),
+    ],
+)
+def test_completion(here: Path, words: tuple[str, ...], incomplete: str, names: set[str]) -> None:
+    """Of shipped suites, of a suite's benchmarks, and of runs by any part of their name."""
+    (here / "runs" / "20261128T143259Z-quick_check").mkdir(parents=True)
+    items = BashComplete(main, {}, "pybench", "_PYBENCH_COMPLETE").get_completions(list(words), incomplete)
+    assert {item.value for item in items if item.type == "plain"} == names
+
+
+def test_quiet_prints_the_report_alone(drill: Drill) -> None:
+    """No progress and no notes; the report is that of ``pybench report``."""
+    arguments = drill()
+    done = pybench(*arguments, "--quiet")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("drill")
+
+
+def test_a_stopped_run_is_interrupted_and_one_at_work_is_running(
+    here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its rows say: attempts are owed."""
+    assert pybench(*drill()).exit_code == 0
+    folder = the_run(here)
+    journal = folder / "journal.jsonl"
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]))
+    assert pybench("report", str(folder)).stdout.splitlines()[0].endswith("interrupted")
+    monkeypatch.setattr("pybench.report.run.view.is_written", lambda _path: True)
+    assert pybench("report", str(folder)).stdout.splitlines()[0].endswith("running")
 
 
 def test_version() -> None:
