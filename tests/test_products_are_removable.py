@@ -39,3 +39,13 @@ def test_the_core_works_without_a_product(product: str) -> None:
     missing = without(product, OWN_COMMAND[product], "--help")
     assert missing.returncode == 2
     assert f"this pybench was installed without pybench.{product}" in missing.stderr
+
+
+def test_kept_results_are_read_without_power() -> None:
+    """Runs record power, so only a run needs it: help, plan and the reports of kept results are whole without."""
+    for words in (["--help"], ["plan", "tp_scaling", "--profile", "cpu"], ["report", str(KEPT)]):
+        done = without("power", *words)
+        assert (done.returncode, done.stderr) == (0, ""), words
+    missing = without("power", "power", "--help")
+    assert missing.returncode == 2
+    assert "this pybench was installed without pybench.power" in missing.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from pybench.model.results import PointResult, Results
+from pybench.model.results import Results
 from pybench.model.text import counted
 from pybench.report.run.view import RunView
 from pybench.report.table import printable
@@ -41,12 +41,13 @@ def render(view: RunView) -> str:
     writer.writerow((*_OF_RUN, *_OF_POINT, *(csv_cell(f"axis_{name}") for name in axes), *_OF_METRIC))
     run = _run(results)
     for point in results.points:
-        own = (*run, *_point(point), *(csv_cell(point.axes.get(name)) for name in axes))
-        for name, found in point.metrics.items():
-            of_metric = (name, found.value, found.low, found.high, found.unit)
-            writer.writerow((*own, *map(csv_cell, of_metric)))
+        of_point = (point.id, point.benchmark, point.status, point.num_gpus, point.attempts, " ".join(point.flags))
+        cells = (*run, *map(csv_cell, (*of_point, *(point.axes.get(name) for name in axes))))
+        for name, figure in point.metrics.items():
+            of_metric = (name, figure.value, figure.low, figure.high, figure.unit)
+            writer.writerow((*cells, *map(csv_cell, of_metric)))
         if not point.metrics:
-            writer.writerow((*own, *("" for _ in _OF_METRIC)))
+            writer.writerow((*cells, *("" for _ in _OF_METRIC)))
     return out.getvalue()
 
 
@@ -56,8 +57,3 @@ def _run(results: Results) -> tuple[str, ...]:
     of_machine = (results.machine, results.fingerprint, counted(made.gpu_names), made.driver, software)
     words = (results.run_id, made.created_utc, results.suite, results.profile, *of_machine)
     return (*map(csv_cell, words), results.verdict)
-
-
-def _point(point: PointResult) -> tuple[str, ...]:
-    words = (point.id, point.benchmark, point.status, point.num_gpus, point.attempts, " ".join(point.flags))
-    return tuple(map(csv_cell, words))

@@ -7,7 +7,7 @@ A round is an attempt: its value is the median of ``iterations`` steps.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import fmean, median, quantiles, stdev
 from typing import Any
@@ -65,7 +65,10 @@ def _steps(view: RunView, point: PointResult) -> int:
 
 
 def _benchmark(results: Results, point: PointResult, iterations: int) -> dict[str, Any]:
-    metrics = {name: _without_medians(asdict(estimate)) for name, estimate in point.metrics.items()}
+    metrics = {
+        name: {field: value for field, value in asdict(estimate).items() if field != "medians"}
+        for name, estimate in point.metrics.items()
+    }
     return {
         "group": point.benchmark,
         "name": printable(point.id),
@@ -76,10 +79,6 @@ def _benchmark(results: Results, point: PointResult, iterations: int) -> dict[st
         "options": {"disable_gc": False, "timer": "perf_counter", "min_rounds": point.attempts, "warmup": True},
         "stats": _stats(point.metrics[_TIME].medians, iterations),
     }
-
-
-def _without_medians(estimate: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in estimate.items() if name != "medians"}
 
 
 def _stats(times_s: Sequence[float], iterations: int) -> dict[str, Any]:

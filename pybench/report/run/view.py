@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
@@ -17,8 +18,9 @@ from pybench.model.manifest import Containment, Manifest, Provenance
 from pybench.model.record import Record
 from pybench.model.results import Results
 from pybench.model.text import counted, listed, plural
-from pybench.power.trace import PowerTrace
-from pybench.power.trace_file import read_trace
+
+if TYPE_CHECKING:
+    from pybench.power.trace import PowerTrace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +85,11 @@ class RunView:
 
         ``None`` where none was recorded. Raises ``RunFolderError`` on damage.
         """
-        return None if self.path is None or file is None else read_trace(self.path, file)
+        if self.path is None or file is None:
+            return None
+        from pybench.power.trace_file import read_trace  # noqa: PLC0415 - results without traces need no pybench.power
+
+        return read_trace(self.path, file)
 
     def other_hosts(self, record: Record) -> tuple[HostPart, ...]:
         """The other hosts of an attempt, each with its own trace and clock."""
