@@ -44,15 +44,22 @@ def attempt_medians(
 
 
 def decide(
-    values: Logs, rows: Sequence[tuple[int, int | None]], limits: Sequence[float], sensors: float = 0.0
+    values: Logs,
+    rows: Sequence[tuple[int, int | None]],
+    limits: Sequence[float],
+    sensors: float = 0.0,
+    usual_correlation: float = 0.0,
 ) -> Outcome:
     """Rows are a point over a baseline, or a point alone; each must be at least its limit, in logarithms.
 
     ``sensors`` is the standard deviation of what ``values`` have of power sensors, in all attempts alike.
+    ``usual_correlation`` is that of the metric in other runs.
     """
     taken = [FIRST] * len(values)
     while True:
-        decisions = look([own[:n] for own, n in zip(values, taken, strict=True)], rows, limits, sensors)
+        decisions = look(
+            [own[:n] for own, n in zip(values, taken, strict=True)], rows, limits, sensors, usual_correlation
+        )
         passed = np.array([decision.p_pass <= decision.pass_level for decision in decisions])
         failed = np.array(sure_fails(decisions)) & ~passed
         undecided = [row for row, done in zip(rows, passed | failed, strict=True) if not done]
@@ -65,10 +72,16 @@ def decide(
 
 
 def look(
-    values: Logs, rows: Sequence[tuple[int, int | None]], limits: Sequence[float], sensors: float = 0.0
+    values: Logs,
+    rows: Sequence[tuple[int, int | None]],
+    limits: Sequence[float],
+    sensors: float = 0.0,
+    usual_correlation: float = 0.0,
 ) -> list[Decision]:
     """One look at all rows."""
-    spread = common_spread(values, more_follow=all(len(own) < LAST for own in values))
+    spread = common_spread(
+        values, more_follow=all(len(own) < LAST for own in values), usual_correlation=usual_correlation
+    )
     is_shared = spread is not None and spread.num_points > 0
     decisions = []
     for (point, baseline), limit in zip(rows, limits, strict=True):
@@ -109,6 +122,20 @@ def _correlated(correlation: float) -> Draw:
     return draw
 
 
+def _in_time(correlation: float) -> Draw:
+    """Noise of 1 %, an AR(1) process of the machine from one measurement to the next; odd rounds run backwards."""
+
+    def draw(random: np.random.Generator, num: int) -> NDArray[np.float64]:
+        order = np.arange(LAST * num).reshape(LAST, num)
+        order[1::2] = order[1::2, ::-1]
+        noise = random.standard_normal(LAST * num)
+        for place in range(1, LAST * num):
+            noise[place] = correlation * noise[place - 1] + math.sqrt(1 - correlation**2) * noise[place]
+        return 0.01 * noise[order].T
+
+    return draw
+
+
 def _ramp(random: np.random.Generator, num: int) -> NDArray[np.float64]:
     """Noise of 1 %, and clocks that fall by 2 % from the first attempt of a run to the last; odd rounds backwards."""
     place = (np.arange(num) / num)[:, None]
@@ -121,6 +148,7 @@ def _unequal(random: np.random.Generator, num: int) -> NDArray[np.float64]:
     return sds * random.standard_normal((num, LAST))
 
 
+JOULES = "joules, correlation 0.6"
 ATTEMPTS: dict[str, Draw] = {
     "normal, 1 %": _noise(0.01),
     "normal, points from 0.3 to 2 %": _unequal,
@@ -133,19 +161,28 @@ ATTEMPTS: dict[str, Draw] = {
     "1 in 5 slower by 3.1 %": _two_speeds(0.2),
     "two equally frequent speeds": _two_speeds(0.5),
     "clocks fall by 2 %": _ramp,
-    "correlation 0.3": _correlated(0.3),
-    "correlation 0.6": _correlated(0.6),
+    "the machine remembers, correlation 0.3": _in_time(0.3),
+    "the machine remembers, correlation 0.6": _in_time(0.6),
+    "the machine remembers, correlation 0.9": _in_time(0.9),
+    "each point by itself remembers, correlation 0.3": _correlated(0.3),
+    "each point by itself remembers, correlation 0.6": _correlated(0.6),
+    JOULES: _correlated(0.6),
 }
 """Logarithms of ``LAST`` attempts of so many points, by what disturbs them."""
 
 
 def one_baseline(
-    random: np.random.Generator, attempts: Draw, num_rows: int, margins: Sequence[float] | None = None
+    random: np.random.Generator,
+    attempts: Draw,
+    num_rows: int,
+    margins: Sequence[float] | None = None,
+    usual_correlation: float = 0.0,
 ) -> Outcome:
     """``num_rows`` points over one baseline, whose truths lie ``margins`` above their limits (at them by default)."""
     values = attempts(random, num_rows + 1)
     values[1:] += np.reshape(margins or [0.0] * num_rows, (num_rows, 1))
-    return decide(values.tolist(), [(1 + row, 0) for row in range(num_rows)], [0.0] * num_rows)
+    rows: list[tuple[int, int | None]] = [(1 + row, 0) for row in range(num_rows)]
+    return decide(values.tolist(), rows, [0.0] * num_rows, usual_correlation=usual_correlation)
 
 
 FAMILY = [(6 + index, index // 5) for index in range(30)]

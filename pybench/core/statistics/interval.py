@@ -27,7 +27,7 @@ TAIL = (1 - CONFIDENCE) / 2
 _FALSE_FLAG = 0.02
 _MIN_FOR_OUTLIER = 4
 _LONGEST_REACH = math.log(100)
-"""In logarithms: a higher upper end has no meaning, and the plain interval's is lower (two attempts near zero)."""
+"""In logarithms: such ends have no meaning. The plain interval's upper end is lower (two attempts near zero)."""
 # Both of a finite exponential, and of one that stays finite beside the quotient of any four figures.
 _MOST_LOGARITHM = 150.0
 # Below it a quotient of two figures, or its square, may vanish.
@@ -75,7 +75,7 @@ def estimate(samples: Samples, systematic_sd: float = 0.0) -> Interval:
     low, high = spread.interval(TAIL)
     value, least, most = (_moved(found, offset) for offset in (spread.value, low, high))
     if _have_logarithms(found) and high - spread.value > _LONGEST_REACH and (plain := contrast([found])) is not None:
-        most = max(value, min(most, _bounded(plain.interval(TAIL)[1])))
+        least, most = 0.0, max(value, min(most, _bounded(plain.interval(TAIL)[1])))
     return value, least, most
 
 

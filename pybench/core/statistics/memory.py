@@ -26,10 +26,11 @@ _LEAST_POINTS = 4
 """Fewer points show a correlation of 0.6 in one run of five, and their chance costs as many verdicts."""
 
 
-def lag_correlation(points: Sequence[Sequence[float]], *, more_follow: bool = False) -> float:
+def lag_correlation(points: Sequence[Sequence[float]], *, more_follow: bool = False, usual: float = 0.0) -> float:
     """Correlation of successive attempts, at most 0.7; 0 unless it is beyond chance.
 
-    ``points`` are attempts in the order of measuring. ``more_follow``: attempts may be added to these.
+    ``points`` are attempts in the order of measuring. ``more_follow``: attempts may be added to these. ``usual`` is the
+    correlation that other runs of the metric have, for points too few to show their own.
     """
     products, variance, lengths = 0.0, 0.0, Counter[int]()
     for values in points:
@@ -40,11 +41,10 @@ def lag_correlation(points: Sequence[Sequence[float]], *, more_follow: bool = Fa
             products += math.fsum([a * b for a, b in pairwise(offsets)]) / square
             variance += _variance_by_chance(len(values))
             lengths[len(values)] += 1
+    if sum(lengths.values()) < _LEAST_POINTS:
+        return usual
     error = math.sqrt(variance)
-    if (
-        sum(lengths.values()) < _LEAST_POINTS
-        or products - _expected_sum(lengths, 0.0) < (_HINT if more_follow else _CLEAR) * error
-    ):
+    if products - _expected_sum(lengths, 0.0) < (_HINT if more_follow else _CLEAR) * error:
         return 0.0
     upper = products + _UPPER * error
     return next((rho for rho in _CORRELATIONS if _expected_sum(lengths, rho) >= upper), _CORRELATIONS[-1])

@@ -102,15 +102,18 @@ class Spread:
         return variance * variance_inflation(num_attempts, self.correlation), freedom
 
 
-def common_spread(points: Sequence[Sequence[float]], *, more_follow: bool = False) -> Spread | None:
+def common_spread(
+    points: Sequence[Sequence[float]], *, more_follow: bool = False, usual_correlation: float = 0.0
+) -> Spread | None:
     """Spread of the points' values, each in the order of measuring; ``None`` if none has two.
 
-    ``more_follow``: attempts may be added to these.
+    ``more_follow``: attempts may be added to these. ``usual_correlation`` is that of other runs of the metric.
     """
     several = [values for values in points if len(values) > 1]
     if not several:
         return None
-    alone = Spread(variance=0.0, freedom=0.0, correlation=lag_correlation(several, more_follow=more_follow))
+    correlation = lag_correlation(several, more_follow=more_follow, usual=usual_correlation)
+    alone = Spread(variance=0.0, freedom=0.0, correlation=correlation)
     if len(several) < MIN_POINTS:
         return alone
     speeds = second_speed(several)

@@ -25,6 +25,12 @@ def test_a_hint_counts_while_attempts_may_follow() -> None:
     assert lag_correlation(points, more_follow=True) > 0
 
 
+def test_few_points_have_the_correlation_of_other_runs() -> None:
+    """Fewer than four points do not show their own."""
+    assert lag_correlation([_MIXED] * 3, usual=0.6) == 0.6
+    assert lag_correlation([_MIXED] * 4, usual=0.6) == 0.0
+
+
 def test_variance_inflation_by_hand() -> None:
     """Two values that correlate by 0.5: their mean has 1.5 / 2 of the variance, their sample variance is half of it."""
     assert variance_inflation(2, 0.5) == pytest.approx(1.5 / 0.5)
