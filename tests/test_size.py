@@ -22,7 +22,7 @@ CEILINGS = {
     "fleet": (1610, 10),
     "machine": (1732, 13),
     "model": (5550, 36),
-    "nightly": (4210, 27),
+    "nightly": (4209, 27),
     "power": (4847, 23),
     "report": (4415, 39),
     "run": (8145, 59),

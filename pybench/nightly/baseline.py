@@ -17,19 +17,18 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import fmean, linear_regression, median
 
-from pybench.core.statistics.distributions import upper_tail
+from pybench.core.statistics.distributions import upper_tail, variance_ratio_tail
 from pybench.core.statistics.memory import variance_inflation
 from pybench.core.statistics.spread import (
     LEAST_SD,
     MIN_POINTS,
     SD_OF_MAD,
     Variance,
-    moderated_variance,
     pooled_variance,
-    prior,
     pulled_in,
     robust_sd,
 )
+from pybench.core.statistics.units import moderated
 from pybench.model.figures import FigureKey
 
 MIN_NIGHTS = 8
@@ -40,6 +39,8 @@ RECENT = 4
 """Nights whose mean is looked at together: a change that one night does not show."""
 MOST_CORRELATION = 0.9
 """A row whose nights resemble each other more shows no change at all."""
+_NEWEST, _NO_GROWTH = 10, 0.001
+"""Nights whose spread is held against that of the nights before; chance that an equal spread looks larger."""
 _OUT_SDS = 4.0
 _SD_OF_STEP = SD_OF_MAD / math.sqrt(2)
 """A step is the difference of two nights."""
@@ -70,10 +71,11 @@ class Nights:
         attempts = self.attempts[night] if self.attempts else ()
         return (max if worse else min)(attempts or (self.values[night] or 0.0,))
 
-    def recent(self, num: int) -> dict[int, float]:
-        """The last values of the present level by night, tonight's last; fewer where there are not so many."""
-        known = [(night, value) for night, value in enumerate(self.values) if value is not None and night >= self.start]
-        return dict(known[-num:])
+    @cached_property
+    def recent(self) -> dict[int, float]:
+        """Values of the present level by night, tonight's last, without nights apart."""
+        known = {night: value for night, value in enumerate(self.values) if value is not None and night >= self.start}
+        return {night: value for night, value in known.items() if night not in self.apart}
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,9 @@ def admitted(nights: Nights, smallest: float) -> dict[int, float]:
         if len(level) >= MIN_NIGHTS:
             is_example = _is_example(value, recent, level[-WINDOW:], smallest, least_sd)
         else:
-            is_example = not (level and is_spread_known) or _is_like_few(value, level, smallest, least_sd)
+            # The centre of the first nights of an accepted level is not known well yet.
+            reach = max(smallest, _OUT_SDS * least_sd * math.sqrt(1 + 1 / max(len(level), 1)))
+            is_example = not (level and is_spread_known) or abs(value - median(level)) <= reach
         if is_example:
             level.append(value)
             found[night] = value
@@ -159,18 +163,35 @@ def _is_example(
     return len(recent) < RECENT or abs(fmean(recent) - centre) <= max(smallest, _OUT_SDS * sd / math.sqrt(RECENT))
 
 
-def _is_like_few(value: float, level: Sequence[float], smallest: float, sd: float) -> bool:
-    """Whether a night is like the first ones of an accepted level, whose centre is not known well yet."""
-    return abs(value - median(level)) <= max(smallest, _OUT_SDS * sd * math.sqrt(1 + 1 / len(level)))
-
-
 def baselines(rows: Mapping[FigureKey, Nights], smallest: float) -> dict[FigureKey, Baseline | None]:
     """Baseline of each row of one metric; ``None`` where too few nights are known."""
     examples = {row: admitted(nights, smallest) for row, nights in rows.items()}
     own = {row: _own_spread(rows[row], found) for row, found in examples.items()}
-    shrunk = _shrunk({row: spread for row, spread in own.items() if spread is not None})
-    alike = correlations({row: [[*level.values()] for level in _levels(rows[row], examples[row])] for row in shrunk})
-    return {row: _baseline(rows[row], examples[row], shrunk.get(row), alike.get(row, 0.0)) for row in rows}
+    shrunk = moderated({row: spread for row, spread in own.items() if spread is not None})
+    residuals = {
+        row: [residuals_about_line([*v.values()]) for v in _levels(rows[row], examples[row]) if len(v) >= MIN_NIGHTS]
+        for row in shrunk
+    }
+    alike, growth = correlations(residuals), growth_of_spread(residuals)
+    grown = {row: (variance * growth, freedom) for row, (variance, freedom) in shrunk.items()}
+    return {row: _baseline(rows[row], examples[row], grown.get(row), alike.get(row, 0.0)) for row in rows}
+
+
+def growth_of_spread(rows: Mapping[FigureKey, Sequence[Sequence[float]]]) -> float:
+    """Variance of the newest nights over that of all nights, pooled over rows; 1 unless it is larger beyond chance.
+
+    ``rows`` are residuals, each level by itself. Each row counts by its own variance.
+    """
+    newest, before = [], []
+    for levels in rows.values():
+        values = [value for level in levels for value in level]
+        if len(values) >= 2 * _NEWEST and (variance := fmean(value * value for value in values)):
+            squares = [value * value / variance for value in values]
+            newest += squares[-_NEWEST:]
+            before += squares[:-_NEWEST]
+    if not newest or variance_ratio_tail(fmean(newest) / fmean(before), len(newest), len(before)) > _NO_GROWTH:
+        return 1.0
+    return fmean(newest)
 
 
 def correlations(rows: Mapping[FigureKey, Sequence[Sequence[float]]]) -> dict[FigureKey, float]:
@@ -181,8 +202,7 @@ def correlations(rows: Mapping[FigureKey, Sequence[Sequence[float]]]) -> dict[Fi
     show: Fisher's z of each row is shrunk towards their mean by what rows differ beyond chance.
     """
     estimates: dict[FigureKey, tuple[float, float]] = {}
-    for row, levels in rows.items():
-        residuals = [residuals_about_line(values) for values in levels if len(values) >= MIN_NIGHTS]
+    for row, residuals in rows.items():
         num = sum(map(len, residuals))
         square = math.fsum(value * value for level in residuals for value in level)
         if num and square > 0:
@@ -228,16 +248,6 @@ def _levels(nights: Nights, examples: Mapping[int, float]) -> tuple[dict[int, fl
     before = [(night, value) for night, value in examples.items() if night < nights.start]
     since = [(night, value) for night, value in examples.items() if night >= nights.start]
     return dict(before[-WINDOW:]), dict(since[-WINDOW:])
-
-
-def _shrunk(own: Mapping[FigureKey, Variance]) -> dict[FigureKey, Variance]:
-    """Variances moderated by the other rows', where there are enough of them."""
-    least = LEAST_SD**2
-    found = {row: (max(variance, least), freedom) for row, (variance, freedom) in own.items()}
-    if len(own) < MIN_POINTS:
-        return found
-    common = prior([variance for variance, _ in found.values()], [freedom for _, freedom in found.values()])
-    return {row: moderated_variance(spread, common) for row, spread in found.items()}
 
 
 def _baseline(

@@ -17,6 +17,7 @@ from pybench.core.statistics.interval import as_fraction
 from pybench.model.figures import RunFigures
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.gate import overall
+from pybench.nightly.night_look import MOST_NIGHTS_AS_FAR
 from pybench.nightly.series import Series, attempts_of
 from pybench.nightly.values import BY_IMPORTANCE, Confirmation, GateResult, GateRow
 
@@ -73,6 +74,10 @@ def _confirmed(row: GateRow, rerun: Rerun, smallest: float) -> GateRow:
         beside = "a rerun shows"
     reason = f"{beside} {100 * as_fraction(METRICS[row.row.metric].sign * deviation):+.1f} %"
     state = row.state if found == "confirmed" else "pass" if found == "cleared" else "undecided"
+    num, of_nights = row.nights_as_far
+    if found == "confirmed" and not before and num >= max(MOST_NIGHTS_AS_FAR * of_nights, 1):
+        state = "undecided"
+        reason += f"; {row.as_far_text}: the next night decides"
     return replace(row, state=state, confirmation=found, reason="; ".join(filter(None, (row.reason, reason))))
 
 

@@ -32,7 +32,16 @@ from pybench.nightly.host_shift import (
     start_of,
 )
 from pybench.nightly.level_change import Split, last_change, newest_change
-from pybench.nightly.night_look import SECOND_SPEED, SEEN_BEFORE, Look, detectable, flagged, is_second_speed, look
+from pybench.nightly.night_look import (
+    SECOND_SPEED,
+    SEEN_BEFORE,
+    Look,
+    detectable,
+    flagged,
+    is_second_speed,
+    look,
+    nights_as_far,
+)
 from pybench.nightly.series import Series
 from pybench.nightly.values import BY_IMPORTANCE, Accepted, GateResult, GateRow, GateState, HostShift, LevelChange
 
@@ -53,7 +62,7 @@ def judge_night(
         run_id=series.last.run_id,
         suite=series.last.suite,
         state="incomparable"
-        if series.apart and not night.has_nights and not unmeasured
+        if series.apart and len(series.runs) == 1 and not unmeasured
         else overall(rows, host, unmeasured),
         rows=rows,
         num_nights=len(series.runs) - 1,
@@ -111,15 +120,10 @@ class _Night:
             learnt = _baselines(rows, effects)
         else:
             learnt = first
-        shifts = {noun: shift_tonight(rows, learnt, noun, _smallest_log(effects)) for noun in _NOUNS}
+        shifts = {noun: shift_tonight(rows, learnt, noun, math.log1p(effects.default)) for noun in _NOUNS}
         return cls(
             series, effects, accepted, expected, rows, learnt, {noun: one for noun, one in shifts.items() if one}
         )
-
-    @property
-    def has_nights(self) -> bool:
-        """Whether any earlier night agrees with this one in every key."""
-        return len(self.series.runs) > 1
 
     def judged(self) -> Iterator[GateRow]:
         """Rows that were measured tonight."""
@@ -150,9 +154,10 @@ class _Night:
             elif row.point_id in beside:
                 yield replace(self._figures(row, sides[0][row]), state="undecided", reason=NOT_ALONE)
             elif row in better and row not in worse:
-                yield self._improved(row, sides[1][row])
+                dated = self._dated(row, sides[1][row])
+                yield replace(self._figures(row, sides[1][row]), state="improved", level_change=dated)
             else:
-                found = sides[0][row] if row in worse else min((s[row] for s in sides), key=_p)
+                found = sides[0][row] if row in worse else min((s[row] for s in sides), key=lambda one: one.p)
                 decided = self._decided(row, found, row in worse)
                 yield replace(decided, reason=drawn[row]) if row in drawn and decided.state == "pass" else decided
 
@@ -187,7 +192,7 @@ class _Night:
         """Findings about the host, each once."""
         for shift in self.shifts.values():
             sign = -1 if shift.noun == "energy" else 1
-            change = shift_change(self.rows, self.learnt, shift, _smallest_log(self.effects))
+            change = shift_change(self.rows, self.learnt, shift, math.log1p(self.effects.default))
             yield HostShift(
                 noun=shift.noun,
                 fraction=as_fraction(sign * shift.value),
@@ -241,15 +246,16 @@ class _Night:
         if is_flagged:
             points = self.series.points(row.point_id)
             clock = clock_change(points, found.nights, self.learnt[row].level)
-            dated = replace(figures, level_change=self._dated(row, found))
+            as_far = nights_as_far(self.rows[row], found, map(self.rows.__getitem__, self.learnt))
+            dated = replace(figures, level_change=self._dated(row, found), nights_as_far=as_far)
             if noun_of(row.metric) == "speed" and in_cycles(found.deviation, clock, self.smallest(row.metric)):
                 return replace(dated, state="clock", reason=clock_words(points, self.learnt[row].level))
             return replace(
                 dated, state="regressed", reason=clock_words(points, self.learnt[row].level) if clock else ""
             )
         if drift is not None and drift.is_lower:
-            change = self._level_change(drift, METRICS[row.metric].sign)
             sign = METRICS[row.metric].sign
+            change = self._level_change(drift, sign)
             # A rerun is compared with the level before the change: it clears what is back there.
             return replace(
                 figures,
@@ -264,9 +270,6 @@ class _Night:
             fraction = as_fraction(METRICS[row.metric].sign * tonight)
             return replace(figures, state="host off", fraction=fraction, num_recent=1)
         return figures
-
-    def _improved(self, row: FigureKey, found: Look) -> GateRow:
-        return replace(self._figures(row, found), state="improved", level_change=self._dated(row, found))
 
     def _learning(self, row: FigureKey) -> GateRow:
         """A row with too few nights, or whose nights were all measured otherwise."""
@@ -284,7 +287,7 @@ class _Night:
 
     def _drift(self, row: FigureKey) -> Split | None:
         """The newest change of level beyond chance, where it is large enough."""
-        level = self._level(row)
+        level = self.rows[row].recent
         found = last_change([*level.values()], self.learnt[row].correlation) if level else None
         if found is None or abs(found.after - found.before) < self.smallest(row.metric):
             return None
@@ -292,14 +295,9 @@ class _Night:
 
     def _dated(self, row: FigureKey, found: Look) -> LevelChange | None:
         """The most likely night of a change that a look shows."""
-        level = self._level(row)
+        level = self.rows[row].recent
         change = newest_change([*level.values()], is_lower=found.deviation < 0)
         return self._level_change(change.at([*level]), METRICS[row.metric].sign) if change else None
-
-    def _level(self, row: FigureKey) -> dict[int, float]:
-        """Values of the present level by night."""
-        nights = self.rows[row]
-        return {n: value for n, value in nights.recent(len(nights.values)).items() if n not in nights.apart}
 
     def _level_change(self, split: Split, sign: float) -> LevelChange:
         """A split by night, of logarithms that were multiplied by ``sign``."""
@@ -329,18 +327,9 @@ def _nights_off(
     rows: Mapping[FigureKey, Nights], centres: Mapping[FigureKey, Baseline], effects: SmallestEffects
 ) -> frozenset[int]:
     """Nights on which the host was off, in its speed or its energy."""
-    least = _smallest_log(effects)
+    least = math.log1p(effects.default)
     apart = [nights_apart(shifts_by_night(rows, centres, noun), least, start_of(rows, noun)) for noun in _NOUNS]
     return frozenset[int]().union(*apart)
-
-
-def _smallest_log(effects: SmallestEffects) -> float:
-    """The smallest effect of what all points share, a logarithm."""
-    return math.log1p(effects.default)
-
-
-def _p(found: Look) -> float:
-    return found.p
 
 
 def _importance(row: GateRow) -> tuple[int, float]:

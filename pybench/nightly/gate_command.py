@@ -65,7 +65,6 @@ def gate(
     from pybench.nightly.gate_text import judged, render
     from pybench.nightly.history import read_history
     from pybench.nightly.history_text import no_run, skipped
-    from pybench.nightly.self_test import with_past_alarms
     from pybench.nightly.series import nights, series_of
     from pybench.nightly.values import EXIT_CODES
 
@@ -84,7 +83,6 @@ def gate(
     changes = accepted_changes(accepted)
     result = judge_night(series, changes, effects_of(smallest))
     result = unconfirmed(result, "--no-rerun") if no_rerun else _confirmed(result, run_path, history, series, python)
-    result = with_past_alarms(result, series, changes, effects_of(smallest))
     points = [point for one in series.runs for point in one.points]
     unused_lines = (*skipped(history), *unused(changes, run, history.runs))
     echo(render(result, points, unused=unused_lines, detail=detail, **terminal_options()), nl=False)

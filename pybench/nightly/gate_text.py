@@ -171,6 +171,8 @@ def _cells(row: GateRow, names: Mapping[str, str]) -> tuple[str, ...]:
 
 def _notes(row: GateRow) -> str:
     parts = [row.reason]
+    if row.state == "regressed" and row.nights_as_far[1]:
+        parts.append(f"{row.as_far_text} (false alarms of this history)")
     if row.num_recent > 1 and row.state in {"regressed", "improved", "clock"}:
         parts.append(f"the mean of the last {row.num_recent} nights")
     if row.level_change is not None and row.level_change.earliest != row.level_change.latest:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from statistics import fmean
 
 from pybench.core.statistics.distributions import upper_tail
 from pybench.nightly.baseline import freedom_share
@@ -68,7 +69,7 @@ def newest_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
     squares = {
         place: square
         for place, square in _sums_of_squares(level, least_after=1).items()
-        if (_mean(level[place:]) < _mean(level[:place])) == is_lower
+        if (fmean(level[place:]) < fmean(level[:place])) == is_lower
     }
     split = _best_split(level, squares)
     return split and split.behind(start)
@@ -88,7 +89,7 @@ def _best_split(values: Sequence[float], squares: Mapping[int, float]) -> Split 
     place = min(squares, key=squares.__getitem__)
     limit = squares[place] * (1 + _CHI_SQUARED_95 / max(len(values) - 2, 1))
     likely = [one for one, square in squares.items() if square <= limit]
-    return Split(place, min(likely), max(likely), _mean(values[:place]), _mean(values[place:]))
+    return Split(place, min(likely), max(likely), fmean(values[:place]), fmean(values[place:]))
 
 
 def last_change(values: Sequence[float], correlation: float = 0.0) -> Split | None:
@@ -119,7 +120,7 @@ def _significant(values: Sequence[float], correlation: float) -> Split | None:
 def _sums_of_squares(values: Sequence[float], least_after: int = MIN_PART) -> dict[int, float]:
     """Sum of squares about the means of both parts, by the place of the split."""
     # Sums of deviations: those of large values would lose digits.
-    centre = _mean(values) if values else 0.0
+    centre = fmean(values) if values else 0.0
     shifted = [value - centre for value in values]
     sums, squares = [*accumulate(shifted)], sum(value * value for value in shifted)
     total, num = sums[-1] if sums else 0.0, len(values)
@@ -127,7 +128,3 @@ def _sums_of_squares(values: Sequence[float], least_after: int = MIN_PART) -> di
         place: max(squares - sums[place - 1] ** 2 / place - (total - sums[place - 1]) ** 2 / (num - place), 0.0)
         for place in range(MIN_PART, num - least_after + 1)
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

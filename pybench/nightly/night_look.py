@@ -9,12 +9,13 @@ now and then.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
 from pybench.core.statistics.distributions import at_least
 from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, detectable_fraction, discoveries
+from pybench.core.statistics.spread import LEAST_SD, robust_sd
 from pybench.model.figures import FigureKey
 from pybench.nightly.baseline import MIN_NIGHTS, RECENT, Baseline, Nights
 
@@ -25,7 +26,11 @@ _MOST_SDS = 4.0
 _AS_FAR, _OVER = 0.75, 0.5
 """Shares of a deviation: from the first on earlier nights were as far off; below the second such nights were over."""
 _LEAST_BEFORE = 2
-"""Looks at earlier nights that were as far off: one may have been any accident."""
+"""Earlier times at which a row was as far off: one may have been any accident."""
+_MOST_SHARE = 1.2
+"""An earlier night counts for no more than this times the present's worst: one outlier makes no mean of several."""
+MOST_NIGHTS_AS_FAR = 0.025
+"""Share of earlier nights with a row as far off, above which no rerun of the same night tells chance from a change."""
 SEEN_BEFORE = "earlier nights were as far off, and over later"
 """Of a row that passes for it."""
 SECOND_SPEED = "single attempts of earlier nights were as far off, too"
@@ -42,13 +47,15 @@ _LEAST_NIGHTS = 2
 class Look:
     """The look that shows the most: the mean deviation of some nights, and its probability over all looks.
 
-    Deviations are logarithms; ``tonight`` is that of the last night alone. ``nights`` are places in the row's values.
+    Deviations are logarithms, ``tonight`` of the last night alone, ``most`` the largest of a night as a share of the
+    mean. ``nights`` are places in the row's values.
     """
 
     deviation: float
     tonight: float
     nights: tuple[int, ...]
     p: float
+    most: float = 1.0
 
 
 def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool, is_new: bool = True) -> Look:
@@ -57,8 +64,7 @@ def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool, is_ne
     ``is_new``: a mean that earlier nights of the row had, too, and that was over later, shows nothing.
     """
     tonight = len(nights.values) - 1
-    recent = {night: value for night, value in nights.recent(len(nights.values)).items() if night not in nights.apart}
-    places = [*recent][-RECENT:]
+    recent, places = nights.recent, [*nights.recent][-RECENT:]
     found: list[Look] = []
     for num in range(1, len(places) + 1):
         seen = places[-num:]
@@ -71,18 +77,53 @@ def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool, is_ne
         p = base.p_lower([*before, now]) if worse else 1 - base.p_lower([*before, now])
         mean = fmean([*before, now]) - base.centre
         earlier = [night for night in recent if night < seen[0]]
-        if is_new and _was_before([nights.best(night, worse=worse) - base.centre for night in earlier], mean, num):
+        offs = [(nights.best(night, worse=worse) - base.centre) / mean for night in earlier] if mean else []
+        most = max(abs(value - base.centre) for value in (*before, now)) / abs(mean) if mean else 1.0
+        if is_new and len(_times_as_far(offs, num, _AS_FAR, most)) >= _LEAST_BEFORE:
             p = 1.0
-        found.append(Look(mean, now - base.centre, tuple(seen), min(1.0, _LOOKS * p)))
+        found.append(Look(mean, now - base.centre, tuple(seen), min(1.0, _LOOKS * p), most))
     return min(found, key=lambda one: one.p)
 
 
-def _was_before(earlier: Sequence[float], mean: float, num: int) -> bool:
-    """Whether means of ``num`` successive nights were equally far off before the current run of nights far off."""
-    offs = [value / mean for value in earlier] if mean else []
-    while offs and offs[-1] >= _OVER:
-        offs.pop()
-    return sum(fmean(offs[n : n + num]) >= _AS_FAR for n in range(len(offs) - num + 1)) >= _LEAST_BEFORE
+def _times_as_far(offs: Sequence[float], num: int, least: float, most: float) -> list[int]:
+    """Places of the last of ``num`` successive nights whose mean was ``least`` or more, each time that began anew.
+
+    ``offs`` are earlier nights as shares of a deviation, whose own nights have ``most`` at most. The last ones that are
+    as far off belong to the present.
+    """
+    if most > _AS_FAR * num:  # one night makes the mean
+        offs, num, most = [off / most for off in offs], 1, 1.0
+    known = [min(off, _MOST_SHARE * most) for off in offs]
+    while known and known[-1] >= _OVER:
+        known.pop()
+    places: list[int] = []
+    night, is_over = 0, True
+    while night + num <= len(known):
+        if is_over and fmean(known[night : night + num]) >= least:
+            night, is_over = night + num, False
+            places.append(night - 1)
+        else:
+            is_over = is_over or known[night] < _OVER
+            night += 1
+    return places
+
+
+def nights_as_far(row: Nights, found: Look, rows: Iterable[Nights]) -> tuple[int, int]:
+    """On how many earlier nights any of ``rows`` was as far off as ``row`` is, and over later; and of how many.
+
+    Each row counts in its own robust spread, which such nights do not widen.
+    """
+    size, nights, known = 0.0, set[int](), set[int]()
+    for each in (row, *rows):
+        earlier = {night: value for night, value in each.recent.items() if night < found.nights[0]}
+        if not earlier:
+            continue
+        centre, sd = median(earlier.values()), max(robust_sd([*earlier.values()]), LEAST_SD)
+        size = size or -found.deviation / sd
+        offs = [(centre - value) / sd / size for value in earlier.values()]
+        nights |= {[*earlier][place] for place in _times_as_far(offs, len(found.nights), 1.0, found.most)}
+        known |= earlier.keys()
+    return len(nights), len(known)
 
 
 def flagged(looks: Mapping[FigureKey, Look], smallest: Mapping[str, float]) -> set[FigureKey]:

@@ -9,22 +9,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from statistics import median
 
 from pybench.model.figures import RunFigures, SmallestEffects
-from pybench.model.text import plural
 from pybench.nightly.acceptance import about
 from pybench.nightly.baseline import MIN_NIGHTS
 from pybench.nightly.gate import judge_night
 from pybench.nightly.series import Series
-from pybench.nightly.values import Accepted, GateResult, GateRow
+from pybench.nightly.values import Accepted, GateResult
 
-_SEED = 1
-_ORDERS = 3
-_MAX_NIGHTS = 40
-_MAX_PAST, _LEAST_PAST = 30, 5
-"""Earlier nights that are judged anew to count false alarms: a night of 40 rows takes about 0.1 s of CPU time."""
+_SEED, _ORDERS, _MAX_NIGHTS = 1, 3, 40
 _ALARMS = frozenset(("regressed", "host off", "clock"))
 
 
@@ -82,32 +76,6 @@ def self_test(
         alarms=alarms,
         metrics=tuple(_detectable(judge_night(replace(series, runs=tuple(quiet)), (), effects))),
     )
-
-
-def with_past_alarms(
-    result: GateResult, series: Series, accepted: Sequence[Accepted] = (), effects: SmallestEffects | None = None
-) -> GateResult:
-    """A night's alarms, each with the false alarms of this history: those that were over by the next night.
-
-    Up to 30 earlier nights are judged as they came. A night without an alarm stays as it is.
-    """
-    nights = range(max(MIN_NIGHTS, len(series.runs) - 1 - _MAX_PAST), len(series.runs))
-    if len(nights) < _LEAST_PAST or not any(row.state == "regressed" for row in result.rows):
-        return result
-    judged = [judge_night(replace(series, runs=series.runs[: night + 1]), accepted, effects) for night in nights]
-    alarms = [{row.row for row in night.rows if row.state == "regressed"} for night in judged]
-    over = [now - following for now, following in pairwise(alarms)]
-
-    def told(row: GateRow) -> GateRow:
-        if row.state != "regressed":
-            return row
-        own, of_any = sum(row.row in rows for rows in over), sum(map(bool, over))
-        past = (
-            f"of {plural(len(over), 'earlier night')}, {own} had an alarm of this row that was over by the next night"
-        )
-        return replace(row, reason="; ".join(filter(None, (row.reason, f"{past}, {of_any} one of any row"))))
-
-    return replace(result, rows=tuple(map(told, result.rows)))
 
 
 def last_accepted(series: Series, accepted: Sequence[Accepted]) -> str:

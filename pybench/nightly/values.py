@@ -84,7 +84,8 @@ class GateRow:
     the change of the last ``num_recent`` nights together. ``spread_fraction`` is the standard deviation between nights,
     ``detectable_fraction`` the change for the worse that one night finds with 95 % power. ``p`` is the probability of a
     change this far from nights that did not change.
-    ``reason`` is what else is known.
+    ``reason`` is what else is known. ``nights_as_far`` are the earlier nights on which any row of the metric was as far
+    off, and over later, and the number of nights that are known.
     """
 
     row: FigureKey
@@ -101,6 +102,12 @@ class GateRow:
     p: float | None = None
     level_change: LevelChange | None = None
     confirmation: Confirmation | None = None
+    nights_as_far: tuple[int, int] = (0, 0)
+
+    @property
+    def as_far_text(self) -> str:
+        """How often earlier nights looked like the row's change, and were over later."""
+        return "{} of {} earlier nights had a row as far off that was over later".format(*self.nights_as_far)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -559,6 +559,16 @@ def test_a_reference_beside_it_takes_the_host_out() -> None:
     assert confirm(result, Rerun(_rerun(result, 0.95), _rerun(result, 1.0))).state == "regressed"
 
 
+def test_a_rerun_confirms_no_row_like_earlier_nights_of_other_rows() -> None:
+    """Nights of three other points were 5 % off, and over later: tonight's row stays undecided, with their number."""
+    off = {(5, 9), (6, 14), (7, 20), (3, 30)}
+    result = judged(lambda point, night: 0.05 * ((point, night) in off))
+    again = confirm(result, Rerun(_rerun(result, 0.95)))
+    (row,) = (row for row in again.rows if row.row.metric == "output_tokens_per_s" and row.confirmation)
+    assert (row.row.point_id, row.state, row.confirmation) == ("p3", "undecided", "confirmed")
+    assert "earlier nights had a row as far off" in row.reason
+
+
 def test_without_a_rerun_the_row_stays_with_the_reason() -> None:
     """Another machine can't measure it again."""
     result = unconfirmed(slow_speed(), "another machine")

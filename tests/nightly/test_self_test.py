@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pybench.model.figures import SmallestEffects
-from pybench.nightly.gate import judge_night
-from pybench.nightly.self_test import Detectable, SelfTest, last_accepted, self_test, with_past_alarms
+from pybench.nightly.self_test import Detectable, SelfTest, last_accepted, self_test
 from pybench.nightly.self_test_text import render
 from pybench.nightly.values import Accepted
 from tests.nights import Fleet, silent
@@ -31,17 +30,6 @@ def test_quiet_nights_have_few_alarms_and_the_spread_is_there() -> None:
     text = render(found, "s")
     assert text.startswith(f"s: {found.num_false} of 60 judgements are false alarms\n")
     assert max(map(len, text.splitlines())) <= 80
-
-
-def test_an_alarm_names_the_false_alarms_of_its_history() -> None:
-    """The row was off on one night of twelve, and no longer on the next; a night that passes says nothing."""
-    off = replace(FEW, slower=lambda point, night: 0.1 * (point == 0 and night in {12, 20}))
-    series = off.series(np.random.default_rng(1), 20)
-    alarm = with_past_alarms(judge_night(series), series)
-    words = "of 12 earlier nights, 1 had an alarm of this row that was over by the next night, 1 one of any row"
-    assert [words in row.reason for row in alarm.rows if row.state == "regressed"] == [True, True]
-    quiet = replace(series, runs=series.runs[:-1])
-    assert with_past_alarms(judge_night(quiet), quiet) == judge_night(quiet)
 
 
 def test_a_last_night_that_measured_nothing_is_no_night() -> None:
