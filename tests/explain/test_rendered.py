@@ -69,11 +69,11 @@ def test_baselines_of_long_names_are_one_line_each() -> None:
         for name, measured_s in (("pipeline batch 256", 4.841), ("with_tensor_parallel", 1.309))
     )
     text = render(Explanation(run_id="r", node_run_id="n", baselines=baselines, **nothing))
-    assert text.splitlines()[2:] == [
-        "Baselines at the node's own rates",
-        f"{'of the':>77}",
-        "point                    step   compute    memory     comm.    beyond    step",
-        "─" * 77,
-        "pipeline batch 256    4.841 s   2.421 s  234.5 ms  123.4 ms   2.063 s  57.4 %",
-        "with_tensor_parallel  1.309 s  654.5 ms  234.5 ms  123.4 ms  296.6 ms  77.3 %",
+    lines = text.splitlines()[2:]
+    assert max(map(len, lines)) <= 80
+    assert lines[:2] == ["Baselines at the node's own rates", "  all: memory 234.5 ms, comm. 123.4 ms"]
+    rows = [line.split() for line in lines if "%" in line]
+    assert [" ".join(row[-8:]) for row in rows] == [
+        "4.841 s 2.421 s 2.063 s 57.4 %",
+        "1.309 s 654.5 ms 296.6 ms 77.3 %",
     ]
