@@ -120,8 +120,7 @@ def gpu_energies(
         if end_ns <= start_ns:
             raise ValueError(f"window ends at {end_ns} ns, not after its start at {start_ns} ns")
     within = None if rhythm is None else rhythm.within(windows_ns)
-    clock_set = clock_was_set(trace.offsets)
-    return tuple(_gpu_energy(gpu, trace.offsets, windows_ns, within, clock_set=clock_set) for gpu in trace.gpus)
+    return tuple(_gpu_energy(gpu, trace.offsets, windows_ns, within) for gpu in trace.gpus)
 
 
 @dataclass(frozen=True)
@@ -224,8 +223,6 @@ def _gpu_energy(
     offsets: OffsetColumns,
     windows_ns: Sequence[tuple[int, int]],
     rhythm: LoadPeriods | None,
-    *,
-    clock_set: bool,
 ) -> GpuEnergy:
     window = cut_window(gpu, offsets, windows_ns)
     by_counter, curve = estimate_by_counter(window, window.curve), window.curve
@@ -260,7 +257,7 @@ def _gpu_energy(
             in_step = curve.within("in_step_j", window.spans_s) / max(estimate.energy_j, COUNTER_DIGIT_J)
             alias = max(alias, (in_step - IN_STEP_FRACTION) / 2)
     raised = {
-        "clock_step": clock_set,
+        "clock_step": clock_was_set(offsets),
         "alias_risk": alias > FLAGGED_FRACTION or in_step > IN_STEP_FRACTION,
         "counter_reset": window.readings is None,
         "glitch": samples.num_glitches > 0,

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from pybench.power.samples import Column, median
+from pybench.power.samples import Column
 
 Complex = npt.NDArray[np.complex128]
 
@@ -185,7 +185,7 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
         return None
     best_hz = min(fits, key=lambda fit: fit.left_w).frequency_hz
     # Evenly spaced samples show a slow load at the alias; the late ones decide.
-    sampled_hz = 1 / median(np.diff(time_s))
+    sampled_hz = 1 / float(np.median(np.diff(time_s)))
     alias_hz = max(abs(best_hz - round(best_hz / sampled_hz) * sampled_hz), 1 / float(time_s[-1] - time_s[0]))
     if best_hz >= RIPPLE_HZ > alias_hz:
         fits.append(tuned(since_s, power_w, alias_hz))
@@ -198,7 +198,7 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
         return None
     ripple = _ripple(fits[0], time_s, middle_s)
     off_w = power_w - ripple.power_seen_w(time_s)
-    off_w = np.abs(off_w - median(off_w))
+    off_w = np.abs(off_w - np.median(off_w))
     usual_w = max(NOISE_TIMES * noise_w, RESIDUAL_FRACTION * swing_w)
     if max(off_w[:NUM_OUTER].max(), off_w[-NUM_OUTER:].max()) > OUTER_TIMES * usual_w:
         return None  # the load begins or ends within the samples
