@@ -136,13 +136,10 @@ def nvlinks(_records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]
     most: dict[str, int] = {}
     for gpu in machine.gpus:
         most[gpu.name] = max(most.get(gpu.name, 0), gpu.num_nvlinks or 0)
-    known = [gpu for gpu in machine.gpus if gpu.num_nvlinks is not None and most[gpu.name]]
-    fewer = [gpu for gpu in known if gpu.num_nvlinks != most[gpu.name]]
-    for gpu in fewer:
-        reason = f"{gpu.num_nvlinks} of {most[gpu.name]} NVLinks active"
-        yield run_check("nvlink", gpu_name(gpu.uuid, machine), "fail", reason)
-    if len(known) > 1 and not fewer:
-        yield run_check("nvlink", "all GPUs", "pass", f"as many active NVLinks as the others: {known[0].num_nvlinks}")
+    for gpu in machine.gpus:
+        if gpu.num_nvlinks is not None and gpu.num_nvlinks < most[gpu.name]:
+            reason = f"{gpu.num_nvlinks} of {most[gpu.name]} NVLinks active"
+            yield run_check("nvlink", gpu_name(gpu.uuid, machine), "fail", reason)
 
 
 def _slot(address: str) -> str:
