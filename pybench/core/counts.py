@@ -75,18 +75,15 @@ def counted_with(counts: Counts, machine: str, left_out: Sequence[str]) -> str:
 
 def left_out_text(left_out: Sequence[str]) -> str:
     """The first three, a shared reason once: ``4 GPUs (2 here); torch, vllm (not installed) (and 2 more)``."""
-    groups = [(reason, list(found)) for reason, found in groupby(left_out[:_MOST_NAMED], key=_reason)]
+    groups = [
+        (reason, list(found))
+        for reason, found in groupby(left_out[:_MOST_NAMED], key=lambda text: "".join(text.partition(" (")[1:]))
+    ]
     texts = (
         (", " if reason else "; ").join(t.removesuffix(reason) for t in found) + reason for reason, found in groups
     )
     more = len(left_out) - _MOST_NAMED
     return "; ".join(texts) + (f" (and {more} more)" if more > 0 else "")
-
-
-def _reason(text: str) -> str:
-    """In parentheses at the end, if there is any."""
-    _, bracket, rest = text.partition(" (")
-    return bracket + rest
 
 
 def _lacks_metric(row: ExpectationRow) -> bool:

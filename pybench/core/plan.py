@@ -127,12 +127,11 @@ def _points(suite: Suite, architectures: Mapping[str, Architecture], usable: tup
             )
 
 
-Filter = Callable[[str], bool]
 _WORD = re.compile(r"[\w=.\-\[\],]+")
 _OF_FILTERS = (ast.BoolOp, ast.UnaryOp, ast.Not, ast.And, ast.Or, ast.Name, ast.Load)
 
 
-def parse_filter(text: str) -> Filter:
+def parse_filter(text: str) -> Callable[[str], bool]:
     """The test of point ids by ``-k``: words, ``and``, ``or``, ``not`` and parentheses.
 
     A word matches as a substring, in any letter case. Raises ``UsageError`` naming the column.
