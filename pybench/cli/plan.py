@@ -42,8 +42,7 @@ def _names(ctx: click.Context, _option: click.Parameter, incomplete: str) -> lis
 
     from pybench.files.shipped import find_suite
 
-    # While an option lacks its value, click leaves arguments before it unparsed.
-    named = ctx.params["suite"] or "".join(ctx.args[:1])
+    named = ctx.params["suite"] or "".join(ctx.args[:1])  # unparsed while an option lacks its value
     try:
         suite = tomllib.loads(find_suite(Path(named)).read_text(encoding="utf-8"))
         names = [str(benchmark["name"]) for benchmark in suite["benchmark"]]
@@ -130,7 +129,9 @@ def plan(
     if name == "json":
         echo(json_text(asdict(plan_values(found, points, takes, judges, kept_s))), nl=False)
         return
-    assumed = _assumed(machine, kind, num_hosts) if is_assumed else None
+    of_one = f"{machine.gpu_count} x {kind or machine.kind}" if machine.gpus else f"{machine.cpu_cores} CPU cores"
+    nodes = f"{plural(num_hosts, 'node')} of " if num_hosts else ""
+    assumed = f"{nodes}{of_one}" if is_assumed else None
     text = render(
         found, points, takes, machine.gpu_memory_bytes, judges=judges, kept_s=kept_s, assumed=assumed, width=width
     )
@@ -147,12 +148,6 @@ def predicts_here(ctx: click.Context, root: Path, machine: Machine, plan: Plan) 
     except UsageError:
         return lambda _base, _point: False
     return found
-
-
-def _assumed(machine: Machine, kind: str | None, num_hosts: int | None) -> str:
-    """Such as ``2 nodes of 8 x h200``."""
-    of_one = f"{machine.gpu_count} x {kind or machine.kind}" if machine.gpus else f"{machine.cpu_cores} CPU cores"
-    return of_one if num_hosts is None else f"{plural(num_hosts, 'node')} of {of_one}"
 
 
 @click.command()

@@ -46,6 +46,9 @@ def report(
 
     RUN is a run's folder or its results.json. With REFERENCEs, RUN is reported against them.
     """
+    from pybench.files.run.folder import RunFolder
+    from pybench.report.run.view import RunView
+
     _check_options(name, output, reference_paths, node_path, inconclusive, detail=detail)
     options: dict[str, object] = {"detail": detail} if name == "terminal" else {}
     if inconclusive is not None:
@@ -53,7 +56,8 @@ def report(
     if reference_paths:
         text = ctx.obj("comparison")(run_path, reference_paths, name, detail=detail)
     else:
-        view = _view(run_path)
+        is_file = run_path.suffix == ".json" and not run_path.is_dir()
+        view = RunView.of_file(run_path) if is_file else RunView.of_folder(RunFolder.open(run_path))
         if node_path is not None:
             options["sections"] = [ctx.obj("explanation")(view, run_path, node_path)]
         if output is not None and FORMATS[name].output == "folder":
@@ -102,15 +106,6 @@ def _check_options(
     for is_wrong, text in faults:
         if is_wrong:
             raise UsageError(text)
-
-
-def _view(path: Path) -> RunView:
-    from pybench.files.run.folder import RunFolder
-    from pybench.report.run.view import RunView
-
-    if path.suffix == ".json" and not path.is_dir():
-        return RunView.of_file(path)
-    return RunView.of_folder(RunFolder.open(path))
 
 
 def print_terminal_report(view: RunView, *, detail: bool) -> None:
