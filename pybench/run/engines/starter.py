@@ -116,7 +116,9 @@ class ForkedWorker:
 
     def __init__(self, starter: Starter, token: str, alone: Callable[[], WorkerProcess]) -> None:
         self._starter, self._token, self._alone = starter, token, alone
+        self._is_forked = False
         self._pidfd: int | None = None
+        """``None`` also for a worker that ended before its number arrived."""
         self._code: int | None = None
         self._cold: WorkerProcess | None = None
         self._is_ending = False
@@ -144,13 +146,14 @@ class ForkedWorker:
     def _hear(self, words: Mapping[str, object]) -> WorkerProcess | None:
         """Note what the starter did; gives the worker that must be started alone, if it must."""
         pid, status = words.get("pid"), words.get("status")
-        if isinstance(pid, int) and self._pidfd is None and pid > 1:
+        if isinstance(pid, int) and not self._is_forked and pid > 1:
+            self._is_forked = True
             with suppress(OSError):
                 self._pidfd = os.pidfd_open(pid)
-        elif isinstance(status, int) and self._pidfd is not None:
+        elif isinstance(status, int) and self._is_forked:
             self._code = os.waitstatus_to_exitcode(status)
         elif words.keys() & {"refused", "ended"}:
-            if self._pidfd is None and not self._is_ending:
+            if not self._is_forked and not self._is_ending:
                 reason = str(words.get("refused", "the starter ended"))[:_MAX_REASON]
                 self.start = f"{ALONE}: {reason.encode(errors='replace').decode()}"
                 return self._alone()

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar, cast
 
 import pytest
 
@@ -16,7 +17,7 @@ from pybench.run.engines.base import Launch
 from pybench.run.engines.local import Local
 from pybench.run.engines.process import WorkerProcess, processes_marked
 from pybench.run.engines.stage import stage_worker
-from pybench.run.engines.starter import COLD_VARIABLE, ForkedWorker
+from pybench.run.engines.starter import COLD_VARIABLE, ForkedWorker, Starter
 
 ORDER = (
     '{"point_id": "p", "settings": {"workload": "matmul", "backend": "torch"}, "architecture": null, '
@@ -219,3 +220,20 @@ def test_cold_starts_can_be_asked_for(stage: Stage, monkeypatch: pytest.MonkeyPa
     assert _code(worker) == 0
     words = stage.log(1).split()
     assert words[2] == words[5]
+
+
+def test_a_worker_that_ended_before_its_number_arrived_has_its_code() -> None:
+    """Its process is gone by then, so there is nothing to open."""
+
+    class Gone:
+        words: ClassVar[list[dict[str, object]]] = [{"pid": 2**22 + 1}, {"status": 7 << 8}]
+
+        def next_words(self, _timeout_s: float) -> dict[str, object]:
+            return self.words.pop(0)
+
+    worker = ForkedWorker(cast("Starter", Gone()), "token", _never)
+    assert worker.wait(1.0) == 7
+
+
+def _never() -> WorkerProcess:
+    raise AssertionError
