@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
 
 from pybench import __version__
+from pybench.core.plan import parse_required
 from pybench.files.model_config import config_digest
 from pybench.files.reader import utc_time
-from pybench.model.errors import RunFolderError
+from pybench.model.errors import RunFolderError, UsageError
 from pybench.model.expected import ExpectedRow
 from pybench.model.manifest import MOST_TIME_S, Manifest
 from pybench.model.record import Record
@@ -97,6 +98,10 @@ def _of_run(manifest: Manifest) -> Iterator[Breach]:
         utc_time(manifest.created_utc)
     except ValueError as error:
         yield "created_utc", str(error)
+    try:
+        parse_required(manifest.options.require)
+    except UsageError as error:
+        yield "options.require", str(error)
     limit_s = manifest.options.time_limit_s
     if limit_s is not None and not 0 < limit_s <= MOST_TIME_S:
         yield "options.time_limit_s", f"{limit_s:g} is no time limit, which is above 0 s and at most {MOST_TIME_S} s"
