@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import pytest
 
@@ -18,6 +17,7 @@ from pybench.model.machine import Devices
 from pybench.model.suite import Comparison, Expectation, table_of
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.train import Train
+from tests.builders import MACHINE
 
 SUITES = Path(__file__).parents[2] / "suites"
 TRAINING = (
@@ -79,7 +79,7 @@ def test_presets_have_the_guides_claims(machine: str, num_gpus: int, tokens_per_
     suite = with_words(suite, num_devices=num_gpus)
     points = expand(suite, load_models(), Devices("cuda", num_gpus)).points
     table = load_tables(SUITES / "sft_presets.toml", ["sft_presets"])["sft_presets"]
-    here: Any = SimpleNamespace(kind=machine, fabric="none")
+    here = dataclasses.replace(MACHINE, kind=machine, fabric="none")
     assert not any(absolute_row(table, point, "tokens_per_s", here) for point in points)
     for metric in ("tokens_per_s", "peak_memory_bytes"):
         rows = [(point, absolute_row(table, point, metric, here, claims=True)) for point in points]
