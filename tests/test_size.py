@@ -15,21 +15,21 @@ PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (50, 1),
     "cli": (2006, 13),
-    "core": (7820, 42),
+    "core": (7815, 42),
     "evidence": (1114, 8),
     "explain": (2193, 12),
-    "files": (3488, 25),
+    "files": (3493, 25),
     "fleet": (1604, 10),
     "machine": (1732, 13),
     "model": (5550, 36),
     "nightly": (4209, 27),
     "power": (4842, 23),
     "report": (4415, 39),
-    "run": (8145, 59),
+    "run": (8148, 59),
     "worker": (10661, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (57830, 384)
+SUM = (57828, 384)
 SMALL_LINES = 60
 NUM_SMALL = 15
 """Modules below ``SMALL_LINES`` lines with one importer or none: most could be part of it."""

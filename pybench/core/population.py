@@ -83,10 +83,8 @@ def population_of(runs: Sequence[GoodRun], name: str, only: str | None = None) -
         for row in table.rows:
             rows.setdefault(row.key, []).append((host, row))
     made = [_row(of_key) for of_key in rows.values()]
-    runs_text = f"{plural(len(runs), 'run')} of {plural(len(set(hosts)), 'host')}"
-    description = tables[0].description if len(runs) == 1 else f"Written from {runs_text}: {tables[0].description}"
     return Population(
-        table=ExpectedTable(name=name, description=description, rows=tuple(row for row, _ in made)),
+        table=ExpectedTable(name=name, description=tables[0].description, rows=tuple(row for row, _ in made)),
         num_hosts=len(set(hosts)),
         chances=tuple(chance for _, chance in made),
     )
@@ -150,15 +148,12 @@ def tolerance_factor(num: int, share: float = SHARE, confidence: float = CONFIDE
     log_front = math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
     step = (1 + 8 / math.sqrt(2 * freedom)) / _WIDTHS
     widths = [(index + 0.5) * step for index in range(_WIDTHS)]
-    weights = [
-        math.exp(log_front + (freedom - 1) * math.log(width) - freedom * width * width / 2) * step for width in widths
-    ]
+    weights = [step * math.exp(log_front + (freedom - 1) * math.log(s) - freedom * s * s / 2) for s in widths]
     low, high = 0.0, 1000.0
     while high - low > 1e-6 * high:
         k = (low + high) / 2
-        covered = sum(
-            weight * normal.cdf(math.sqrt(num) * (k * width - z)) for width, weight in zip(widths, weights, strict=True)
-        )
+        reached = (normal.cdf(math.sqrt(num) * (k * s - z)) for s in widths)
+        covered = sum(weight * part for weight, part in zip(weights, reached, strict=True))
         low, high = (k, high) if covered < confidence else (low, k)
     return high
 
