@@ -75,7 +75,7 @@ def population_of(runs: Sequence[GoodRun], name: str, only: str | None = None) -
     Raises ``UsageError`` as :func:`~pybench.core.good_run.table_of_run` does, for points of one name with different
     settings, and for a limit of half or twice the figure.
     """
-    _refuse_different_points(runs)
+    _refuse_runs(runs)
     hosts = _hosts([run.manifest for run in runs])
     rows: dict[str, list[tuple[int, ExpectedRow]]] = {}
     tables = [table_of_run(run.manifest, run.measurements, run.results, name, only) for run in runs]
@@ -180,7 +180,10 @@ def _hosts(manifests: Iterable[Manifest]) -> list[int]:
     return hosts
 
 
-def _refuse_different_points(runs: Sequence[GoodRun]) -> None:
+def _refuse_runs(runs: Sequence[GoodRun]) -> None:
+    names = [(run.manifest.run_id, *(gpu.uuid for gpu in run.manifest.machine.gpus)) for run in runs]
+    if len(set(names)) < len(names):
+        raise UsageError(f"{max(names, key=names.count)[0]} is given twice; a table counts each run once")
     first: dict[str, tuple[str, object]] = {}
     for run in runs:
         for point in run.manifest.plan.points:

@@ -26,11 +26,14 @@ GPU = "GPU-{:08d}-0000-0000-0000-000000000000"
 
 def runs_of(build: Build, *tflops: tuple[int, float]) -> list[GoodRun]:
     """Runs of hosts with these numbers: a matmul of the given TFLOP/s, with two attempts that differ by 0.2 %."""
-    made = []
+    made: list[GoodRun] = []
     for host, figure in tflops:
         run = of_one_run.GoodRun(build, flops=(figure * 0.999e12, figure * 1.001e12))
         gpus = (dataclasses.replace(H200, uuid=GPU.format(host)),)
-        manifest = dataclasses.replace(run.manifest, machine=dataclasses.replace(run.manifest.machine, gpus=gpus))
+        name = f"r{len(made)}"
+        manifest = dataclasses.replace(
+            run.manifest, run_id=name, machine=dataclasses.replace(run.manifest.machine, gpus=gpus)
+        )
         measured = Measurements.of(manifest.plan, run.records)
         made.append(GoodRun(manifest=manifest, measurements=measured, results=assemble(manifest, measured)))
     return made
@@ -104,8 +107,15 @@ def test_runs_of_different_settings_are_refused(build: Build) -> None:
     )
     plan = dataclasses.replace(second.manifest.plan, points=points)
     other = dataclasses.replace(second, manifest=dataclasses.replace(second.manifest, plan=plan))
-    with pytest.raises(UsageError, match=r"r and r: square\[gpus=1\] has different settings"):
+    with pytest.raises(UsageError, match=r"r0 and r1: square\[gpus=1\] has different settings"):
         population_of([first, other], "mine")
+
+
+def test_a_run_that_is_given_twice_is_refused(build: Build) -> None:
+    """It would count as two runs of its host."""
+    (run,) = runs_of(build, (1, 100.0))
+    with pytest.raises(UsageError, match=r"^r0 is given twice; a table counts each run once"):
+        population_of([run, run], "mine")
 
 
 def test_a_provisional_row_judges_and_says_so(build: Build) -> None:

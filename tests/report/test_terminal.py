@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from pybench.files.shipped import shipped_suites
+from pybench.model.expected import provisional
 from pybench.model.results import Results
 from pybench.model.suite import AxisValue
 from pybench.model.verdict import Decision, Verdict
@@ -236,6 +237,17 @@ def test_the_verdict_stands_first_with_what_was_judged(results: Results) -> None
     """By hand from the fixture: 6 ratios, 3 limits, 3 comparisons, 2 checks of the node."""
     judged = "9 of 14 expectations judged: 4 pass, 3 fail, 2 inconclusive; 1 has no row for h200; 4 not measured"
     assert _words(_render(results)).startswith(f"tp_scaling on h200: fail {judged} ")
+
+
+def test_the_first_line_counts_predictions_and_provisional_rows(results: Results) -> None:
+    """Two of the judged ratios: one by the node's own rates, one by a row of one host."""
+    first, second, *_ = (row for row in results.scaling if row.verdict in {"pass", "fail"} and row.expected)
+    assert first.expected is not None
+    by_rates = dataclasses.replace(first, expected=dataclasses.replace(first.expected, table="prediction"))
+    by_row = dataclasses.replace(second, reason=f"{second.reason}; {provisional(1)}")
+    rest = [row for row in results.scaling if row not in (first, second)]
+    changed = dataclasses.replace(results, scaling=(by_rates, by_row, *rest))
+    assert "judged (1 by prediction, 1 by provisional rows): 4 pass" in _words(_render(changed))
 
 
 def test_one_row_a_point_with_what_is_expected(results: Results) -> None:

@@ -6,5 +6,4 @@
 | `manifest_rules` | joint rules of a manifest's values |
 | `journal`, `journal_line` | the records, one a line |
 | `results_file` | results, judged anew or kept |
-| `earlier_runs` | other runs of the machine |
 """

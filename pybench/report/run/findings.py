@@ -14,9 +14,11 @@ from pybench.core.lookup import NO_FIGURE, NO_TABLE
 from pybench.core.node_checks import SLOWEST
 from pybench.core.node_faults import PARTS, Fault, Part, faults, is_consequence, names_part, remedies, short_id
 from pybench.core.verdict import ONE_ATTEMPT
+from pybench.model.expected import PROVISIONAL
 from pybench.model.results import CheckResult, ExpectationRow, NodeCheck, PointResult, Results
 from pybench.model.suite import NOT_INSTALLED
 from pybench.model.text import plural
+from pybench.model.verdict import PREDICTION
 from pybench.report.run.headline import is_passed_guard
 from pybench.report.run.more_attempts import MoreAttempts
 from pybench.report.run.view import RunView
@@ -209,7 +211,13 @@ def _expected_words(results: Results) -> tuple[str, ...]:
     words = ", ".join(f"{number} {word}" for number, word in judged if number)
     without = f"{'has' if counts.without_figure == 1 else 'have'} no row for {results.machine}"
     rest = ((counts.without_figure, without), (counts.missing, "not measured"), (counts.left_out, "left out"))
-    first = f"{counts.judged} of {plural(counts.expected, 'expectation')} judged{f': {words}' if words else ''}"
+    made = [row for row in results.scaling if row.expected and row.verdict in {word for _, word in judged}]
+    predicted = [row for row in made if row.expected and row.expected.table == PREDICTION]
+    reasons = (*(row.reason for row in results.scaling), *(check.reason for check in results.checks))
+    by = ((len(predicted), "by prediction"), (sum(PROVISIONAL in words for words in reasons), "by provisional rows"))
+    how = ", ".join(f"{number} {word}" for number, word in by if number)
+    first = f"{counts.judged} of {plural(counts.expected, 'expectation')} judged{f' ({how})' if how else ''}"
+    first += f": {words}" if words else ""
     return (first, *(f"{number} {word}" for number, word in rest if number))
 
 
