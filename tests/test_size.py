@@ -14,7 +14,7 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (50, 1),
-    "cli": (2006, 13),
+    "cli": (2005, 13),
     "core": (7807, 42),
     "evidence": (1114, 8),
     "explain": (2193, 12),
@@ -29,7 +29,7 @@ CEILINGS = {
     "worker": (10661, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (57828, 384)
+SUM = (57827, 384)
 SMALL_LINES = 60
 NUM_SMALL = 15
 """Modules below ``SMALL_LINES`` lines with one importer or none: most could be part of it."""

@@ -12,12 +12,11 @@ import click
 
 import pybench
 from pybench.cli.error_boundary import ErrorBoundary
+from pybench.cli.io import echo
 from pybench.model.errors import UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-_OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 
 class Entry(NamedTuple):
@@ -118,7 +117,7 @@ def imported(place: str) -> Any:  # noqa: ANN401 - commands and functions of pro
 
 def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted:
-        click.echo(f"pybench, version {pybench.__version__}")
+        echo(f"pybench, version {pybench.__version__}")
         ctx.exit()
 
 
@@ -128,7 +127,7 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
 def main(ctx: click.Context) -> None:
     """Prove that N GPUs give the speedup they should, at the energy they should."""
     # Records hold no cycles; looking for them takes a fifth of the time of a long run's report.
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    gc.set_threshold(100_000)
     if ctx.invoked_subcommand in {"run", "plan"}:
         from pybench.files.defaults import read_defaults
 
