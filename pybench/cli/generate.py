@@ -101,7 +101,7 @@ def example(folder: Path) -> None:
 @click.argument("of", type=click.Choice(_SCHEMAS), default="suite")
 @click.pass_context
 def schema(ctx: click.Context, of: str) -> None:
-    """Print the JSON Schema of suite files, for editors, or of what a command prints as JSON."""
+    """Print the JSON Schema of suite files, for editors, or of a command's JSON."""
     from pybench.files.suite.file import suite_schema
     from pybench.model.figures import RunComparison
     from pybench.model.machine import DoctorFinding

@@ -167,7 +167,7 @@ def chance_below(factor: float, num: int) -> float:
 
 
 def _hosts(manifests: Iterable[Manifest]) -> list[int]:
-    """The host of each run, by its number. CPUs have no serial: those of one model count as one host."""
+    """The host of each run, by its number. A CPU has no serial: CPUs of one model count as one host."""
     known: list[set[str]] = []
     hosts: list[int] = []
     for manifest in manifests:

@@ -40,7 +40,7 @@ _MAX_BYTES = {
 _MAX_SOURCE_BYTES = 2**24
 """Most bytes of a file of the worker's source."""
 _MOST_RATIO, _FREE_BYTES = 100, 2**28
-"""Most unpacked bytes of a bundle for each of its own, beyond those of one long log of equal lines."""
+"""Most unpacked bytes for each byte of the bundle, and an allowance for one long log of equal lines."""
 _MAX_DEPTH = 12
 # Other files of workers in an attempt's folder, such as caches of engines, are no evidence.
 _OF_ATTEMPT = re.compile(

@@ -26,11 +26,11 @@ _MOST_SDS = 4.0
 _AS_FAR, _OVER = 0.75, 0.5
 """Shares of a deviation: from the first on earlier nights were as far off; below the second such nights were over."""
 _LEAST_BEFORE = 2
-"""Earlier times at which a row was as far off: one may have been any accident."""
+"""Earlier deviations of the same size that excuse a row: a single one may be an accident."""
 _MOST_SHARE = 1.2
 """An earlier night counts for no more than this times the present's worst: one outlier makes no mean of several."""
 MOST_NIGHTS_AS_FAR = 0.025
-"""Share of earlier nights with a row as far off, above which no rerun of the same night tells chance from a change."""
+"""Above this share of earlier nights with an equal deviation, a rerun of the same night decides nothing."""
 SEEN_BEFORE = "earlier nights were as far off, and over later"
 """Of a row that passes for it."""
 SECOND_SPEED = "single attempts of earlier nights were as far off, too"
@@ -88,8 +88,8 @@ def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool, is_ne
 def _times_as_far(offs: Sequence[float], num: int, least: float, most: float) -> list[int]:
     """Places of the last of ``num`` successive nights whose mean was ``least`` or more, each time that began anew.
 
-    ``offs`` are earlier nights as shares of a deviation, whose own nights have ``most`` at most. The last ones that are
-    as far off belong to the present.
+    ``offs`` are earlier nights as shares of a deviation, whose own nights have ``most`` at most. An equal deviation of
+    the last nights is part of the present one.
     """
     if most > _AS_FAR * num:  # one night makes the mean
         offs, num, most = [off / most for off in offs], 1, 1.0
@@ -109,7 +109,7 @@ def _times_as_far(offs: Sequence[float], num: int, least: float, most: float) ->
 
 
 def nights_as_far(row: Nights, found: Look, rows: Iterable[Nights]) -> tuple[int, int]:
-    """On how many earlier nights any of ``rows`` was as far off as ``row`` is, and over later; and of how many.
+    """Number of earlier nights on which any of ``rows`` had a deviation like ``row``'s that later ended; number of all.
 
     Each row counts in its own robust spread, which such nights do not widen.
     """

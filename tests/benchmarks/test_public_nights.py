@@ -163,7 +163,7 @@ def red_by_gate(history: History, nights: Sequence[int]) -> tuple[Red, Red]:
         ]
         result = judge_night(Series(tuple(runs[: night + 1])), accepted, SmallestEffects(default=LEAST_FALL))
         alone[night] = {int(row.row.point_id[1:]) for row in flagged(result)}
-        # Another night tells a change from what one night did to a row, which a rerun of the same night does not.
+        # Another night does not repeat the effect of one night; a rerun of the same night does.
         result = replace(result, rows=tuple(replace(row, nights_as_far=(0, 0)) for row in result.rows))
         result = confirm(result, Rerun(runs[night + 1]))
         after[night] = {int(row.row.point_id[1:]) for row in result.rows if row.state == "regressed"}

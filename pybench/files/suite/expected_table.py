@@ -265,7 +265,7 @@ def table_text(table: ExpectedTable) -> str:
 def _written_row(row: ExpectedRow) -> dict[str, object]:
     fields = [field for field in dataclasses.fields(row) if field.name != "form"]
     values = {field: _rounded(getattr(row, field.name)) for field in fields}
-    # Beside settings, a ratio's baseline shows that no unit was forgotten.
+    # A ratio with settings names its baseline: a figure whose unit was forgotten does not.
     kept = {"baseline_count"} if row.where else set()
     return {field.name: value for field, value in values.items() if value != _default(field) or field.name in kept}
 

@@ -129,5 +129,5 @@ class ModelSettings(Settings):
 
     @property
     def shared_samples(self) -> int | None:
-        """Samples of a step that the replicas share; ``None`` where each has its own number, or there are none."""
+        """Samples of a step that the replicas share; ``None`` without replicas or with a number for each."""
         return getattr(self, "batch_size", getattr(self, "global_batch_size", None))
