@@ -50,7 +50,7 @@ def ci(system: str, suite: str, runner: str, gpus: int, schedule: str, time_limi
 @click.option("--table", metavar="NAME", help="Only what the suite judges by this table; default: by any.")
 @click.option("-o", "--output", metavar="FILE", type=FILE, help="File to write, NAME.toml, instead of printing.")
 def expect(run_folders: tuple[Path, ...], more_runs: tuple[Path, ...], table: str | None, output: Path | None) -> None:
-    """Write an expected table from good runs: of this machine, or of several hosts.
+    """Write an expected table from good runs of one host or several.
 
     Rows of fewer than three hosts are provisional.
     """

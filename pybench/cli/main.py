@@ -36,7 +36,7 @@ COMMANDS = (
     Entry("report", "pybench.cli.report:report", "Rebuild a report of RUN."),
     Entry("images", "pybench.cli.images:images", "Show, confirm, change and fetch the locked container images."),
     Entry("ci", "pybench.cli.generate:ci", "Print a nightly workflow for a machine of your own."),
-    Entry("expect", "pybench.cli.generate:expect", "Write an expected table from a good run of this machine."),
+    Entry("expect", "pybench.cli.generate:expect", "Write an expected table from good runs of one host or several."),
     Entry("example", "pybench.cli.generate:example", "Unpack runs of two H200s, to try every command on."),
     Entry("schema", "pybench.cli.generate:schema", "Print the JSON Schema of suite files or of a command's JSON."),
     Entry("power", "pybench.power.command:power", "Measure power and energy of GPUs.", judges=True),
