@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pynvml
-from codecarbon import OfflineEmissionsTracker
 from zeus.monitor import ZeusMonitor
 
 import pybench
@@ -56,6 +55,8 @@ class PowerLoop:
 
 def peers() -> dict[str, tuple[Begin, End]]:
     """Begin and end of a window by each peer; the end gives joules."""
+    from codecarbon import OfflineEmissionsTracker  # noqa: PLC0415 - peers_on_gpu does without it
+
     zeus = ZeusMonitor(gpu_indices=[0], cpu_indices=[])
     carbon = OfflineEmissionsTracker(country_iso_code="USA", save_to_file=False, log_level="critical", gpu_ids=[0])
     loop = PowerLoop()
