@@ -74,7 +74,7 @@ def pending(points: Sequence[Point], records: Sequence[Record]) -> tuple[Attempt
 
 
 _DECIDING_ROUNDS = 2
-"""Attempts of a point that show a spread: the least that decides a row."""
+"""Attempts of a point that show a spread; one decides a row only by the spread of other runs."""
 
 
 def by_decision(
@@ -82,18 +82,23 @@ def by_decision(
 ) -> tuple[Attempt, ...]:
     """The ``owed`` attempts in the order in which they decide ``rows``.
 
-    First come two attempts of points that a row judges, group by group. A group shares rows or a process, and the group
-    with the least time for each row is first. ``attempt_s`` has the seconds of an attempt by the digest of its point;
-    groups of unknown time come last, those with more rows first. Speedups without a row of a table come next, where the
-    plan ``has_rates`` of the node: these rates, then one attempt of each. Then come more attempts of undecided rows,
-    more of decided rows, and points without a row. Within each part the given order stays.
+    First come attempts of points that a row judges, group by group: one, and a second where a row is undecided after
+    it. A group shares rows or a process, and the group with the least time for each row is first. ``attempt_s`` has the
+    seconds of an attempt by the digest of its point; groups of unknown time come last, those with more rows first.
+    Speedups without a row of a table come next, where the plan ``has_rates`` of the node: these rates, then one attempt
+    of each. Then come more attempts of undecided rows, more of decided rows, and points without a row. Within each part
+    the given order stays.
     """
     judging = [row for row in rows if row.verdict != "no_expectation"]
     undecided_ids = {id_ for row in judging if row.verdict not in ("pass", "fail") for id_ in row.point_ids}
     groups = _groups([point for point, _ in owed], judging)
     takes_s: dict[str, float] = {}
+
+    def decides(point: Point, number: int) -> bool:
+        return point.id in groups and (number == 1 or (number <= _DECIDING_ROUNDS and point.id in undecided_ids))
+
     for point, number in owed:
-        if number <= _DECIDING_ROUNDS and point.id in groups:
+        if decides(point, number):
             group = groups[point.id]
             takes_s[group] = takes_s.get(group, 0.0) + attempt_s.get(point.digest, math.inf)
     num_rows = Counter(groups[row.point_ids[0]] for row in judging if row.point_ids and row.point_ids[0] in groups)
@@ -108,7 +113,7 @@ def by_decision(
 
     def place_of(attempt: Attempt) -> tuple[int, int]:
         point, number = attempt
-        if point.id in groups and number <= _DECIDING_ROUNDS:
+        if decides(point, number):
             return 0, places[groups[point.id]]
         if predicted_ids and isinstance(point.settings, NodeSettings):
             return 1, 0

@@ -50,20 +50,28 @@ _LOG_OF_NOTHING = -1000.0
 
 # N GPUs can beat N times one GPU by a little (more cache, less paging); well beyond that, the baseline was held back.
 SUPERLINEAR_MARGIN = 0.10
-SPREAD_OF_OTHER_RUNS: dict[tuple[str, str], tuple[float, float, int]] = {
-    ("train", "torch"): (0.0109, 23.0, 12),
-    ("generate", "torch"): (0.0095, 24.0, 12),
-    ("generate", "vllm"): (0.0120, 48.0, 27),
-    ("generate", "transformers"): (0.1060, 18.0, 8),
+SPREAD_OF_OTHER_RUNS: dict[tuple[str, str, str], tuple[float, float, int]] = {
+    ("train", "torch", "time"): (0.0109, 23.0, 12),
+    ("train", "torch", "energy"): (0.0088, 23.0, 12),
+    ("generate", "torch", "time"): (0.0092, 26.0, 14),
+    ("generate", "torch", "energy"): (0.0055, 26.0, 14),
+    ("generate", "vllm", "time"): (0.0118, 49.0, 28),
+    ("generate", "vllm", "energy"): (0.0098, 49.0, 28),
+    ("generate", "transformers", "time"): (0.1038, 19.0, 9),
+    ("generate", "transformers", "energy"): (0.0752, 19.0, 9),
 }
-"""Spread of a step's time and of throughputs between attempts, by workload and backend: the pooled standard deviation
-of logarithms, its degrees of freedom, and the number of points. From the runs of two attempts or more that were kept
-from 21 to 28 November 2026, on H100s and H200s."""
+"""Spread between attempts of times and throughputs, and of joules, by workload and backend: the pooled standard
+deviation of logarithms, its degrees of freedom, and the number of points. From the runs of two attempts or more that
+were kept from 21 to 28 November 2026, on H100s and H200s. That of joules is 1.44 times the scatter within runs: so much
+a correlation of 0.6 takes from the scatter of three attempts."""
 CARDS_OF_OTHER_RUNS = frozenset({"h100", "h200"})
 SPREAD_OF_MEMORY = (LEAST_SD, 113.0, 59)
 """Of peak memory in the same runs, which scattered by 0.01 % at most on average."""
+_OWN_SPREAD_ATTEMPTS = 3
+"""Attempts from which a point's own spread is judged by; those of two have an interval 13 sd wide."""
+_WHOLE_ENERGY = frozenset({"energy_j", "energy_j_per_output_token", "energy_j_per_token"})
 _UNUSUAL = 3.0
-"""A point of one attempt fails only if it would fail with this many times the scatter of other runs."""
+"""A point of fewer attempts fails only if it would fail with this many times the scatter of other runs."""
 
 ONE_ATTEMPT = "one attempt shows no spread between runs; two are needed"
 
@@ -78,9 +86,9 @@ class RowStatistics:
 
     ``logarithmic`` values are held against the logarithms of limits; ``num_points`` share their spread, 0 if none do.
     ``fails_by`` is a second contrast that a fail needs, too. Where values were pulled in, it has the values as
-    measured: the pulled values may be the good ones of a point with mostly bad attempts. With ``by_other_runs``, one
-    attempt is judged by the spread of other runs, and ``fails_by`` assumes three times their scatter. ``notes`` name
-    assumptions of verdicts that the attempts break.
+    measured: the pulled values may be the good ones of a point with mostly bad attempts. With ``by_other_runs``,
+    few attempts are judged by the spread of other runs, and ``fails_by`` assumes three times their scatter. ``notes``
+    name assumptions of verdicts that the attempts break.
     """
 
     interval: Interval
@@ -177,8 +185,9 @@ def _evidence(
     level = level_of([*above, *below])
     is_shared = spread is not None and spread.num_points > 0
     decides, fails_by = contrast(tops, bases, spread, sensors), None
-    if decides is None and (usual := _usual_spread(measurements, metric, [*above, *below])) is not None:
-        return _by_other_runs(tops, bases, usual, level)
+    are_few = min(map(len, (*tops, *bases))) < _OWN_SPREAD_ATTEMPTS and not is_shared
+    if are_few and (usual := _usual_spread(measurements, metric, [*above, *below])) is not None:
+        return _by_other_runs(tops, bases, usual, level, sensors)
     if spread is not None and any(spread.pulled_in(values) != values for values in (*tops, *bases)):
         fails_by = contrast(tops, bases, spread.as_measured, sensors)
     return RowStatistics(
@@ -198,27 +207,40 @@ def _usual_spread(measurements: Measurements, metric: str, points: Sequence[Poin
     cards = {machine_kind((rank.header.device_name,)) for record in good for rank in record.ranks}
     if not cards <= CARDS_OF_OTHER_RUNS:
         return None
-    kinds = {(point.settings.workload, point.settings.backend) for point in points}
+    of_what = "energy" if metric in _WHOLE_ENERGY else "time"
+    kinds = {(point.settings.workload, point.settings.backend, of_what) for point in points}
     if not kinds <= SPREAD_OF_OTHER_RUNS.keys():
         return None
     if metric == "peak_memory_bytes":
         return SPREAD_OF_MEMORY
-    is_of_time = metric in {"step_s", "job_h"} or METRICS[metric].of_all_gpus
-    return max(SPREAD_OF_OTHER_RUNS[kind] for kind in kinds) if is_of_time else None
+    is_known = metric in {"step_s", "job_h"} or METRICS[metric].of_all_gpus or of_what == "energy"
+    return max(SPREAD_OF_OTHER_RUNS[kind] for kind in kinds) if is_known else None
 
 
 def _by_other_runs(
-    tops: Sequence[Sequence[float]], bases: Sequence[Sequence[float]], usual: tuple[float, float, int], level: float
+    tops: Sequence[Sequence[float]],
+    bases: Sequence[Sequence[float]],
+    usual: tuple[float, float, int],
+    level: float,
+    sensors: float,
 ) -> RowStatistics:
-    """Where some point has one attempt: points scatter as other runs do, or as their own attempts, if these more."""
+    """Where some point has few attempts: points scatter as other runs do, or as their own attempts, if these more.
+
+    Joules of one run's attempts are alike, so two are taken to scatter as one. ``sensors`` is the relative standard
+    deviation that power sensors give, 0 for other metrics.
+    """
     sd, freedom, num_points = usual
     sides = (*tops, *bases)
-    variances = [max(sd**2, variance_of(values) if len(values) > 1 else 0.0) / len(values) for values in sides]
+    variances = [
+        max(sd**2, variance_of(values) if len(values) > 1 else 0.0) / (1 if sensors else len(values))
+        for values in sides
+    ]
     found = Contrast(
         value=sum(map(fmean, tops)) - sum(map(fmean, bases)),
         variance=sum(variances),
         freedom=freedom,
         num_attempts=min(map(len, sides)),
+        systematic_sd=sensors,
     )
     value, (low, high) = math.exp(found.value), found.interval(TAIL)
     return RowStatistics(

@@ -21,11 +21,14 @@ from pybench.model.workloads.registry import AnySettings, settings_from_json
 
 STEADY_STEPS = 3
 STEADY_FRACTION = 0.05
+_LONG_STEP_NS, _STEADY_LONG_STEPS = 1_000_000_000, 2
+"""Steps of a second or more average so many kernels that two are enough."""
 
 
 def are_steady(durations_ns: Sequence[int]) -> bool:
-    """Whether they are ``STEADY_STEPS`` or more, all within ``STEADY_FRACTION`` of their median."""
-    if len(durations_ns) < STEADY_STEPS:
+    """Whether they are ``STEADY_STEPS`` or more, or two of a second, all within ``STEADY_FRACTION`` of their median."""
+    are_long = bool(durations_ns) and min(durations_ns) >= _LONG_STEP_NS
+    if len(durations_ns) < (_STEADY_LONG_STEPS if are_long else STEADY_STEPS):
         return False
     median = statistics.median(durations_ns)
     return all(abs(duration - median) <= STEADY_FRACTION * median for duration in durations_ns)

@@ -113,6 +113,8 @@ def _run_worker(
     os.environ.clear()
     os.environ.update({**variables, **imported, STARTER_VARIABLE: str(guard)})
     _show_environment(len(room))
+    if "multiprocessing.process" in sys.modules:  # processes that it spawns begin in this folder
+        vars(sys.modules["multiprocessing.process"])["ORIGINAL_DIR"] = str(Path.cwd())
     if "torch" in sys.modules and "OMP_NUM_THREADS" in os.environ:
         sys.modules["torch"].set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     return run(arguments)

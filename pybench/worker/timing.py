@@ -79,7 +79,8 @@ class TimingLoop:
             step = self._step(len(durations_ns), "warmup")
             durations_ns.append(step.duration_ns)
             # Ranks time slightly differently: one decides for all, or they would part ways.
-            steady = self._ranks.agree(are_steady(durations_ns[-STEADY_STEPS:]))
+            last = (durations_ns[-STEADY_STEPS:], durations_ns[-STEADY_STEPS + 1 :])
+            steady = self._ranks.agree(any(map(are_steady, last)))
         return len(durations_ns), steady
 
     def _fit(self, num_steps: int, step_ns: int, order: WorkOrder) -> bool:

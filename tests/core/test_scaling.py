@@ -571,6 +571,22 @@ def test_one_attempt_decides_where_it_is_clear(build: Build, two_s: float, verdi
     assert None not in (row.speedup_low, row.speedup_high)
 
 
+@pytest.mark.parametrize(("second_s", "verdict"), [([2.0], "pass"), ([2.9], "inconclusive")])
+def test_a_second_attempt_takes_no_verdict_back_but_by_its_scatter(
+    build: Build, second_s: list[float], verdict: str
+) -> None:
+    """Two attempts are judged by the spread of other runs, or by their own where that is larger."""
+    plan, records = _measured(build, {1: [[4.0], [4.01]], 2: [[2.02], second_s]})
+    records = build.on_card("NVIDIA H200", records)
+    (row,) = scaling_results(
+        _suite(_STRONG, counts=(1, 2)),
+        Measurements.of(plan, records),
+        {"t": _table(_row(value=None, minimum=1.7))},
+        build.machine(),
+    )
+    assert (row.verdict, "by the spread of other runs" in row.reason) == (verdict, True)
+
+
 def test_one_attempt_on_another_card_decides_nothing(build: Build) -> None:
     """How far runs scatter there is not known."""
     plan, records = _measured(build, {1: [[4.0]], 2: [[2.0]]})

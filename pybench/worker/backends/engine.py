@@ -8,10 +8,10 @@ import json
 import os
 import platform
 import random
-import tempfile
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -34,7 +34,8 @@ from pybench.worker.seeds import sample_seed
 def config_folder(architecture: dict[str, Any], dtype: str) -> Iterator[Path]:
     """A folder with ``config.json``, there as long as the context is open.
 
-    It lies in the working directory, the attempt's own: a worker that is killed leaves it there.
+    It is in the working directory, the attempt's own: a worker that is killed leaves it there. Its name is the same in
+    every attempt: engines that read it by a relative path find the code that an earlier attempt compiled.
 
     Raises :class:`UnsupportedError` for a family whose class is not known.
     """
@@ -43,10 +44,23 @@ def config_folder(architecture: dict[str, Any], dtype: str) -> Iterator[Path]:
         raise UnsupportedError(f"model_type {family!r}: engines here know {', '.join(MODEL_CLASSES)}")
     # Both names of the type: libraries before and after its renaming read it.
     values = {**architecture, "architectures": [MODEL_CLASSES[family]], "dtype": dtype, "torch_dtype": dtype}
-    with tempfile.TemporaryDirectory(prefix="model-", dir=Path.cwd()) as name:
-        folder = Path(name)
+    folder = _new_folder()
+    try:
         (folder / "config.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
         yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder() -> Path:
+    """A folder that no other rank of this host has."""
+    number = 0
+    while True:
+        folder = Path.cwd() / f"model-{number}"
+        with suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+        number += 1
 
 
 def merged(

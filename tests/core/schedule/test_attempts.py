@@ -64,13 +64,13 @@ def test_recorded_attempts_are_not_repeated() -> None:
 
 
 def test_attempts_come_in_the_order_in_which_they_decide() -> None:
-    """Two of each group of judged points, a third where a row is undecided, then others, and what nothing judges."""
+    """One of each judged point, more where a row is undecided, then of decided rows, and what nothing judges."""
     points = tuple(apart(name) for name in ("c", "d", "e", "b", "a"))
     judged = replace(SCALING, point_id="d", baseline_id="e", verdict="pass")
     shown = replace(SCALING, point_id="c", baseline_id="c", verdict="no_expectation")
     rows = (row("missing"), judged, shown)
-    first = ["d1", "e1", "e2", "d2"], ["b1", "a1", "a2", "b2"]
-    last = ["b3", "a3", "d3", "e3", "c1", "c2", "c3"]
+    first = ["d1", "e1"], ["b1", "a1", "a2", "b2"]
+    last = ["b3", "a3", "e2", "d2", "d3", "e3", "c1", "c2", "c3"]
     owed = pending(points, ())
     assert names(by_decision(owed, rows, {})) == [*first[0], *first[1], *last]
     seconds = {p.digest: 1.0 for p in points if p.id in "ab"}

@@ -27,34 +27,30 @@ from pybench.worker.exchange import Device
 from pybench.worker.ranks import rank_numbers
 from pybench.worker.seeds import WEIGHT_STD, weight_seed
 
-# A block of this size, repeated: drawing every number of a large model would take minutes on a CPU.
+# One block of this size, repeated: drawing a number for every weight of a large model would take minutes on a CPU.
 _BLOCK = 2**20
 
 
 def state_dict(kind: Any, config: Any, dtype: torch.dtype, seed: int) -> dict[str, torch.Tensor]:
-    """Every weight of model class ``kind``, on the CPU, seeded by seed and name: the same on every rank."""
-    return dict(named_weights(kind, config, dtype, seed))
-
-
-def named_weights(kind: Any, config: Any, dtype: torch.dtype, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """Each of them by its name, made when its turn comes; tied ones once."""
+    """Every weight of model class ``kind``, on the CPU: the same on every rank. Tied ones are there once."""
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in kind(config).named_parameters()}
     norm = 0.0 if config.model_type.startswith("gemma") else 1.0  # Gemma's norms multiply by 1 + weight
-    for name, shape in shapes.items():
-        yield name, _weight(name, shape, dtype, seed, norm)
+    block = torch.empty(_BLOCK, dtype=dtype)
+    block.normal_(0.0, WEIGHT_STD, generator=torch.Generator().manual_seed(weight_seed(seed, "block")))
+    return {name: _weight(name, shape, block, seed, norm) for name, shape in shapes.items()}
 
 
-def _weight(name: str, shape: torch.Size, dtype: torch.dtype, seed: int, norm: float) -> torch.Tensor:
-    """``norm`` for norms, 0 for biases, else normal with ``WEIGHT_STD``."""
+def _weight(name: str, shape: torch.Size, block: torch.Tensor, seed: int, norm: float) -> torch.Tensor:
+    """``norm`` for norms, 0 for biases, else the normal numbers of ``block``, from a place that the name decides."""
+    dtype = block.dtype
     if name.endswith("norm.weight"):
         return torch.full(shape, norm, dtype=dtype)
     if name.endswith("bias"):
         return torch.zeros(shape, dtype=dtype)
-    generator = torch.Generator().manual_seed(weight_seed(seed, name))
     count = shape.numel()
-    block = torch.empty(min(count, _BLOCK), dtype=dtype).normal_(0.0, WEIGHT_STD, generator=generator)
-    return block.repeat(-(-count // len(block)))[:count].view(shape)
+    turned = block.roll(weight_seed(seed, name) % len(block))
+    return turned.repeat(-(-count // len(block)))[:count].view(shape)
 
 
 FAMILIES = BACKENDS["transformers"].model_types

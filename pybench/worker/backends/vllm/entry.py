@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import vllm
@@ -100,9 +101,8 @@ class VllmGeneration:
 @contextmanager
 def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     """Start an engine with random weights for the order's shape; each point of turns starts its own."""
-    # A forked engine begins with vLLM imported, which takes 20 s anew; vLLM spawns it where CUDA runs already.
-    # Of several GPUs the engine starts processes itself, after threads.
-    method = "fork" if order.settings.num_gpus == 1 and not isinstance(order.settings, Turn) else "spawn"
+    # Forked processes begin with vLLM imported, which takes 20 s anew. A trainer's CUDA context can't be forked.
+    method = "spawn" if isinstance(order.settings, Turn) else "fork"
     for name, value in {**_ENVIRONMENT, "VLLM_WORKER_MULTIPROC_METHOD": method}.items():
         os.environ.setdefault(name, value)
     if isinstance(order.settings, Turn):
@@ -114,7 +114,9 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     hosts = _hosts(settings)
     with config_folder(architecture, settings.dtype) as folder:
         valid = {field.name for field in dataclasses.fields(EngineArgs)}
-        ours, decided = engine_arguments(settings, folder, hosts), decided_arguments("vllm", Generate)
+        # By a relative path: vLLM's key of compiled code has the path.
+        relative = folder.relative_to(Path.cwd())
+        ours, decided = engine_arguments(settings, relative, hosts), decided_arguments("vllm", Generate)
         arguments = merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", decided)
         replica = replica_of(order, ranks)
         if hosts is not None and hosts.place:
