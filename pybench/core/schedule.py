@@ -83,14 +83,15 @@ def by_decision(
     """The ``owed`` attempts in the order in which they decide ``rows``.
 
     First come attempts of points that a row judges, group by group: one, and a second where a row is undecided after
-    it. A group shares rows or a process, and the group with the least time for each row is first. ``attempt_s`` has the
-    seconds of an attempt by the digest of its point; groups of unknown time come last, those with more rows first.
-    Speedups without a row of a table come next, where the plan ``has_rates`` of the node: these rates, then one attempt
-    of each. Then come more attempts of undecided rows, more of decided rows, and points without a row. Within each part
-    the given order stays.
+    it. A group shares rows or a process, and the group with the least time for each undecided row is first.
+    ``attempt_s`` has the seconds of an attempt by the digest of its point; groups of unknown time come last, those with
+    more rows first. Speedups without a row of a table come next, where the plan ``has_rates`` of the node: these rates,
+    then one attempt of each. Then come more attempts of undecided rows, more of decided rows, and points without a row.
+    Within each part the given order stays.
     """
     judging = [row for row in rows if row.verdict != "no_expectation"]
-    undecided_ids = {id_ for row in judging if row.verdict not in ("pass", "fail") for id_ in row.point_ids}
+    open_rows = [row for row in judging if row.verdict not in ("pass", "fail")]
+    undecided_ids = {id_ for row in open_rows for id_ in row.point_ids}
     groups = _groups([point for point, _ in owed], judging)
     takes_s: dict[str, float] = {}
 
@@ -101,7 +102,7 @@ def by_decision(
         if decides(point, number):
             group = groups[point.id]
             takes_s[group] = takes_s.get(group, 0.0) + attempt_s.get(point.digest, math.inf)
-    num_rows = Counter(groups[row.point_ids[0]] for row in judging if row.point_ids and row.point_ids[0] in groups)
+    num_rows = Counter(groups[row.point_ids[0]] for row in open_rows if row.point_ids and row.point_ids[0] in groups)
     order = sorted(takes_s, key=lambda group: (takes_s[group] / max(1, num_rows[group]), -num_rows[group]))
     places = {group: place for place, group in enumerate(order)}
     predicted_ids = {

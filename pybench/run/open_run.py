@@ -35,7 +35,7 @@ from pybench.run.hosts.gathering import Gathering
 from pybench.run.hosts.link import HostLostError
 from pybench.run.hosts.worker import HostsLauncher
 from pybench.run.session import Session, work_order
-from pybench.run.time_budget import OutOfTimeError, TimeBudget, attempts_s, durations_s
+from pybench.run.time_budget import OutOfTimeError, TimeBudget, attempts_s, durations_s, kept_attempts_s
 
 _MOST_NAMED = 4
 
@@ -73,7 +73,8 @@ class OpenRun:
             return owed
         has_rates = any(benchmark.gives_rates for benchmark in self.manifest.suite.benchmarks)
         rows = self.judge(self.records).rows
-        return self._in_time(by_decision(owed, rows, self._attempts_s(), has_rates=has_rates))
+        kept_s = kept_attempts_s(self.manifest.suite.name, self.manifest.plan, self.manifest.machine)
+        return self._in_time(by_decision(owed, rows, {**kept_s, **self._attempts_s()}, has_rates=has_rates))
 
     def measure_owed(self) -> None:
         """Make every attempt that is owed."""

@@ -66,17 +66,20 @@ def test_recorded_attempts_are_not_repeated() -> None:
 def test_attempts_come_in_the_order_in_which_they_decide() -> None:
     """One of each judged point, more where a row is undecided, then of decided rows, and what nothing judges."""
     points = tuple(apart(name) for name in ("c", "d", "e", "b", "a"))
-    judged = replace(SCALING, point_id="d", baseline_id="e", verdict="pass")
+    judged = replace(SCALING, point_id="d", baseline_id="e", verdict="missing")
     shown = replace(SCALING, point_id="c", baseline_id="c", verdict="no_expectation")
     rows = (row("missing"), judged, shown)
-    first = ["d1", "e1"], ["b1", "a1", "a2", "b2"]
-    last = ["b3", "a3", "e2", "d2", "d3", "e3", "c1", "c2", "c3"]
+    first = ["d1", "e1", "e2", "d2"], ["b1", "a1", "a2", "b2"]
+    last = ["d3", "e3", "b3", "a3", "c1", "c2", "c3"]
     owed = pending(points, ())
     assert names(by_decision(owed, rows, {})) == [*first[0], *first[1], *last]
     seconds = {p.digest: 1.0 for p in points if p.id in "ab"}
     assert names(by_decision(owed, rows, seconds)) == [*first[1], *first[0], *last]
     twice = (*rows, replace(row("missing"), metric="energy_j_per_output_token"))
     assert names(by_decision(owed, twice, {})) == [*first[1], *first[0], *last]
+    decided = (row("missing"), replace(judged, verdict="pass"), shown)
+    after = [*first[1], "d1", "e1", "b3", "a3", "e2", "d2", "d3", "e3", "c1", "c2", "c3"]
+    assert names(by_decision(owed, decided, {})) == after
 
 
 def test_points_of_one_process_decide_together() -> None:
