@@ -19,7 +19,6 @@ import sys
 import time
 from pathlib import Path
 
-from pybench.machine.environment import host_clock
 from pybench.model.wire import (
     ORDERS_FILE,
     Event,
@@ -33,8 +32,9 @@ from pybench.model.wire import (
     WorkOrder,
     encode_event,
     go_file,
+    monotonic_offset_ns,
 )
-from pybench.run.events.contract import ordered_work
+from pybench.model.workloads.generate import Generate, drawn_lengths
 
 exchange = Path(sys.argv[1])
 options = dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))
@@ -60,13 +60,14 @@ def say(rank: int, event: Event) -> None:
 
 def header(rank: int, behaviour: str) -> Header:
     """Introduce a rank."""
-    boot_id, offset = host_clock()
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    offsets = Path("/proc/self/timens_offsets")
     return Header(
         rank=rank,
         world_size=ranks,
         pid=os.getpid(),
         boot_id="another" if behaviour == "other-clock" else boot_id,
-        time_offset_ns=offset,
+        time_offset_ns=monotonic_offset_ns(offsets.read_text()) if offsets.exists() else 0,
         python="3.11.0",
         packages={},
         device="cuda" if UUIDS else "cpu",
@@ -78,7 +79,18 @@ def header(rank: int, behaviour: str) -> Header:
 
 def work_of(order: WorkOrder) -> Work:
     """As ordered; nothing but values where it has some."""
-    return (not VALUES and ordered_work(order.settings, 0)) or Work()
+    if VALUES:
+        return Work()
+    if isinstance(order.settings, Generate):
+        requests = [*drawn_lengths(order.settings, 0)]
+        return Work(
+            prompt_tokens=sum(request.prompt_tokens for request in requests),
+            output_tokens=sum(request.output_tokens for request in requests),
+            samples=len(requests),
+        )
+    from pybench.run.events.contract import ordered_work  # noqa: PLC0415 - takes four times as long as all else here
+
+    return ordered_work(order.settings, 0) or Work()
 
 
 def listed_ns(order: WorkOrder) -> int | None:
