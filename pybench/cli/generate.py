@@ -55,8 +55,9 @@ def expect(run_folders: tuple[Path, ...], more_runs: tuple[Path, ...], table: st
     Rows of fewer than three hosts are provisional.
     """
     from pybench.core.assemble import assemble
+    from pybench.core.good_run import GoodRun
     from pybench.core.measurements import Measurements
-    from pybench.core.population import GoodRun, population_of
+    from pybench.core.population import population_of
     from pybench.files.run.folder import RunFolder
     from pybench.files.suite.expected_table import table_text, write_table
 

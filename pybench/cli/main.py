@@ -57,6 +57,7 @@ EXTENSIONS = {
     "aa": f"{_NIGHTLY}.run_several:run_again",
     "explanation": "pybench.explain.text:explained_section",
     "predictions": "pybench.explain.command:predictions_of_run",
+    "rates": "pybench.explain.node:run_with_rates",
     "predicts": "pybench.explain.command:predicts_here",
     "explain values": "pybench.explain.values:Explanation",
     "fleet values": "pybench.fleet.values:FleetResult",

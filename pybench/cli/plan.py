@@ -16,10 +16,8 @@ from pybench.model.errors import PybenchError
 from pybench.model.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pybench.model.machine import Machine
-    from pybench.model.suite import Plan, Point
+    from pybench.model.suite import Plan
 
 _SET = "Replace a setting: batch_size=1, benchmark.decode.attempts=5. Repeatable."
 _REQUIRE = "What must be here, such as gpus=8,backend=vllm; else no pass. table: no prediction judges."
@@ -119,7 +117,8 @@ def plan(
     is_assumed = machine is not here or num_hosts is not None
     if is_assumed and options.time_limit_s is not None:
         raise UsageError("--time-limit goes by what runs took here: give it without --gpu, --gpus and --nodes")
-    found, points = plan_suite(suite, machine, options, root, assumed_hosts=(num_hosts or 1) if is_assumed else None)
+    hosts, rates = (num_hosts or 1, None) if is_assumed else (None, of_product(ctx, "rates"))
+    found, points = plan_suite(suite, machine, options, root, assumed_hosts=hosts, earlier_rates=rates)
     for text in machine.unused_gpus:
         echo(f"pybench: {text}", err=True)
     tables = load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
@@ -138,16 +137,20 @@ def plan(
     echo(text, nl=False)
 
 
-def predicts_here(ctx: click.Context, root: Path, machine: Machine, plan: Plan) -> Callable[[Point, Point], bool]:
+def predicts_here(ctx: click.Context, root: Path, machine: Machine, plan: Plan) -> Any:  # noqa: ANN401 - a product's
     """Which speedups the plan's own rates, or a run of node_check below ``root``, predict; none without the product."""
-    from pybench.core.provenance import fingerprint, run_fields
+    predicts = of_product(ctx, "predicts")
+    return predicts(root, machine, plan) if predicts else lambda _base, _point: False
+
+
+def of_product(ctx: click.Context, name: str) -> Any:  # noqa: ANN401 - a function of a product
+    """What a product adds under this name; ``None`` where the product was removed."""
     from pybench.model.errors import UsageError
 
     try:
-        found: Callable[[Point, Point], bool] = ctx.obj("predicts")(root, fingerprint(run_fields(machine, ())), plan)
+        return ctx.obj(name)
     except UsageError:
-        return lambda _base, _point: False
-    return found
+        return None
 
 
 @click.command()

@@ -174,7 +174,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
         with gathered(options.hosts, options.engine, progress.note) as gathering:
             if gathering is None and options.hosts.given:
                 ctx.exit(0)  # this host only took part
-            job = replace(_prepare(options, gathering, progress), predict=_predictor(ctx), wait_s=options.wait_s)
+            job = _prepare(ctx, options, gathering, progress)
             name_faults(job, progress)
             _name_judges(ctx, job, progress)
             interrupted = False
@@ -209,18 +209,9 @@ def _name_judges(ctx: click.Context, job: Run, progress: Progress) -> None:
     progress.note(f"{judged_sentence(judges)}; {takes}")
 
 
-def _predictor(ctx: click.Context) -> Any:  # noqa: ANN401 - a function of a product
-    """What judges speedups without a row of a table; ``None`` where the product was removed."""
-    from pybench.model.errors import UsageError
-
-    try:
-        return ctx.obj("predictions")
-    except UsageError:
-        return None
-
-
-def _prepare(options: RunOptions, gathering: Gathering | None, progress: Progress) -> Run:
+def _prepare(ctx: click.Context, options: RunOptions, gathering: Gathering | None, progress: Progress) -> Run:
     """Plan the suite, or read the run to resume; choose what starts its workers."""
+    from pybench.cli.plan import of_product
     from pybench.run.engines.choice import choose_launcher
     from pybench.run.hosts.preparation import chosen_on_all
     from pybench.run.prepare import prepare_run
@@ -230,6 +221,9 @@ def _prepare(options: RunOptions, gathering: Gathering | None, progress: Progres
     if gathering is not None:
         choose = chosen_on_all(choose, gathering)
     if options.suite is not None:
-        return prepare_run(options.suite, options.root, choose, options.plan, gathering, notify=progress.note)
-    assert options.resume is not None
-    return resume_run(options.resume, choose, options.plan, gathering)
+        rates = of_product(ctx, "rates")
+        job = prepare_run(options.suite, options.root, choose, options.plan, gathering, None, progress.note, rates)
+    else:
+        assert options.resume is not None
+        job = resume_run(options.resume, choose, options.plan, gathering)
+    return replace(job, predict=of_product(ctx, "predictions"), wait_s=options.wait_s)

@@ -104,7 +104,7 @@ def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTab
     without = "row taken without NVLink SHARP" if (row.nvls, machine.nvls) == ("off", "on") else ""
     notes = () if check.value is None else (provisional(row.hosts), without)
     reason = "; ".join(filter(None, (check.reason, *notes)))
-    return replace(check, table=table.name, source=row.source, reason=reason)
+    return replace(check, table=table.name, source=row.source, reason=reason, hosts=row.hosts)
 
 
 def _no_row(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:

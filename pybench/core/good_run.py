@@ -1,10 +1,10 @@
-"""An expected table from a good run of this machine."""
+"""Expected rows from one good run; a table's come from :mod:`pybench.core.population`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pybench.core.flops import model_class
@@ -22,11 +22,10 @@ from pybench.core.statistics.interval import (
     prediction_reach,
     ratio,
 )
-from pybench.core.statistics.spread import Spread
 from pybench.core.verdict import sensor_sd
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
-from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
+from pybench.model.expected import ExpectedRow, FigureRow, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.results import Results, ScalingResult
 from pybench.model.suite import Point, TableFigure
@@ -44,9 +43,16 @@ GOOD = frozenset(("pass", "no_expectation"))
 _APART = {"workload", "backend", "seed", "gpus", NODES}
 
 
-def table_of_run(
-    manifest: Manifest, measurements: Measurements, results: Results, name: str, only: str | None = None
-) -> ExpectedTable:
+@dataclass(frozen=True, kw_only=True)
+class GoodRun:
+    """A run that a table may be written from."""
+
+    manifest: Manifest
+    measurements: Measurements
+    results: Results
+
+
+def rows_of_run(run: GoodRun, only: str | None = None) -> tuple[ExpectedRow, ...]:
     """A row for each figure that the suite compares with a table, or with the table ``only``.
 
     The tolerance is the 95 % prediction interval of another run with the same number of attempts: t s sqrt(2/n) of
@@ -57,16 +63,22 @@ def table_of_run(
     Raises ``UsageError`` for a run with failures, for a tolerance that halves or doubles the figure, for a figure of
     zero or less, and for two points of a row with equal settings.
     """
-    _refuse(manifest, results)
+    manifest, measurements = run.manifest, run.measurements
+    _refuse(manifest, run.results)
     points = {point.id: point for point in manifest.plan.points}
     figures = [
-        (point, _absolute_row(manifest, measurements, point, expectation))
-        for point, expectation in _absolute(manifest, only)
-        if expectation.metric in measurements.samples(point)
+        (point, _absolute_row(manifest, measurements, point, expectation.metric))
+        for benchmark in manifest.suite.benchmarks
+        for expectation in benchmark.expectations
+        if isinstance(expectation, TableFigure) and only in {None, expectation.table}
+        for point in manifest.plan.points
+        if point.benchmark == benchmark.name
+        and expectation.is_for(point.num_gpus)
+        and expectation.metric in measurements.samples(point)
     ]
     ratios = [
         (points[row.point_id], _ratio_row(manifest, measurements, row))
-        for row in results.scaling
+        for row in run.results.scaling
         if row.speedup is not None
         and (only is None or only in {expectation.table for expectation in expectations_of(manifest.suite, row)})
     ]
@@ -74,8 +86,7 @@ def table_of_run(
     if not found:
         how = f"by table {only!r}" if only else "by a table"
         raise UsageError(f"{manifest.run_id}: its suite judges nothing {how}; add an expect with a table")
-    description = ": ".join(filter(None, (f"Written from run {manifest.run_id}", manifest.suite.description)))
-    return ExpectedTable(name=name, description=description, rows=_rows(manifest, found))
+    return _once(manifest, found)
 
 
 def _refuse(manifest: Manifest, results: Results) -> None:
@@ -111,7 +122,7 @@ def _named(rows: Sequence[tuple[Point, ExpectedRow]]) -> Iterator[tuple[Point, E
         yield point, replace(row, where={**row.where, **{name: values[name] for name in names}})
 
 
-def _rows(manifest: Manifest, found: Sequence[tuple[Point, ExpectedRow]]) -> tuple[ExpectedRow, ...]:
+def _once(manifest: Manifest, found: Sequence[tuple[Point, ExpectedRow]]) -> tuple[ExpectedRow, ...]:
     """Each row once, since two tables of a suite may judge one point. Two points of a row would share its figure."""
     rows: dict[str, tuple[Point, ExpectedRow]] = {}
     for point, row in found:
@@ -125,36 +136,18 @@ def _rows(manifest: Manifest, found: Sequence[tuple[Point, ExpectedRow]]) -> tup
     return tuple(row for _, row in rows.values())
 
 
-def _absolute(manifest: Manifest, only: str | None) -> Iterator[tuple[Point, TableFigure]]:
-    for benchmark in manifest.suite.benchmarks:
-        for expectation in benchmark.expectations:
-            if isinstance(expectation, TableFigure) and only in {None, expectation.table}:
-                yield from (
-                    (point, expectation)
-                    for point in manifest.plan.points
-                    if point.benchmark == benchmark.name and expectation.is_for(point.num_gpus)
-                )
-
-
-def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, expectation: TableFigure) -> FigureRow:
-    samples = measurements.samples(point)[expectation.metric]
+def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, metric: str) -> FigureRow:
+    samples = measurements.samples(point)[metric]
     settings = point.settings.to_json()
     where = {name: value for name, value in settings.items() if name not in _APART and value is not None}
     return FigureRow(
         **_keys(manifest, point, samples),
-        metric=expectation.metric,
-        unit=METRICS[expectation.metric].unit,
+        metric=metric,
+        unit=METRICS[metric].unit,
         count=point.num_gpus,
         where=where if isinstance(point.settings, NodeSettings) else {k: where[k] for k in SPARING if where.get(k)},
         value=location(samples),
-        tolerance=_tolerance(
-            manifest,
-            point,
-            expectation.metric,
-            sensor_sd(measurements, expectation.metric, [point]),
-            measurements.spread(expectation.metric),
-            samples,
-        ),
+        tolerance=_tolerance(manifest, measurements, metric, point),
     )
 
 
@@ -168,30 +161,25 @@ def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResul
         count=point.num_gpus if row.along == NODES else row.count,
         baseline_count=baseline.num_gpus if row.along == NODES else row.baseline_count,
         value=ratio(samples, base)[0],
-        tolerance=_tolerance(
-            manifest,
-            point,
-            row.metric,
-            sensor_sd(measurements, row.metric, [point], [baseline]),
-            measurements.spread(row.metric),
-            samples,
-            base,
-        ),
+        tolerance=_tolerance(manifest, measurements, row.metric, point, baseline),
     )
 
 
 def _tolerance(
-    manifest: Manifest, point: Point, metric: str, sensors: float, spread: Spread | None, *sides: Samples
+    manifest: Manifest, measurements: Measurements, metric: str, point: Point, baseline: Point | None = None
 ) -> float:
     """Relative, on the worse side; two machines whose sensors have this sd differ by sqrt(2) times as much."""
+    bases = [] if baseline is None else [baseline]
+    sides = [measurements.samples(each)[metric] for each in (point, *bases)]
     try:
-        reaches = [prediction_reach(logs(samples), spread) for samples in sides]
+        reaches = [prediction_reach(logs(samples), measurements.spread(metric)) for samples in sides]
     except NoRatioError as error:
         raise UsageError(f"{manifest.run_id}: {point.id}: {metric} can't have a row: {error}") from error
+    sensors = sensor_sd(measurements, metric, [point], bases)
     reach = math.hypot(quantile(TAIL, math.inf) * math.sqrt(2) * sensors, *reaches)
     more = METRICS[metric].higher_is_better
     if reach >= math.log(2):
-        what = metric if len(sides) == 1 else f"the ratio of {metric}"
+        what = metric if baseline is None else f"the ratio of {metric}"
         few = plural(min(map(len, sides)), "attempt")
         raise UsageError(
             f"{manifest.run_id}: {point.id}: {what} scatters so widely between {few} that another run may have "

@@ -64,13 +64,14 @@ def expand(
     max_gpus: int | None = None,
     keep: Callable[[str], bool] = lambda _: True,
     required: Required = NOTHING_REQUIRED,
+    rates_run: str | None = None,
 ) -> Plan:
     """List the suite's points in the order they run: benchmarks as written, the last axis turning fastest.
 
-    ``keep`` selects points by id. Points that give rates stay where speedups are planned, and only there. A point with
-    more GPUs or nodes than ``max_gpus`` or the machine goes to ``Plan.left_out``, a required one to ``Plan.skips``. A
-    point that can run nowhere is left out if a word of the file implied it, and skipped if the file names its values.
-    The number for ``"rest"`` is an axis of the point.
+    ``keep`` selects points by id. Points that give rates stay where speedups are planned, and only there; not where the
+    earlier run ``rates_run`` measured them. A point with more GPUs or nodes than ``max_gpus`` or the machine goes to
+    ``Plan.left_out``, a required one to ``Plan.skips``. A point that can run nowhere is left out if a word of the file
+    implied it, and skipped if the file names its values. The number for ``"rest"`` is an axis of the point.
     """
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
     written = {benchmark.name: benchmark for benchmark in suite.benchmarks}
@@ -102,11 +103,12 @@ def expand(
         else:
             points.append(point)
     has_speedups = any(point.num_gpus > 1 and not written[point.benchmark].gives_rates for point in points)
-    kept = {name for name, benchmark in written.items() if has_speedups or not benchmark.gives_rates}
+    kept = {name for name, each in written.items() if (has_speedups and rates_run is None) or not each.gives_rates}
     return Plan(
         points=tuple(point for point in points if point.benchmark in kept),
         skips=tuple(skip for skip in skips if skip.benchmark in kept),
         left_out=tuple(skip for skip in left_out if skip.benchmark in kept),
+        rates_run=rates_run,
     )
 
 

@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist, fmean, variance
 
-from pybench.core.good_run import MIN_TOLERANCE, table_of_run
-from pybench.core.measurements import Measurements
+from pybench.core.good_run import MIN_TOLERANCE, GoodRun, rows_of_run
 from pybench.core.numbers import percent
 from pybench.core.statistics.distributions import upper_tail
 from pybench.model.errors import UsageError
 from pybench.model.expected import LEAST_HOSTS, ExpectedRow, ExpectedTable
 from pybench.model.manifest import Manifest
-from pybench.model.results import Results
 from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
 
@@ -27,15 +25,6 @@ SHARE = 0.95
 CONFIDENCE = 0.95
 _WIDTHS = 400
 """Steps of the integral over the sample standard deviation; the factor has four digits."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GoodRun:
-    """A run that a table may be written from."""
-
-    manifest: Manifest
-    measurements: Measurements
-    results: Results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,19 +61,20 @@ def population_of(runs: Sequence[GoodRun], name: str, only: str | None = None) -
     Runs with a GPU in common are of one host. From three hosts on the limit is the tolerance limit, at least 2 % from
     the geometric mean; with fewer it is the least limit of the runs' own rows.
 
-    Raises ``UsageError`` as :func:`~pybench.core.good_run.table_of_run` does, for points of one name with different
+    Raises ``UsageError`` as :func:`~pybench.core.good_run.rows_of_run` does, for points of one name with different
     settings, and for a limit of half or twice the figure.
     """
     _refuse_runs(runs)
     hosts = _hosts([run.manifest for run in runs])
     rows: dict[str, list[tuple[int, ExpectedRow]]] = {}
-    tables = [table_of_run(run.manifest, run.measurements, run.results, name, only) for run in runs]
-    for host, table in zip(hosts, tables, strict=True):
-        for row in table.rows:
+    for host, run in zip(hosts, runs, strict=True):
+        for row in rows_of_run(run, only):
             rows.setdefault(row.key, []).append((host, row))
     made = [_row(of_key) for of_key in rows.values()]
+    first = runs[0].manifest
+    description = ": ".join(filter(None, (f"Written from run {first.run_id}", first.suite.description)))
     return Population(
-        table=ExpectedTable(name=name, description=tables[0].description, rows=tuple(row for row, _ in made)),
+        table=ExpectedTable(name=name, description=description, rows=tuple(row for row, _ in made)),
         num_hosts=len(set(hosts)),
         chances=tuple(chance for _, chance in made),
     )
@@ -93,8 +83,6 @@ def population_of(runs: Sequence[GoodRun], name: str, only: str | None = None) -
 def _row(rows: Sequence[tuple[int, ExpectedRow]]) -> tuple[ExpectedRow, float | None]:
     """The row of all hosts, and the chance of a healthy host below it."""
     first = rows[0][1]
-    if len(rows) == 1:
-        return replace(first, hosts=1, runs=1), None
     by_host: dict[int, list[float]] = {}
     for host, row in rows:
         assert row.value is not None, "rows of a run have a value with a tolerance"
@@ -121,7 +109,7 @@ def _row(rows: Sequence[tuple[int, ExpectedRow]]) -> tuple[ExpectedRow, float | 
         tolerance=max(-math.expm1(-reach) if more else math.expm1(reach), MIN_TOLERANCE),
         hosts=len(by_host),
         runs=len(rows),
-        source=f"{first.source}; and {plural(len(rows) - 1, 'run')} more",
+        source=f"{first.source}; and {plural(len(rows) - 1, 'run')} more" if len(rows) > 1 else first.source,
     )
     return made, chance
 

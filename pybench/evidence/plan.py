@@ -35,8 +35,8 @@ def check_plan(manifest: Manifest, suite_file: Path | None, *, same_build: bool)
 def _machine(manifest: Manifest) -> Iterator[Discrepancy]:
     """The kind of each machine, which chooses rows of tables, follows from its GPUs; so does the fingerprint."""
     computed = fingerprint(run_fields(manifest.machine, manifest.machines))
-    claims = [("fingerprint", manifest.fingerprint, computed)]
-    claims.append(("device", manifest.device, manifest.machine.devices.kind))
+    device = manifest.machine.devices.kind
+    claims = [("fingerprint", manifest.fingerprint, computed), ("device", manifest.device, device)]
     for machine in (manifest.machine, *(host.machine for host in manifest.machines)):
         names = [gpu.name for gpu in machine.gpus]
         claims += [("kind", machine.kind, machine_kind(names)), ("gpu_count", str(machine.gpu_count), str(len(names)))]
@@ -119,15 +119,15 @@ _Entry = tuple[str, Point | Skip]
 
 def _points(manifest: Manifest, *, same_build: bool) -> Iterator[Discrepancy]:
     """Each point is measured, skipped or left out as the suite's expansion has it on that machine."""
-    options = manifest.options
-    devices = replace(manifest.machine.devices, kind=manifest.device, num_hosts=max(1, len(manifest.machines)))
+    options, num_hosts = manifest.options, max(1, len(manifest.machines))
     expanded = expand(
         manifest.suite,
         load_models(),
-        devices,
+        replace(manifest.machine.devices, kind=manifest.device, num_hosts=num_hosts),
         max_gpus=options.max_gpus,
         keep=parse_filter(options.keep) if options.keep is not None else lambda _point_id: True,
         required=parse_required(options.require),
+        rates_run=manifest.plan.rates_run,
     )
     ours, theirs = _entries(manifest.plan), _entries(expanded)
     for name in dict.fromkeys((*theirs, *ours)):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pybench.core.measurements import Measurements
     from pybench.files.run.folder import RunFolder
+    from pybench.model.machine import Machine
     from pybench.model.manifest import Manifest
     from pybench.model.suite import Plan, Point
     from pybench.model.verdict import Prediction
@@ -78,36 +79,37 @@ def judge(ctx: click.Context, /, *, path: Path, node_path: Path | None, name: st
 
 
 def predictions_of_run(run: RunFolder, manifest: Manifest, measurements: Measurements) -> tuple[Prediction, ...]:
-    """Speedups predicted by the rates of an earlier run on the same machine, else by those of the run itself.
+    """Speedups predicted by the rates of the earlier run that the plan names, else by those of the run itself.
 
-    A fault of today slows the run's own rates, too: a prediction from them would hide it.
+    A suite that measures no rates takes those of the latest run on the same machine.
     """
     from pybench.explain.measured_step import grouped, measured_steps
     from pybench.explain.node import MeasuredNode, has_rates, latest_node_run, measured_node
     from pybench.explain.predictions import predictions
     from pybench.model.errors import RunFolderError
 
-    steps = list(measured_steps(measurements))
+    steps, plan = list(measured_steps(measurements)), manifest.plan
     if all(len(group) == 1 for group in grouped(steps)):
         return ()
+    if plan.rates_run is None and has_rates(plan.points):
+        return predictions(steps, MeasuredNode.of_run(manifest, measurements))
     try:
-        if predicted := predictions(steps, measured_node(latest_node_run(run.path, manifest.fingerprint))):
-            return predicted
+        path = run.path.parent / plan.rates_run if plan.rates_run else latest_node_run(run.path, manifest.fingerprint)
+        return predictions(steps, measured_node(path))
     except RunFolderError:
-        pass  # the first run on this machine
-    has_own = has_rates(manifest.plan.points)
-    return predictions(steps, MeasuredNode.of_run(manifest, measurements)) if has_own else ()
+        return ()
 
 
-def predicts_here(root: Path, fingerprint: str, plan: Plan) -> Callable[[Point, Point], bool]:
+def predicts_here(root: Path, machine: Machine, plan: Plan) -> Callable[[Point, Point], bool]:
     """Which speedups are predicted: by rates that the plan measures, or from a run of node_check below ``root``."""
+    from pybench.core.provenance import fingerprint, run_fields
     from pybench.explain.node import has_rates, latest_node_run
     from pybench.explain.predictions import has_band
     from pybench.model.errors import RunFolderError
 
     try:
-        if not has_rates(plan.points):
-            latest_node_run(root / "-", fingerprint)
+        if plan.rates_run is None and not has_rates(plan.points):
+            latest_node_run(root / "-", fingerprint(run_fields(machine)))
     except (RunFolderError, OSError):
         return lambda _base, _point: False
     return has_band

@@ -19,7 +19,6 @@ from pybench.explain.node import MeasuredNode, latest_node_run, measured_node, n
 from pybench.explain.predict import launch_bound, predicted_phases, raised_degree, refuse_launch_bound
 from pybench.explain.step_time import NodeRates, Shortfall, StepTime, UnmeasuredError, total
 from pybench.explain.values import (
-    CollectiveFit,
     ExplainedBaseline,
     ExplainedPoint,
     Explanation,
@@ -66,7 +65,6 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
     baselines: list[ExplainedBaseline] = []
     points: list[ExplainedPoint] = []
     extrapolations: list[Extrapolation] = []
-    fits: tuple[CollectiveFit, ...] = ()
     for group in groups:
         rates = node_rates(node, group[0].settings.dtype)
         if node.has_each_gpu and not all(name in rates.gpus for step in group for name in step.gpus):
@@ -75,7 +73,6 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
         baselines.append(_baseline(rates, group[0]))
         if len(group) == 1:
             continue
-        fits = tuple(_fits(rates))
         explained = [_explained(rates, group[0], other) for other in group[1:]]
         further, gaps = extrapolate(rates, group, explained)
         points += explained
@@ -86,7 +83,6 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
         node_run_id=node.run_id,
         points=tuple(points),
         extrapolations=tuple(extrapolations),
-        fits=fits,
         notes=tuple(dict.fromkeys(notes)),
         baselines=tuple(baselines),
     )
@@ -164,19 +160,6 @@ def _wait(point: ExplainedPoint) -> str | None:
 
 def _by_name(parts: StepTime | Shortfall) -> dict[str, float]:
     return {name.removesuffix("_s"): value for name, value in asdict(parts).items()}
-
-
-def _fits(rates: NodeRates) -> Iterator[CollectiveFit]:
-    for num_nodes, curves in {1: rates.collectives, **rates.between_nodes}.items():
-        for (operation, count), curve in curves.items():
-            yield CollectiveFit(
-                operation=operation,
-                num_gpus=count,
-                num_nodes=num_nodes,
-                latency_s=curve.alpha_s,
-                bytes_per_s=1 / curve.beta_s_per_byte if curve.beta_s_per_byte else None,
-                misfit_fraction=curve.misfit_fraction,
-            )
 
 
 COUNTS = (4, 8, 16, 64, 256, 1024)

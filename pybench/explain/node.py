@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -28,10 +28,11 @@ from pybench.model.record import RankReport, Record
 from pybench.model.results import PointResult, Results
 from pybench.model.suite import Point
 from pybench.model.text import abridged, plural
-from pybench.model.workloads.node import Collective, Matmul, MemoryBandwidth
+from pybench.model.verdict import Verdict
+from pybench.model.workloads.node import Collective, Matmul, MemoryBandwidth, PeerCopy
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
 from pybench.model.workloads.rules import LARGEST
-from pybench.model.workloads.settings import WorkloadName
+from pybench.model.workloads.settings import Settings, WorkloadName
 from pybench.model.workloads.traits import NodeSettings
 
 # Metrics that each rank reports in every step, so that records have a figure of each GPU.
@@ -59,7 +60,7 @@ class NodePoint:
 class MeasuredNode:
     """A node's run. ``has_each_gpu`` is False for results, which have the figures of the slowest GPU.
 
-    ``doubts`` are sentences about weaknesses of its figures.
+    ``verdict`` is its run's, ``doubts`` are sentences about weaknesses of its figures.
     """
 
     run_id: str
@@ -68,6 +69,7 @@ class MeasuredNode:
     environment: Mapping[str, str]
     points: tuple[NodePoint, ...]
     has_each_gpu: bool
+    verdict: Verdict = "no_expectation"
     doubts: tuple[str, ...] = ()
 
     @classmethod
@@ -209,13 +211,14 @@ def measured_node(path: Path) -> MeasuredNode:
         manifest = folder.read_manifest()
         measurements = Measurements.of(manifest.plan, folder.journal.records())
         node, results = MeasuredNode.of_run(manifest, measurements), assemble(manifest, measurements)
-    return replace(node, doubts=tuple(node_doubts(results)))
+    return replace(node, verdict=results.verdict, doubts=tuple(node_doubts(results)))
 
 
-def node_runs(run: Path, fingerprint: str) -> Iterator[Path]:
-    """Other runs in the folder of ``run`` that measured a machine of the same fingerprint, the newest first.
+def latest_node_run(run: Path, fingerprint: str) -> Path:
+    """The latest other run in the folder of ``run`` that measured a machine of the same fingerprint.
 
     Those with the rates of a model's step come first: products, and collectives of two sizes. A quick check has one.
+    Raises ``RunFolderError`` if there is none.
     """
     path = run.resolve()
     others = [
@@ -223,24 +226,47 @@ def node_runs(run: Path, fingerprint: str) -> Iterator[Path]:
         for other, manifest in earlier_runs(path.parent, fingerprint, most=_MOST_RUNS, own=path)
         if any(isinstance(point.settings, Matmul) for point in manifest.plan.points)
     ]
-    yield from (other for _, other in sorted(others, key=lambda found: found[0]))
+    if others:
+        return min(others, key=lambda other: other[0])[1]
+    raise RunFolderError(
+        f"{path.parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
+        f"node_check --runs {shlex.quote(str(path.parent))}, or name one with --node"
+    )
 
 
 def has_rates(points: Sequence[Point]) -> bool:
     """Whether a run of these points measures products, and collectives of two sizes: they predict a model's step."""
-    sizes = {point.settings.message_bytes for point in points if isinstance(point.settings, Collective)}
-    return len(sizes) > 1 and any(isinstance(point.settings, Matmul) for point in points)
+    return {"matmul", "collective"} <= {name for name, *_ in rates_of(point.settings for point in points)}
 
 
-def latest_node_run(run: Path, fingerprint: str) -> Path:
-    """The first of :func:`node_runs`. Raises ``RunFolderError`` if there is none."""
-    for path in node_runs(run, fingerprint):
-        return path
-    folder = run.resolve().parent
-    raise RunFolderError(
-        f"{folder}: no run of node_check on the machine of {run.name}; make one with: pybench run "
-        f"node_check --runs {shlex.quote(str(folder))}, or name one with --node"
-    )
+def rates_of(settings: Iterable[Settings]) -> set[tuple[str | int, ...]]:
+    """What predictions take from points with these settings: the name of each rate, and its number of GPUs."""
+    rates: set[tuple[str | int, ...]] = set()
+    sizes: dict[tuple[str | int, ...], set[int]] = {}
+    for each in settings:
+        if isinstance(each, Collective) and each.groups == "all":
+            sizes.setdefault((each.workload, each.operation, each.gpus, each.num_nodes), set()).add(each.message_bytes)
+        elif isinstance(each, Matmul):
+            rates.add((each.workload, each.gpus, each.precision))
+        elif isinstance(each, MemoryBandwidth | PeerCopy):
+            rates.add((each.workload, each.gpus))
+    return rates | {rate for rate, of_rate in sizes.items() if len(of_rate) >= _MIN_SIZES}
+
+
+def run_with_rates(root: Path, fingerprint: str, points: Sequence[Point]) -> str | None:
+    """The latest run below ``root``, on a machine of this fingerprint, that measured every rate that ``points`` give.
+
+    A fault of today slows rates of today, too: predictions from them would hide it. Runs that found a fault are passed
+    over.
+    """
+    wanted = rates_of(point.settings for point in points)
+    for other, manifest in earlier_runs(root, fingerprint, most=_MOST_RUNS):
+        if wanted <= rates_of(point.settings for point in manifest.plan.points):
+            node = measured_node(other.path)
+            measured = rates_of(point.settings for point in node.points if point.values)
+            if wanted <= measured and node.verdict not in {"fail", "error"}:
+                return manifest.run_id
+    return None
 
 
 def _settings(path: Path, results: Results) -> dict[str, NodeSettings]:

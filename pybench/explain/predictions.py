@@ -39,6 +39,7 @@ def predictions(steps: Iterable[MeasuredStep], node: MeasuredNode) -> tuple[Pred
             source=f"rates of {node.run_id}; band of {band.fraction:.1%}: {plural(band.num_speedups, 'speedup')} on "
             f"{plural(band.num_machines, 'machine')}",
             communication_fraction=communication,
+            rates_run=node.run_id,
         )
         for base, other, speedup, communication in predicted_speedups(steps, node)
         if (band := bands.get(kind_of(base.settings, other.settings))) is not None and band.fraction <= WIDEST_BAND

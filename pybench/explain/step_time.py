@@ -17,14 +17,13 @@ class UnmeasuredError(Exception):
 
 @dataclass(frozen=True)
 class AlphaBeta:
-    """A message takes ``alpha_s`` plus ``beta_s_per_byte`` for each byte; ``misfit_fraction`` is the worst error.
+    """A message takes ``alpha_s`` plus ``beta_s_per_byte`` for each byte.
 
     Source: R. W. Hockney, The communication challenge for MPP, Parallel Computing 20 (1994).
     """
 
     alpha_s: float
     beta_s_per_byte: float
-    misfit_fraction: float = 0.0
 
     def time_s(self, num_bytes: float) -> float:
         """Seconds of a message of this size."""
@@ -39,7 +38,7 @@ class AlphaBeta:
         """
         steps = math.log2(wanted) / math.log2(count) if tree else (wanted - 1) / (count - 1)
         sent = 1.0 if operation == "broadcast" else (1 - 1 / wanted) / (1 - 1 / count)
-        return AlphaBeta(self.alpha_s * steps, self.beta_s_per_byte * sent, self.misfit_fraction)
+        return AlphaBeta(self.alpha_s * steps, self.beta_s_per_byte * sent)
 
 
 def fit(curve: Sequence[tuple[float, float]]) -> AlphaBeta:
@@ -60,8 +59,7 @@ def fit(curve: Sequence[tuple[float, float]]) -> AlphaBeta:
         alpha, beta = 0.0, b / bb
     elif beta < 0:
         alpha, beta = a / aa, 0.0
-    misfit = max(abs((alpha + beta * size) / time_s - 1) for size, time_s in curve)
-    return AlphaBeta(alpha, beta, misfit)
+    return AlphaBeta(alpha, beta)
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:

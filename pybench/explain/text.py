@@ -30,12 +30,11 @@ _LABEL = "Prediction, not measured: speedup over one GPU, more GPUs joined as th
 def render(
     explanation: Explanation, names: Mapping[str, str] = NO_NAMES, *, width: int = 80, color: bool = False
 ) -> str:
-    """Baselines, speedups, parts of each shortfall, fits of collectives, predictions for more GPUs, and notes.
+    """Baselines, speedups, parts of each shortfall, clocks, predictions for more GPUs, and notes.
 
     ``names`` are labels of points by id, for the tables.
     """
-    further = (_clocks(explanation, names), _fits(explanation), _predictions(explanation))
-    tables = [*tables_of(explanation, names), *further]
+    tables = [*tables_of(explanation, names), _clocks(explanation, names), _predictions(explanation)]
     head = _wrapped(f"{explanation.run_id}, explained by {explanation.node_run_id}", width)
     noted = "".join(_wrapped(note, width, indent="  ") for note in notes(explanation))
     drawn = draw_tables([table.without_empty_columns() for table in tables if table.rows], width=width, color=color)
@@ -152,23 +151,6 @@ def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
     )
     heads = ("point", "at power limit", "baseline at power limit", "clock", "power")
     return Table("Clocks and power of a GPU against the baseline's", heads, rows)
-
-
-def _fits(explanation: Explanation) -> Table:
-    """Latency and bandwidth, fitted to the node's size curves."""
-    rows = tuple(
-        (
-            fit.operation,
-            f"{fit.num_gpus} over {fit.num_nodes} nodes" if fit.num_nodes > 1 else str(fit.num_gpus),
-            _seconds(fit.latency_s),
-            "-" if fit.bytes_per_s is None else _quantity(fit.bytes_per_s, "bytes/s"),
-            percent(fit.misfit_fraction),
-        )
-        for fit in explanation.fits
-    )
-    return Table(
-        "Collectives as fitted", ("operation", "GPUs", "latency", "bytes over time", "worst size off by"), rows
-    )
 
 
 def _predictions(explanation: Explanation) -> Table:

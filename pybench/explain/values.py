@@ -74,18 +74,6 @@ class Extrapolation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectiveFit:
-    """Latency and bandwidth of a collective; ``misfit_fraction`` is the error at the worst size."""
-
-    operation: str
-    num_gpus: int
-    num_nodes: int
-    latency_s: float
-    bytes_per_s: float | None
-    misfit_fraction: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """A run explained by a node's run; ``notes`` are cautions about the two."""
 
@@ -93,6 +81,5 @@ class Explanation:
     node_run_id: str
     points: tuple[ExplainedPoint, ...]
     extrapolations: tuple[Extrapolation, ...]
-    fits: tuple[CollectiveFit, ...]
     notes: tuple[str, ...]
     baselines: tuple[ExplainedBaseline, ...] = ()

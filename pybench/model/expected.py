@@ -16,13 +16,12 @@ ANY_GPU = "gpu"
 LEAST_HOSTS = 3
 """A measured row of fewer hosts is provisional: two hosts say nearly nothing of their spread."""
 
-PROVISIONAL = "provisional row"
 RowKind = Literal["measured", "published", "claim"]
 
 
 def provisional(hosts: int | None) -> str:
     """A note on a row of fewer than three hosts; empty where it has more, or names none."""
-    return "" if hosts is None or hosts >= LEAST_HOSTS else f"{PROVISIONAL} of {plural(hosts, 'host')}"
+    return "" if hosts is None or hosts >= LEAST_HOSTS else f"provisional row of {plural(hosts, 'host')}"
 
 
 @dataclass(frozen=True, kw_only=True)

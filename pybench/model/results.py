@@ -120,7 +120,7 @@ class ScalingResult:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """One absolute expectation on one point. ``table`` and ``source`` are those of limits from a table."""
+    """One absolute expectation on one point. ``table``, ``source`` and healthy ``hosts`` are those of a table's row."""
 
     benchmark: str
     metric: str
@@ -133,6 +133,7 @@ class CheckResult:
     table: str | None = None
     source: str | None = None
     decision: Decision | None = None
+    hosts: int | None = None
 
     @property
     def point_ids(self) -> tuple[str, ...]:

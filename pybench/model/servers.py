@@ -28,21 +28,19 @@ class ServerTraits:
     ``command`` has settings and other :func:`values <command_values>` in braces. ``flags`` maps a setting to its flag,
     of a boolean to the flags for true and for false, where ``None`` is no flag. A setting that is ``None`` gets none.
     ``config`` is the content of a file, in JSON, whose path replaces ``{config}``; it has values in braces, too.
-    ``engine_args`` go there, or become flags where there is no file; nowhere unless ``takes_more``.
+    ``engine_args`` go there, or become flags where there is no file.
 
     ``health_path`` answers 200 once requests may come. ``metrics_path`` has Prometheus metrics. ``metrics`` maps a
     metric of ours to the counter whose increase in a step it is, or to two whose increases are divided. ``salt`` names
-    the field of a request that keeps its prefixes from those of other salts. ``package`` must be installed.
-    ``image_backend`` is the backend whose image has the server. ``device`` is the only kind it runs on.
+    the field of a request that keeps its prefixes from those of other salts. ``package`` must be installed,
+    and is the backend whose image has the server. ``device`` is the only kind it runs on.
     """
 
     command: tuple[str, ...]
     flags: dict[str, str | tuple[str | None, str | None]] = field(default_factory=dict)
     config: dict[str, object] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-    takes_more: bool = True
     package: str | None = None
-    image_backend: str | None = None
     device: str | None = "cuda"
     health_path: str = "/health"
     metrics_path: str = "/metrics"
@@ -77,7 +75,6 @@ SERVERS: dict[str, ServerTraits] = {
         },
         environment={"VLLM_HOST_IP": "127.0.0.1", "VLLM_NO_USAGE_STATS": "1"},
         package="vllm",
-        image_backend="vllm",
         metrics={
             "num_preemptions": ("vllm:num_preemptions_total",),
             "prefix_hit_fraction": ("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"),
@@ -104,7 +101,6 @@ SERVERS: dict[str, ServerTraits] = {
             "quantization": "--quantization",
         },
         package="sglang",
-        image_backend="sglang",
         metrics={"num_preemptions": ("sglang:num_retracted_requests_total",), **_latencies("sglang:")},
         salt="cache_salt",
     ),
@@ -129,7 +125,6 @@ SERVERS: dict[str, ServerTraits] = {
             },
         },
         package="tensorrt_llm",
-        image_backend="tensorrt_llm",
     ),
     "stub": ServerTraits(
         command=("{python}", "-I", "-B", "{stub}", "--port", "{port}"),
@@ -152,14 +147,14 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 def server_of(settings: Generate) -> ServerTraits:
     """The entry of a suite's server; one without flags for a ``server_command``."""
     if settings.server_command:
-        return ServerTraits(command=tuple(settings.server_command), takes_more=False, device=None)
+        return ServerTraits(command=tuple(settings.server_command), device=None)
     return SERVERS[settings.server or "stub"]
 
 
 def image_backend(settings: Settings) -> str:
     """The backend whose image a point runs in. The image of a library serves its backend and its server."""
     if isinstance(settings, Generate) and settings.backend == "server":
-        return server_of(settings).image_backend or settings.backend
+        return server_of(settings).package or settings.backend
     return settings.backend
 
 
@@ -188,7 +183,7 @@ def server_reasons(settings: Generate, device: str) -> Iterator[str]:
     for setting in _PASSED:
         if setting in settings.chosen() and setting not in {*server.flags, *named}:
             yield f"{name} does not pass {setting} on"
-    if settings.engine_args and not server.takes_more:
+    if settings.engine_args and settings.server_command:
         yield f"{name} takes no engine_args: write them into the command"
     decided = {_plain(word) for word in (*server.config, *_own_command(settings, dict.fromkeys(_OF_THE_PLACE, "")))}
     for argument in settings.engine_args:

@@ -234,12 +234,13 @@ class Plan:
     """Every point of a suite, in the order they run, and those that can't run.
 
     ``left_out`` are points above the user's GPU limit, and points without enough GPUs or without a backend. Reports
-    show them; only required points are missing.
+    show them; only required points are missing. ``rates_run`` is the earlier run whose rates predict speedups.
     """
 
     points: tuple[Point, ...]
     skips: tuple[Skip, ...]
     left_out: tuple[Skip, ...] = ()
+    rates_run: str | None = None
 
     @cached_property
     def digests(self) -> dict[str, str]:

@@ -17,8 +17,9 @@ PREDICTION = "prediction"
 class Expected:
     """The speedup that a count should give, and where that figure comes from: a row of a table, or a prediction.
 
-    ``predicted`` is the prediction by the node's own rates, and ``band_fraction`` how far below it healthy runs lie;
-    ``None`` where a row of ``table`` judges. ``hosts`` are the healthy hosts of the row, ``None`` where it names none.
+    ``predicted`` is the prediction by the node's own rates, which ``rates_run`` measured, and ``band_fraction`` how far
+    below it healthy runs lie; ``None`` where a row of ``table`` judges. ``hosts`` are the healthy hosts of the row,
+    ``None`` where it names none.
     """
 
     minimum: float | None
@@ -27,6 +28,7 @@ class Expected:
     table: str
     predicted: float | None = None
     band_fraction: float | None = None
+    rates_run: str | None = None
     hosts: int | None = None
 
 
@@ -35,7 +37,7 @@ class Prediction:
     """A speedup of throughput that a node's own rates predict, and the band below it that healthy runs keep.
 
     ``communication_fraction`` is the predicted share of a step, of generation a decode round, that communication takes;
-    ``None`` in runs of before. ``source`` names the node's run, and the runs that the band comes from.
+    ``None`` in runs of before. ``source`` names the node's run ``rates_run``, and the runs that the band comes from.
     """
 
     point_id: str
@@ -44,6 +46,7 @@ class Prediction:
     band_fraction: float
     source: str
     communication_fraction: float | None = None
+    rates_run: str | None = None
 
     @property
     def expected(self) -> Expected:
@@ -55,6 +58,7 @@ class Prediction:
             table=PREDICTION,
             predicted=self.speedup,
             band_fraction=self.band_fraction,
+            rates_run=self.rates_run,
         )
 
 

@@ -37,15 +37,16 @@ def prepare_run(
     gathering: Gathering | None = None,
     part_of: PartOf | None = None,
     notify: Callable[[str], None] | None = None,
+    earlier_rates: Callable[..., str | None] | None = None,
 ) -> Run:
     """Check everything that can be checked before the first attempt, then make the run's folder.
 
     ``choose`` gives the launcher, once it is known what has to run. A ``gathering`` is led by this host. ``part_of`` is
-    for a run that is one of several. ``notify`` shows a line for a wait.
+    for a run that is one of several. ``notify`` shows a line for a wait. ``earlier_rates`` finds a run with rates.
     """
     hosts = gathering.hosts if gathering else ()
     machine = hosts[0].machine if hosts else snapshot(notify)
-    suite, plan = plan_suite(path, machine, options, root, hosts)
+    suite, plan = plan_suite(path, machine, options, root, hosts, earlier_rates=earlier_rates)
     tables = load_tables(Path(suite.path), sorted(suite.tables))
     needs = launch_requirements(suite, plan, machine)
     launcher = choose(needs)

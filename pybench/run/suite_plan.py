@@ -23,13 +23,12 @@ from pybench.core.schedule import within
 from pybench.files.shipped import find_suite, load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.backend import BACKENDS, install
-from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.manifest import NO_OPTIONS, PlanOptions
 from pybench.model.servers import image_backend
-from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
+from pybench.model.suite import NOT_INSTALLED, Plan, Suite
 from pybench.model.text import abridged, listed
 from pybench.model.workloads.settings import Settings
 from pybench.run.engines.base import Launcher, LaunchRequirements
@@ -54,12 +53,13 @@ def plan_suite(
     root: Path | None = None,
     hosts: Sequence[Host] = (),
     assumed_hosts: int | None = None,
+    earlier_rates: Callable[..., str | None] | None = None,
 ) -> tuple[Suite, Plan]:
     """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``, or all ``hosts``.
 
     With ``assumed_hosts``, so many like ``machine``, which are not here, are planned for. Runs below ``root`` show how
-    long attempts take, which a time limit needs. Raises ``FileError``, ``UsageError``, or ``MachineError`` where the
-    machine lacks required GPUs and no point of the plan is missing for it.
+    long attempts take, which a time limit needs; where ``earlier_rates`` finds one, points that give rates are left to
+    it. Raises ``FileError``, ``UsageError``, or ``MachineError`` where required GPUs lack that no point is missing for.
     """
     require_working_gpus(machine, options.profile)
     num_hosts = assumed_hosts or max(1, len(hosts))
@@ -74,7 +74,8 @@ def plan_suite(
     efforts = with_effort(read, attempts=options.attempts, steps=options.steps)
     suite = with_words(efforts, num_devices=there.count, max_gpus=options.max_gpus)
     required = parse_required(options.require)
-    plan = expand(
+    planned = functools.partial(
+        expand,
         suite,
         load_models(),
         there,
@@ -82,6 +83,7 @@ def plan_suite(
         keep=parse_filter(options.keep) if options.keep is not None else lambda _point_id: True,
         required=required,
     )
+    plan = planned()
     if not (plan.points or plan.skips or plan.left_out):
         every = expand(suite, load_models(), there)
         skipped_ids = [skip.id for skip in (*every.skips, *every.left_out)]
@@ -89,6 +91,10 @@ def plan_suite(
         raise UsageError(f"-k {options.keep!r} keeps no point of {path}{_in_profile(suite)}, which has {ids}")
     _require_gpus(required, plan, machine, assumed=there.assumed)
     _require_backends(required, suite)
+    given = {benchmark.name for benchmark in suite.benchmarks if benchmark.gives_rates}
+    rates = [point for point in plan.points if point.benchmark in given]
+    if rates and earlier_rates is not None and root is not None:
+        plan = planned(rates_run=earlier_rates(root, fingerprint(run_fields(machine, hosts)), rates))
     if options.time_limit_s is not None and root is not None:
         plan = within(plan, earlier_times_s(suite, plan, machine, root, hosts), options.time_limit_s)
     return suite, plan
@@ -128,20 +134,16 @@ def _in_profile(suite: Suite) -> str:
 
 
 def launch_requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchRequirements:
-    """What running a plan takes."""
+    """What running a plan takes; a point over several hosts also needs the hosts' network."""
+    request = suite.container
+    if any(point.settings.num_nodes > 1 for point in plan.points) and "network" not in request.relax:
+        request = replace(request, relax=(*request.relax, "network"))
     return LaunchRequirements(
         backends=tuple(dict.fromkeys(image_backend(point.settings) for point in plan.points)),
         device=machine.devices.kind,
-        request=_reaching_others(suite.container, plan),
+        request=request,
         gpu_uuids=tuple(gpu.uuid for gpu in machine.gpus)[: most_gpus(plan)],
     )
-
-
-def _reaching_others(request: ContainerRequest, plan: Plan) -> ContainerRequest:
-    """The suite's request; a point over several hosts is one for the hosts' network."""
-    if all(point.settings.num_nodes == 1 for point in plan.points) or "network" in request.relax:
-        return request
-    return replace(request, relax=(*request.relax, "network"))
 
 
 def most_gpus(plan: Plan) -> int:
@@ -162,17 +164,14 @@ def with_packages(
     if not lacks:
         return plan
     absent = [point for point in plan.points if point.id in lacks]
+    skip_of = {p.id: skipped(p, lacks[p.id][1], f"{lacks[p.id][0]}{NOT_INSTALLED}") for p in absent}
     must = [point for point in absent if point.benchmark in benchmarks or is_required(point, required)]
     return replace(
         plan,
         points=tuple(point for point in plan.points if point.id not in lacks),
-        skips=(*plan.skips, *(_skip(point, *lacks[point.id]) for point in must)),
-        left_out=(*plan.left_out, *(_skip(point, *lacks[point.id]) for point in absent if point not in must)),
+        skips=(*plan.skips, *(skip_of[point.id] for point in must)),
+        left_out=(*plan.left_out, *(skip_of[point.id] for point in absent if point not in must)),
     )
-
-
-def _skip(point: Point, name: str, reason: str) -> Skip:
-    return skipped(point, reason, f"{name}{NOT_INSTALLED}")
 
 
 def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str, ...]]) -> tuple[str, str] | None:

@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 from pybench.core.assemble import assemble
+from pybench.core.good_run import GoodRun
 from pybench.core.measurements import Measurements
-from pybench.core.population import GoodRun, Population, chance_below, population_of, tolerance_factor
+from pybench.core.population import Population, chance_below, population_of, tolerance_factor
 from pybench.core.verdict import judge_ratio, ratio_statistics
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedRow
@@ -28,7 +29,7 @@ def runs_of(build: Build, *tflops: tuple[int, float]) -> list[GoodRun]:
     """Runs of hosts with these numbers: a matmul of the given TFLOP/s, with two attempts that differ by 0.2 %."""
     made: list[GoodRun] = []
     for host, figure in tflops:
-        run = of_one_run.GoodRun(build, flops=(figure * 0.999e12, figure * 1.001e12))
+        run = of_one_run.MeasuredRun(build, flops=(figure * 0.999e12, figure * 1.001e12))
         gpus = (dataclasses.replace(H200, uuid=GPU.format(host)),)
         name = f"r{len(made)}"
         manifest = dataclasses.replace(

@@ -9,8 +9,9 @@ import pytest
 
 from pybench.core.absolute import absolute_checks
 from pybench.core.assemble import assemble
-from pybench.core.good_run import table_of_run
+from pybench.core.good_run import GoodRun
 from pybench.core.measurements import Measurements
+from pybench.core.population import population_of
 from pybench.core.summary import summarize
 from pybench.core.verdict import BOARD_GAIN_SD, sensor_sd
 from pybench.model.expected import ExpectedTable
@@ -141,7 +142,8 @@ def test_a_table_from_a_run_passes_that_run(build: Build) -> None:
         machine=build.machine(),
         tables={"t": ExpectedTable(name="t", description="", rows=())},
     )
-    table = table_of_run(manifest, measurements, assemble(manifest, measurements), "t")
+    results = assemble(manifest, measurements)
+    table = population_of([GoodRun(manifest=manifest, measurements=measurements, results=results)], "t").table
     assert table.rows[0].tolerance == pytest.approx(math.expm1(1.959964 * math.sqrt(2) * 0.02), rel=1e-6)
     judged = assemble(dataclasses.replace(manifest, tables={"t": table}), measurements)
     assert [check.verdict for check in judged.checks] == ["pass"]

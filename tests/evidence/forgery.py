@@ -100,7 +100,8 @@ def unmeasured(
     manifest = forgery.folder.read_manifest()
     (point,) = (point for point in manifest.plan.points if point.id == point_id)
     points = tuple(point for point in manifest.plan.points if point.id != point_id)
-    plan = replace(manifest.plan, points=points, **{place: (skipped(point, reason, lacks),)})
+    skips: dict[str, Any] = {place: (skipped(point, reason, lacks),)}
+    plan = replace(manifest.plan, points=points, **skips)
     kept = [record for record in forgery.records if record.point_id != point_id]
     for record in forgery.records:
         if record.point_id == point_id:

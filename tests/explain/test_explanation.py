@@ -119,7 +119,7 @@ def test_a_lone_point_is_compared_with_the_nodes_rates(runs: Any, build: Build) 
         assert set(base.parts) == {"compute", "memory", "communication"}
         assert base.parts["communication"] == 0
         assert base.beyond_s == pytest.approx(measured_s - sum(base.parts.values()))
-    assert (explanation.points, explanation.extrapolations, explanation.fits, explanation.notes) == ((), (), (), ())
+    assert (explanation.points, explanation.extrapolations, explanation.notes) == ((), (), ())
 
 
 def test_points_share_the_time_beyond_the_baselines_prediction(runs: Any, build: Build) -> None:
@@ -197,11 +197,6 @@ def test_a_run_over_nodes_is_explained_by_their_collectives(runs: Any, build: Bu
     assert over.predicted_s > within.predicted_s
     assert over.parts is not None
     assert sum(over.parts.values()) == pytest.approx(over.shortfall_s)
-    assert [(fit.num_gpus, fit.num_nodes, fit.bytes_per_s) for fit in explanation.fits] == [
-        (2, 1, pytest.approx(300e9)),
-        (2, 2, pytest.approx(30e9)),
-    ]
-    assert "2 over 2 nodes" in render(explanation)
     assert [row.num_gpus for row in explanation.extrapolations] == [4, 8, 16, 64, 256, 1024]
 
 

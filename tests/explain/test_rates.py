@@ -19,7 +19,6 @@ def test_fit_recovers_a_line() -> None:
     line = fit([(size, 10e-6 + size / 100e9) for size in (1024, _MIB, 512 * _MIB)])
     assert line.alpha_s == pytest.approx(10e-6)
     assert line.beta_s_per_byte == pytest.approx(1e-11)
-    assert line.misfit_fraction < 1e-9
     assert line.time_s(_MIB) == pytest.approx(10e-6 + _MIB / 100e9)
 
 
@@ -30,7 +29,6 @@ def test_small_sizes_have_the_weight_of_large_ones() -> None:
     line = fit(curve)
     assert line.alpha_s == pytest.approx(10e-6, rel=0.15)
     assert 1 / line.beta_s_per_byte == pytest.approx(300e9, rel=0.15)
-    assert 0.05 < line.misfit_fraction < 0.2
 
 
 def test_latency_and_bandwidth_are_not_negative() -> None:

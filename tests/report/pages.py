@@ -126,7 +126,7 @@ def explained_page(results: Results, note: str = "other software") -> str:
         reason="the node's run has no collective of 4 GPUs",
     )
     explanation = Explanation(
-        run_id="r", node_run_id="n", points=(explained, unknown), extrapolations=(), fits=(), notes=(note,)
+        run_id="r", node_run_id="n", points=(explained, unknown), extrapolations=(), notes=(note,)
     )
     names = short_labels(results.points, with_benchmark=True)
     return render(RunView(results=results), [section_of(explanation, names)])

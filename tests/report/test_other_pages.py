@@ -68,7 +68,7 @@ def test_an_explained_baseline_is_a_row_of_its_parts(results: Results) -> None:
         ExplainedBaseline(point_id="b", num_gpus=1, measured_s=2.0, parts=parts, bound="decode is CPU bound"),
         ExplainedBaseline(point_id="l", num_gpus=1, measured_s=3.0, reason="the model knows no LoRA"),
     )
-    nothing: Any = {"points": (), "extrapolations": (), "fits": (), "notes": ()}
+    nothing: Any = {"points": (), "extrapolations": (), "notes": ()}
     explanation = Explanation(run_id="r", node_run_id="n", baselines=baselines, **nothing)
     shown = unescape(render(RunView(results=results), [section_of(explanation, {})]))
     assert ">b</th><td>2 s</td><td>1 s</td><td>500 ms</td><td>500 ms</td><td>75.0 %</td>" in shown

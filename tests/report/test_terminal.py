@@ -10,7 +10,6 @@ import pytest
 from rich.cells import cell_len
 
 from pybench.files.shipped import shipped_suites
-from pybench.model.expected import provisional
 from pybench.model.results import Results
 from pybench.model.suite import AxisValue
 from pybench.model.verdict import Decision, Verdict
@@ -240,14 +239,19 @@ def test_the_verdict_stands_first_with_what_was_judged(results: Results) -> None
 
 
 def test_the_first_line_counts_predictions_and_provisional_rows(results: Results) -> None:
-    """Two of the judged ratios: one by the node's own rates, one by a row of one host."""
+    """One ratio is judged by the rates of a run, another and a limit by rows of one and of two hosts."""
     first, second, *_ = (row for row in results.scaling if row.verdict in {"pass", "fail"} and row.expected)
     assert first.expected is not None
-    by_rates = dataclasses.replace(first, expected=dataclasses.replace(first.expected, table="prediction"))
-    by_row = dataclasses.replace(second, reason=f"{second.reason}; {provisional(1)}")
+    assert second.expected is not None
+    by_row = dataclasses.replace(second, expected=dataclasses.replace(second.expected, hosts=1))
     rest = [row for row in results.scaling if row not in (first, second)]
-    changed = dataclasses.replace(results, scaling=(by_rates, by_row, *rest))
-    assert "judged (1 by prediction, 1 by provisional rows): 4 pass" in _words(_render(changed))
+    check, *checks = results.checks
+    by_check = dataclasses.replace(check, hosts=2)
+    for run, words in ((None, ""), ("earlier", " from rates of earlier"), (results.run_id, " from rates of this run")):
+        predicted = dataclasses.replace(first.expected, table="prediction", rates_run=run)
+        rows = (dataclasses.replace(first, expected=predicted), by_row, *rest)
+        changed = dataclasses.replace(results, scaling=rows, checks=(by_check, *checks))
+        assert f"judged (1 by prediction{words}, 2 by provisional rows): 4 pass" in _words(_render(changed))
 
 
 def test_one_row_a_point_with_what_is_expected(results: Results) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from pybench.core.assemble import assemble
-from pybench.core.good_run import table_of_run
+from pybench.core.good_run import GoodRun
 from pybench.core.measurements import Measurements
+from pybench.core.population import population_of
 from pybench.files.suite.expected_table import read_table, write_table
 from pybench.model.expected import ExpectedRow, ExpectedTable, RatioRow
 from pybench.model.record import Record
@@ -58,7 +59,8 @@ class _Run:
 
     def rows(self, folder: Path) -> tuple[ExpectedRow, ...]:
         """A table is written and read again."""
-        write_table(table_of_run(self.manifest, self.measured, self.results(), "mine"), folder / "mine.toml")
+        run = GoodRun(manifest=self.manifest, measurements=self.measured, results=self.results())
+        write_table(population_of([run], "mine").table, folder / "mine.toml")
         return read_table(folder / "mine.toml").rows
 
 

@@ -14,7 +14,7 @@ from pybench.core.lookup import NO_FIGURE, NO_TABLE
 from pybench.core.node_checks import SLOWEST
 from pybench.core.node_faults import PARTS, Fault, Part, faults, is_consequence, names_part, remedies, short_id
 from pybench.core.verdict import ONE_ATTEMPT
-from pybench.model.expected import PROVISIONAL
+from pybench.model.expected import provisional
 from pybench.model.results import CheckResult, ExpectationRow, NodeCheck, PointResult, Results
 from pybench.model.suite import NOT_INSTALLED
 from pybench.model.text import plural
@@ -200,7 +200,9 @@ def not_run(results: Results) -> tuple[Finding, ...]:
 
 def judged_sentence(results: Results) -> str:
     """For instance ``4 of 6 expectations judged: 4 pass; 2 have no row for h200; 3 losses agree``."""
-    return "; ".join((*_expected_words(results), *_guard_words(results)))
+    agreeing = sum(is_passed_guard(row) for row in results.checks)
+    losses = (f"{agreeing} loss{' agrees' if agreeing == 1 else 'es agree'} with another point's",) if agreeing else ()
+    return "; ".join((*_expected_words(results), *losses))
 
 
 def _expected_words(results: Results) -> tuple[str, ...]:
@@ -211,20 +213,17 @@ def _expected_words(results: Results) -> tuple[str, ...]:
     words = ", ".join(f"{number} {word}" for number, word in judged if number)
     without = f"{'has' if counts.without_figure == 1 else 'have'} no row for {results.machine}"
     rest = ((counts.without_figure, without), (counts.missing, "not measured"), (counts.left_out, "left out"))
-    made = [row for row in results.scaling if row.expected and row.verdict in {word for _, word in judged}]
-    predicted = [row for row in made if row.expected and row.expected.table == PREDICTION]
-    reasons = (*(row.reason for row in results.scaling), *(check.reason for check in results.checks))
-    by = ((len(predicted), "by prediction"), (sum(PROVISIONAL in words for words in reasons), "by provisional rows"))
+    verdicts = {word for _, word in judged}
+    limits = [row.expected for row in results.scaling if row.expected and row.verdict in verdicts]
+    predicted = [limit.rates_run for limit in limits if limit.table == PREDICTION]
+    rates = next((f" from rates of {'this run' if run == results.run_id else run}" for run in predicted if run), "")
+    hosts = [limit.hosts for limit in limits] + [row.hosts for row in results.checks if row.verdict in verdicts]
+    num_provisional = sum(provisional(number) != "" for number in hosts)
+    by = ((len(predicted), f"by prediction{rates}"), (num_provisional, "by provisional rows"))
     how = ", ".join(f"{number} {word}" for number, word in by if number)
     first = f"{counts.judged} of {plural(counts.expected, 'expectation')} judged{f' ({how})' if how else ''}"
     first += f": {words}" if words else ""
     return (first, *(f"{number} {word}" for number, word in rest if number))
-
-
-def _guard_words(results: Results) -> tuple[str, ...]:
-    """How many trainings compute what another one of the run does, by their losses."""
-    agreeing = sum(is_passed_guard(row) for row in results.checks)
-    return (f"{agreeing} loss{' agrees' if agreeing == 1 else 'es agree'} with another point's",) if agreeing else ()
 
 
 def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
