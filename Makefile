@@ -13,11 +13,14 @@ TRACED := tests/model tests/core tests/suites/test_turn_suite.py \
   $(patsubst %,tests/files/test_%.py,deepspeed_config generate_rules matmul_rules model_config overrides train_rules) \
   $(patsubst %,tests/nightly/test_%.py,comparison figures) tests/fleet/test_figures.py
 
+# Their tests mostly wait. Each process of pytest imports what it is to run, so those of the others are few.
+WAITING := tests/power/recording tests/machine tests/cli/test_power.py
+
 # Without bytecode, each of the hundreds of processes that tests start compiles pybench again, and each worker of
 # pytest every test. Some shells and images forbid it; empty allows it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run check test lint fast slow docker podman bench clean
+.PHONY: run check test lint fast waiting slow docker podman bench clean
 
 # Installs what a run needs and no more; a checkout for development has it already.
 run:
@@ -26,12 +29,14 @@ run:
 
 # Types take one core, for most of a minute where nothing is cached.
 check: $(STAMP)
-	$(MAKE) --no-print-directory --jobs 2 lint fast
+	$(MAKE) --no-print-directory --jobs 3 lint fast waiting
 
-# Tests of the tier process wait for two thirds of their time.
 fast: $(STAMP)
 	$(PYTEST) -m pure $(TRACED) -n $(CORES) --dist worksteal --cov --cov-report= --cov-fail-under=95
-	$(PYTEST) -m "pure or process" $(addprefix --ignore ,$(TRACED)) -n $(shell expr 2 \* $(CORES) + 1) --dist worksteal
+	$(PYTEST) -m "pure or process" $(addprefix --ignore ,$(TRACED) $(WAITING)) -n $(shell expr $(CORES) + 1) --dist worksteal
+
+waiting: $(STAMP)
+	$(PYTEST) -m "pure or process" $(WAITING) -n $(shell expr 2 \* $(CORES)) --dist worksteal
 
 test: check
 	$(MAKE) --no-print-directory --jobs 3 slow docker podman

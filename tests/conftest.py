@@ -22,7 +22,7 @@ from tests.build import Build
 from tests.builders import NO_DRIVER
 from tests.processes import kill_on_failure
 from tests.session_folders import made_once
-from tests.tiers import TIERS, TIME_LIMITS_S, left_out, no_process, tier_of, watch_processes, with_waits_spread
+from tests.tiers import TIERS, TIME_LIMITS_S, left_out, no_process, tier_of, watch_processes
 from tests.warm_python import forking_python
 
 NATIVE = Path(__file__).parent / "native"
@@ -78,7 +78,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the last tier, whose files take longest: at the end of parallel tests no long file is alone."""
     order = {tier: place for place, tier in enumerate(reversed(TIERS))}
     items.sort(key=lambda item: order[tier_of(item.path)])
-    items[:] = with_waits_spread(items)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,34 +20,37 @@ class Hidden(importlib.abc.MetaPathFinder):
         if name == {folder!r} or name.startswith({folder!r} + "."):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name={folder!r})
 sys.meta_path.insert(0, Hidden())
+import json
+import shlex
+from click.testing import CliRunner
 from pybench.cli.main import main
-main({words!r})
+for words in {commands!r}:
+    done = CliRunner().invoke(main, words)
+    print(json.dumps([done.exit_code, done.stderr]))
 """
+CORE = ("--help", f"report {shlex.quote(str(KEPT))}", "plan tp_scaling --profile cpu")
 OWN_COMMAND = {"evidence": "verify", "explain": "explain", "fleet": "fleet", "nightly": "compare"}
 
 
-def without(product: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """``pybench WORDS`` in a Python that does not find the product's folder."""
-    code = HIDE.format(folder=f"pybench.{product}", words=list(words))
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+def without(product: str, *commands: str) -> list[tuple[int, str]]:
+    """Exit code and standard error of each ``pybench COMMAND``, in a Python that does not find the product's folder."""
+    code = HIDE.format(folder=f"pybench.{product}", commands=[shlex.split(command) for command in commands])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_the_core_works_without_a_product(product: str) -> None:
-    """Help lists every command; plan, run and report are whole."""
-    for words in (["--help"], ["run", "--help"], ["report", str(KEPT)], ["plan", "tp_scaling", "--profile", "cpu"]):
-        done = without(product, *words)
-        assert (done.returncode, done.stderr) == (0, ""), words
-    missing = without(product, OWN_COMMAND[product], "--help")
-    assert missing.returncode == 2
-    assert f"this pybench was installed without pybench.{product}" in missing.stderr
+    """Help lists every command; plan, run and report are whole; its own command is refused."""
+    *core, (code, message) = without(product, *CORE, "run --help", f"{OWN_COMMAND[product]} --help")
+    assert core == [(0, "")] * 4
+    assert code == 2
+    assert f"this pybench was installed without pybench.{product}" in message
 
 
 def test_kept_results_are_read_without_power() -> None:
     """Runs record power, so only a run needs it: help, plan and the reports of kept results are whole without."""
-    for words in (["--help"], ["plan", "tp_scaling", "--profile", "cpu"], ["report", str(KEPT)]):
-        done = without("power", *words)
-        assert (done.returncode, done.stderr) == (0, ""), words
-    missing = without("power", "power", "--help")
-    assert missing.returncode == 2
-    assert "this pybench was installed without pybench.power" in missing.stderr
+    *core, (code, message) = without("power", *CORE, "power --help")
+    assert core == [(0, "")] * 3
+    assert code == 2
+    assert "this pybench was installed without pybench.power" in message

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
-from tests.tiers import HERE, TIERS, TIME_LIMITS_S, WAITING, left_out, tier_of, with_waits_spread
+from tests.tiers import HERE, TIERS, TIME_LIMITS_S, left_out, tier_of
 
 
 def test_other_tiers_start_what_they_like() -> None:
@@ -36,15 +35,6 @@ def test_the_nearest_name_decides(module: str, tier: str) -> None:
 def test_every_place_is_there() -> None:
     """A module that was renamed would change its tier without a word."""
     assert [place for places in TIERS.values() for place in places if not (HERE / place).exists()] == []
-
-
-def test_tests_that_wait_lie_between_the_other_modules() -> None:
-    """None is lost, and no module but theirs is torn apart."""
-    waiting = min(WAITING)
-    assert {path.exists() for path in WAITING} == {True}
-    modules = [HERE / "a.py"] * 4 + [waiting] * 3 + [HERE / "b.py"] * 2
-    found = with_waits_spread([SimpleNamespace(path=path) for path in modules])  # type: ignore[misc]
-    assert [item.path for item in found] == [HERE / "a.py"] * 4 + [waiting] * 2 + [HERE / "b.py"] * 2 + [waiting]
 
 
 def test_a_tiers_time_limit_gives_way_to_a_tests_own(request: pytest.FixtureRequest) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import multiprocessing.process
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ import pytest
 HERE = Path(__file__).parent
 # Modules in folders of the tier process whose tests make whole runs.
 _RUNS_BY_COMMAND = (
-    *("ci", "compare", "disk_full", "encodings", "exit_codes", "gate", "provenance", "run_several"),
-    *("run_folder_gone", "system_call_faults", "two_runs"),
+    *("ci", "compare", "disk_full", "encodings", "exit_codes", "expect", "gate", "provenance", "run", "run_several"),
+    *("run_folder_gone", "secrets", "system_call_faults", "two_runs"),
 )
 _RUNS_BY_RUNNER = (
     "any_machine",
@@ -43,10 +42,6 @@ TIERS: dict[str, tuple[str, ...]] = {
     "whole": ("benchmarks", "containers", "report/browser", "slurm", "whole"),
 }
 """Folders and modules below ``tests``; what is not named here has the tier of the folder that it is in."""
-WAITING = frozenset(
-    HERE / "power" / "recording" / f"test_{name}.py" for name in ("recorder", "recorder_faults", "wall_clock")
-)
-"""Modules whose tests wait for nearly all of their time, and share no fixture of a module."""
 TIME_LIMITS_S = {"pure": 120, "process": 120}
 """Of a test, where it is shorter than the ``timeout`` of pyproject.toml."""
 
@@ -78,23 +73,6 @@ def left_out(path: Path, expression: str) -> bool:
     if words[0] == "not":
         return len(words) == len(("not", "tier")) and tier_of(path) == words[1]
     return tier_of(path) not in words
-
-
-def with_waits_spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Tests with those that wait evenly between the other modules.
-
-    Processes that share the tests begin with equal parts of them: one would wait alone while the others want the cores.
-    """
-    waiting = [item for item in items if item.path in WAITING]
-    others = [item for item in items if item.path not in WAITING]
-    spread: list[pytest.Item] = []
-    placed = num_before = 0
-    for _, module in groupby(others, key=lambda item: item.path):
-        due = len(waiting) * num_before // len(others)
-        tests = [*module]
-        spread += [*waiting[placed:due], *tests]
-        placed, num_before = due, num_before + len(tests)
-    return [*spread, *waiting[placed:]]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # loads its parts when they are used
 
 from pybench.core.assemble import assemble
 from pybench.core.good_run import GoodRun
@@ -47,7 +47,7 @@ def matmul_row(population: Population) -> ExpectedRow:
 @pytest.mark.parametrize("num", [2, 3, 5, 12, 60])
 def test_the_factor_is_that_of_the_noncentral_t(num: int) -> None:
     """Quantile of scipy: t' of 95 %, n - 1 degrees of freedom, noncentrality z sqrt(n), over sqrt(n)."""
-    exact = stats.nct.ppf(0.95, num - 1, stats.norm.ppf(0.95) * math.sqrt(num)) / math.sqrt(num)
+    exact = scipy.stats.nct.ppf(0.95, num - 1, scipy.stats.norm.ppf(0.95) * math.sqrt(num)) / math.sqrt(num)
     assert tolerance_factor(num) == pytest.approx(exact, rel=2e-3)
 
 
@@ -56,7 +56,7 @@ def test_a_tolerance_limit_covers_healthy_hosts() -> None:
     draws = np.random.default_rng(3).normal(size=(20_000, 5))
     factor = tolerance_factor(5)
     limits = draws.mean(axis=1) - factor * draws.std(axis=1, ddof=1)
-    share = 1 - stats.norm.cdf(limits)
+    share = 1 - scipy.stats.norm.cdf(limits)
     assert np.mean(share >= 0.95) == pytest.approx(0.95, abs=0.006)
     assert chance_below(factor, 5) == pytest.approx(np.mean(1 - share), rel=0.05)
 

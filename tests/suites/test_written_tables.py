@@ -32,14 +32,6 @@ def _judged(benchmark: Benchmark) -> Benchmark:
     return replace(benchmark, expectations=tuple(replace(e, table="mine") for e in rows))
 
 
-# The one ratio of checkpoint is of spans inside a step, which no record here has.
-_WITH_ROWS = [
-    path
-    for path in SUITES
-    if path.stem != "checkpoint" and any(_judged(b).expectations for b in read(path, "h200").benchmarks)
-]
-
-
 class _Run:
     """A suite's whole plan, each point with figures of its own, the same in three attempts."""
 
@@ -82,17 +74,24 @@ def _middle(expected: Expected | None) -> float:
 
 
 @pytest.mark.parametrize(("kind", "num_gpus"), [("h200", 8), ("h100", 4)])
-@pytest.mark.parametrize("path", _WITH_ROWS, ids=lambda path: path.stem)
-def test_each_point_is_judged_by_its_own_row(tmp_path: Path, path: Path, kind: str, num_gpus: int) -> None:
+def test_each_point_is_judged_by_its_own_row(tmp_path: Path, kind: str, num_gpus: int) -> None:
     """The ratio expected of it is the one that it had, though other points may have its metric and counts."""
-    run = _Run(path, kind, num_gpus)
-    again = run.results(*run.rows(tmp_path))
-    ratios = [row for row in again.scaling if row.speedup is not None]
-    figures = [check for check in again.checks if check.value is not None]
-    assert ratios or figures
-    assert [_middle(row.expected) for row in ratios] == pytest.approx([row.speedup for row in ratios], rel=1e-5)
-    assert {row.verdict for row in ratios} | {check.verdict for check in figures} == {"pass"}
-    assert set(Counter((row.metric, row.speedup) for row in ratios).values()) <= {1}, "equal figures show nothing"
+    num_suites = 0
+    for path in SUITES:
+        run = _Run(path, kind, num_gpus)
+        # The one ratio of checkpoint is of spans inside a step, which no record here has.
+        if path.stem == "checkpoint" or not any(b.expectations for b in run.manifest.suite.benchmarks):
+            continue
+        (tmp_path / path.stem).mkdir()
+        again = run.results(*run.rows(tmp_path / path.stem))
+        ratios = [row for row in again.scaling if row.speedup is not None]
+        figures = [check for check in again.checks if check.value is not None]
+        assert ratios or figures, path
+        assert [_middle(row.expected) for row in ratios] == pytest.approx([row.speedup for row in ratios], rel=1e-5)
+        assert {row.verdict for row in ratios} | {check.verdict for check in figures} == {"pass"}, path
+        assert set(Counter((row.metric, row.speedup) for row in ratios).values()) <= {1}, f"{path}: equal figures"
+        num_suites += 1
+    assert num_suites == 15
 
 
 def test_weak_and_strong_scaling_have_rows_of_their_own(tmp_path: Path) -> None:

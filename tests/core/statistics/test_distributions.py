@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import special, stats
+import scipy  # loads its parts when they are used
 
 from pybench.core.statistics.distributions import (
     approximate_quantile,
@@ -26,15 +26,15 @@ FREEDOMS = (1.0, 1.37, 2.0, 3.99, 17.2, 1e5, 1e9)
 def test_tails_and_quantiles_of_t(freedom: float) -> None:
     """Fractions of degrees of freedom too, as Satterthwaite's are; below the median by symmetry."""
     for value in (-3.0, -0.5, 0.0, 0.1, 1.0, 20.0):
-        assert upper_tail(value, freedom) == pytest.approx(stats.t.sf(value, freedom), rel=1e-8, abs=1e-80)
+        assert upper_tail(value, freedom) == pytest.approx(scipy.stats.t.sf(value, freedom), rel=1e-8, abs=1e-80)
     for tail in (0.9, 0.4, 0.025, 1e-3, 1e-8):
-        assert quantile(tail, freedom) == pytest.approx(stats.t.isf(tail, freedom), rel=1e-6)
+        assert quantile(tail, freedom) == pytest.approx(scipy.stats.t.isf(tail, freedom), rel=1e-6)
 
 
 def test_the_approximate_quantile_is_within_7_per_cent() -> None:
     """From three degrees of freedom on."""
     for freedom in (3, 4, 10, 100):
-        assert approximate_quantile(0.0126, freedom) == pytest.approx(stats.t.isf(0.0126, freedom), rel=0.07)
+        assert approximate_quantile(0.0126, freedom) == pytest.approx(scipy.stats.t.isf(0.0126, freedom), rel=0.07)
 
 
 @pytest.mark.parametrize(("freedom", "other"), [(2, 10), (1, 1), (1, 1e5), (2.5, 7.5), (30, 4)])
@@ -42,7 +42,7 @@ def test_a_ratio_of_variances(freedom: float, other: float) -> None:
     """The upper tail of F."""
     for ratio in (0.0, 0.3, 1.0, 4.1, 160.0):
         assert variance_ratio_tail(ratio, freedom, other) == pytest.approx(
-            stats.f.sf(ratio, freedom, other), rel=1e-8, abs=1e-80
+            scipy.stats.f.sf(ratio, freedom, other), rel=1e-8, abs=1e-80
         )
 
 
@@ -51,15 +51,15 @@ def test_binomial_tails() -> None:
     random = np.random.default_rng(1)
     for trials in (1, 6, 40, 10_000):
         num, share = int(random.integers(0, trials + 1)), float(random.uniform(0.01, 0.99))
-        assert at_least(num, trials, share) == pytest.approx(stats.binom.sf(num - 1, trials, share), rel=1e-8)
+        assert at_least(num, trials, share) == pytest.approx(scipy.stats.binom.sf(num - 1, trials, share), rel=1e-8)
     assert at_least(2, 3, 1.0) == 1.0
 
 
 @pytest.mark.parametrize("value", [0.01, 0.5, 1.0, 3.0, 9.99, 80.0])
 def test_gamma_functions(value: float) -> None:
     """Digamma, trigamma and its inverse."""
-    assert digamma(value) == pytest.approx(special.digamma(value), rel=1e-9)
-    assert trigamma(value) == pytest.approx(special.polygamma(1, value), rel=1e-9)
+    assert digamma(value) == pytest.approx(scipy.special.digamma(value), rel=1e-9)
+    assert trigamma(value) == pytest.approx(scipy.special.polygamma(1, value), rel=1e-9)
     assert inverse_trigamma(trigamma(value)) == pytest.approx(value, rel=1e-9)
 
 
