@@ -34,7 +34,6 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     handover_s = seconds(("handover",))
     tokens = (step.work.prompt_tokens + step.work.output_tokens) / settings.turns
     sent = max((rank.values.get("handover_bytes", 0.0) for rank in step.ranks), default=0.0)
-    floor_s = max((rank.values.get("handover_floor_s", 0.0) for rank in step.ranks), default=0.0)
     # With async syncing, `generate` contains the half that is read.
     is_whole = bool(handover_s) and not settings.async_weight_syncing
     waiting = settings.num_gpus - settings.num_trainers
@@ -45,7 +44,6 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "switch_fraction": switch_s / turn_s,
         **{name: seconds(phases) for name, phases in _OF_PHASES.items() if any(span.name in phases for span in spans)},
         "handover_bytes_per_s": sent / handover_s if sent and is_whole else None,
-        "handover_efficiency": floor_s / handover_s if floor_s and is_whole else None,
         "resident_asleep_bytes": max(_asleep_bytes(spans), default=None),
         "host_pinned_bytes": max((span.host_bytes for span in spans if span.host_bytes is not None), default=None),
         "idle_gpu_s": waiting * seconds(TRAINING),

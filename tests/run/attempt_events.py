@@ -123,7 +123,7 @@ def turn_events(rank: int, start_ns: int) -> list[Event]:
             Span(name=name, start_ns=start, end_ns=start + each_ns, device_bytes=2**30, host_bytes=2**20)
             for name, start in zip(PHASES, starts, strict=True)
         )
-        values = {"handover_bytes": 1e9, "handover_floor_s": 1e-4, "logprob_gap": 0.0, "staleness_turns": 0.0}
+        values = {"handover_bytes": 1e9, "logprob_gap": 0.0, "staleness_turns": 0.0}
         events.append(replace(event, work=TURN_WORK, requests=(), token_end_ns=(), values=values, spans=spans))
     return events
 

@@ -73,9 +73,7 @@ _TURNS = {
     "turn": "turn_s",
     "switch": "switch_s",
     "share": "switch_fraction",
-    "floor": "switch_floor_s",
     "first sleep": "first_sleep_s",
-    "efficiency": "handover_efficiency",
     "idle": _IDLE,
 }
 
@@ -92,14 +90,14 @@ def turn_table(results: Results, names: Mapping[str, str]) -> Table:
     taken = [point for point in results.points if "turn_s" in point.metrics]
     waited = any(idle.value > 0 for point in taken if (idle := point.metrics.get(_IDLE)) is not None)
     columns = {head: name for head, name in _TURNS.items() if waited or name != _IDLE}
-    return _metrics_table("Turns: the switch, its share and floor; efficiency of the handover", columns, taken, names)
+    return _metrics_table("Turns: the switch and its share", columns, taken, names)
 
 
 def _metrics_table(
     title: str, columns: Mapping[str, str], points: list[PointResult], names: Mapping[str, str]
 ) -> Table:
     def text(name: str, figure: Estimate | None) -> str:
-        if name.endswith(("_fraction", "_efficiency")):
+        if name.endswith("_fraction"):
             return percent(figure.value if figure else None)
         return quantity(figure).strip()
 

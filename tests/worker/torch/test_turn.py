@@ -107,7 +107,6 @@ def test_every_turn_passes_its_checks(take: Take, given: dict[str, Any]) -> None
         assert all(span.device_bytes for span in step.spans)
         assert step.values["logprob_gap_to_old"] > 10 * step.values["logprob_gap"]
         assert step.values["handover_bytes"] > 0
-        assert step.values["handover_floor_s"] > 0
         assert step.values["staleness_turns"] == settings.async_weight_syncing
     offloaded = any(span.name == "trainer_offload" for step in steps for span in step.spans)
     assert offloaded == (settings.sleep_level > 0)
@@ -137,8 +136,6 @@ def test_an_engine_with_other_weights_than_four_bits_leave_is_caught(
 def test_a_trainer_of_four_bits_takes_them_to_the_host(architecture: dict[str, Any]) -> None:
     """By hand: half a byte for a weight of a projection, a byte for the scale of 64; an engine holds float32."""
     trainers = [Trainer(Turn(**{**BASE, **given}), architecture, ALONE) for given in (QLORA, LORA)]
-    packed, plain = trainers
-    assert packed.whole_bytes == plain.whole_bytes
     hidden, wide = architecture["hidden_size"], architecture["intermediate_size"]
     heads, shared = (architecture[f"num_{name}_heads"] for name in ("attention", "key_value"))
     projections = architecture["num_hidden_layers"] * (
@@ -146,7 +143,8 @@ def test_a_trainer_of_four_bits_takes_them_to_the_host(architecture: dict[str, A
     )
     for trainer in trainers:
         trainer.offload_weights()
-    assert plain.offloaded_bytes - packed.offloaded_bytes == projections * 4 - projections // 2 - projections // 64
+    packed, plain = (weights.host_bytes for trainer in trainers if (weights := trainer._weights) is not None)
+    assert plain - packed == projections * 4 - projections // 2 - projections // 64
     for trainer in trainers:
         trainer.load()
     names = [dict(trainer.weights()) for trainer in trainers]

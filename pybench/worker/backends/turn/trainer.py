@@ -38,11 +38,6 @@ class Parked:
         self._kept = False
 
     @property
-    def num_bytes(self) -> int:
-        """Size of all of them on the device."""
-        return sum(self._sizes)
-
-    @property
     def host_bytes(self) -> int:
         """Size of the copies in host memory."""
         return sum(copy.nbytes for copy in self._copies)
@@ -200,16 +195,6 @@ class Trainer:
         """Size of all trained weights."""
         return sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
 
-    @property
-    def offloaded_bytes(self) -> int:
-        """Size of what this rank takes to the host."""
-        return sum(parked.num_bytes for parked in (self._weights, self._states) if parked is not None)
-
-    @property
-    def whole_bytes(self) -> int:
-        """Size of all weights of the model, as the engine holds them."""
-        return sum(_unpacked_bytes(p) for p in self.model.parameters())
-
     @torch.no_grad()
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
         """Log-probability of each token after the first, given the previous ones; all ranks take part."""
@@ -267,13 +252,6 @@ def _whole(parameter: torch.Tensor) -> torch.Tensor:
         whole: torch.Tensor = plain.full_tensor()
         return whole
     return plain
-
-
-def _unpacked_bytes(parameter: nn.Parameter) -> int:
-    packed: Any = getattr(parameter, "quant_state", None)
-    if packed is not None:
-        return int(packed.shape.numel() * packed.dtype.itemsize)
-    return parameter.numel() * parameter.element_size()
 
 
 def _let_go(device: torch.device) -> None:

@@ -17,7 +17,6 @@ from pybench.worker.backends.common_torch.samples import step_prompts
 from pybench.worker.backends.turn.delivery import digest
 from pybench.worker.backends.turn.handover import (
     Digests,
-    Floor,
     Handover,
     check_changed,
     check_computes,
@@ -49,7 +48,6 @@ class Turns:
         self._party = party
         self._engine = engine
         self._trainer: Trainer | None = None
-        self._floor: Floor | None = None
         self._sent: Digests = []
         self._resident_bytes: int | None = None
         self._handover: Handover | None = None
@@ -107,7 +105,6 @@ class Turns:
         with self._explained_memory():
             if self._party.trains:
                 self._trainer = make_trainer()
-                self._floor = Floor.measured(self._settings, self._party.device)
             self._handover = Handover(self._settings, self._party, self._engine, self._trainer)
             self._train(recorder)
         self._sent = self._expected()
@@ -143,9 +140,10 @@ class Turns:
         with recorder.phase(CHECK):
             self._compare_held()
             gaps = self._compare_computed(probe, new, old)
+        sent = {} if trainer is None else {"handover_bytes": float(trainer.handover_bytes)}
         return {
             **gaps,
-            **self._handover_values(),
+            **sent,
             "staleness_turns": float(settings.async_weight_syncing),
             "rounded_updates": float(num_rounded),
         }
@@ -246,20 +244,6 @@ class Turns:
         if new is None or old is None:
             return {}
         return check_computes(computed, new, old, self._settings.dtype)
-
-    def _handover_values(self) -> dict[str, float]:
-        if self._trainer is None or self._floor is None:
-            return {}
-        sent = float(self._trainer.handover_bytes)
-        handover_s = self._floor.seconds(sent)
-        # What goes to the host and comes back on this GPU: the engine's share at level 1, and the trainer.
-        asleep = self._trainer.whole_bytes / self._settings.num_gpus if self._settings.sleep_level == 1 else 0.0
-        away = self._trainer.offloaded_bytes if self._offloads else 0
-        return {
-            "handover_bytes": sent,
-            "handover_floor_s": handover_s,
-            "switch_floor_s": handover_s + self._floor.there_and_back(asleep + away),
-        }
 
     @contextmanager
     def _explained_memory(self) -> Iterator[None]:
