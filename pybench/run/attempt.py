@@ -11,8 +11,11 @@ from pathlib import Path
 from statistics import median
 
 from pybench.core.metrics import metric_values
+from pybench.files.safe_folder import opened_folder, write_file
 from pybench.model.container import ContainerRun
-from pybench.model.errors import is_machine_fault
+from pybench.model.errors import RunFolderError, is_machine_fault
+from pybench.model.health import Health
+from pybench.model.host import HostPart
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
 from pybench.model.results import Estimate
@@ -22,14 +25,13 @@ from pybench.model.wire import Failure, Step
 from pybench.model.workloads.registry import METRICS
 from pybench.power.measured_window import HostTrace, joined_conditions, joined_energy
 from pybench.power.trace import PowerTrace
-from pybench.power.trace_file import write_trace
+from pybench.power.trace_file import read_trace, write_trace
 from pybench.report.run.headline import headline_of
 from pybench.run.events.contract import Contract
-from pybench.run.events.reader import EventReader, RankLog
+from pybench.run.events.reader import EventReader
 from pybench.run.follow import follow
 from pybench.run.gpu_observation import GpuObservation, is_foreign
-from pybench.run.host_parts import all_health, host_parts, joined_parts
-from pybench.run.hosts.worker import HostsWorker
+from pybench.run.hosts.worker import HostReport
 from pybench.run.session import Session, SessionWorker
 
 
@@ -75,12 +77,19 @@ def _attempt(
     reader.begin(place, contract.check)
     with GpuObservation(session.job.gpu_uuids, with_power=session.power_reason is None) as gpus:
         failure, container = _followed(session, place, session_worker, reader, gpus, progress)
-    trace = _kept(gpus.trace, folder / "trace.npz", session.run_path)
+    trace = None
+    if gpus.trace is not None:
+        write_trace(gpus.trace, folder / "trace.npz")
+        trace = str((folder / "trace.npz").relative_to(session.run_path))
     over = session_worker.over_hosts
     hosts = () if over is None else host_parts(session, folder, over.reports(), trace)
-    failure = _named(failure, over) or contract.verify(ranks)
+    if failure is not None and over is not None and over.failed_part is not None:
+        host, problem = over.failed_part
+        failure = replace(failure, message=f"host {host}: {problem or failure.message}")
+    failure = failure or contract.verify(ranks)
     joined = joined_parts(session.run_path, hosts, gpus.trace)
-    energy, energy_reason = (None, "the attempt failed") if failure else _energy(point, ranks, joined, session)
+    steps = [rank.steps for rank in ranks]
+    energy, energy_reason = (None, "the attempt failed") if failure else _energy(point, steps, joined, session)
     begun_ns = [rank.first_warmup_ns for rank in ranks if rank.first_warmup_ns is not None]
     foreign = partial(is_foreign, run_mark=session.job.run_mark, container=container)
     return Record(
@@ -98,7 +107,7 @@ def _attempt(
         trace=trace,
         argv=tuple(map(os_text, session_worker.argv)),
         container=container,
-        conditions=() if failure else joined_conditions(_steps(ranks), joined),
+        conditions=() if failure else joined_conditions(steps, joined),
         health=all_health(gpus.health(foreign), () if over is None else over.reports()),
         warm_after=session.before(place),
         hosts=hosts,
@@ -128,32 +137,81 @@ def _followed(
     return session.launcher.verify(container, session.job, session.log) or failure, container
 
 
-def _named(failure: Failure | None, over: HostsWorker | None) -> Failure | None:
-    """The failure with the name of the other host on which it began, if it did on one."""
-    if failure is None or over is None or over.failed_part is None:
-        return failure
-    host, problem = over.failed_part
-    return replace(failure, message=f"host {host}: {problem or failure.message}")
-
-
 def _energy(
-    point: Point, ranks: Sequence[RankLog], hosts: Sequence[HostTrace], session: Session
+    point: Point, steps: list[list[Step]], hosts: Sequence[HostTrace], session: Session
 ) -> tuple[Energy | None, str | None]:
     if all(host.trace is None for host in hosts):
         return None, session.power_reason or "no GPU takes part"
-    return joined_energy(point, _steps(ranks), hosts), None
+    return joined_energy(point, steps, hosts), None
 
 
-def _steps(ranks: Sequence[RankLog]) -> list[list[Step]]:
-    return [rank.steps for rank in ranks]
+def host_parts(
+    session: Session, folder: Path, reports: Sequence[HostReport], own_trace: str | None
+) -> tuple[HostPart, ...]:
+    """A part for every place of the session's job; the traces of other hosts are written below ``folder``."""
+    by_name = {report.name: report for report in reports}
+    each = session.job.ranks_each
+    parts = []
+    for number, place in enumerate(session.job.places):
+        report = by_name.get(place.host)
+        trace, reason = own_trace, session.power_reason
+        if report is not None:
+            trace, reason = _written(session.run_path, folder, report)
+        part = HostPart(
+            name=place.host,
+            ranks=(number * each, each),
+            clock=session.sites[number].joined if report is None else report.clock,
+            gpu_uuids=place.gpu_uuids,
+            trace=trace,
+            power_reason=None if trace else reason or "no GPU takes part",
+        )
+        parts.append(part)
+    return tuple(parts)
 
 
-def _kept(trace: PowerTrace | None, path: Path, run_path: Path) -> str | None:
-    """Where the trace was written, if there is one."""
-    if trace is None:
-        return None
-    write_trace(trace, path)
-    return str(path.relative_to(run_path))
+def _written(run_path: Path, folder: Path, report: HostReport) -> tuple[str | None, str | None]:
+    """Path of a host's trace below the run's folder, or why there is none."""
+    if not report.trace:
+        return None, report.power_reason
+    name = f"trace.{report.name}.npz"
+    with opened_folder(folder) as opened:
+        write_file(opened, name, report.trace)
+    path = str((folder / name).relative_to(run_path))
+    try:
+        read_trace(run_path, path)
+    except RunFolderError as error:
+        return None, str(error)
+    return path, None
+
+
+def joined_parts(run_path: Path, parts: Sequence[HostPart], own: PowerTrace | None) -> tuple[HostTrace, ...]:
+    """The power of every host, read back from the run's folder where it is not this one's ``own``.
+
+    Without parts, the attempt was this host's alone. Raises ``RunFolderError``.
+    """
+    if not parts:
+        return (HostTrace((), own),)
+    joined = []
+    for part in parts:
+        here = own is not None and part.trace is not None and Path(part.trace).name == "trace.npz"
+        trace = own if here else None if part.trace is None else read_trace(run_path, part.trace)
+        joined.append(HostTrace(part.gpu_uuids, trace, part.clock, here=here))
+    return tuple(joined)
+
+
+def all_health(own: Health | None, reports: Sequence[HostReport]) -> Health | None:
+    """The drivers' counts of all hosts together."""
+    known = [health for health in (own, *(report.health for report in reports)) if health is not None]
+    if len(known) <= 1:
+        return known[0] if known else None
+    logs = [health.xids for health in known if health.xids is not None]
+    return Health(
+        before=tuple(one for health in known for one in health.before),
+        after=tuple(one for health in known for one in health.after),
+        links=tuple(one for health in known for one in health.links),
+        xids=tuple(xid for log in logs for xid in log) if len(logs) == len(known) else None,
+        others=tuple(one for health in known for one in health.others),
+    )
 
 
 def attempt_figure(point: Point, record: Record) -> Estimate | None:

@@ -33,7 +33,6 @@ from pybench.run.engines.local import Local
 from pybench.run.events.contract import Site
 from pybench.run.hosts.gathering import Gathering
 from pybench.run.hosts.link import HostLostError
-from pybench.run.hosts.worker import HostsLauncher
 from pybench.run.session import Session, work_order
 from pybench.run.time_budget import OutOfTimeError, TimeBudget, attempts_s, durations_s, kept_attempts_s
 
@@ -175,15 +174,12 @@ class OpenRun:
             ),
             folders=folders,
             job=job,
-            launcher=self._launcher(job),
+            launcher=self.launcher,
             sites=self._sites(job),
             power_reason=self.manifest.power_reason,
             end_s=self.budget.end_s,
+            gathering=self.gathering,
         )
-
-    def _launcher(self, job: Launch) -> Launcher:
-        """Of this host, or of all."""
-        return HostsLauncher(self.launcher, self.gathering) if self.gathering and job.spans_hosts else self.launcher
 
     def _sites(self, job: Launch) -> tuple[Site, ...]:
         if self.gathering is None or not job.spans_hosts:

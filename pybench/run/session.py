@@ -20,7 +20,8 @@ from pybench.run.engines.base import Launch, Launcher, Worker
 from pybench.run.engines.environment import Redaction, passed_secrets
 from pybench.run.engines.starter import ForkedWorker
 from pybench.run.events.contract import Site
-from pybench.run.hosts.worker import HostsLauncher, HostsWorker
+from pybench.run.hosts.gathering import Gathering
+from pybench.run.hosts.worker import HostsWorker, first_part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,8 @@ class Session:
 
     ``job`` has as many GPUs as each of the points occupies, none on a CPU. ``sites`` are the hosts of its places: a
     worker that reports another clock can't be joined with the power trace. ``power_reason`` is why power is not sampled
-    here; ``None`` when it is. At ``end_s`` of ``time.monotonic`` the run's own time is over.
+    here; ``None`` when it is. At ``end_s`` of ``time.monotonic`` the run's own time is over. ``gathering`` has the way
+    to the other hosts of a job that spans several.
     """
 
     run_path: Path
@@ -41,6 +43,7 @@ class Session:
     sites: tuple[Site, ...]
     power_reason: str | None
     end_s: float = math.inf
+    gathering: Gathering | None = None
 
     @property
     def log(self) -> Path:
@@ -84,7 +87,7 @@ class SessionWorker:
         self._worker: Worker | None = None
         self._ended = False
         job = session.job
-        self.argv = session.launcher.argv(job)
+        self.argv = session.launcher.argv(first_part(job) if job.spans_hosts else job)
         passed = session.launcher.tuning(job.host_environment)
         self.redaction = Redaction(passed_secrets(passed, session.launcher.secrets))
         lines = (order.to_json() + "\n" for order in session.orders)
@@ -126,12 +129,13 @@ class SessionWorker:
         self._ended = True
 
     def _started(self) -> Worker:
-        job, launcher = self._session.job, self._session.launcher
-        if job.spans_hosts and isinstance(launcher, HostsLauncher):
-            clocks = tuple(site.joined for site in self._session.sites)
-            limit_s = self._session.attempts[0][0].effort.time_limit_s
-            return launcher.start_over(job, self._session.log, clocks, limit_s)
-        return launcher.start(job, self._session.log)
+        session, job = self._session, self._session.job
+        if not job.spans_hosts or session.gathering is None:
+            return session.launcher.start(job, session.log)
+        links = [session.gathering.link(place.host) for place in job.places]
+        clocks = tuple(site.joined for site in session.sites)
+        limit_s = session.attempts[0][0].effort.time_limit_s
+        return HostsWorker(job, session.log, links, clocks, session.launcher.start, limit_s)
 
     def _release(self, place: int) -> None:
         # An existing file is the worker's: no link is followed, nothing overwritten.

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pybench.model.container import ContainerRun, ContainerSetup
+from pybench.model.container import ContainerRun
 from pybench.model.health import Health
-from pybench.model.host import HostClock, Software
-from pybench.model.wire import ORDERS_FILE, Failure, events_file
-from pybench.run.engines.base import Argv, Launch, Launcher, Meeting, Worker
-from pybench.run.hosts.gathering import Gathering
+from pybench.model.host import HostClock
+from pybench.model.wire import ORDERS_FILE, events_file
+from pybench.run.engines.base import Launch, Meeting, Worker
 from pybench.run.hosts.interface import held_port, on_network, port_of
 from pybench.run.hosts.link import HostLink, HostLostError
 from pybench.run.hosts.messages import (
@@ -212,6 +211,13 @@ class HostsWorker:
             stream.write(lines)
 
 
+def first_part(job: Launch) -> Launch:
+    """The part of the job's first place, with a port that is found when it starts, for the job's command line."""
+    host = job.places[0].host
+    meeting = Meeting(num_nodes=len(job.places), node_rank=0, address=host, port=0, local_address=host)
+    return job.part(host, meeting, {})
+
+
 def _meetings(links: Sequence[HostLink | None], held: ExitStack) -> list[Meeting]:
     """Each place's meeting with the others, on the network by which they reached this host. Raises ``OSError``.
 
@@ -251,67 +257,3 @@ def _begin(job: Launch, number: int, meeting: Meeting, limit_s: float) -> Begin:
         port=meeting.port,
         limit_s=limit_s + LIMIT_MARGIN_S,
     )
-
-
-@dataclass(frozen=True)
-class HostsLauncher:
-    """``here`` starts the parts of this host, which leads the ``gathering``."""
-
-    here: Launcher
-    gathering: Gathering
-
-    @property
-    def name(self) -> str:
-        """The engine of every host."""
-        return self.here.name
-
-    @property
-    def container(self) -> ContainerSetup | None:
-        """The containers it starts; ``None`` when it starts none."""
-        return self.here.container
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Variables of each host's environment."""
-        return self.here.secrets
-
-    def argv(self, job: Launch) -> Argv:
-        """Command line of the first host's part, with a port that is found when it starts."""
-        if len(job.places) == 1:
-            return self.here.argv(job)
-        host = job.places[0].host
-        meeting = Meeting(num_nodes=len(job.places), node_rank=0, address=host, port=0, local_address=host)
-        return self.here.argv(job.part(host, meeting, {}))
-
-    def start(self, job: Launch, log: Path) -> Worker:
-        """Start a worker of this host alone."""
-        return self.here.start(job, log)
-
-    def start_over(self, job: Launch, log: Path, clocks: tuple[HostClock, ...], limit_s: float) -> HostsWorker:
-        """Start a worker on all places of a job. Raises ``OSError`` or ``HostLostError``."""
-        links = [self.gathering.link(place.host) for place in job.places]
-        return HostsWorker(job, log, links, clocks, self.here.start, limit_s)
-
-    def verify(self, container: ContainerRun | None, job: Launch, log: Path) -> Failure | None:
-        """Refuse a job whose part here did not run in the container that was planned for it."""
-        return self.here.verify(container, job, log)
-
-    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
-        """Tuning variables of this host's workers; every host has its own."""
-        return self.here.tuning(host)
-
-    def software(self) -> Software | None:
-        """Python and packages of this host's workers; all hosts have the same."""
-        return self.here.software()
-
-    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
-        """Those Python ``packages`` that its workers could not import."""
-        return self.here.missing(packages)
-
-    def close(self) -> None:
-        """End what this host keeps between workers."""
-        self.here.close()
-
-    def remove_leftovers(self, run_mark: str) -> None:
-        """End what a killed runner left on this host; other hosts end their own when they join."""
-        self.here.remove_leftovers(run_mark)
