@@ -18,15 +18,15 @@ CEILINGS = {
     "core": (7711, 42),
     "evidence": (1114, 8),
     "explain": (2172, 12),
-    "files": (3234, 25),
+    "files": (3231, 25),
     "fleet": (1604, 10),
     "machine": (1732, 13),
     "model": (5551, 36),
     "nightly": (4209, 27),
     "power": (4842, 23),
-    "report": (4422, 39),
-    "run": (8148, 59),
-    "worker": (10661, 76),
+    "report": (4420, 39),
+    "run": (7709, 58),
+    "worker": (10583, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (57827, 384)
