@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from pybench.core.plan import skipped
+from pybench.core.statistics.memory import ATTEMPTS_OF_FEW
 from pybench.model.backend import BACKENDS
 from pybench.model.manifest import duration_text, time_limit_text
 from pybench.model.record import Record
@@ -149,13 +150,22 @@ def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Seque
     attempts run in reverse, as in :func:`pending`: drift biases no point against another.
     """
     undecided_rows = [row for row in rows if row.verdict == "inconclusive" and row.decision]
-    wanted = {id_ for row in undecided_rows if row.decision and not row.decision.is_final for id_ in row.point_ids}
+    most: dict[str, int] = {}
+    for row in undecided_rows:
+        if row.decision and not row.decision.is_final:
+            beyond = ATTEMPTS_OF_FEW if row.decision.is_unconfirmed else 0
+            most.update({id_: max(beyond, most.get(id_, 0)) for id_ in row.point_ids})
     taken = Counter(record.point_id for record in records)
+
+    def most_attempts(point: Point) -> int:
+        attempts, max_attempts = point.effort.attempts, point.effort.max_attempts
+        return max_attempts if attempts == max_attempts else max(max_attempts, most[point.id])
+
     owed = [
         (point, taken[point.id] + 1)
         for point in points
-        if point.id in wanted
-        and taken[point.id] < point.effort.max_attempts + failed_warm(point, records)
+        if point.id in most
+        and taken[point.id] < most_attempts(point) + failed_warm(point, records)
         and not given_up(point, records)
     ]
     order = {point.id: place for place, point in enumerate(points)}

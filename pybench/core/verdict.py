@@ -20,6 +20,7 @@ from pybench.core.numbers import ONE, UNKNOWN_SPREAD, Scale, is_unknown, plain, 
 from pybench.core.statistics.contrast import Contrast, contrast
 from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import TAIL, Interval, estimate, logs, medians, ratio, ratio_change
+from pybench.core.statistics.memory import ATTEMPTS_OF_FEW
 from pybench.core.statistics.spread import LEAST_SD, variance_of
 from pybench.model.expected import provisional
 from pybench.model.results import Estimate
@@ -86,9 +87,9 @@ class RowStatistics:
 
     ``logarithmic`` values are held against the logarithms of limits; ``num_points`` share their spread, 0 if none do.
     ``fails_by`` is a second contrast that a fail needs, too. Where values were pulled in, it has the values as
-    measured: the pulled values may be the good ones of a point with mostly bad attempts. With ``by_other_runs``,
-    few attempts are judged by the spread of other runs, and ``fails_by`` assumes three times their scatter. ``notes``
-    name assumptions of verdicts that the attempts break.
+    measured: the pulled values may be the good ones of a point with mostly bad attempts. Of points that share no spread
+    it assumes correlated attempts. With ``by_other_runs``, few attempts are judged by the spread of other runs, and
+    ``fails_by`` assumes three times their scatter. ``notes`` name assumptions of verdicts that the attempts break.
     """
 
     interval: Interval
@@ -117,6 +118,8 @@ class RowStatistics:
         ]
         p_pass, p_fail = max(passes), max(p_fails)
         decided = p_pass <= self.pass_level or p_fail <= self.fail_level
+        unconfirmed = self.num_points == 0 and self.fails_by is not None and min(p_fails) <= ERROR
+        most = ATTEMPTS_OF_FEW if unconfirmed else None
         nearest = min((limit for limit, _ in limits), key=lambda limit: abs(found.value - limit))
         return Decision(
             num_attempts=found.num_attempts,
@@ -125,7 +128,8 @@ class RowStatistics:
             pass_level=self.pass_level,
             fail_level=self.fail_level,
             num_points=self.num_points,
-            attempts_to_decide=None if decided else found.attempts_to_decide(nearest, self.fail_level),
+            attempts_to_decide=None if decided else most or found.attempts_to_decide(nearest, self.fail_level),
+            is_unconfirmed=unconfirmed,
             is_final=found.is_final(nearest, self.fail_level),
         )
 
@@ -188,8 +192,8 @@ def _evidence(
     are_few = min(map(len, (*tops, *bases))) < _OWN_SPREAD_ATTEMPTS and not is_shared
     if are_few and (usual := _usual_spread(measurements, metric, [*above, *below])) is not None:
         return _by_other_runs(tops, bases, usual, level, sensors)
-    if spread is not None and any(spread.pulled_in(values) != values for values in (*tops, *bases)):
-        fails_by = contrast(tops, bases, spread.as_measured, sensors)
+    if spread and (spread.is_unseen or any(spread.pulled_in(values) != values for values in (*tops, *bases))):
+        fails_by = contrast(tops, bases, spread.of_a_fail, sensors)
     return RowStatistics(
         interval=interval,
         contrast=decides,
@@ -307,6 +311,8 @@ def look_text(evidence: RowStatistics, limits: Sequence[float], scale: Scale) ->
 def more_attempts_text(decision: Decision) -> str:
     """How many attempts an inconclusive row stands on, and would need."""
     attempts = plural(decision.num_attempts, "attempt")
+    if decision.is_unconfirmed:
+        return f"a fail only if attempts are independent, which {attempts} don't show; {ATTEMPTS_OF_FEW} do"
     if decision.is_final:
         return f"undecided after {attempts}, and more would not decide it (power sensors)"
     if decision.attempts_to_decide is None:

@@ -21,6 +21,7 @@ from tests.benchmarks.tables import write_table
 from tests.benchmarks.verdict_simulation import (
     ATTEMPTS,
     JOULES,
+    MOST,
     attempt_medians,
     decide,
     family,
@@ -41,7 +42,7 @@ BEFORE = {
     "each point by itself remembers, correlation 0.6": "16.3; 71",
 }
 """Any false fail at a620776e, on other simulations of these kinds."""
-RUNS_OF_ROWS = {1: 600, 6: 200, 12: 150, 30: 100}
+RUNS_OF_ROWS = {1: 1500, 6: 600, 12: 150, 30: 100}
 
 
 def _report(benchmark: Any, capsys: pytest.CaptureFixture[str], rows: list[tuple[str, str, float]]) -> None:
@@ -180,7 +181,7 @@ def test_power_table(benchmark: Any, capsys: pytest.CaptureFixture[str], monkeyp
         random = np.random.default_rng(num_rows)
         margins = [math.log(1 - loss)] + [math.log(1.05)] * (num_rows - 1)
         runs = [
-            one_baseline(random, lambda r, num: sd * r.standard_normal((num, 6)), num_rows, margins)
+            one_baseline(random, lambda r, num: sd * r.standard_normal((num, MOST)), num_rows, margins)
             for _ in range(RUNS_OF_ROWS[num_rows])
         ]
         return f"{_percent([run.failed[0] for run in runs]):.0f}"

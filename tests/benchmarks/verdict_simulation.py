@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from pybench.core.assemble import sure_fails
 from pybench.core.statistics.contrast import contrast
+from pybench.core.statistics.memory import ATTEMPTS_OF_FEW
 from pybench.core.statistics.spread import common_spread
 from pybench.core.verdict import MODERATED_FAIL, MODERATED_PASS, RowStatistics, level_per_look
 from pybench.model.verdict import Decision
 
 FIRST, LAST = 3, 6
+MOST = ATTEMPTS_OF_FEW
+"""Attempts of a row whose fail fewer do not confirm."""
 
 Logs = list[list[float]]
 Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
@@ -33,12 +36,12 @@ class Outcome:
 def attempt_medians(
     random: np.random.Generator, truths: Sequence[float], sds: Sequence[float], *, within: float = 0.0, bad: float = 0.0
 ) -> Logs:
-    """``LAST`` logarithms of medians of 5 steps for each point; a share ``bad`` is slower by 5 % on average."""
+    """``MOST`` logarithms of medians of 5 steps for each point; a share ``bad`` is slower by 5 % on average."""
     found = []
     for truth, sd in zip(truths, sds, strict=True):
-        runs = truth + sd * random.standard_normal(LAST)
-        steps = runs[:, None] + within * random.standard_normal((LAST, 5))
-        slower = (random.random(LAST) < bad) * random.exponential(0.05, LAST)
+        runs = truth + sd * random.standard_normal(MOST)
+        steps = runs[:, None] + within * random.standard_normal((MOST, 5))
+        slower = (random.random(MOST) < bad) * random.exponential(0.05, MOST)
         found.append((np.median(steps, axis=1) - slower).tolist())
     return found
 
@@ -62,9 +65,12 @@ def decide(
         )
         passed = np.array([decision.p_pass <= decision.pass_level for decision in decisions])
         failed = np.array(sure_fails(decisions)) & ~passed
-        undecided = [row for row, done in zip(rows, passed | failed, strict=True) if not done]
-        wanted = {point for row in undecided for point in row if point is not None}
-        more = [point for point in wanted if taken[point] < LAST]
+        undecided = [
+            (row, MOST if decision.is_unconfirmed else LAST)
+            for row, decision, done in zip(rows, decisions, passed | failed, strict=True)
+            if not done
+        ]
+        more = {point for row, most in undecided for point in row if point is not None and taken[point] < most}
         if not more:
             return Outcome(passed, failed, float(np.mean(taken)))
         for point in more:
@@ -90,7 +96,8 @@ def look(
         evidence = RowStatistics(
             interval=(1.0, None, None),
             contrast=contrast([values[point]], below, spread, sensors),
-            fails_by=contrast([values[point]], below, spread.as_measured, sensors) if spread else None,
+            fails_by=contrast([values[point]], below, spread.of_a_fail, sensors) if spread else None,
+            num_points=0 if spread is None or spread.is_unseen else len(values),
             pass_level=level * MODERATED_PASS if is_shared else level,
             fail_level=level * MODERATED_FAIL if is_shared else level,
         )
@@ -99,13 +106,13 @@ def look(
 
 
 def _noise(sd: float) -> Draw:
-    return lambda random, num: sd * random.standard_normal((num, LAST))
+    return lambda random, num: sd * random.standard_normal((num, MOST))
 
 
 def _two_speeds(share: float) -> Draw:
     """Noise of 0.2 %, and a ``share`` of attempts slower by 3.1 %, as of equal runs on an H100."""
     return lambda random, num: (
-        0.002 * random.standard_normal((num, LAST)) - 0.031 * (random.random((num, LAST)) < share)
+        0.002 * random.standard_normal((num, MOST)) - 0.031 * (random.random((num, MOST)) < share)
     )
 
 
@@ -113,8 +120,8 @@ def _correlated(correlation: float) -> Draw:
     """Noise of 1 %, an AR(1) process of a point's attempts."""
 
     def draw(random: np.random.Generator, num: int) -> NDArray[np.float64]:
-        values = random.standard_normal((num, LAST))
-        for attempt in range(1, LAST):
+        values = random.standard_normal((num, MOST))
+        for attempt in range(1, MOST):
             fresh = math.sqrt(1 - correlation**2) * values[:, attempt]
             values[:, attempt] = correlation * values[:, attempt - 1] + fresh
         return 0.01 * values
@@ -126,10 +133,10 @@ def _in_time(correlation: float) -> Draw:
     """Noise of 1 %, an AR(1) process of the machine from one measurement to the next; odd rounds run backwards."""
 
     def draw(random: np.random.Generator, num: int) -> NDArray[np.float64]:
-        order = np.arange(LAST * num).reshape(LAST, num)
+        order = np.arange(MOST * num).reshape(MOST, num)
         order[1::2] = order[1::2, ::-1]
-        noise = random.standard_normal(LAST * num)
-        for place in range(1, LAST * num):
+        noise = random.standard_normal(MOST * num)
+        for place in range(1, MOST * num):
             noise[place] = correlation * noise[place - 1] + math.sqrt(1 - correlation**2) * noise[place]
         return 0.01 * noise[order].T
 
@@ -137,25 +144,25 @@ def _in_time(correlation: float) -> Draw:
 
 
 def _ramp(random: np.random.Generator, num: int) -> NDArray[np.float64]:
-    """Noise of 1 %, and clocks that fall by 2 % from the first attempt of a run to the last; odd rounds backwards."""
+    """Noise of 1 %, and clocks that fall by 2 % in the first ``LAST`` rounds of a run; odd rounds backwards."""
     place = (np.arange(num) / num)[:, None]
-    rounds = np.arange(LAST)
-    return 0.01 * random.standard_normal((num, LAST)) - 0.02 / LAST * (rounds + abs(rounds % 2 - place))
+    rounds = np.arange(MOST)
+    return 0.01 * random.standard_normal((num, MOST)) - 0.02 / LAST * (rounds + abs(rounds % 2 - place))
 
 
 def _unequal(random: np.random.Generator, num: int) -> NDArray[np.float64]:
     sds = np.exp(random.uniform(math.log(0.003), math.log(0.02), (num, 1)))
-    return sds * random.standard_normal((num, LAST))
+    return sds * random.standard_normal((num, MOST))
 
 
 JOULES = "joules, correlation 0.6"
 ATTEMPTS: dict[str, Draw] = {
     "normal, 1 %": _noise(0.01),
     "normal, points from 0.3 to 2 %": _unequal,
-    "heavy tails (t, 3 degrees)": lambda random, num: 0.01 * random.standard_t(3, (num, LAST)),
+    "heavy tails (t, 3 degrees)": lambda random, num: 0.01 * random.standard_t(3, (num, MOST)),
     "2 % bad, slower by 5 % on average": lambda random, num: (
-        0.01 * random.standard_normal((num, LAST))
-        - (random.random((num, LAST)) < 0.02) * random.exponential(0.05, (num, LAST))
+        0.01 * random.standard_normal((num, MOST))
+        - (random.random((num, MOST)) < 0.02) * random.exponential(0.05, (num, MOST))
     ),
     "1 in 20 slower by 3.1 %": _two_speeds(0.05),
     "1 in 5 slower by 3.1 %": _two_speeds(0.2),
@@ -168,7 +175,7 @@ ATTEMPTS: dict[str, Draw] = {
     "each point by itself remembers, correlation 0.6": _correlated(0.6),
     JOULES: _correlated(0.6),
 }
-"""Logarithms of ``LAST`` attempts of so many points, by what disturbs them."""
+"""Logarithms of ``MOST`` attempts of so many points, by what disturbs them."""
 
 
 def one_baseline(

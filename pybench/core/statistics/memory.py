@@ -24,6 +24,10 @@ _CORRELATIONS = tuple(step / 50 for step in range(36))
 """Grid of AR(1) correlations, 0 to 0.7; few attempts resolve nothing higher."""
 _LEAST_POINTS = 4
 """Fewer points show a correlation of 0.6 in one run of five, and their chance costs as many verdicts."""
+ATTEMPTS_OF_FEW = 10
+"""Attempts from which fewer points show it, too (tests/benchmarks/test_verdict_errors.py)."""
+UNSEEN = 0.6
+"""Correlation that a fail must also hold by while attempts are too few to show theirs."""
 
 
 def lag_correlation(points: Sequence[Sequence[float]], *, more_follow: bool = False, usual: float = 0.0) -> float:
@@ -41,7 +45,7 @@ def lag_correlation(points: Sequence[Sequence[float]], *, more_follow: bool = Fa
             products += math.fsum([a * b for a, b in pairwise(offsets)]) / square
             variance += _variance_by_chance(len(values))
             lengths[len(values)] += 1
-    if sum(lengths.values()) < _LEAST_POINTS:
+    if sum(lengths.values()) < _LEAST_POINTS and max(lengths, default=0) < ATTEMPTS_OF_FEW:
         return usual
     error = math.sqrt(variance)
     if products - _expected_sum(lengths, 0.0) < (_HINT if more_follow else _CLEAR) * error:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median, quantiles
 
 from pybench.core.statistics.distributions import digamma, inverse_trigamma, trigamma, variance_ratio_tail
-from pybench.core.statistics.memory import lag_correlation, variance_inflation
+from pybench.core.statistics.memory import ATTEMPTS_OF_FEW, UNSEEN, lag_correlation, variance_inflation
 
 MIN_POINTS = 8
 """With fewer points their common spread is known no better than a point's own."""
@@ -62,7 +62,7 @@ class Spread:
 
     ``variance`` has ``freedom`` degrees of freedom. ``robust_sd`` is that of a rather noisy point, infinite where
     nothing is pulled in. ``pooled`` is the variance of all attempts about their points' means. ``correlation`` is that
-    of successive attempts.
+    of successive attempts; ``is_unseen``: too few points and attempts to show one.
     """
 
     variance: float
@@ -72,11 +72,17 @@ class Spread:
     pooled: Variance = (0.0, 0.0)
     second_speed: SecondSpeed | None = None
     correlation: float = 0.0
+    is_unseen: bool = False
 
     @property
     def as_measured(self) -> Spread:
         """The same for values that are not pulled in."""
         return replace(self, robust_sd=math.inf)
+
+    @property
+    def of_a_fail(self) -> Spread:
+        """The one that a fail must also hold by: of values as measured, correlated where they don't show whether."""
+        return replace(self.as_measured, correlation=UNSEEN) if self.is_unseen else self.as_measured
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -115,7 +121,7 @@ def common_spread(
     correlation = lag_correlation(several, more_follow=more_follow, usual=usual_correlation)
     alone = Spread(variance=0.0, freedom=0.0, correlation=correlation)
     if len(several) < MIN_POINTS:
-        return alone
+        return replace(alone, is_unseen=correlation < UNSEEN and max(map(len, several)) < ATTEMPTS_OF_FEW)
     speeds = second_speed(several)
     robust = math.inf if speeds else _usual_sd(several)
     pulled = several if speeds else [pulled_in(values, robust) for values in several]

@@ -137,6 +137,15 @@ def test_what_attempts_cannot_change_gets_none() -> None:
     assert undecided((point("a"), point("b")), (*rows, check("pass"), check("missing")), ()) == ()
 
 
+def test_a_fail_is_confirmed_by_attempts_beyond_the_budget() -> None:
+    """Up to ten, unless the number of attempts is fixed."""
+    unconfirmed = row("inconclusive", replace(OPEN, is_unconfirmed=True))
+    for num, max_attempts, owed in ((3, 3, ["b4", "a4"]), (9, 3, ["b10", "a10"]), (10, 3, []), (2, 2, [])):
+        points = (point("a", 2, max_attempts), point("b", 2, max_attempts))
+        done = [record(name, number) for name in "ab" for number in range(1, num + 1)]
+        assert names(undecided(points, (unconfirmed,), done)) == owed
+
+
 def test_extra_attempts_alternate_their_direction() -> None:
     """A-B-B-A goes on: the third round runs forwards, the fourth backwards, so drift biases neither."""
     points = (point("a", 2, 6), point("b", 2, 6))

@@ -31,6 +31,14 @@ def test_few_points_have_the_correlation_of_other_runs() -> None:
     assert lag_correlation([_MIXED] * 4, usual=0.6) == 0.0
 
 
+def test_many_attempts_of_few_points_show_their_own() -> None:
+    """Ten attempts of two points, rising and mixed; nine show nothing."""
+    rising, mixed = [float(n) for n in range(10)], [0.0, 5.0, 1.0, 4.0, 2.0, 0.0, 5.0, 1.0, 4.0, 2.0]
+    assert lag_correlation([rising[:9]] * 3) == 0.0
+    assert lag_correlation([rising] * 2) == 0.7
+    assert lag_correlation([mixed] * 2, usual=0.6) == 0.0
+
+
 def test_variance_inflation_by_hand() -> None:
     """Two values that correlate by 0.5: their mean has 1.5 / 2 of the variance, their sample variance is half of it."""
     assert variance_inflation(2, 0.5) == pytest.approx(1.5 / 0.5)
