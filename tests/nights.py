@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pybench.model.figures import PointFigures, RunFigures
 from pybench.model.suite import AxisValue
-from pybench.nightly.series import Series
+from pybench.nightly.history import Series
 
 METRICS = ("output_tokens_per_s", "energy_j_per_output_token")
 _WORSE = np.array([-1.0, 1.0])

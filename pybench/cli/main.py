@@ -40,9 +40,9 @@ COMMANDS = (
     Entry("example", "pybench.cli.generate:example", "Unpack runs of two H200s, to try every command on."),
     Entry("schema", "pybench.cli.generate:schema", "Print the JSON Schema of suite files or of a command's JSON."),
     Entry("power", "pybench.power.command:power", "Measure power and energy of GPUs.", judges=True),
-    Entry("compare", f"{_NIGHTLY}.compare_command:compare", "Compare RUN with earlier runs, row by row.", judges=True),
-    Entry("gate", f"{_NIGHTLY}.gate_command:gate", "Judge RUN by the nights in DIR.", judges=True),
-    Entry("history", f"{_NIGHTLY}.history_command:history", "Show how each row of a suite went over the runs in DIR."),
+    Entry("compare", f"{_NIGHTLY}.command:compare", "Compare RUN with earlier runs, row by row.", judges=True),
+    Entry("gate", f"{_NIGHTLY}.command:gate", "Judge RUN by the nights in DIR.", judges=True),
+    Entry("history", f"{_NIGHTLY}.command:history", "Show how each row of a suite went over the runs in DIR."),
     Entry("explain", "pybench.explain.command:explain", "Split each shortfall of RUN's speedups into its causes."),
     Entry("judge", "pybench.explain.command:judge", "Judge kept results by today's tables.", judges=True),
     Entry("fleet", "pybench.fleet.command:fleet", "Find the slow node or link of a fleet.", judges=True),
@@ -51,7 +51,7 @@ COMMANDS = (
 )  # fmt: skip
 
 EXTENSIONS = {
-    "comparison": f"{_NIGHTLY}.compare_command:comparison_report",
+    "comparison": f"{_NIGHTLY}.command:comparison_report",
     "several": f"{_NIGHTLY}.run_several:Several",
     "ab": f"{_NIGHTLY}.run_several:run_ab",
     "aa": f"{_NIGHTLY}.run_several:run_again",

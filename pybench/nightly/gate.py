@@ -15,9 +15,10 @@ from pybench.core.keys import BUILD
 from pybench.core.statistics.interval import as_fraction
 from pybench.model.figures import NOT_ALONE, FigureKey, RunFigures, SmallestEffects
 from pybench.model.workloads.registry import METRICS
-from pybench.nightly.acceptance import about, accepted_on, level_start, of_all_points
+from pybench.nightly.accepted import about, accepted_on, level_start, of_all_points
 from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines
 from pybench.nightly.comparison import absence_of
+from pybench.nightly.history import Series
 from pybench.nightly.host_shift import (
     Shift,
     clock_change,
@@ -31,18 +32,19 @@ from pybench.nightly.host_shift import (
     shifts_by_night,
     start_of,
 )
-from pybench.nightly.level_change import Split, last_change, newest_change
 from pybench.nightly.night_look import (
     SECOND_SPEED,
     SEEN_BEFORE,
     Look,
+    Split,
     detectable,
     flagged,
     is_second_speed,
+    last_change,
     look,
+    newest_change,
     nights_as_far,
 )
-from pybench.nightly.series import Series
 from pybench.nightly.values import BY_IMPORTANCE, Accepted, GateResult, GateRow, GateState, HostShift, LevelChange
 
 MAX_NIGHTS = 120

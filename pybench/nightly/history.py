@@ -1,4 +1,4 @@
-"""A folder of runs, read anew each time.
+"""Runs by time: a folder of them, read anew each time, and those that a run may be judged with.
 
 An entry of the folder is a run's folder, a folder with a ``results.json`` (as CI keeps it), or a file ``NAME.json``.
 Links are not followed.
@@ -6,18 +6,27 @@ Links are not followed.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from pybench.core.keys import differing, point_difference
+from pybench.core.statistics.interval import as_fraction
+from pybench.core.statistics.spread import robust_sd
 from pybench.files.reader import utc_time
 from pybench.files.run.journal import DEFECTS
 from pybench.model.errors import PybenchError, RunFolderError
-from pybench.model.figures import RunFigures
+from pybench.model.figures import FigureKey, PointFigures, RunFigures
 from pybench.model.manifest import MANIFEST_FILE
 from pybench.model.results import RESULTS_FILE
+from pybench.model.workloads.registry import METRICS
+from pybench.nightly.comparison import rows_of
 
 _MAX_REASON = 300
 _OLD_INDEX = "index.jsonl"
@@ -127,3 +136,160 @@ def _read_run(path: Path) -> RunFigures | str:
         p if p.digest is None else replace(p, settings=_SETTINGS.setdefault(p.digest, p.settings)) for p in run.points
     )
     return replace(run, created_utc=when, points=tuple(points))
+
+
+MIN_FOR_SPREAD = 3
+_BROKEN = frozenset(("fail", "missing", "error"))
+
+
+@dataclass(frozen=True)
+class Series:
+    """Runs that agree in every key, the oldest first; the last one is the run that is looked at.
+
+    ``apart`` counts the runs that were left out, by the key that differs, most first; ``broken`` names those whose
+    verdict was bad; ``num_later`` are later than the last.
+    """
+
+    runs: tuple[RunFigures, ...]
+    across: tuple[str, ...] = ()
+    apart: Mapping[str, int] | None = None
+    broken: tuple[str, ...] = ()
+    num_later: int = 0
+
+    @property
+    def last(self) -> RunFigures:
+        """The run that is looked at."""
+        return self.runs[-1]
+
+    @property
+    def has_earlier(self) -> bool:
+        """Whether any run is earlier, also one that was left out."""
+        return len(self.runs) > 1 or bool(self.apart or self.broken)
+
+    def newest(self, num: int) -> Series:
+        """The last ``num`` runs."""
+        return replace(self, runs=self.runs[-num:])
+
+    @cached_property
+    def rows(self) -> tuple[FigureKey, ...]:
+        """Rows that any run has, those of the last run first."""
+        return tuple(dict.fromkeys(row for run in reversed(self.runs) for row in rows_of(run)))
+
+    @cached_property
+    def _points(self) -> tuple[dict[str, PointFigures], ...]:
+        return tuple({point.id: point for point in run.points} for run in self.runs)
+
+    def points(self, point_id: str) -> tuple[PointFigures | None, ...]:
+        """One point in every run; ``None`` where it is absent, or was measured otherwise than in the last."""
+        last = self._points[-1].get(point_id)
+        found = (own.get(point_id) for own in self._points)
+        return tuple(point if point and self._is_same(point, last) else None for point in found)
+
+    def values(self, row: FigureKey) -> tuple[float | None, ...]:
+        """The median of each run's attempts; ``None`` where it was not measured, or earlier beside other processes."""
+        *before, last = self.points(row.point_id)
+        return (
+            *(_value(point, row.metric) if point and point.is_alone else None for point in before),
+            _value(last, row.metric),
+        )
+
+    def attempts(self, row: FigureKey) -> tuple[tuple[float, ...], ...]:
+        """Logarithms of the medians of each run's attempts, as :func:`attempts_of` has them."""
+        return tuple(attempts_of(point, row.metric) if point else () for point in self.points(row.point_id))
+
+    def otherwise(self, row: FigureKey) -> str | None:
+        """How the newest earlier run that has the row measured it otherwise than the last; ``None`` without any."""
+        last = self._points[-1][row.point_id]
+        earlier = (own.get(row.point_id) for own in reversed(self._points[:-1]))
+        texts = (point_difference(p, last, self.across) for p in earlier if p and row.metric in p.medians)
+        return next((text for text in texts if text), None)
+
+    def _is_same(self, point: PointFigures, last: PointFigures | None) -> bool:
+        # A point that skipped has no settings, and a row that vanished has no last point to agree with.
+        return last is None or last.digest is None or point_difference(point, last, self.across) is None
+
+
+def nights(runs: Iterable[RunFigures]) -> tuple[RunFigures, ...]:
+    """The runs that were measured by themselves: those of ``--ab`` and ``--aa`` are several of one hour."""
+    return tuple(run for run in runs if run.part_of is None)
+
+
+def series_of(runs: Sequence[RunFigures], last: RunFigures, across: Collection[str] = ()) -> Series:
+    """The runs before ``last`` that agree with it, and itself. A run whose verdict was bad is no example.
+
+    Where ``last`` measured nothing, so that its software is not known, the newest run that may be like it stands in.
+    """
+    others = [run for run in runs if run.suite == last.suite and run.identity != last.identity]
+    # Another machine may have begun a run of the same id at the same time.
+    before = [run for run in others if _order(run) <= _order(last)]
+    num_later = len(others) - len(before)
+    like = last if last.is_measured else _newest_like(before, last, across)
+    apart: Counter[str] = Counter()
+    same: list[RunFigures] = []
+    broken: list[str] = []
+    for run in before:
+        if texts := differing(run, like, across):
+            apart.update(dict.fromkeys(texts, 1))
+        elif run.verdict in _BROKEN:
+            broken.append(run.run_id)
+        else:
+            same.append(run)
+    return Series((*sorted(same, key=_order), last), tuple(across), dict(apart.most_common()), tuple(broken), num_later)
+
+
+def _newest_like(runs: Sequence[RunFigures], last: RunFigures, across: Collection[str]) -> RunFigures:
+    measured = (run for run in runs if run.is_measured and not differing(run, last, across))
+    return max(measured, key=_order, default=last)
+
+
+def _order(run: RunFigures) -> tuple[str, str]:
+    return run.created_utc, run.run_id
+
+
+def attempts_of(point: PointFigures, metric: str) -> tuple[float, ...]:
+    """Logarithms of the medians of a point's attempts, higher is better; none where one of them has no logarithm."""
+    medians, sign = point.medians.get(metric, ()), METRICS[metric].sign
+    return tuple(sign * math.log(value) for value in medians) if all(value > 0 for value in medians) else ()
+
+
+def _value(point: PointFigures | None, metric: str) -> float | None:
+    """One bad attempt of three leaves a median as it is."""
+    if point is None or not (medians := point.medians.get(metric)):
+        return None
+    found = median(medians)
+    return found if math.isfinite(found) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """A row's value in each run, the oldest first, ``None`` where it was not measured.
+
+    ``fraction`` is the last value over the median of those before it, less 1; ``spread_fraction`` the robust standard
+    deviation between the nights before it, ``None`` with fewer than three.
+    """
+
+    row: FigureKey
+    values: tuple[float | None, ...]
+    fraction: float | None
+    spread_fraction: float | None
+
+    @property
+    def last(self) -> float | None:
+        """That of the last run."""
+        return self.values[-1]
+
+
+def trends(series: Series) -> Iterator[Trend]:
+    """The trend of every row."""
+    for row in series.rows:
+        values = series.values(row)
+        earlier = [math.log(value) for value in values[:-1] if value is not None and value > 0]
+        last = values[-1]
+        yield Trend(
+            row=row,
+            values=values,
+            fraction=as_fraction(math.log(last) - median(earlier))
+            if earlier and last is not None and last > 0
+            else None,
+            spread_fraction=robust_sd(earlier) if len(earlier) >= MIN_FOR_SPREAD else None,
+        )

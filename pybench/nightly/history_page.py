@@ -15,11 +15,10 @@ from pybench.core.keys import differing
 from pybench.core.numbers import plain, signed_percent
 from pybench.model.figures import FigureKey
 from pybench.model.workloads.registry import METRICS
-from pybench.nightly.acceptance import about
+from pybench.nightly.accepted import about
 from pybench.nightly.gate import judge_night
-from pybench.nightly.history import History
+from pybench.nightly.history import History, Series, Trend, trends
 from pybench.nightly.history_text import left_out
-from pybench.nightly.series import Series, Trend, trends
 from pybench.nightly.values import Accepted, LevelChange
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart

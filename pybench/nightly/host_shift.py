@@ -20,8 +20,8 @@ from pybench.core.statistics.spread import LEAST_SD, pooled_variance, robust_sd
 from pybench.model.figures import FigureKey, PointFigures
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights
-from pybench.nightly.level_change import Split, lasting_change, newest_change
-from pybench.nightly.series import Series
+from pybench.nightly.history import Series
+from pybench.nightly.night_look import Split, lasting_change, newest_change
 
 MIN_POINTS = 5
 """Fewer points that move together may all have one cause of their own."""

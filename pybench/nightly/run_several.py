@@ -55,7 +55,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.report import name_faults, name_resuming, write_reports
     from pybench.core.keys import run_figures
-    from pybench.nightly.compare_command import EXIT_CODES, print_comparison
+    from pybench.nightly.command import COMPARISON_EXIT_CODES, comparison_text
     from pybench.nightly.comparison import compare
     from pybench.nightly.history import read_history
     from pybench.nightly.side_by_side import SideBySide
@@ -73,7 +73,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     before, now = map(run_figures, results)
     found = compare(now, [before], across=("software",), others=read_history(several.root).runs)
     # A row that is unchanged is an answer, too.
-    print_comparison(found, now, [before], detail=True)
+    echo(comparison_text(found, now, [before], detail=True), nl=False)
     for name, stack, job in zip("AB", stacks, jobs, strict=True):
         echo(f"{name}: {stack}: {job.folder.path}")
     a, b = (shlex.quote(str(job.folder.path)) for job in jobs)
@@ -81,7 +81,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     if all(own.verdict == "error" for own in results):
         echo(f"both ended in an error; the cause, and what to do: pybench report {a}")
         return BY_VERDICT["error"]
-    return EXIT_CODES[found.verdict]
+    return COMPARISON_EXIT_CODES[found.verdict]
 
 
 def _both(several: Several, stacks: tuple[str, str]) -> tuple[Run, Run]:
@@ -177,9 +177,8 @@ def run_again(several: Several, times: int) -> int:
 
 def _print_self_test(root: Path, suite: str) -> None:
     """What these runs, and earlier ones of ``--aa`` in the same folder, show of each other."""
-    from pybench.nightly.history import read_history
-    from pybench.nightly.history_command import print_self_test
-    from pybench.nightly.series import series_of
+    from pybench.nightly.command import print_self_test
+    from pybench.nightly.history import read_history, series_of
 
     runs = [run for run in read_history(root).runs if run.suite == suite and run.part_of == "aa"]
     print_self_test(series_of(runs, runs[-1]))

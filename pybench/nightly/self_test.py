@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from pybench.model.figures import RunFigures, SmallestEffects
-from pybench.nightly.acceptance import about
+from pybench.nightly.accepted import about
 from pybench.nightly.baseline import MIN_NIGHTS
 from pybench.nightly.gate import judge_night
-from pybench.nightly.series import Series
+from pybench.nightly.history import Series
 from pybench.nightly.values import Accepted, GateResult
 
 _SEED, _ORDERS, _MAX_NIGHTS = 1, 3, 40

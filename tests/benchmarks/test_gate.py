@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pybench.nightly.confirm import Rerun, confirm
 from pybench.nightly.gate import judge_night
-from pybench.nightly.series import Series
+from pybench.nightly.history import Series
+from pybench.nightly.rerun import Rerun, confirm
 from tests.benchmarks.tables import write_table
 from tests.nights import Fleet
 

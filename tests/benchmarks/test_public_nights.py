@@ -23,9 +23,9 @@ import pytest
 from numpy.typing import NDArray
 
 from pybench.model.figures import PointFigures, RunFigures, SmallestEffects
-from pybench.nightly.confirm import Rerun, confirm, flagged
 from pybench.nightly.gate import judge_night
-from pybench.nightly.series import Series
+from pybench.nightly.history import Series
+from pybench.nightly.rerun import Rerun, confirm, flagged
 from pybench.nightly.values import Accepted
 
 for package in ("otava", "ruptures", "asv"):

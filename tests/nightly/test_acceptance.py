@@ -10,8 +10,8 @@ import pytest
 from pybench.core.keys import run_keys
 from pybench.core.provenance import run_fields
 from pybench.model.figures import RunFigures
-from pybench.nightly.acceptance import about, of_all_points, unused
-from pybench.nightly.series import Series
+from pybench.nightly.accepted import about, of_all_points, unused
+from pybench.nightly.history import Series
 from pybench.nightly.values import Accepted, HostShift, LevelChange
 from tests.builders import H200, HOST, MACHINE, RESULTS
 from tests.nights import Fleet

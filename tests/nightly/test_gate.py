@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from pybench.model.figures import FigureKey, PointFigures, RunFigures
-from pybench.nightly.acceptance import unused
-from pybench.nightly.confirm import Rerun, confirm, flagged, reference_of, unconfirmed
+from pybench.nightly.accepted import unused
 from pybench.nightly.gate import judge_night
+from pybench.nightly.history import Series, series_of
 from pybench.nightly.night_look import SEEN_BEFORE
-from pybench.nightly.series import Series, series_of
+from pybench.nightly.rerun import Rerun, confirm, flagged, reference_of, unconfirmed
 from pybench.nightly.values import Accepted, GateResult
 from tests.nights import Fleet, Slower, silent
 

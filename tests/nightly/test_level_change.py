@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pybench.model.figures import FigureKey
 from pybench.nightly.baseline import correlations, residuals_about_line
-from pybench.nightly.level_change import Split, last_change, lasting_change, newest_change
+from pybench.nightly.night_look import Split, last_change, lasting_change, newest_change
 
 _ROWS = 300
 

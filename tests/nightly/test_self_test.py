@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pybench.model.figures import SmallestEffects
+from pybench.nightly.history_text import render_self_test
 from pybench.nightly.self_test import Detectable, SelfTest, last_accepted, self_test
-from pybench.nightly.self_test_text import render
 from pybench.nightly.values import Accepted
 from tests.nights import Fleet, silent
 
@@ -27,7 +27,7 @@ def test_quiet_nights_have_few_alarms_and_the_spread_is_there() -> None:
     for metric in found.metrics:
         assert metric.spread_fraction == pytest.approx(0.0053, rel=0.3)
         assert 0.02 < metric.found_fraction <= metric.worst_fraction < 0.05
-    text = render(found, "s")
+    text = render_self_test(found, "s")
     assert text.startswith(f"s: {found.num_false} of 60 judgements are false alarms\n")
     assert max(map(len, text.splitlines())) <= 80
 
@@ -64,7 +64,7 @@ def test_nights_before_an_accepted_change_are_left_out() -> None:
     found = self_test(series, (accepted, replace(accepted, since="2027-01-01"), replace(accepted, suite="other")))
     assert found is not None
     assert (found.num_quiet, found.alarms, last_accepted(series, (accepted,))) == (18, (), since)
-    assert f"\nnights before {since} are left out" in render(found, "s", since=since)
+    assert f"\nnights before {since} are left out" in render_self_test(found, "s", since=since)
 
 
 def test_a_change_below_the_smallest_that_counts_is_no_alarm() -> None:
@@ -87,7 +87,7 @@ def test_a_noisy_row_is_named_and_worse_has_the_sign_of_its_metric() -> None:
     )
     tokens = replace(joules, metric="output_tokens_per_s", worst_fraction=0.02)
     found = SelfTest(num_quiet=20, num_judged=60, num_false=0, num_as_came=12, alarms=(), metrics=(joules, tokens))
-    assert render(found, "s").splitlines()[-5:] == [
+    assert render_self_test(found, "s").splitlines()[-5:] == [
         "metric               rows  spread  one night finds  in its noisiest row",
         "───────────────────────────────────────────────────────────────────────",
         "energy_j                3   0.3 %           +1.6 %                +58 %",
@@ -99,4 +99,4 @@ def test_a_noisy_row_is_named_and_worse_has_the_sign_of_its_metric() -> None:
 def test_too_few_nights_say_what_is_missing() -> None:
     """Eight are learnt from, and one more is judged."""
     assert self_test(FEW.series(np.random.default_rng(1), 6)) is None
-    assert "9 or more are needed" in render(None, "s")
+    assert "9 or more are needed" in render_self_test(None, "s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.model.figures import FigureKey, RunFigures
-from pybench.nightly.series import series_of, trends
+from pybench.nightly.history import series_of, trends
 from tests.runs_against_runs import point, run, scaled
 
 ROW = FigureKey("decode", "output_tokens_per_s")

@@ -14,8 +14,7 @@ from pybench.model.results import Results
 from pybench.nightly import comparison_page as comparison
 from pybench.nightly import history_page as history
 from pybench.nightly.comparison import compare
-from pybench.nightly.history import History
-from pybench.nightly.series import series_of
+from pybench.nightly.history import History, series_of
 from pybench.nightly.values import Accepted
 from pybench.power import page as command
 from pybench.power.trace import PowerTrace

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.nightly.confirm import unconfirmed
 from pybench.nightly.gate import judge_night
 from pybench.nightly.gate_text import render
-from pybench.nightly.series import Series
+from pybench.nightly.history import Series
+from pybench.nightly.rerun import unconfirmed
 from tests.nights import Fleet, Slower, silent
 
 FAR_OFF = 33

@@ -9,9 +9,8 @@ import duckdb
 import pandas as pd
 import pytest
 
-from pybench.nightly.history import History
+from pybench.nightly.history import History, series_of
 from pybench.nightly.history_text import csv_text, render, skipped
-from pybench.nightly.series import series_of
 from pybench.report.text.change_words import sparkline
 from tests.runs_against_runs import nights, run
 

@@ -15,9 +15,8 @@ from pybench.model.figures import PointFigures
 from pybench.model.results import Results
 from pybench.nightly.comparison import compare
 from pybench.nightly.comparison_page import render as comparison_of
-from pybench.nightly.history import History
+from pybench.nightly.history import History, series_of
 from pybench.nightly.history_page import render as history_of
-from pybench.nightly.series import series_of
 from pybench.nightly.values import Accepted
 from pybench.report.page.render import render
 from pybench.report.run.view import RunView

@@ -16,7 +16,7 @@ from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.errors import MachineError, RunFolderError
 from pybench.model.figures import RunFigures
 from pybench.model.manifest import Manifest
-from pybench.nightly.gate_command import _manifest
+from pybench.nightly.command import _manifest
 from pybench.nightly.history import History
 from pybench.nightly.rerun import FOLDER, can_run_beside, rerun
 from pybench.run.engines.base import Launch, LaunchRequirements

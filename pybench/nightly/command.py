@@ -1,0 +1,328 @@
+"""``pybench compare``, ``gate`` and ``history``: runs against references, a night against nights, a folder by time."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybench.cli.params import (
+    FILE,
+    FOLDER,
+    PATH,
+    RUN,
+    across_option,
+    effects_of,
+    format_option,
+    outputs_option,
+    smallest_option,
+)
+from pybench.model.text import plural
+from pybench.nightly.values import EXIT_CODES, INCOMPARABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pybench.model.figures import ChangeVerdict, RunComparison, RunFigures, SmallestEffects
+    from pybench.model.manifest import Manifest
+    from pybench.nightly.history import History, Series
+    from pybench.nightly.values import Accepted, GateResult
+
+COMPARISON_EXIT_CODES: dict[ChangeVerdict, int] = {
+    "unchanged": 0,
+    "improved": 0,
+    "regressed": 1,
+    "not measured": 1,
+    "differs": 5,
+    "undecided": 4,
+    "incomparable": INCOMPARABLE,
+}
+
+
+@click.command()
+@click.argument("run_path", metavar="RUN", type=RUN)
+@click.argument("reference_paths", metavar="REFERENCE...", type=PATH, nargs=-1, required=True)
+@across_option
+@smallest_option
+@click.option(
+    "--history", "folder", type=FOLDER, metavar="DIR",
+    help="Runs of this machine, such as those of --aa: with one REFERENCE they show the spread between runs.",
+)  # fmt: skip
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="A further metric to compare. Repeatable.")
+@outputs_option
+@click.option("-v", "--verbose", "detail", is_flag=True, help="Print the rows that are unchanged, too.")
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    /,
+    *,
+    run_path: Path,
+    reference_paths: tuple[Path, ...],
+    across: tuple[str, ...],
+    smallest: tuple[str, ...],
+    folder: Path | None,
+    metrics: tuple[str, ...],
+    outputs: tuple[tuple[str, Path], ...],
+    detail: bool,
+) -> None:
+    """Compare RUN with earlier runs, row by row.
+
+    Each is a run's folder or its results.json.
+    """
+    from pybench.cli.io import echo, write_outputs
+    from pybench.core.keys import run_figures
+    from pybench.files.run.results_file import results_of
+    from pybench.model.errors import UsageError
+    from pybench.model.workloads.registry import METRICS
+    from pybench.nightly.comparison import compare as compare_runs
+    from pybench.nightly.comparison_text import judged
+    from pybench.nightly.history import read_history
+
+    if unknown := [name for name in metrics if name not in METRICS]:
+        raise UsageError(f"--metric {unknown[0]}: no such metric; docs/workloads.md lists them")
+    run, *references = (run_figures(results_of(path), metrics) for path in (run_path, *reference_paths))
+    others = read_history(folder).runs if folder else ()
+    found = compare_runs(run, references, across=across, effects=effects_of(smallest), others=others)
+    echo(comparison_text(found, run, references, detail=detail), nl=False)
+    points = [point for one in (*references, run) for point in one.points]
+    write_outputs(outputs, judged(found, points), asdict(found))
+    ctx.exit(COMPARISON_EXIT_CODES[found.verdict])
+
+
+def comparison_report(run_path: Path, reference_paths: Sequence[Path], name: str, *, detail: bool) -> str:
+    """``pybench report`` of a run against references, in the format ``name``: a page, or text for the terminal."""
+    from pybench.core.keys import run_figures
+    from pybench.files.run.results_file import results_of
+    from pybench.nightly.comparison import compare as compare_runs
+    from pybench.nightly.comparison_page import render
+
+    run, *references = (run_figures(results_of(path)) for path in (run_path, *reference_paths))
+    comparison = compare_runs(run, references)
+    if name == "html":
+        return render(comparison, run, references)
+    return comparison_text(comparison, run, references, detail=detail)
+
+
+def comparison_text(found: RunComparison, run: RunFigures, references: Sequence[RunFigures], *, detail: bool) -> str:
+    """A comparison as text of the terminal's width."""
+    from pybench.cli.io import terminal_options
+    from pybench.nightly.comparison_text import render
+
+    points = [point for one in (*references, run) for point in one.points]
+    return render(found, points, detail=detail, **terminal_options())
+
+
+_ACCEPTED = Path("accepted.toml")
+
+
+@click.command()
+@click.argument("run_path", metavar="RUN", type=RUN)
+@click.option(
+    "--history", "folder", metavar="DIR", type=FOLDER, required=True,
+    help="Folder of earlier runs; RUN may be in it.",
+)  # fmt: skip
+@click.option("--accepted", metavar="FILE", type=FILE, help="Accepted changes; default: accepted.toml, if there.")
+@across_option
+@smallest_option
+@click.option("--no-rerun", is_flag=True, help="Confirm no flagged row by measuring its point again.")
+@click.option("--python", metavar="PATH", help="Python for reruns without a container; default: this.")
+@outputs_option
+@click.option("-v", "--verbose", "detail", is_flag=True, help="Print the rows that pass, too.")
+@click.pass_context
+def gate(
+    ctx: click.Context,
+    /,
+    *,
+    run_path: Path,
+    folder: Path,
+    accepted: Path | None,
+    across: tuple[str, ...],
+    smallest: tuple[str, ...],
+    no_rerun: bool,
+    python: str | None,
+    outputs: tuple[tuple[str, Path], ...],
+    detail: bool,
+) -> None:
+    """Judge RUN by the nights in DIR.
+
+    What is slower, or costlier in joules, is named, and measured again where it can be.
+    """
+    from pybench.cli.io import echo, terminal_options, write_outputs
+    from pybench.core.keys import BUILD, check_across, run_figures
+    from pybench.files.run.results_file import results_of
+    from pybench.model.errors import MachineError, RunFolderError
+    from pybench.nightly.accepted import unused
+    from pybench.nightly.gate import judge_night
+    from pybench.nightly.gate_text import judged, render
+    from pybench.nightly.history import nights, read_history, series_of
+    from pybench.nightly.history_text import no_run, skipped
+    from pybench.nightly.rerun import unconfirmed
+
+    run = run_figures(results_of(run_path))
+    history = read_history(folder)
+    if history.skipped and not history.runs:
+        raise RunFolderError(no_run(history))
+    check_across(across, {name for one in (run, *history.runs) for name in one.keys})
+    # A new build of the workers begins no new history: the build of each side is named beside a changed row.
+    series = series_of(nights(history.runs), run, (*across, BUILD))
+    if series.num_later and not series.has_earlier and run.identity not in history.entries:
+        raise MachineError(
+            f"{run_path}: its time, {run.created_utc}, is before that of all {series.num_later} runs of {run.suite} in "
+            f"{folder}: check the clock"
+        )
+    changes = accepted_changes(accepted)
+    result = judge_night(series, changes, effects_of(smallest))
+    result = unconfirmed(result, "--no-rerun") if no_rerun else _confirmed(result, run_path, history, series, python)
+    points = [point for one in series.runs for point in one.points]
+    unused_lines = (*skipped(history), *unused(changes, run, history.runs))
+    echo(render(result, points, unused=unused_lines, detail=detail, **terminal_options()), nl=False)
+    write_outputs(outputs, judged(result, points), asdict(result))
+    ctx.exit(EXIT_CODES[result.state])
+
+
+def _confirmed(result: GateResult, run_path: Path, history: History, series: Series, python: str | None) -> GateResult:
+    """The result after a rerun of its flagged rows; as it is where none is flagged, or with the reason for no rerun."""
+    from functools import partial
+
+    from pybench.cli.progress import make_progress
+    from pybench.core.keys import run_figures
+    from pybench.files.run.folder import RunFolder
+    from pybench.model.errors import PybenchError
+    from pybench.nightly.rerun import Rerun, confirm, flagged, reference_of, rerun, unconfirmed
+    from pybench.run.engines.base import EngineOptions
+    from pybench.run.engines.choice import choose_launcher
+
+    rows = flagged(result)
+    if not rows:
+        return result
+    progress = make_progress(sys.stderr)
+    choose = partial(choose_launcher, EngineOptions(python=python), notify=progress.note)
+    points = {row.row.point_id for row in rows}
+    try:
+        folder = RunFolder.open(run_path)
+        manifest = _manifest(history, reference_of(series, rows))
+        progress.note(f"{plural(len(rows), 'row')} flagged; measuring {plural(len(points), 'point')} again")
+        again, beside = rerun(folder, points, choose, progress, manifest)
+    except PybenchError as error:
+        return unconfirmed(result, str(error))
+    metrics = {row.row.metric for row in rows}
+    found = Rerun(run_figures(again, metrics), run_figures(beside, metrics) if beside else None)
+    return confirm(result, found)
+
+
+def _manifest(history: History, run: RunFigures | None) -> Manifest | None:
+    """Manifest of a reference, where the history keeps its folder, and this user wrote it: it names images to run."""
+    from pybench.files.run.folder import RunFolder
+    from pybench.model.errors import RunFolderError
+
+    if run is None:
+        return None
+    try:
+        folder = RunFolder.open(history.path(run))
+        folder.require_owner()
+        return folder.read_manifest()
+    except RunFolderError:
+        return None
+
+
+def accepted_changes(path: Path | None) -> tuple[Accepted, ...]:
+    """Those of a file, by default of accepted.toml if there is one. Raises ``FileError``."""
+    from pybench.nightly.accepted import read_accepted
+
+    if path is None and not _ACCEPTED.exists():
+        return ()
+    return read_accepted(path or _ACCEPTED)
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.option("--suite", metavar="NAME", help="Suite to show; default: that of the newest run.")
+@across_option
+@click.option("--html", "html_file", type=FILE, metavar="FILE", help="Write a page with every trend there, too.")
+@click.option(
+    "--accepted", type=FILE, metavar="FILE",
+    help="Accepted changes, for --html and --self-test; default: accepted.toml, if there.",
+)  # fmt: skip
+@smallest_option
+@format_option
+@click.option("--self-test", is_flag=True, help="What the gate finds on this machine, and its false alarms.")
+@click.option("--csv", "as_csv", is_flag=True, help="Every figure of every run as CSV, for pandas or DuckDB.")
+def history(
+    folder: Path,
+    suite: str | None,
+    across: tuple[str, ...],
+    html_file: Path | None,
+    accepted: Path | None,
+    smallest: tuple[str, ...],
+    name: str,
+    self_test: bool,
+    as_csv: bool,
+) -> None:
+    """Show how each row of a suite went over the runs in DIR.
+
+    The machine is that of the newest run.
+    """
+    from pybench.cli.io import echo, json_text, terminal_options
+    from pybench.core.keys import check_across
+    from pybench.model.errors import RunFolderError
+    from pybench.nightly.history import nights, read_history, series_of
+    from pybench.nightly.history_text import csv_text, no_run, render, suite_history
+
+    _check_options(accepted, html_file, smallest, self_test=self_test, as_csv=as_csv)
+    found = read_history(folder)
+    runs = [run for run in found.runs if suite in {None, run.suite}]
+    if not runs:
+        raise RunFolderError(no_run(found, suite))
+    check_across(across, {name for run in runs for name in run.keys})
+    if as_csv:
+        echo(csv_text(runs), nl=False)
+    if as_csv and html_file is None:
+        return
+    shown = nights(runs) or tuple(run for run in runs if self_test and run.part_of == "aa")
+    if not shown:
+        what = (
+            "run of --ab or --aa, which is no night" if len(runs) == 1 else "runs of --ab or --aa, which are no nights"
+        )
+        raise RunFolderError(f"{folder}: {len(runs)} {what}; run the suite without these")
+    series = series_of(shown, shown[-1], across)
+    if self_test:
+        print_self_test(series, accepted_changes(accepted), effects_of(smallest))
+    elif name == "json":
+        echo(json_text(asdict(suite_history(series))), nl=False)
+    elif not as_csv:
+        echo(render(found, series, **terminal_options()), nl=False)
+    if html_file is not None:
+        from pybench.cli.io import write_bytes, write_shown
+        from pybench.nightly.history_page import render as render_page
+
+        write = write_bytes if as_csv else write_shown  # CSV is read by a program
+        write(html_file, render_page(found, series, accepted_changes(accepted)).encode())
+
+
+def _check_options(
+    accepted: Path | None, html_file: Path | None, smallest: tuple[str, ...], *, self_test: bool, as_csv: bool
+) -> None:
+    """Raise ``UsageError`` for an option that has no effect beside the others."""
+    from pybench.model.errors import UsageError
+
+    if accepted is not None and html_file is None and not self_test:
+        raise UsageError("--accepted is for --html and --self-test: give one of them, too, or leave it out")
+    if smallest and not self_test:
+        raise UsageError("--smallest is for --self-test: give both, or neither")
+    if as_csv and self_test:
+        raise UsageError("--csv and --self-test both print to standard output: give one of them")
+
+
+def print_self_test(series: Series, accepted: Sequence[Accepted] = (), effects: SmallestEffects | None = None) -> None:
+    """Print what the gate finds by these runs, and how often it would be wrong."""
+    from pybench.cli.io import echo, terminal_options
+    from pybench.nightly.history_text import render_self_test
+    from pybench.nightly.self_test import last_accepted, self_test
+
+    if series.last.part_of is not None:
+        echo(f"runs of --{series.last.part_of}, taken within hours; nights differ by more")
+    found, since = self_test(series, accepted, effects), last_accepted(series, accepted)
+    echo(render_self_test(found, series.last.suite, since=since, **terminal_options()), nl=False)
