@@ -82,11 +82,19 @@ def rows_of_run(run: GoodRun, only: str | None = None) -> tuple[ExpectedRow, ...
         if row.speedup is not None
         and (only is None or only in {expectation.table for expectation in expectations_of(manifest.suite, row)})
     ]
-    found = [*_named([*figures, *ratios])]
-    if not found:
+    rows: dict[str, tuple[Point, ExpectedRow]] = {}
+    for point, row in _named([*figures, *ratios]):
+        other, _ = rows.setdefault(row.key, (point, row))  # two tables of a suite may judge one point
+        if other is not point:
+            raise UsageError(
+                f"{manifest.run_id}: {other.id} and {point.id} would have one row, since their settings are equal: "
+                "write the table from a run that -k cuts to one of them, or give their expectations separate tables "
+                "and choose one with --table"
+            )
+    if not rows:
         how = f"by table {only!r}" if only else "by a table"
         raise UsageError(f"{manifest.run_id}: its suite judges nothing {how}; add an expect with a table")
-    return _once(manifest, found)
+    return tuple(row for _, row in rows.values())
 
 
 def _refuse(manifest: Manifest, results: Results) -> None:
@@ -120,20 +128,6 @@ def _named(rows: Sequence[tuple[Point, ExpectedRow]]) -> Iterator[tuple[Point, E
         differing = [name for name in values if any(other[name] != values[name] for other in groups[row.key])]
         names = [name for name in differing if name not in _APART and isinstance(values[name], str | int | float)]
         yield point, replace(row, where={**row.where, **{name: values[name] for name in names}})
-
-
-def _once(manifest: Manifest, found: Sequence[tuple[Point, ExpectedRow]]) -> tuple[ExpectedRow, ...]:
-    """Each row once, since two tables of a suite may judge one point. Two points of a row would share its figure."""
-    rows: dict[str, tuple[Point, ExpectedRow]] = {}
-    for point, row in found:
-        other, _ = rows.setdefault(row.key, (point, row))
-        if other is not point:
-            raise UsageError(
-                f"{manifest.run_id}: {other.id} and {point.id} would have one row, since their settings are equal: "
-                "write the table from a run that -k cuts to one of them, or give their expectations separate tables "
-                "and choose one with --table"
-            )
-    return tuple(row for _, row in rows.values())
 
 
 def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, metric: str) -> FigureRow:

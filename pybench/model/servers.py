@@ -33,7 +33,7 @@ class ServerTraits:
     ``health_path`` answers 200 once requests may come. ``metrics_path`` has Prometheus metrics. ``metrics`` maps a
     metric of ours to the counter whose increase in a step it is, or to two whose increases are divided. ``salt`` names
     the field of a request that keeps its prefixes from those of other salts. ``package`` must be installed,
-    and is the backend whose image has the server. ``device`` is the only kind it runs on.
+    on a machine with GPUs, and is the backend whose image has the server.
     """
 
     command: tuple[str, ...]
@@ -41,7 +41,6 @@ class ServerTraits:
     config: dict[str, object] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     package: str | None = None
-    device: str | None = "cuda"
     health_path: str = "/health"
     metrics_path: str = "/metrics"
     metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -129,7 +128,6 @@ SERVERS: dict[str, ServerTraits] = {
     "stub": ServerTraits(
         command=("{python}", "-I", "-B", "{stub}", "--port", "{port}"),
         flags={"tensor_parallel": "--tensor-parallel-size", "max_num_seqs": "--max-num-seqs"},
-        device=None,
         metrics=_latencies("stub:"),
     ),
 }
@@ -147,7 +145,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 def server_of(settings: Generate) -> ServerTraits:
     """The entry of a suite's server; one without flags for a ``server_command``."""
     if settings.server_command:
-        return ServerTraits(command=tuple(settings.server_command), device=None)
+        return ServerTraits(command=tuple(settings.server_command))
     return SERVERS[settings.server or "stub"]
 
 
@@ -172,7 +170,7 @@ def server_reasons(settings: Generate, device: str) -> Iterator[str]:
     """Why a server can't honour the settings here."""
     server = server_of(settings)
     name = f"server {settings.server}" if settings.server else "server_command"
-    if server.device not in {None, device}:
+    if server.package and device != "cuda":
         yield f"{name} runs on GPUs only"
     named = set(_PLACEHOLDER.findall(json.dumps([server.command, server.config])))
     if unknown := sorted(named - {*command_values(settings), *_OF_THE_PLACE}):

@@ -17,9 +17,8 @@ PREDICTION = "prediction"
 class Expected:
     """The speedup that a count should give, and where that figure comes from: a row of a table, or a prediction.
 
-    ``predicted`` is the prediction by the node's own rates, which ``rates_run`` measured, and ``band_fraction`` how far
-    below it healthy runs lie; ``None`` where a row of ``table`` judges. ``hosts`` are the healthy hosts of the row,
-    ``None`` where it names none.
+    ``predicted``, by the rates of ``rates_run``, and ``band_fraction``, how far below it healthy runs lie, are ``None``
+    where a row of ``table`` judges. ``hosts`` are the healthy hosts of the row, ``None`` where it names none.
     """
 
     minimum: float | None

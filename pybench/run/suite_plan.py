@@ -34,9 +34,6 @@ from pybench.model.workloads.settings import Settings
 from pybench.run.engines.base import Launcher, LaunchRequirements
 from pybench.run.time_budget import earlier_attempts_s
 
-_FEW = 3
-"""Ids in a message."""
-
 
 def earlier_times_s(
     suite: Suite, plan: Plan, machine: Machine, root: Path, hosts: Sequence[Host] = ()
@@ -87,7 +84,7 @@ def plan_suite(
     if not (plan.points or plan.skips or plan.left_out):
         every = expand(suite, load_models(), there)
         skipped_ids = [skip.id for skip in (*every.skips, *every.left_out)]
-        ids = abridged([*(point.id for point in every.points), *skipped_ids], _FEW)
+        ids = abridged([*(point.id for point in every.points), *skipped_ids], 3)
         raise UsageError(f"-k {options.keep!r} keeps no point of {path}{_in_profile(suite)}, which has {ids}")
     _require_gpus(required, plan, machine, assumed=there.assumed)
     _require_backends(required, suite)
