@@ -15,17 +15,17 @@ PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
     "cli": (2004, 13),
-    "core": (7743, 42),
+    "core": (7735, 42),
     "evidence": (1114, 8),
     "explain": (2172, 12),
     "files": (3231, 25),
     "fleet": (1604, 10),
     "machine": (1732, 13),
-    "model": (5556, 36),
+    "model": (5550, 36),
     "nightly": (4132, 20),
     "power": (4842, 23),
     "report": (4420, 39),
-    "run": (7709, 58),
+    "run": (7706, 58),
     "worker": (10583, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
