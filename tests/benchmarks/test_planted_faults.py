@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pytest
 from pybench.core.measurements import Measurements
 from pybench.core.node_checks import node_checks
 from pybench.core.scaling import judged_ratio
+from pybench.core.statistics.interval import Samples
 from pybench.files.shipped import load_bands
 from pybench.model.suite import Plan
 from pybench.model.verdict import Prediction
@@ -125,7 +126,7 @@ def _faults_of_a_scaling(build: Build) -> list[tuple[str, ...]]:
             for _ in range(RUNS):
                 exposed_s = EXPOSED_FRACTION * communication
                 step_s = (slowest + exposed_s) * np.exp(error * random.standard_normal())
-                samples = {
+                samples: dict[str, Mapping[str, Samples]] = {
                     name: {
                         "tokens_per_s": tuple(
                             (rate * np.exp(0.003 * random.standard_normal()),) for _ in range(ATTEMPTS)
