@@ -94,8 +94,8 @@ def _checked_output(ctx: click.Context) -> Iterator[None]:
 def _check_output(ctx: click.Context, code: int) -> None:
     group = ctx.command
     is_verdict = isinstance(group, ErrorBoundary) and group.is_judging(ctx.invoked_subcommand)
-
-    error = _output_error()
+    sys.stdout.flush()
+    error = sys.stdout.error if isinstance(sys.stdout, _GuardedStream) else None
     if error is None or error.errno == errno.EPIPE:
         return
     echo(f"pybench: standard output: {error.strerror}", err=True)
@@ -178,12 +178,6 @@ def _open_absent_streams() -> None:
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for the whole process
-
-
-def _output_error() -> OSError | None:
-    """Why not all that was printed reached standard output, where it is guarded."""
-    sys.stdout.flush()
-    return sys.stdout.error if isinstance(sys.stdout, _GuardedStream) else None
 
 
 @contextmanager

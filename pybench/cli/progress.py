@@ -152,10 +152,6 @@ class LiveProgress(PlainProgress):
         """Show the newest power."""
         self._watts = "" if watts is None else f", {watts:,.0f} W"
 
-    def attempt_finished(self, point_id: str, outcome: str, ok: bool, figure: Estimate | None = None) -> None:
-        """Let the attempt's line stand above the live one."""
-        super().attempt_finished(point_id, outcome, ok, figure)
-
     def finished(self) -> None:
         """Close the live line."""
         self._status.stop()

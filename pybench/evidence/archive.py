@@ -1,11 +1,12 @@
 """A run's evidence: its files, their digests, and the zip archive that holds both.
 
-``SHA256SUMS`` has the form of coreutils, so that ``sha256sum -c SHA256SUMS`` checks an unpacked bundle too.
+``sha256sum -c SHA256SUMS`` checks an unpacked bundle, too; two files describe it to tools of in-toto and RO-Crate.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -21,9 +22,10 @@ from typing import IO
 from pybench.model.errors import RunFolderError, UsageError
 from pybench.model.manifest import MANIFEST_FILE
 from pybench.model.record import JOURNAL_FILE
+from pybench.model.results import RESULTS_FILE
 from pybench.report.formats import REPORT_FILES
 
-SUMS = "SHA256SUMS"
+SUMS, STATEMENT, CRATE = "SHA256SUMS", "in-toto-statement.json", "ro-crate-metadata.json"
 MAX_FILES = 20_000
 MAX_TOTAL_BYTES = 2**33
 _MAX_BYTES = {
@@ -49,8 +51,6 @@ _OF_ATTEMPT = re.compile(
 # Characters of points' ids and of modules; nothing hidden.
 _PART = re.compile(r"[A-Za-z0-9_=,+@-][A-Za-z0-9_=,.+@-]{0,250}")
 _LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
-_CHUNK_BYTES = 2**20
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILE_MODE = (stat.S_IFREG | 0o644) << 16
 _UNIX = 3
 _MAX_BUNDLE_BYTES = 2**32 - 1
@@ -59,6 +59,8 @@ _END = struct.Struct("<4s4H2LH")
 _LOCATOR_BYTES, _MOST_COMMENT_BYTES = 20, 2**16
 _ENCRYPTED = 0x1
 _MAGIC = b"PK"
+_TEST_RESULTS = {"pass": "PASSED", "fail": "FAILED"}
+"""in-toto's word for a verdict; ``WARNED`` for any other."""
 
 
 class BundleError(RunFolderError):
@@ -131,11 +133,8 @@ def _regular(folder: Path, path: Path) -> str:
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a file, as hexadecimal digits."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def parse_sums(text: str) -> dict[str, str]:
@@ -161,6 +160,38 @@ def wrong_digests(folder: Path, names: Iterable[str], digests: Mapping[str, str]
             yield name, f"its SHA-256 is not the one in {SUMS}: the file was edited or damaged"
 
 
+def descriptions(folder: Path, digests: Mapping[str, str]) -> dict[str, str]:
+    """A run's files for tools that do not know pybench: in-toto Statement v1 (test result v0.1), RO-Crate 1.1.
+
+    Raises ``RunFolderError`` where results.json is none.
+    """
+    try:
+        results = json.loads((folder / RESULTS_FILE).read_bytes())
+        about = {
+            "name": f"pybench run {results['run_id']}",
+            "description": f"{results['suite']}: {results['verdict']}. {results['description']}",
+            "datePublished": results["provenance"]["created_utc"],
+        }
+        result = _TEST_RESULTS.get(results["verdict"], "WARNED")
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise RunFolderError(f"{folder / RESULTS_FILE}: no results of a run: {error}") from error
+    subjects = {name: {"name": name, "digest": {"sha256": digest}} for name, digest in digests.items()}
+    statement = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [*subjects.values()],
+        "predicateType": "https://in-toto.io/attestation/test-result/v0.1",
+        "predicate": {"result": result, "configuration": [subjects[MANIFEST_FILE]]},
+    }
+    crate = "https://w3id.org/ro/crate/1.1"
+    graph = [
+        {"@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": crate}},
+        {"@id": "./", "@type": "Dataset", **about, "hasPart": [{"@id": name} for name in digests]},
+        *({"@id": name, "@type": "File"} for name in digests),
+    ]
+    values = {STATEMENT: statement, CRATE: {"@context": f"{crate}/context", "@graph": graph}}
+    return {name: f"{json.dumps(value, indent=1)}\n" for name, value in values.items()}
+
+
 def write_bundle(folder: Path, run_id: str, file: Path) -> tuple[str, ...]:
     """Write the evidence in a run's folder to ``file``; returns the names of its files.
 
@@ -170,16 +201,20 @@ def write_bundle(folder: Path, run_id: str, file: Path) -> tuple[str, ...]:
     names = evidence_files(folder)
     if not is_evidence_name(run_id) or "/" in run_id:
         raise RunFolderError(f"{folder}: its manifest names the run {run_id!r:.80}, which no run is named")
-    sums = "".join(f"{digest_of(folder / name)}  {name}\n" for name in names)
+    digests = {name: digest_of(folder / name) for name in names}
+    texts = descriptions(folder, digests)
+    digests |= {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    texts[SUMS] = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
     if file.exists() and not file.is_file():
         raise UsageError(f"{file}: cannot write the bundle: not a regular file; give the name of a new file")
     partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
     try:
-        with zipfile.ZipFile(partial, "x", strict_timestamps=True) as archive:
+        with zipfile.ZipFile(partial, "x") as archive:
             for name in names:
                 with (folder / name).open("rb") as source, archive.open(_member(run_id, name), "w") as target:
-                    shutil.copyfileobj(source, target, _CHUNK_BYTES)
-            archive.writestr(_member(run_id, SUMS), sums)
+                    shutil.copyfileobj(source, target)
+            for name, text in texts.items():
+                archive.writestr(_member(run_id, name), text)
         partial.replace(file)
     except OSError as error:
         remedy = "; make its folder first" if isinstance(error, FileNotFoundError) else ""
@@ -191,7 +226,7 @@ def write_bundle(folder: Path, run_id: str, file: Path) -> tuple[str, ...]:
 
 
 def _member(run_id: str, name: str) -> zipfile.ZipInfo:
-    member = zipfile.ZipInfo(f"{run_id}/{name}", _EPOCH)
+    member = zipfile.ZipInfo(f"{run_id}/{name}")  # of 1980-01-01
     member.create_system, member.external_attr = _UNIX, _FILE_MODE
     # Traces are compressed already.
     member.compress_type = zipfile.ZIP_STORED if name.endswith(".npz") else zipfile.ZIP_DEFLATED
@@ -228,7 +263,7 @@ def unpack_bundle(file: Path, into: Path) -> Path:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     # A file of another size than its entry has raises BadZipFile.
                     with archive.open(member) as source, path.open("xb") as target:
-                        shutil.copyfileobj(source, target, _CHUNK_BYTES)
+                        shutil.copyfileobj(source, target)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise BundleError(f"{file}: cannot be unpacked: {error}; the bundle was edited or damaged") from error
     except OSError as error:
@@ -250,14 +285,14 @@ def _check_end(file: Path, stream: IO[bytes]) -> None:
     _, _, _, _, count, directory_bytes, _, _ = _END.unpack_from(tail, at)
     if tail[max(0, at - _LOCATOR_BYTES) : at].startswith(b"PK\x06\x07"):
         raise BundleError(f"{file}: too many or too large files for a bundle")
-    if count > MAX_FILES + 1 or directory_bytes > _MAX_DIRECTORY_BYTES:
+    if count > MAX_FILES + 3 or directory_bytes > _MAX_DIRECTORY_BYTES:
         raise BundleError(f"{file}: lists {count} files, more than the {MAX_FILES} that a bundle may have")
 
 
 def _check_members(file: Path, members: Sequence[zipfile.ZipInfo], free_bytes: int) -> str:
     """Check names and sizes, and return the run's id. Raises ``BundleError``."""
     # The last record may count fewer than there are.
-    if len(members) > MAX_FILES + 1:
+    if len(members) > MAX_FILES + 3:
         raise BundleError(f"{file}: holds {len(members)} files, more than the {MAX_FILES} that a bundle may have")
     total = sum(member.file_size for member in members)
     most = min(MAX_TOTAL_BYTES, free_bytes, _FREE_BYTES + _MOST_RATIO * file.stat().st_size)

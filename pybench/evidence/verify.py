@@ -16,8 +16,12 @@ from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
 from pybench.core.schedule import pending, undecided
 from pybench.evidence.archive import (
+    CRATE,
+    STATEMENT,
     SUMS,
     BundleError,
+    descriptions,
+    digest_of,
     evidence_files,
     parse_sums,
     require_archive,
@@ -119,6 +123,8 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
         RESULTS_FILE: lambda: check_results(folder, RunView.of_folder(folder, results), checked, same_build=same_build),
         "attempts": lambda: check_joules(folder.path, manifest, records, checked, same_build=same_build),
     }
+    if bundled:
+        checks[STATEMENT] = lambda: check_descriptions(path, names)
     for place, check in checks.items():
         try:
             discrepancies += check()
@@ -147,8 +153,15 @@ def check_digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
     present = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file() and file.name != SUMS]
     for name, text in wrong_digests(path, (*names, *present), listed):
         yield Discrepancy("digest", name, text)
-    for name in sorted(set(present) - set(names)):
+    for name in sorted({*present} - {*names, STATEMENT, CRATE}):
         yield Discrepancy("digest", name, "no file of a run; a bundle holds nothing else")
+
+
+def check_descriptions(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
+    """What a bundle tells other tools follows from its files."""
+    for name, text in descriptions(path, {name: digest_of(path / name) for name in names}).items():
+        if (path / name).is_file() and read_below(path, name, 2**26).decode("utf-8") != text:
+            yield Discrepancy("digest", name, "describes other files or another verdict than the run has")
 
 
 def check_worker(folder: RunFolder, manifest: Manifest, *, same_build: bool) -> Iterator[Discrepancy]:

@@ -38,10 +38,6 @@ class Reader(Generic[_T]):
         """Of values that JSON gave. Raises ``ValidationError``."""
         return cast("_T", self._validator.validate_python(values))
 
-    def read_json(self, data: bytes) -> _T:
-        """Of JSON. Raises ``ValidationError``."""
-        return cast("_T", self._validator.validate_json(data))
-
     @cached_property
     def _validator(self) -> SchemaValidator:
         return SchemaValidator(_with(_BOUNDED, self._adapter.core_schema))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import stat
 import subprocess
 import zipfile
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
 from pybench.evidence import archive, signature
-from pybench.evidence.archive import SUMS, write_bundle
+from pybench.evidence.archive import CRATE, STATEMENT, SUMS, write_bundle
 from pybench.evidence.verify import verify_bundle
 from tests.evidence.forgery import Forgery
 
@@ -69,6 +71,39 @@ def test_the_command_writes_the_same_twice(original: Path, tmp_path: Path, suite
     with zipfile.ZipFile(files[0]) as stored:
         stored.extractall(tmp_path / "out")
     subprocess.run(["sha256sum", "-c", "--strict", SUMS], cwd=tmp_path / "out" / original.name, check=True)
+
+
+def test_other_tools_learn_what_a_bundle_holds(original: Path, bundle: Path) -> None:
+    """In-toto Statement v1 with a test result v0.1, and RO-Crate 1.1: what both require, and each file of the run."""
+    with zipfile.ZipFile(bundle) as stored:
+        statement, crate = [json.loads(stored.read(f"{original.name}/{name}")) for name in (STATEMENT, CRATE)]
+        files = {name.split("/", 1)[1]: stored.read(name) for name in stored.namelist()}
+    inside = {
+        name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name not in {STATEMENT, CRATE, SUMS}
+    }
+    assert statement.keys() == {"_type", "subject", "predicateType", "predicate"}
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert {entry["name"]: entry["digest"]["sha256"] for entry in statement["subject"]} == inside
+    assert statement["predicateType"] == "https://in-toto.io/attestation/test-result/v0.1"
+    assert statement["predicate"]["result"] in {"PASSED", "WARNED", "FAILED"}
+    assert statement["predicate"]["configuration"] == [
+        {"name": "manifest.json", "digest": {"sha256": inside["manifest.json"]}}
+    ]
+
+    assert crate["@context"] == "https://w3id.org/ro/crate/1.1/context"
+    entities = {entity["@id"]: entity for entity in crate["@graph"]}
+    assert entities[CRATE] == {
+        "@id": CRATE,
+        "@type": "CreativeWork",
+        "about": {"@id": "./"},
+        "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
+    }
+    root = entities["./"]
+    assert (root["@type"], bool(root["name"]), bool(root["description"])) == ("Dataset", True, True)
+    assert datetime.fromisoformat(root["datePublished"]).tzinfo is not None
+    assert {part["@id"] for part in root["hasPart"]} == set(inside)
+    assert all(entities[name]["@type"] == "File" for name in inside)
+    assert len(entities) == len(crate["@graph"]) == len(inside) + 2
 
 
 def test_what_does_not_hold_is_listed_in_80_columns(forgery: Forgery, tmp_path: Path, suite: Path) -> None:
@@ -177,6 +212,15 @@ def _no_manifest(entries: Entries) -> None:
     del entries[next(name for name in entries if name.endswith("manifest.json"))]
 
 
+def _describe_otherwise(entries: Entries) -> None:
+    """With sums that agree."""
+    name = next(name for name in entries if name.endswith(STATEMENT))
+    text = entries[name].decode().replace('"result": "', '"result": "NOT ')
+    sums = next(name for name in entries if name.endswith(SUMS))
+    digests = [hashlib.sha256(data).hexdigest().encode() for data in (entries[name], text.encode())]
+    entries[name], entries[sums] = text.encode(), entries[sums].replace(*digests)
+
+
 def _long_sums(entries: Entries) -> None:
     entries[next(name for name in entries if name.endswith(SUMS))] = b"\n" * (2**23 + 1)
 
@@ -194,6 +238,7 @@ def _long_sums(entries: Entries) -> None:
         (_renamed, "the bundle of 20200101T000000Z-drill"),
         (_no_journal, "journal.jsonl: listed in SHA256SUMS, but not in the bundle"),
         (_no_manifest, "no run here (no manifest.json)"),
+        (_describe_otherwise, "in-toto-statement.json: describes other files or another verdict"),
     ],
 )
 def test_other_content(bundle: Path, suite: Path, change: Callable[[Entries], None], message: str) -> None:
@@ -282,7 +327,7 @@ def test_each_kind_of_file_has_its_most_bytes(tmp_path: Path, suite: Path) -> No
 
 def test_more_files_than_a_bundle_has(small: Path, suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the archive's last record, before its directory is read."""
-    monkeypatch.setattr(archive, "MAX_FILES", -1)
+    monkeypatch.setattr(archive, "MAX_FILES", -3)
     assert "lists 1 files, more than" in faults(small, suite)[0]
 
 
@@ -290,13 +335,13 @@ def test_more_files_than_the_last_record_counts(tmp_path: Path, suite: Path, mon
     """The directory has them all, whatever that record says."""
     file = tmp_path / "b.zip"
     with zipfile.ZipFile(file, "w") as stored:
-        for number in range(4):
+        for number in range(6):
             stored.writestr(f"r/worker/{number}", b"")
     data = file.read_bytes()
     end = data.rindex(b"PK\x05\x06")
     file.write_bytes(data[: end + 8] + (1).to_bytes(2, "little") * 2 + data[end + 12 :])
     monkeypatch.setattr(archive, "MAX_FILES", 2)
-    assert "holds 4 files, more than the 2 that a bundle may have" in faults(file, suite)[0]
+    assert "holds 6 files, more than the 2 that a bundle may have" in faults(file, suite)[0]
 
 
 @pytest.mark.parametrize(

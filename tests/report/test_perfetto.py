@@ -127,14 +127,6 @@ def test_without_power_the_wall_clock_is_that_of_the_attempts_start(results: Res
     assert _slices(trace, "phases of an attempt")[0] == ("start-up", 1_767_225_601.0, 1_767_225_601.5)
 
 
-def test_records_of_before_begin_after_their_start_up(results: Results, tmp_path: Path) -> None:
-    """Their wall clock is known to the second: 2026-01-01T00:00:00Z."""
-    view = traced_run(tmp_path, results)
-    bare = tuple(dataclasses.replace(record, trace=None, startup_s=5.0) for record in view.records)
-    (first, *_) = _slices(_read(dataclasses.replace(view, records=bare)), "rank 0")
-    assert first == ("step 0", 1_767_225_605.0, 1_767_225_607.0)
-
-
 def test_a_time_before_1970_is_an_error(results: Results, tmp_path: Path) -> None:
     """A start-up of minus 80 years, which the journal's checks let pass."""
     view = traced_run(tmp_path, results)

@@ -66,7 +66,7 @@ def junit(judged: Judged) -> str:
     rows = ((row.name, row.state, row.text, row.text) for row in judged.rows)
     for name, state, reason, text in (*rows, ("verdict", judged.state, judged.reason, step)):
         case = ET.SubElement(suite, "testcase", classname=clean(judged.title), name=clean(name))
-        if mark := _mark(state):
+        if mark := "failure" if state in _FAILS else None if state in _WARNS else "skipped":
             ET.SubElement(case, mark, message=clean(reason), type=state).text = clean(text)
     return document(suite)
 
@@ -80,7 +80,3 @@ FORMATS: dict[str, Callable[[Judged], str]] = {
 
 def _kind(state: str) -> str:
     return "error" if state in _FAILS else "notice" if state in _WARNS else "warning"
-
-
-def _mark(state: str) -> str | None:
-    return "failure" if state in _FAILS else None if state in _WARNS else "skipped"

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from pybench.core.joint_step import phase_cuts_ns
-from pybench.files.reader import utc_time
 from pybench.model.errors import UsageError
 from pybench.model.health import gpu_label
 from pybench.model.record import Record
@@ -83,20 +82,10 @@ def render(view: RunView) -> bytes:
 
 
 def realtime_offset_ns(record: Record, trace: PowerTrace | None) -> int | None:
-    """CLOCK_REALTIME less CLOCK_MONOTONIC, measured with the trace or at the attempt's start.
-
-    Records of versions that measured neither have the attempt's start to the second; the first step is then where its
-    start-up ended. ``None`` without any time.
-    """
+    """CLOCK_REALTIME less CLOCK_MONOTONIC, measured with the trace or at the attempt's start; ``None`` unknown."""
     if trace is not None and len(trace.offsets.realtime_offset_ns):
         return int(trace.offsets.realtime_offset_ns[0])
-    if record.realtime_offset_ns is not None:
-        return record.realtime_offset_ns
-    starts_ns = [step.start_ns for rank in record.ranks for step in rank.steps]
-    began_ns = int(utc_time(record.started_utc).timestamp()) * 1_000_000_000
-    if trace is not None:
-        return began_ns - trace.start_ns
-    return began_ns + round((record.startup_s or 0.0) * 1e9) - min(starts_ns) if starts_ns else None
+    return record.realtime_offset_ns
 
 
 def _attempt(tracks: _Tracks, view: RunView, record: Record, trace: PowerTrace | None, offset_ns: int) -> None:

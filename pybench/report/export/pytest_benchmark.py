@@ -29,10 +29,12 @@ def render(view: RunView) -> str:
     timed = [point for point in results.points if _is_timed(point)]
     if not timed:
         raise UsageError(f"{results.run_id}: no point has attempts with step times, which pytest-benchmark compares")
+    # Of an attempt; 1 where the run's folder is not there to look.
+    steps = {record.point_id: len(record.ranks[0].steps) for record in view.good_records}
     whole = {
         "machine_info": _machine(results),
         "commit_info": {"id": "unversioned", "time": None, "author_time": None, "dirty": False, "branch": None},
-        "benchmarks": [_benchmark(results, point, _steps(view, point)) for point in timed],
+        "benchmarks": [_benchmark(results, point, steps.get(point.id, 1)) for point in timed],
         "datetime": results.provenance.created_utc,
         "version": _VERSION,
     }
@@ -56,12 +58,6 @@ def _machine(results: Results) -> dict[str, Any]:
         "gpus": list(found.gpu_names),
         "driver": found.driver,
     }
-
-
-def _steps(view: RunView, point: PointResult) -> int:
-    """Steps of an attempt, 1 where the run's folder is not there to look."""
-    found = {record.point_id: len(record.ranks[0].steps) for record in view.good_records}
-    return found.get(point.id, 1)
 
 
 def _benchmark(results: Results, point: PointResult, iterations: int) -> dict[str, Any]:

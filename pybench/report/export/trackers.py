@@ -17,23 +17,21 @@ from pybench.report.run.view import RunView
 from pybench.report.table import printable
 
 BIGGER, SMALLER = "bigger_is_better.json", "smaller_is_better.json"
+_ENDS = ("value", "lower_value", "upper_value")
 
 
 def render(view: RunView) -> str:
     """Headline and judged metrics of every point. A measure is named as the metric is, with ``-`` for ``_``."""
     figures = {
         printable(point.id): {
-            name.replace("_", "-"): _metric(estimate) for name, estimate in tracked(view.results, point).items()
+            name.replace("_", "-"): {end: value for end, value in zip(_ENDS, values, strict=True) if value is not None}
+            for name, figure in tracked(view.results, point).items()
+            for values in [(figure.value, figure.low, figure.high)]
         }
         for point in view.results.points
         if point.metrics
     }
     return json.dumps(figures, indent=2) + "\n"
-
-
-def _metric(estimate: Estimate) -> dict[str, float]:
-    ends = {"lower_value": estimate.low, "upper_value": estimate.high}
-    return {"value": estimate.value, **{name: end for name, end in ends.items() if end is not None}}
 
 
 def export(view: RunView, out: Path) -> str:

@@ -130,15 +130,15 @@ def _series(axes: Axes, rows: Sequence[ScalingResult], number: int) -> Markup:
 
 def throughput_charts(results: Results) -> tuple[Chart, ...]:
     """Joules for each token or sample over throughput, and the latency of requests over it, where they are known."""
+
+    def latency(point: PointResult) -> Estimate | None:
+        return point.metrics["e2e_p99_s"] if requests_differ(point) else None
+
     found = (
         _against_throughput(results, "Energy against throughput", "energy", energy),
-        _against_throughput(results, "Latency against throughput", "end to end, p99", _latency),
+        _against_throughput(results, "Latency against throughput", "end to end, p99", latency),
     )
     return tuple(chart for chart in found if chart)
-
-
-def _latency(point: PointResult) -> Estimate | None:
-    return point.metrics["e2e_p99_s"] if requests_differ(point) else None
 
 
 def _against_throughput(

@@ -82,13 +82,9 @@ def findings(view: RunView) -> tuple[Finding, ...]:
     more = MoreAttempts.of(results)
     broken = faults(results.node, results.points, results.provenance.gpus)
     found = [*_of_points(view, names), *_of_rows(results, names, more, broken), *_of_node(results, names, more)]
-    rest = sorted(_by_step(_merged(found)), key=_place)
+    places = {part: place for place, part in enumerate((*PARTS, None))}
+    rest = sorted(_by_step(_merged(found)), key=lambda f: (places[f.part], BY_IMPORTANCE.index(f.verdict)))
     return _filled((*_of_faults(results, names, broken), *rest), view)
-
-
-def _place(finding: Finding) -> tuple[int, int]:
-    part = PARTS.index(finding.part) if finding.part else len(PARTS)
-    return part, BY_IMPORTANCE.index(finding.verdict)
 
 
 def _of_faults(results: Results, names: dict[str, str], broken: Sequence[Fault]) -> list[Finding]:

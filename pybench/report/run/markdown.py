@@ -68,11 +68,8 @@ def _size(lines: Sequence[str]) -> int:
 def escape(text: str) -> str:
     """One line of plain text, whatever it holds. Words that a renderer would turn into links become code."""
     words = printable(text).split(" ")
-    return " ".join(_code(word) if _LINK.search(word) else _SPECIAL.sub(r"\\\1", word) for word in words)
-
-
-def _code(word: str) -> str:
-    return f"`{word.replace('`', '').replace('|', '')}`"
+    code = str.maketrans("", "", "`|")
+    return " ".join(f"`{w.translate(code)}`" if _LINK.search(w) else _SPECIAL.sub(r"\\\1", w) for w in words)
 
 
 def _table(table: Table) -> list[str]:

@@ -101,10 +101,5 @@ def sparkline(values: Sequence[float | None], width: int = 30) -> str:
     columns = min(width, len(values))
     cuts = [len(values) * column // columns for column in range(columns + 1)]
     shares = ([v for v in values[start:end] if v is not None] for start, end in pairwise(cuts))
-    return "".join(
-        _block(0.5 + (median(share) - centre) / room if room else 0.5) if share else _GAP for share in shares
-    )
-
-
-def _block(height: float) -> str:
-    return _BLOCKS[min(int(height * len(_BLOCKS)), len(_BLOCKS) - 1)]
+    most, heights = len(_BLOCKS), [(median(share) - centre) / (room or 1) if share else None for share in shares]
+    return "".join(_GAP if at is None else _BLOCKS[min(int((0.5 + at) * most), most - 1)] for at in heights)
