@@ -215,7 +215,7 @@ def suite_model() -> type[BaseModel]:
     one = _override("profile_benchmark", everything, **_optional({"omit": omit, **job}))
     benchmarks_of = {"benchmark": dict[str, one]}  # type: ignore[valid-type]
     profile = _override("profile", everything, **_optional({**benchmarks_of, **job}))
-    kinds: Any = Union.__getitem__(tuple(_benchmark(workload) for workload in SETTINGS_OF))
+    kinds: Any = Union[tuple(_benchmark(workload) for workload in SETTINGS_OF)]  # noqa: UP007 - at run time
     benchmark: Any = Annotated[kinds, Field(discriminator="workload")]
     benchmarks = Annotated[list[benchmark], Field(min_length=1, max_length=256)]
     description = Annotated[str, Field(pattern=_TEXT_PATTERN, description="one sentence for the reports")]
