@@ -217,8 +217,8 @@ def _describe_otherwise(entries: Entries) -> None:
     name = next(name for name in entries if name.endswith(STATEMENT))
     text = entries[name].decode().replace('"result": "', '"result": "NOT ')
     sums = next(name for name in entries if name.endswith(SUMS))
-    digests = [hashlib.sha256(data).hexdigest().encode() for data in (entries[name], text.encode())]
-    entries[name], entries[sums] = text.encode(), entries[sums].replace(*digests)
+    old, new = (hashlib.sha256(data).hexdigest().encode() for data in (entries[name], text.encode()))
+    entries[name], entries[sums] = text.encode(), entries[sums].replace(old, new)
 
 
 def _long_sums(entries: Entries) -> None:
