@@ -35,11 +35,12 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     measurements = _without_unfit(manifest, measurements)
     suite, plan = manifest.suite, measurements.plan
     tables, machine = manifest.tables, manifest.machine
-    points = summarize(measurements, manifest.options.time_limit_s)
+    rates = {benchmark.name for benchmark in suite.benchmarks if benchmark.gives_rates}
+    summaries = summarize(measurements, manifest.options.time_limit_s)
+    points = tuple(sorted(summaries, key=lambda point: point.benchmark in rates))  # what serves predictions comes last
     predictions = () if parse_required(manifest.options.require).table else manifest.predictions
     scaling = scaling_results(suite, measurements, tables, machine, predictions)
     checks = absolute_checks(suite, measurements, points, tables, machine)
-    rates = {benchmark.name for benchmark in suite.benchmarks if benchmark.gives_rates}
     comparisons, node = comparison_results(suite, measurements), node_checks(measurements, machine, rates)
     together: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)
     scaling, checks = corrected(scaling, together), corrected(checks, together)
