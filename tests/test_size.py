@@ -14,18 +14,18 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1994, 13),
+    "cli": (1993, 13),
     "core": (7735, 42),
     "evidence": (1161, 8),
     "explain": (2172, 12),
-    "files": (3227, 25),
+    "files": (3219, 24),
     "fleet": (1604, 10),
     "machine": (1732, 13),
     "model": (5550, 36),
     "nightly": (4132, 20),
     "power": (4842, 23),
     "report": (4387, 39),
-    "run": (7706, 58),
+    "run": (7667, 54),
     "worker": (10583, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

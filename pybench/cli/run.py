@@ -213,8 +213,7 @@ def _prepare(ctx: click.Context, options: RunOptions, gathering: Gathering | Non
     """Plan the suite, or read the run to resume; choose what starts its workers."""
     from pybench.cli.plan import of_product
     from pybench.run.engines.choice import choose_launcher
-    from pybench.run.hosts.preparation import chosen_on_all
-    from pybench.run.prepare import prepare_run
+    from pybench.run.prepare import chosen_on_all, prepare_run
     from pybench.run.resume import resume_run
 
     choose: Any = partial(choose_launcher, options.engine, notify=progress.note)

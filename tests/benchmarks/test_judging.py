@@ -19,7 +19,7 @@ from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
 from pybench.core.plan import point_id
 from pybench.files.run.folder import RunFolder
-from pybench.files.run.journal_line import encode_line
+from pybench.files.run.journal import encode_line
 from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pybench.run.engines.base import get_engine
-from pybench.run.engines.oci.orphans import remove_orphans
+from pybench.run.engines.oci.launcher import remove_orphans
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, site_packages
 from tests.containers.root_image import write_image
 from tests.ports import port_for

@@ -18,7 +18,7 @@ from pybench.files.run.folder import RunFolder
 from pybench.model.results import Estimate
 from pybench.run.engines.base import Launch, get_engine
 from pybench.run.engines.oci.container import ContainerWorker
-from pybench.run.engines.oci.orphans import remove_orphans
+from pybench.run.engines.oci.launcher import remove_orphans
 from tests.containers.boxed_engine import Boxed, job, suite_text
 from tests.processes import wait_for
 

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from pybench.files.run.folder import RunFolder
-from pybench.files.run.journal_line import decode_line, encode_line
+from pybench.files.run.journal import decode_line, encode_line
 from pybench.files.run.results_file import read_results
 from pybench.model.errors import RunFolderError
 from tests.builders import MANIFEST, RECORD, RESULTS

@@ -17,7 +17,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pybench.core.metrics import metric_values
-from pybench.files.run.journal_line import decode_line, encode_line
+from pybench.files.run.journal import decode_line, encode_line
 from pybench.model.record import Record
 from pybench.model.suite import Effort, Point
 from pybench.model.wire import Event, Failure, Work, WorkOrder, encode_event, events_file

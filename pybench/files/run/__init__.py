@@ -4,6 +4,6 @@
 |---|---|
 | `folder` | the folder, its lock, its manifest, its attempts and its reports |
 | `manifest_rules` | joint rules of a manifest's values |
-| `journal`, `journal_line` | the records, one a line |
+| `journal` | the records, one a line |
 | `results_file` | results, judged anew or kept |
 """

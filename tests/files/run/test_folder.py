@@ -18,7 +18,7 @@ import pytest
 from click import UsageError
 
 from pybench.cli.params import Duration
-from pybench.files.run import folder, journal, journal_line
+from pybench.files.run import folder, journal
 from pybench.files.run.folder import RunFolder, attempt_name, copying
 from pybench.model.errors import RunFolderError
 from pybench.model.manifest import MANIFEST_VERSION, Manifest, PlanOptions
@@ -326,7 +326,7 @@ def test_a_record_that_no_journal_keeps_is_not_written(tmp_path: Path, monkeypat
     monkeypatch.setattr(journal, "_MAX_BYTES", 2 * len(whole) - 1)
     with pytest.raises(RunFolderError, match=r"journal\.jsonl: would be larger than \d+ bytes; .* in a new run"):
         folder.journal.append(record(2))
-    monkeypatch.setattr(journal_line, "MAX_LINE_BYTES", len(whole) - 2)
+    monkeypatch.setattr(journal, "MAX_LINE_BYTES", len(whole) - 2)
     with pytest.raises(RunFolderError, match=r"more than a journal keeps of an attempt; give it fewer steps"):
         folder.journal.append(record(2))
     assert (folder.path / "journal.jsonl").read_bytes() == whole

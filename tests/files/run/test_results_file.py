@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pybench.files.run.journal_line import decode_line, encode_line
+from pybench.files.run.journal import decode_line, encode_line
 from pybench.files.run.results_file import read_results
 from pybench.model.errors import RunFolderError
 from tests.builders import POINT_RESULT, RECORD, RESULTS, estimate
