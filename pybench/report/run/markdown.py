@@ -25,13 +25,11 @@ def render(view: RunView) -> str:
     profile = f", profile {results.profile}" if results.profile else ""
     head = [
         f"## {escape(results.suite)}: {verdict_words(view.state)}",
-        "",
-        escape(results.description),
-        "",
+        *("", escape(results.description), ""),
         f"{escape(view.reason)} (machine {escape(results.machine)}{escape(profile)}, run {escape(results.run_id)})",
         "",
         *((escape(changed), "") if (changed := changes(results.options)) else ()),
-        escape(sentence(results.provenance)),
+        escape(sentence(results.provenance, detail=False, where="see results.json")),
     ]
     rest = [*_findings(each_step_once(findings(view))), *(line for table in tables(results) for line in _table(table))]
     return "\n".join([*head, *_within(rest, MOST_BYTES - _size(head))]) + "\n"
@@ -46,7 +44,8 @@ def _findings(found: Sequence[Finding]) -> Iterator[str]:
             yield f"- **{finding.verdict}** {escape(finding.text(_MOST_SUBJECTS))}{step}"
             more = (*(finding.subjects if len(finding.subjects) > _MOST_SUBJECTS else ()), *finding.evidence)
             if more:
-                yield f"  <details><summary>all {len(more)}</summary>{'<br>'.join(map(escape, more))}</details>"
+                lines = "<br>\n  ".join(map(escape, more))
+                yield f"  <details><summary>all {len(more)}</summary>{lines}</details>"
 
 
 def _within(lines: Sequence[str], num_bytes: int) -> list[str]:
