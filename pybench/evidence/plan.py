@@ -91,8 +91,8 @@ def _suite(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]
         return
     efforts = with_effort(read, attempts=options.attempts, steps=options.steps)
     trusted = with_words(efforts, num_devices=manifest.machine.devices.count, max_gpus=options.max_gpus)
-    for name in _changed_parts(suite, trusted):
-        yield Discrepancy("suite", place, f"differs from {trusted.path}: {name}")
+    if parts := list(_changed_parts(suite, trusted)):
+        yield Discrepancy("suite", place, f"differs from {trusted.path}: {'; '.join(parts)}")
 
 
 def _changed_parts(suite: Suite, trusted: Suite) -> Iterator[str]:
