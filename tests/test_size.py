@@ -14,7 +14,7 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1993, 13),
+    "cli": (1979, 13),
     "core": (7736, 42),
     "evidence": (1161, 8),
     "explain": (2172, 12),
@@ -23,7 +23,7 @@ CEILINGS = {
     "machine": (1732, 13),
     "model": (5550, 36),
     "nightly": (4132, 20),
-    "power": (4842, 23),
+    "power": (4775, 23),
     "report": (4386, 39),
     "run": (7667, 54),
     "worker": (10583, 76),
