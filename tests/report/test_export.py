@@ -25,8 +25,8 @@ from pybench.report.run.headline import tracked
 from pybench.report.run.view import RunView
 from tests.report.conftest import HOSTILE
 from tests.report.exports import BENCHER, GITHUB_BENCHMARK
+from tests.report.kept import KEPT, ONE_OF_A_KIND
 
-KEPT = sorted((Path(__file__).parents[2] / "suites" / "measured").glob("*.json"))
 FINISHED = "2026-11-21T09:00:00+00:00"
 
 
@@ -35,7 +35,7 @@ def _finished(results: Results) -> RunView:
     return RunView(results=dataclasses.replace(results, provenance=found))
 
 
-@pytest.fixture(params=KEPT, ids=lambda path: path.stem)
+@pytest.fixture(params=ONE_OF_A_KIND, ids=lambda path: path.stem)
 def kept(request: pytest.FixtureRequest) -> RunView:
     """A run of a real machine."""
     return _finished(read_results(request.param))

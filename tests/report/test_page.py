@@ -16,10 +16,9 @@ from pybench.model.results import Results
 from pybench.power.chart import command_payload, extremes, pack, pack_levels, unpack
 from pybench.report.page.render import power_payload, render
 from pybench.report.run.view import RunView
+from tests.report.kept import ONE_OF_A_KIND
 from tests.report.page_run import SECOND, power_trace, run_in_waves, run_over_hosts, traced_run
 from tests.report.pages import PageReader
-
-KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
 
 
 def test_the_policy_permits_the_pages_own_scripts_and_styles_alone(results: Results, tmp_path: Path) -> None:
@@ -34,7 +33,7 @@ def test_the_policy_permits_the_pages_own_scripts_and_styles_alone(results: Resu
     assert re.findall(r"'sha256-([^']+)'", policy) == [*hashes[2:], *hashes[:2]]
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", ONE_OF_A_KIND, ids=lambda path: path.stem)
 def test_kept_runs_need_less_than_150_kib(path: Path) -> None:
     """Without traces, and without anything to load."""
     text = render(RunView.of_file(path))

@@ -17,9 +17,9 @@ from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView, sentence
 from pybench.report.text.labels import short_labels
 from tests.builders import NODE_CHECK
+from tests.report.kept import KEPT
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
 
 
 def _render(results: Results, *, width: int = 80, color: bool = False, detail: bool = False) -> str:
@@ -39,13 +39,17 @@ def test_fits_its_width(results: Results, width: int, *, detail: bool) -> None:
     assert lines[-1] == f"verdict: fail - {results.reason}"
 
 
-@pytest.mark.parametrize("detail", [False, True])
-@pytest.mark.parametrize("path", _KEPT, ids=lambda path: path.stem)
-def test_kept_runs_fit_80_columns(path: Path, *, detail: bool) -> None:
-    """Runs of real machines, without a table that goes on below."""
-    text = render(RunView.of_file(path), width=80, detail=detail)
-    assert max(cell_len(line) for line in text.splitlines()[:-1]) <= 80
-    assert "continued" not in text
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_kept_runs_fit_80_columns(path: Path) -> None:
+    """Without a table that goes on below, and no point is a paragraph of heads and cells. The verdict is one line."""
+    view = RunView.of_file(path)
+    for detail in (True, False):
+        text = render(view, width=80, detail=detail)
+        *lines, verdict = text.splitlines()
+        assert verdict.startswith("verdict: ")
+        assert max(map(cell_len, lines)) <= 80
+        assert "continued" not in text
+    assert [line for line in lines if re.match(r"    \S*(/s|/J) [\d.,]+[ ,]", line)] == []
 
 
 def test_a_healthy_node_is_one_screen() -> None:
