@@ -13,6 +13,8 @@ USAGE = 2
 MACHINE = 3
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h: a defect of pybench, never a verdict
 INTERRUPTED = 130
+INCOMPARABLE = 6
+"""Of runs that cannot be compared: somebody has to look, so no printed workflow accepts it."""
 
 BY_VERDICT: dict[Verdict, int] = {
     "pass": 0,

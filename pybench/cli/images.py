@@ -12,7 +12,7 @@ import click
 from pybench.cli.io import echo
 from pybench.cli.params import PATH
 from pybench.report.table import printable
-from pybench.run.engines.base import CONTAINER_ENGINES
+from pybench.run.engines import CONTAINER_ENGINES
 
 if TYPE_CHECKING:
     from pybench.model.container import ImageLock, LockedImage

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import get_terminal_size
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, TextIO, TypedDict
 
@@ -35,7 +33,14 @@ class TerminalOptions(TypedDict):
 def terminal_options() -> TerminalOptions:
     """The terminal's width, 80 columns where there is none; colour for a terminal that did not refuse it."""
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return {"width": get_terminal_size((80, 24)).columns, "color": color}
+    return {"width": _terminal_width(), "color": color}
+
+
+def _terminal_width() -> int:
+    """In columns; 80 where there is no terminal."""
+    from shutil import get_terminal_size  # half of what a usage error takes
+
+    return get_terminal_size((80, 24)).columns
 
 
 def echo(text: str, *, nl: bool = True, err: bool = False, stream: TextIO | None = None) -> None:
@@ -51,7 +56,7 @@ def echo(text: str, *, nl: bool = True, err: bool = False, stream: TextIO | None
 
 def broken_lines(text: str) -> str:
     """Lines that are wider than the terminal, broken between words; those with an indent hold commands to copy."""
-    width = get_terminal_size((80, 24)).columns
+    width = _terminal_width()
     wrap = TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return "\n".join(line if len(line) <= width or line[:1].isspace() else wrap.fill(line) for line in text.split("\n"))
 
@@ -103,6 +108,8 @@ def write_text(file: Path, text: str) -> None:
 
 def json_text(value: object) -> str:
     """A value as JSON, and a line's end."""
+    import json
+
     return json.dumps(value, indent=2) + "\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from importlib import import_module
 from pathlib import Path
 from textwrap import shorten
@@ -129,7 +130,8 @@ def main(ctx: click.Context) -> None:
     """Prove that N GPUs give the speedup they should, at the energy they should."""
     # Records hold no cycles; looking for them takes a fifth of the time of a long run's report.
     gc.set_threshold(100_000)
-    if ctx.invoked_subcommand in {"run", "plan"}:
+    has_defaults = any(map(os.path.exists, ("pybench.toml", "pyproject.toml")))
+    if ctx.invoked_subcommand in {"run", "plan"} and has_defaults:
         from pybench.files.defaults import read_defaults
 
         ctx.default_map = dict.fromkeys(("run", "plan"), read_defaults(Path.cwd()))

@@ -12,7 +12,6 @@ import click
 
 from pybench.cli.io import require_apart
 from pybench.model.errors import UsageError
-from pybench.model.manifest import MOST_TIME_S
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -37,6 +36,8 @@ class Duration(_Seconds):
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds of a text. Fails with the valid forms."""
+        from pybench.model.manifest import MOST_TIME_S
+
         if isinstance(value, int | float):
             return float(value)
         match = _FORM.fullmatch(value)

@@ -13,7 +13,7 @@ import click
 from pybench.cli.params import FOLDER, PATH, SUITE, Duration
 from pybench.cli.plan import plan_options
 from pybench.report.formats import TEXTS
-from pybench.run.engines.base import ENGINES
+from pybench.run.engines import ENGINES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -58,7 +58,7 @@ def engine_over_hosts(engine: EngineOptions) -> EngineOptions:
     Raises ``UsageError`` for an image without an engine.
     """
     from pybench.model.errors import UsageError
-    from pybench.run.engines.base import CONTAINER_ENGINES, LOCAL
+    from pybench.run.engines import CONTAINER_ENGINES, LOCAL
 
     chosen = replace(engine, engine=LOCAL) if engine.engine == "auto" else engine
     if engine.image and chosen.engine == LOCAL:
@@ -101,7 +101,7 @@ def _let_go(gathering: Gathering | None) -> Iterator[Gathering | None]:
 
 
 def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callable[[str], None]) -> Gathering | None:
-    from pybench.run.engines.base import LOCAL
+    from pybench.run.engines import LOCAL
     from pybench.run.engines.choice import choose_launcher
     from pybench.run.hosts.gathering import gather
     from pybench.run.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous, host_name, read_secret, this_host

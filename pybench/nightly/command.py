@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.exit_codes import INCOMPARABLE
 from pybench.cli.params import (
     FILE,
     FOLDER,
@@ -21,7 +22,6 @@ from pybench.cli.params import (
     smallest_option,
 )
 from pybench.model.text import plural
-from pybench.nightly.values import EXIT_CODES, INCOMPARABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,6 +160,7 @@ def gate(
     from pybench.nightly.history import nights, read_history, series_of
     from pybench.nightly.history_text import no_run, skipped
     from pybench.nightly.rerun import unconfirmed
+    from pybench.nightly.values import EXIT_CODES
 
     run = run_figures(results_of(run_path))
     history = read_history(folder)

@@ -126,7 +126,7 @@ def _with_stack(several: Several, stack: str) -> EngineOptions:
     from shutil import which
 
     from pybench.model.errors import UsageError
-    from pybench.run.engines.base import LOCAL
+    from pybench.run.engines import LOCAL
 
     engine = several.engine
     if engine.python or engine.image:

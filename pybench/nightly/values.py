@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pybench.cli.exit_codes import INCOMPARABLE
 from pybench.model.figures import FigureKey, SmallestEffects
 
 GateState = Literal[
@@ -21,8 +22,6 @@ GateState = Literal[
 """Of a row: within or beyond what nights scatter; too few nights; a rerun that neither confirms nor clears; shifted
 with all other rows; a change that the clock explains; measured otherwise before; absent. Of a night: its worst row."""
 
-INCOMPARABLE = 6
-"""Exit code of runs that cannot be compared: somebody has to look, so no printed workflow accepts it."""
 EXIT_CODES: dict[GateState, int] = {
     "regressed": 1,
     "not measured": 1,

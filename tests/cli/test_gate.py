@@ -12,8 +12,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
+from pybench.cli.exit_codes import INCOMPARABLE
 from pybench.cli.main import main
-from pybench.nightly.values import INCOMPARABLE
 from tests.builders import NO_DRIVER
 from tests.cli.conftest import write_drill
 

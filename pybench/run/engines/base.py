@@ -23,6 +23,7 @@ from pybench.model.errors import MachineError
 from pybench.model.host import Place, Software
 from pybench.model.machine import DeviceKind, DoctorFinding
 from pybench.model.wire import Failure
+from pybench.run.engines import CONTAINER_ENGINES, MODULES
 from pybench.run.engines.stage import WORKER_SCRIPT
 from pybench.run.images.lock import default_lock, read_lock
 
@@ -241,25 +242,9 @@ class Engine(Protocol):
         ...
 
 
-LOCAL = "none"
-"""Workers run in a Python of this machine, in no container."""
-
-_MODULES = {
-    "docker": "pybench.run.engines.oci.docker",
-    "podman": "pybench.run.engines.oci.podman",
-    "apptainer": "pybench.run.engines.apptainer.engine",
-    "enroot": "pybench.run.engines.enroot.engine",
-    LOCAL: "pybench.run.engines.local",
-}
-"""Modules are imported when an engine is used: the command line starts fast. The preferred engine comes first."""
-
-ENGINES = tuple(_MODULES)
-CONTAINER_ENGINES = tuple(name for name in ENGINES if name != LOCAL)
-
-
 def get_engine(name: str) -> Engine:
     """The engine called ``name``."""
-    found: Engine = import_module(_MODULES[name]).ENGINE
+    found: Engine = import_module(MODULES[name]).ENGINE
     return found
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pybench.files.suite.container import forbidden_source
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, UsageError
+from pybench.run.engines import LOCAL
 from pybench.run.engines.base import (
-    LOCAL,
     EngineOptions,
     Launcher,
     LaunchRequirements,

@@ -12,7 +12,7 @@ from pybench.model.container import ContainerRequest, ContainerSetup
 from pybench.model.health import Health
 from pybench.model.host import Host
 from pybench.model.machine import DeviceKind
-from pybench.run.engines.base import ENGINES
+from pybench.run.engines import ENGINES
 from pybench.run.hosts.frames import ConnectionLostError, Frames
 
 PROTOCOL = 3
