@@ -38,7 +38,8 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     work, length_s = step.work, step.length_s
     assert isinstance(point.settings, Generate)
     computed = utilisation(point.settings, point.shape, step) if point.shape else {}
-    num_served = num_good(point.settings, requests_of(step))
+    requests = requests_of(step)
+    num_served = num_good(point.settings, requests)
     window = steady_window_ns(point.settings, step.replicas)
     return {
         "output_tokens_per_s": work.output_tokens / length_s,
@@ -46,7 +47,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "requests_per_s": work.samples / length_s,
         "goodput_requests_per_s": None if num_served is None else num_served / length_s,
         "steady_output_tokens_per_s": window and steady_tokens(step.replicas, window) / (window[1] - window[0]) * 1e9,
-        **latencies(step),
+        **latencies(step, requests),
         **computed,
     }
 
@@ -101,9 +102,8 @@ def requests_by_replica(step: JointStep) -> tuple[Sequence[RequestTimes], ...]:
     return tuple([replica.requests or _in_lockstep(replica) for replica in step.replicas])
 
 
-def latencies(step: JointStep) -> dict[str, float | None]:
+def latencies(step: JointStep, requests: Sequence[RequestTimes]) -> dict[str, float | None]:
     """Mean and percentiles of TTFT, TPOT and E2E; ITL of sequences in lockstep, an engine reports its own."""
-    requests = requests_of(step)
     if not requests:
         return {}
     if requests.count(requests[0]) == len(requests):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pybench.model.record import Energy, Record
 from pybench.model.wire import Event, Phase, Span, Step, Work
@@ -25,7 +26,7 @@ class JointStep:
         """Rank 0's report."""
         return self.ranks[0]
 
-    @property
+    @cached_property
     def replicas(self) -> tuple[Step, ...]:
         """The report of each replica's first rank."""
         return tuple([self.ranks[place] for place in self.firsts])
@@ -35,7 +36,7 @@ class JointStep:
         """Work of all replicas together."""
         return total_work([step.work for step in self.replicas])
 
-    @property
+    @cached_property
     def length_s(self) -> float:
         """Earliest start to latest end, in s."""
         return (max([step.end_ns for step in self.ranks]) - min([step.start_ns for step in self.ranks])) / 1e9

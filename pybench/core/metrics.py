@@ -84,15 +84,11 @@ _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
 def metric_values(point: Point, record: Record) -> dict[str, tuple[float, ...]]:
     """Metrics of a good record: a value for each step, or one for the whole attempt. Unknown metrics are absent."""
     steps = joint_steps(record)
-    columns: dict[str, list[float]] = {}
-    for step in steps:
-        for name, value in _of_step(point, step).items():
-            column = columns.setdefault(name, [])
-            if value is not None:
-                column.append(value)
-    of_steps = ((name, tuple(values)) for name, values in columns.items())
-    of_attempt = ((name, (value,)) for name, value in _of_attempt(point, record, steps).items())
-    return {name: values for name, values in (*of_steps, *of_attempt) if values}
+    of_steps = [_of_step(point, step) for step in steps]
+    names = {name: None for values in of_steps for name in values}
+    columns = {name: tuple([v for values in of_steps if (v := values.get(name)) is not None]) for name in names}
+    of_attempt = {name: (value,) for name, value in _of_attempt(point, record, steps).items()}
+    return {name: values for name, values in {**columns, **of_attempt}.items() if values}
 
 
 def step_values(point: Point, record: Record) -> tuple[dict[str, float | None], ...]:

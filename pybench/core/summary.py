@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from pybench.core.joint_step import JointStep, joint_spans, joint_steps, phase_cuts_ns
@@ -81,11 +81,12 @@ def _cut_short(point: Point, records: Sequence[Record], time_limit_s: float | No
 
 def _estimates(samples: Mapping[str, Samples]) -> dict[str, Estimate]:
     """Of every metric. Sequences in lockstep share all percentiles, so equal samples have one estimate."""
-    by_samples: dict[Samples, Estimate] = {}
-    for values in {*samples.values()}:
-        value, low, high = estimate(values)
-        by_samples[values] = Estimate(value=value, low=low, high=high, unit="", medians=tuple(medians(values)))
-    return {name: replace(by_samples[values], unit=METRICS[name].unit) for name, values in samples.items()}
+    known = {values: (*estimate(values), tuple(medians(values))) for values in {*samples.values()}}
+    found = {}
+    for name, values in samples.items():
+        value, low, high, by_attempt = known[values]
+        found[name] = Estimate(value=value, low=low, high=high, unit=METRICS[name].unit, medians=by_attempt)
+    return found
 
 
 def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
