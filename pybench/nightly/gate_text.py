@@ -17,11 +17,11 @@ from pybench.model.text import listed, plural
 from pybench.nightly.accepted import entry_text
 from pybench.nightly.baseline import MIN_NIGHTS
 from pybench.nightly.night_look import SECOND_SPEED, SEEN_BEFORE
-from pybench.nightly.values import BY_IMPORTANCE, GateResult, GateRow, GateState, LevelChange
+from pybench.nightly.values import BY_IMPORTANCE, GateResult, GateRow, GateState
 from pybench.report.export.judged import Judged, JudgedRow
 from pybench.report.table import Table, printable
 from pybench.report.text.change_words import across_options, metric_words, rows_text, value_text
-from pybench.report.text.labels import labels_of_runs
+from pybench.report.text.labels import joined, labels_of_runs
 from pybench.report.text.table import COLOURS, console, draw, hanging, without_trailing_spaces
 
 _HEADS = ("point", "metric", "before", "now", "change", "spread", "since")
@@ -141,9 +141,12 @@ def _rows(out: Console, state: GateState, rows: Sequence[GateRow], names: Mappin
         heads = _HEADS if any(row.level_change for row in rows) else _HEADS[:-1]
         table = Table(title, heads, tuple(_cells(row, names)[: len(heads)] for row in rows))
         out.print(draw(table, width))
+        noted: dict[str, list[str]] = {}
         for row in rows:
-            if text := _notes(row):
-                hanging(out, f"  {names[row.row.point_id]} {metric_words(row.row.metric)}: {text}")
+            noted.setdefault(_notes(row), []).append(f"{names[row.row.point_id]} {metric_words(row.row.metric)}")
+        for text, found in noted.items():
+            if text:
+                hanging(out, f"  {joined(found)}: {text}")
         return
     out.print(Text(title, style="bold"))
     _reasons(out, rows, names)
@@ -172,18 +175,14 @@ def _cells(row: GateRow, names: Mapping[str, str]) -> tuple[str, ...]:
 def _notes(row: GateRow) -> str:
     parts = [row.reason]
     if row.state == "regressed" and row.nights_as_far[1]:
-        parts.append(f"{row.as_far_text} (false alarms of this history)")
+        parts.append(row.as_far_text)
     if row.num_recent > 1 and row.state in {"regressed", "improved", "clock"}:
         parts.append(f"the mean of the last {row.num_recent} nights")
     if row.level_change is not None and row.level_change.earliest != row.level_change.latest:
-        parts.append(_dated(row.level_change))
+        parts.append(f"the level changed between {row.level_change.earliest} and {row.level_change.latest}")
     if row.confirmation == "not confirmed" and row.state == "regressed":
         parts.append("not confirmed by a rerun")
     return "; ".join(filter(None, parts))
-
-
-def _dated(change: LevelChange) -> str:
-    return f"the level changed between {change.earliest} and {change.latest}"
 
 
 def _word(state: GateState) -> tuple[str, str]:

@@ -105,8 +105,8 @@ class GateRow:
 
     @property
     def as_far_text(self) -> str:
-        """How often earlier nights looked like the row's change, and were over later."""
-        return "{} of {} earlier nights had a row as far off that was over later".format(*self.nights_as_far)
+        """How many earlier nights had a change as large that did not last."""
+        return "{} of {} earlier nights gave such a false alarm".format(*self.nights_as_far)
 
 
 @dataclass(frozen=True, kw_only=True)

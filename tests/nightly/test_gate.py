@@ -566,7 +566,7 @@ def test_a_rerun_confirms_no_row_like_earlier_nights_of_other_rows() -> None:
     again = confirm(result, Rerun(_rerun(result, 0.95)))
     (row,) = (row for row in again.rows if row.row.metric == "output_tokens_per_s" and row.confirmation)
     assert (row.row.point_id, row.state, row.confirmation) == ("p3", "undecided", "confirmed")
-    assert "earlier nights had a row as far off" in row.reason
+    assert "earlier nights gave such a false alarm" in row.reason
 
 
 def test_without_a_rerun_the_row_stays_with_the_reason() -> None:

@@ -24,10 +24,7 @@ def csv_cell(value: object) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-_OF_RUN = (
-    *("run_id", "created_utc", "suite", "profile", "machine", "fingerprint", "gpus", "driver", "software"),
-    "verdict",
-)
+_RUN = ("run_id", "created_utc", "suite", "profile", "machine", "fingerprint", "gpus", "driver", "software", "verdict")
 _OF_POINT = ("point", "benchmark", "status", "num_gpus", "attempts", "flags")
 _OF_METRIC = ("metric", "value", "low", "high", "unit")
 
@@ -38,7 +35,7 @@ def render(view: RunView) -> str:
     axes = tuple(dict.fromkeys(name for point in results.points for name in point.axes))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow((*_OF_RUN, *_OF_POINT, *(csv_cell(f"axis_{name}") for name in axes), *_OF_METRIC))
+    writer.writerow((*_RUN, *_OF_POINT, *(csv_cell(f"axis_{name}") for name in axes), *_OF_METRIC))
     run = _run(results)
     for point in results.points:
         of_point = (point.id, point.benchmark, point.status, point.num_gpus, point.attempts, " ".join(point.flags))

@@ -71,11 +71,8 @@ def junit(judged: Judged) -> str:
     return document(suite)
 
 
-FORMATS: dict[str, Callable[[Judged], str]] = {
-    "markdown": markdown,
-    "github-annotations": annotation_lines,
-    "junit": junit,
-}
+FORMATS: dict[str, Callable[[Judged], str]]
+FORMATS = {"markdown": markdown, "github-annotations": annotation_lines, "junit": junit}
 
 
 def _kind(state: str) -> str:

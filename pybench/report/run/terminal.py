@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -126,12 +127,15 @@ def _listed(out: Console, title: str, found: Sequence[Finding], most: int, *, is
 
 
 def _step(out: Console, step: str) -> None:
-    """On one line, or with each command, to be copied, on its own."""
+    """On one line, or with each command on its own: a folded one can be copied, too."""
     if cell_len(step) + 4 <= out.width:
         hanging(out, f"    {step}")
         return
     for number, line in enumerate(_COMMAND.split(step)):
-        hanging(out, f"{' ' * (4 if number == 0 else 6)}{line}")
+        is_folded = number and not line.endswith(":") and "'" not in line
+        rows = textwrap.wrap(line, out.width - 10, break_long_words=False, break_on_hyphens=False)
+        for row in " \\\n  ".join(rows).splitlines() if is_folded else [line]:
+            hanging(out, f"{' ' * (6 if number else 4)}{row}")
 
 
 def _coloured(verdict: str) -> Text:
