@@ -144,18 +144,14 @@ def _explained(rates: NodeRates, base: MeasuredStep, other: MeasuredStep) -> Exp
         shortfall_s=other.step_s - share * base.step_s,
         parts=_by_name(baseline.shortfall(other.step_s, predicted=predicted, even=even, share=share)),
     )
-    return replace(explained, wait=_wait(explained))
-
-
-def _wait(point: ExplainedPoint) -> str | None:
-    """A sentence if much of the step is unexplained and its GPUs draw much less power than the baseline's."""
-    less, unexplained_s = point.power_fraction, (point.parts or {}).get("unexplained", 0.0)
-    if less is None or less > -_LESS_POWER or unexplained_s < _UNEXPLAINED * point.measured_s:
-        return None
-    return (
-        f"its GPUs draw {point.power_w:.0f} W each, the baseline's {point.baseline_power_w:.0f} W: they wait, for "
+    less, unexplained_s = explained.power_fraction, (explained.parts or {}).get("unexplained", 0.0)
+    if less is None or less > -_LESS_POWER or unexplained_s < _UNEXPLAINED * explained.measured_s:
+        return explained
+    wait = (
+        f"its GPUs draw {other.power_w:.0f} W each, the baseline's {base.power_w:.0f} W: they wait, for "
         "their CPUs or for each other; a larger batch gives each launch more work"
     )
+    return replace(explained, wait=wait)
 
 
 def _by_name(parts: StepTime | Shortfall) -> dict[str, float]:
@@ -171,9 +167,12 @@ def extrapolate(
     rates: NodeRates, group: Sequence[MeasuredStep], explained: Sequence[ExplainedPoint]
 ) -> tuple[list[Extrapolation], list[str]]:
     """Speedups over one GPU, and notes on the counts that could not be predicted."""
-    if (refusal := _no_law(group)) is not None:
-        return [], [f"not extrapolated: {refusal}"]
     base, last = group[0], group[-1]
+    if (least := base.point.num_gpus) != 1:
+        return [], [f"not extrapolated: the laws start from one GPU, and the fewest here are {least}"]
+    (count, times), *_ = Counter(step.point.num_gpus for step in group).most_common(1)
+    if times > 1:
+        return [], [f"not extrapolated: {times} points have {count} GPUs, and a law has one speedup for each number"]
     num_gpus, reason = last.point.num_gpus, explained[-1].reason
     larger = [count for count in COUNTS if count > num_gpus]
     odd = [count for count in larger if count % num_gpus]
@@ -199,15 +198,6 @@ def extrapolate(
         )
         for count, speedups in ranges
     ], notes
-
-
-def _no_law(group: Sequence[MeasuredStep]) -> str | None:
-    """Why no law can be fitted to the group of two points or more."""
-    least = group[0].point.num_gpus
-    if least != 1:
-        return f"the laws start from one GPU, and the fewest here are {least}"
-    (count, times), *_ = Counter(step.point.num_gpus for step in group).most_common(1)
-    return f"{times} points have {count} GPUs, and a law has one speedup for each number" if times > 1 else None
 
 
 def _unsplit(last: MeasuredStep, grown: int) -> str | None:

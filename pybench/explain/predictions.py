@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
+from pybench.core.numbers import plain
 from pybench.explain.measured_step import MeasuredStep, grouped
 from pybench.explain.node import MeasuredNode, node_rates
 from pybench.explain.predict import refuse_launch_bound
@@ -37,11 +38,11 @@ def predictions(steps: Iterable[MeasuredStep], node: MeasuredNode) -> tuple[Pred
             speedup=speedup,
             band_fraction=band.fraction,
             source=f"rates of {node.run_id}; band of {band.fraction:.1%}: {plural(band.num_speedups, 'speedup')} on "
-            f"{plural(band.num_machines, 'machine')}",
+            f"{plural(band.num_machines, 'machine')}{extrapolated}",
             communication_fraction=communication,
             rates_run=node.run_id,
         )
-        for base, other, speedup, communication in predicted_speedups(steps, node)
+        for base, other, speedup, communication, extrapolated in predicted_speedups(steps, node)
         if (band := bands.get(kind_of(base.settings, other.settings))) is not None and band.fraction <= WIDEST_BAND
     )
 
@@ -56,8 +57,8 @@ def has_band(base: Point, other: Point) -> bool:
 
 def predicted_speedups(
     steps: Iterable[MeasuredStep], node: MeasuredNode
-) -> Iterator[tuple[MeasuredStep, MeasuredStep, float, float]]:
-    """Baseline, point, predicted ratio of their rates, and the share of communication in the point's last phase.
+) -> Iterator[tuple[MeasuredStep, MeasuredStep, float, float, str]]:
+    """Baseline, point, predicted ratio of their rates, share of communication in the last phase, extrapolated messages.
 
     Pairs that the model cannot predict are left out.
     """
@@ -75,7 +76,9 @@ def predicted_speedups(
                 continue
             if base.point.num_gpus < other.point.num_gpus:
                 speedup = other.samples / baseline.calibrated_s(phases) / base.rate
-                yield base, other, speedup, baseline.communication_fraction(phases)
+                sizes = [f"{name} of {plain(size / 2**20, 3)} MiB" for name, size in sorted(rates.extrapolated)]
+                note = f"; beyond the measured sizes: {', '.join(sizes)}" if sizes else ""
+                yield base, other, speedup, baseline.communication_fraction(phases), note
 
 
 def kind_of(base: ModelSettings, other: ModelSettings) -> str:

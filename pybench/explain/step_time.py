@@ -17,13 +17,14 @@ class UnmeasuredError(Exception):
 
 @dataclass(frozen=True)
 class AlphaBeta:
-    """A message takes ``alpha_s`` plus ``beta_s_per_byte`` for each byte.
+    """A message takes ``alpha_s`` plus ``beta_s_per_byte`` for each byte; ``sizes``: least and most that were measured.
 
     Source: R. W. Hockney, The communication challenge for MPP, Parallel Computing 20 (1994).
     """
 
     alpha_s: float
     beta_s_per_byte: float
+    sizes: tuple[float, float] = (0.0, math.inf)
 
     def time_s(self, num_bytes: float) -> float:
         """Seconds of a message of this size."""
@@ -59,7 +60,7 @@ def fit(curve: Sequence[tuple[float, float]]) -> AlphaBeta:
         alpha, beta = 0.0, b / bb
     elif beta < 0:
         alpha, beta = a / aa, 0.0
-    return AlphaBeta(alpha, beta)
+    return AlphaBeta(alpha, beta, (min(size for size, _ in curve), max(size for size, _ in curve)))
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:
@@ -80,7 +81,8 @@ class NodeRates:
 
     ``launch_s`` is the host's time to launch one kernel on a GPU. ``gpus`` has the rates of each GPU by name.
     ``collectives`` has a fit for each operation and number of GPUs. ``between_nodes`` has the collectives over all GPUs
-    of several nodes, by the number of nodes; ``num_nodes`` is the number that ``collectives`` cover.
+    of several nodes, by the number of nodes; ``num_nodes`` is the number that ``collectives`` cover. ``extrapolated``
+    takes the operations and sizes beyond those that were measured, of all copies of the rates.
     """
 
     matmul_flops_per_s: float
@@ -91,6 +93,7 @@ class NodeRates:
     collectives: Mapping[tuple[str, int], AlphaBeta] = field(default_factory=dict)
     between_nodes: Mapping[int, Mapping[tuple[str, int], AlphaBeta]] = field(default_factory=dict)
     num_nodes: int = 1
+    extrapolated: set[tuple[str, float]] = field(default_factory=set, compare=False)
 
     def over(self, num_nodes: int) -> NodeRates:
         """The rates with the collectives over ``num_nodes`` nodes."""
@@ -117,6 +120,8 @@ class NodeRates:
         if curve is None:
             over = f" over {self.num_nodes} nodes" if self.num_nodes > 1 else ""
             raise UnmeasuredError(f"the node's run has no size curve of {operation} on {count} GPUs{over}")
+        if not curve.sizes[0] <= num_bytes <= curve.sizes[1]:
+            self.extrapolated.add((operation, num_bytes))
         return curve.time_s(num_bytes)
 
     def send_s(self, num_bytes: float) -> float:

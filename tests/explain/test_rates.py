@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pybench.explain.node import node_rates
-from pybench.explain.step_time import AlphaBeta, fit
+from pybench.explain.step_time import AlphaBeta, NodeRates, fit
 from pybench.model.errors import UsageError
 from pybench.model.workloads.node import Matmul, MemoryBandwidth
 
@@ -72,3 +72,14 @@ def test_a_node_run_without_basic_rates_is_refused(runs: Any, left_out: type, la
     runs.node_points = [point for point in runs.node_points if not isinstance(point.settings, left_out)]
     with pytest.raises(UsageError, match=f"measured no {lacks}; give a run of node_check"):
         node_rates(runs.measured_node, "bfloat16")
+
+
+def test_messages_beyond_the_measured_sizes_are_named() -> None:
+    """By operation and size; a node's copies of its rates share the list."""
+    curve = fit([(_MIB, 1e-4), (16 * _MIB, 1e-3)])
+    rates = NodeRates(matmul_flops_per_s=1.0, memory_bytes_per_s=1.0, collectives={("all_reduce", 2): curve})
+    for size in (_MIB, 2 * _MIB, 16 * _MIB):
+        rates.collective_s("all_reduce", size, 2)
+    assert rates.extrapolated == set()
+    rates.over(1).collective_s("all_gather", 32 * _MIB, 2)
+    assert rates.extrapolated == {("all_gather", 32 * _MIB)}
