@@ -17,7 +17,7 @@ CEILINGS = {
     "cli": (1991, 13),
     "core": (7734, 42),
     "evidence": (1179, 8),
-    "explain": (2172, 12),
+    "explain": (2170, 12),
     "files": (3219, 24),
     "fleet": (1604, 10),
     "machine": (1732, 13),
