@@ -14,18 +14,18 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1991, 13),
+    "cli": (1949, 13),
     "core": (7734, 42),
     "evidence": (1179, 8),
     "explain": (2170, 12),
-    "files": (3219, 24),
+    "files": (3218, 23),
     "fleet": (1604, 10),
     "machine": (1732, 13),
     "model": (5550, 36),
-    "nightly": (4131, 20),
+    "nightly": (4130, 20),
     "power": (4775, 23),
     "report": (4384, 39),
-    "run": (7667, 54),
+    "run": (7666, 54),
     "worker": (10583, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

@@ -41,7 +41,7 @@ class PlainProgress:
         self._started_s = self._run_started_s = 0.0
         self._point_id = self._place = self._attempt = ""
         self._labels: dict[str, str] = {}
-        self._earlier = EarlierAttempts()
+        self._took_s: dict[str, list[float]] = {}
         self._left = 0
         self._expected_s: float | None = None
         self._is_timed = self._is_first_round = False
@@ -61,7 +61,7 @@ class PlainProgress:
         The first attempt is mostly that of the smallest point.
         """
         self._is_first_round = attempt == 1
-        left_s = self._earlier.left_s(point_id, 0.0, total - position)
+        left_s = self._left_by_rounds_s(point_id, 0.0, total - position)
         if not (self._is_timed or self._is_first_round) and left_s is not None:
             self._is_timed = True
             self._say_left(left_s, total - position + 1)
@@ -82,7 +82,7 @@ class PlainProgress:
         """Show how the attempt ended, its figure as the final table defines it, and how long it took."""
         took_s = time.monotonic() - self._started_s
         if ok:
-            self._earlier.finished(point_id, took_s)
+            self._took_s.setdefault(point_id, []).append(took_s)
         found = f", {quantity(figure)}" if ok and figure is not None else ""
         result = f"{self._attempt}: {outcome}{found} ({took_s:.1f} s)"
         room = _WIDTH - len(f"{self._place}  {result}")
@@ -98,6 +98,14 @@ class PlainProgress:
     def _label(self, point_id: str) -> str:
         """The words of the final table, ``decode torch, TP 2``."""
         return self._labels.get(point_id, point_id)
+
+    def _left_by_rounds_s(self, point_id: str, elapsed_s: float, num_left: int) -> float | None:
+        """Rest of the attempt that runs, and ``num_left`` others: the mean over the points' medians each."""
+        if not self._took_s:
+            return None
+        medians = {other: statistics.median(took) for other, took in self._took_s.items()}
+        each_s = statistics.fmean(medians.values())
+        return max(medians.get(point_id, each_s) - elapsed_s, 0.0) + num_left * each_s
 
     def _say_left(self, left_s: float, num_left: int) -> None:
         others = "attempt" if num_left == 1 else f"{num_left} attempts"
@@ -142,7 +150,6 @@ class LiveProgress(PlainProgress):
 
     def step(self, position: int, total: int, phase: str, rate: float, rate_unit: str) -> None:
         """Show the step and the median rate of the measured steps so far; in the warm-up the step's own rate."""
-        self._earlier.first_step(self._point_id, time.monotonic() - self._started_s)
         if phase == "measure":
             self._rates.append(rate)
         shown, which = (statistics.median(self._rates), "median ") if self._rates else (rate, "")
@@ -161,7 +168,8 @@ class LiveProgress(PlainProgress):
         elapsed_s = time.monotonic() - self._started_s
         left_s = self._left_s(elapsed_s)
         left = "" if left_s is None else f", about {rough_time(left_s)} left"
-        doing = f"{_PHASES.get(self._phase, self._phase)}{self._start_up(elapsed_s)}{self._steps}"
+        lasts = f" {elapsed_s:.0f} s" if self._phase in {"starting", "prepare"} else ""
+        doing = f"{_PHASES.get(self._phase, self._phase)}{lasts}{self._steps}"
         text = f"{self._place} {doing}{self._watts}{left}: {self._label(self._point_id)} {self._attempt}"
         text = encodable(printable(text), self._stream.encoding)
         return self._text(text, no_wrap=True, overflow="ellipsis")
@@ -169,18 +177,11 @@ class LiveProgress(PlainProgress):
     def _left_s(self, elapsed_s: float) -> float | None:
         """Seconds to the end, in the first round by earlier runs alone; ``None`` where nothing shows it."""
         if not self._is_first_round:
-            return self._earlier.left_s(self._point_id, elapsed_s, self._left)
+            return self._left_by_rounds_s(self._point_id, elapsed_s, self._left)
         if self._expected_s is None:
             return None
         left_s = self._expected_s - (time.monotonic() - self._run_started_s)
         return left_s if left_s > 0.0 else None
-
-    def _start_up(self, elapsed_s: float) -> str:
-        """How long the start has lasted and how long earlier ones lasted."""
-        if self._phase not in {"starting", "prepare"}:
-            return ""
-        usual_s = self._earlier.start_up_s(self._point_id)
-        return f" {elapsed_s:.0f} s" if usual_s is None else f" {elapsed_s:.0f} s of about {usual_s:.0f} s"
 
     def _say(self, text: str) -> None:
         shown = broken_lines(encodable(printable(text), self._stream.encoding))
@@ -195,43 +196,6 @@ class _Line:
 
     def __rich__(self) -> Text:
         return self._progress.line()
-
-
-class EarlierAttempts:
-    """Seconds that this run's good attempts took, and their start-ups."""
-
-    def __init__(self) -> None:
-        self._took_s: dict[str, list[float]] = {}
-        self._start_ups_s: dict[str, list[float]] = {}
-        self._started: set[str] = set()
-
-    def first_step(self, point_id: str, after_s: float) -> None:
-        """Keep when an attempt's first step ended; later steps change nothing."""
-        if point_id not in self._started:
-            self._started.add(point_id)
-            self._start_ups_s.setdefault(point_id, []).append(after_s)
-
-    def finished(self, point_id: str, took_s: float) -> None:
-        """Keep how long a good attempt took."""
-        self._started.discard(point_id)
-        self._took_s.setdefault(point_id, []).append(took_s)
-
-    def start_up_s(self, point_id: str) -> float | None:
-        """Median start-up of the point, else of its benchmark."""
-        benchmark = point_id.partition("[")[0]
-        siblings = [
-            s for other, found in self._start_ups_s.items() if other.partition("[")[0] == benchmark for s in found
-        ]
-        found = self._start_ups_s.get(point_id, siblings)
-        return statistics.median(found) if found else None
-
-    def left_s(self, point_id: str, elapsed_s: float, num_left: int) -> float | None:
-        """Rest of the attempt that runs, and ``num_left`` others: the mean over the points' medians each."""
-        if not self._took_s:
-            return None
-        medians = {other: statistics.median(took) for other, took in self._took_s.items()}
-        each_s = statistics.fmean(medians.values())
-        return max(medians.get(point_id, each_s) - elapsed_s, 0.0) + num_left * each_s
 
 
 class QuietProgress(PlainProgress):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from pybench.files.problem_text import describe, valid_text
 from pybench.files.safe_folder import read_named
-from pybench.files.toml_file import MAX_FILE_BYTES, refuse
+from pybench.files.toml_file import MAX_FILE_BYTES, describe, refuse, valid_text
 
 OPTIONS = {"runs": "root", "engine": "engine", "python": "python"}
 """Keys, with the parameter of ``pybench run`` and ``pybench plan`` that each is for."""

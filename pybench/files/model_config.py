@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from pybench.files.json_values import decode_json
-from pybench.files.problem_text import describe, did_you_mean, message_of
-from pybench.files.toml_file import read_text, refuse
+from pybench.files.toml_file import describe, did_you_mean, message_of, read_text, refuse
 from pybench.model.backend import MODEL_CLASSES
 from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.errors import FileError, Problem

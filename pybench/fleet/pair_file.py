@@ -13,8 +13,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from pybench.files.problem_text import did_you_mean, dotted, message_of
 from pybench.files.safe_folder import read_named
+from pybench.files.toml_file import did_you_mean, dotted, message_of
 from pybench.fleet.runs import NODE_NAME
 from pybench.fleet.values import PairFigure
 from pybench.model.errors import FileError, Problem, RunFolderError

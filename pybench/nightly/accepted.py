@@ -31,8 +31,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pybench.core.provenance import HOST_FIELD
-from pybench.files.problem_text import did_you_mean, dotted, message_of, nearest_line
-from pybench.files.toml_file import read_toml
+from pybench.files.toml_file import did_you_mean, dotted, message_of, nearest_line, read_toml
 from pybench.model.errors import FileError, Problem
 from pybench.model.figures import FigureKey, RunFigures, key_values
 from pybench.model.text import abridged

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybench.files.problem_text import toml_lines
+from pybench.files.toml_file import toml_lines
 
 
 def test_every_form_of_key() -> None:

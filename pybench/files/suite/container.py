@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from pydantic_core import PydanticCustomError
 
-from pybench.files.problem_text import KeyProblem
+from pybench.files.toml_file import KeyProblem
 from pybench.model.container import ContainerRequest, Mount, RelaxationName
 from pybench.model.tuning import credentials_in, is_secret
 

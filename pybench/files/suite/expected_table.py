@@ -13,12 +13,21 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from pybench.core.flops import MODEL_CLASSES
-from pybench.files.problem_text import KeyPath, KeyProblem, did_you_mean, key_text, message_of, nearest_line
 from pybench.files.safe_folder import opened_folder, write_file
 from pybench.files.shipped import shipped_suites
 from pybench.files.suite.profiles import fields_of_workload
 from pybench.files.suite.schema import fields_of
-from pybench.files.toml_file import MOST_NAMES, read_toml, refuse
+from pybench.files.toml_file import (
+    MOST_NAMES,
+    KeyPath,
+    KeyProblem,
+    did_you_mean,
+    key_text,
+    message_of,
+    nearest_line,
+    read_toml,
+    refuse,
+)
 from pybench.model.errors import FileError, Problem
 from pybench.model.expected import ANY, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Network, Switch

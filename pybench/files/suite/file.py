@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pybench.files.problem_text import KeyPath, KeyProblem, describe, did_you_mean, key_text, message_of, nearest_line
 from pybench.files.shipped import shipped_suites
 from pybench.files.suite.overrides import with_settings
 from pybench.files.suite.own_files import read_own_files
@@ -18,7 +17,17 @@ from pybench.files.suite.parse import form_problems, written_suite
 from pybench.files.suite.profiles import WrittenSuite, profile_of
 from pybench.files.suite.rules import suite_problems
 from pybench.files.suite.schema import MARKS, WORD, suite_model, suite_schema
-from pybench.files.toml_file import read_toml, refuse
+from pybench.files.toml_file import (
+    KeyPath,
+    KeyProblem,
+    describe,
+    did_you_mean,
+    key_text,
+    message_of,
+    nearest_line,
+    read_toml,
+    refuse,
+)
 from pybench.model.errors import FileError, Problem
 from pybench.model.suite import Benchmark, Suite
 from pybench.model.workloads.registry import SETTINGS_OF

@@ -9,8 +9,7 @@ from typing import Any
 
 from pybench.files.json_values import decode_json
 from pybench.files.model_config import config_name, read_model_config
-from pybench.files.problem_text import KeyPath, KeyProblem, describe
-from pybench.files.toml_file import read_text, refuse
+from pybench.files.toml_file import KeyPath, KeyProblem, describe, read_text, refuse
 from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import FileError, Problem
 from pybench.model.text import listed

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pybench.files.problem_text import KeyProblem
 from pybench.files.suite.container import container_request
 from pybench.files.suite.own_files import OwnFiles
 from pybench.files.suite.profiles import Fields, Profile, WrittenBenchmark, WrittenSuite
+from pybench.files.toml_file import KeyProblem
 from pybench.model.suite import Comparison, Effort, Expectation, Limits, Scaling, TableFigure
 from pybench.model.workloads.registry import SETTINGS_OF
 

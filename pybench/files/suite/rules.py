@@ -6,9 +6,9 @@ import dataclasses
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from pybench.files.problem_text import KeyPath, KeyProblem, did_you_mean
 from pybench.files.suite.container import container_problems
 from pybench.files.suite.profiles import Fields, WrittenBenchmark, WrittenSuite, fields_of_workload
+from pybench.files.toml_file import KeyPath, KeyProblem, did_you_mean
 from pybench.model.container import ContainerRequest
 from pybench.model.suite import Benchmark, Comparison, Limits, Scaling
 from pybench.model.tuning import variables_of

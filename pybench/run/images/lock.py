@@ -11,10 +11,9 @@ from typing import Annotated, Any
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from pybench.files.problem_text import KeyPath, key_text, message_of, nearest_line
 from pybench.files.shipped import shipped_containers
 from pybench.files.suite.schema import NAME_PATTERN, fields_of
-from pybench.files.toml_file import read_toml, refuse
+from pybench.files.toml_file import KeyPath, key_text, message_of, nearest_line, read_toml, refuse
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.model.errors import FileError, MachineError, Problem, UsageError, is_machine_fault
 from pybench.model.machine import DeviceKind
