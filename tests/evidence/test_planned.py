@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pybench.core.gpu_models import with_gpus
+from pybench.evidence.plan import check_plan
 from pybench.evidence.values import Discrepancy
 from pybench.evidence.verify import verify_folder
 from pybench.model.host import Software
@@ -16,7 +18,8 @@ from pybench.model.manifest import PlanOptions
 from pybench.model.suite import Plan, Skip, Suite
 from pybench.run import suite_plan
 from pybench.run.prepare import prepare_run
-from tests.builders import NO_DRIVER
+from pybench.run.suite_plan import plan_suite
+from tests.builders import MACHINE, MANIFEST, NO_DRIVER
 from tests.evidence.forgery import Forgery
 from tests.run.drill import suite_text, table_text
 from tests.run.fake_launcher import FakeLauncher
@@ -126,3 +129,16 @@ def test_a_point_left_out_for_anything_else_is_named(bare: Forgery, change: Call
 def test_a_point_beyond_max_gpus_follows_from_the_options(tmp_path: Path) -> None:
     """The recorded command line is part of every report."""
     assert verified(Forgery(measured(tmp_path, FakeLauncher(), PlanOptions(max_gpus=1)))) == ()
+
+
+@pytest.mark.parametrize("rates_run", [None, "earlier"])
+def test_rates_of_an_earlier_run_are_no_missing_points(rates_run: str | None, tmp_path: Path) -> None:
+    """The suite expands to the same plan where the manifest names the run; a plan that lost them does not."""
+    machine = with_gpus(MACHINE, "h200", 2)
+    suite, plan = plan_suite(Path("ddp_scaling"), machine, root=tmp_path, earlier_rates=lambda *_: rates_run)
+    manifest = replace(MANIFEST, suite=suite, plan=plan, machine=machine, device="cuda", tables={})
+    points = [each for each in check_plan(manifest, None, same_build=True) if each.kind == "plan"]
+    assert points == []
+    lost = replace(manifest, plan=replace(plan, rates_run=None))
+    points = [each for each in check_plan(lost, None, same_build=True) if each.kind == "plan"]
+    assert bool(points) == (rates_run is not None)
