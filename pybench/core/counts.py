@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from pybench.core.loss_curve import METRIC as LOSS_DEVIATION
 from pybench.core.node_checks import SLOWEST
 from pybench.core.node_faults import faults, is_consequence
 from pybench.core.scaling import expectations_of
 from pybench.model.machine import GpuInfo
 from pybench.model.results import (
     CheckResult,
+    ComparisonResult,
     ExpectationRow,
     JudgedRow,
     NodeCheck,
     PointResult,
+    Results,
     ScalingResult,
 )
 from pybench.model.suite import Plan, Skip, Suite
 from pybench.model.text import plural
 from pybench.model.verdict import Counts, Verdict
+from pybench.model.workloads.registry import METRICS
 
 _MOST_NAMED = 3
 
@@ -164,3 +168,95 @@ def _subject(row: JudgedRow) -> str:
 def _first_sentence(reason: str | None) -> str:
     """A library's message goes on for lines, which the point's own result has."""
     return (reason or "failed").partition(". ")[0]
+
+
+def contradiction(results: Results) -> str | None:
+    """The first row, count or verdict of a kept file that does not follow from its points, with its place.
+
+    The rules are common to the statistics of every version. They find damage and slips, no forger: ``pybench verify``
+    assembles results again from the journal.
+    """
+    return next(_contradictions(results), None)
+
+
+def _contradictions(results: Results) -> Iterator[str]:
+    points = {point.id: point for point in results.points}
+    for name in ("scaling", "checks", "comparisons", "node"):
+        for number, row in enumerate(getattr(results, name)):
+            yield from (f"{name}.{number}: {words}" for words in _of_row(row, points))
+    yield from _of_points(results.points)
+    counts = results.counts
+    rows = [row for row in results.rows if not (isinstance(row, CheckResult) and row.metric == LOSS_DEVIATION)]
+    # A ratio without a figure in a table counts or not: only the suite shows it.
+    certain = [row.verdict for row in rows if not (isinstance(row, ScalingResult) and row.expected is None)]
+    possible = [row.verdict for row in rows]
+    claimed: dict[str, Verdict] = {"passed": "pass", "failed": "fail", "inconclusive": "inconclusive"}
+    for name, word in claimed.items():
+        number = getattr(counts, name)
+        if not certain.count(word) <= number <= possible.count(word):
+            yield f"counts.{name}: {number} is claimed, its rows have {possible.count(word)}"
+    if counts.judged != counts.passed + counts.failed + counts.inconclusive:
+        yield f"counts.judged: {counts.judged} is not the sum of passed, failed and inconclusive"
+    if counts.expected != counts.judged + counts.missing + counts.without_figure + counts.left_out:
+        yield f"counts.expected: {counts.expected} is not the sum of the judged rows and the others"
+    verdict, _ = overall(results.points, results.rows, counts=counts, left_out=results.left_out)
+    containment = results.provenance.containment
+    if verdict == "pass" and containment is not None and not containment.pinned:
+        verdict = "inconclusive"
+    # Owed attempts and absent packages, which only the plan shows, make a verdict missing.
+    if results.verdict != verdict and (results.verdict != "missing" or verdict in {"fail", "error"}):
+        yield f"verdict: {results.verdict} is claimed, {verdict} follows from its rows and points"
+
+
+def _of_points(points: Sequence[PointResult]) -> Iterator[str]:
+    for number, point in enumerate(points):
+        if point.num_gpus < 1:
+            yield f"points.{number}.num_gpus: {point.num_gpus} is no count"
+        if not 0 <= point.failed_attempts <= point.attempts:
+            yield f"points.{number}.failed_attempts: {point.failed_attempts} of {point.attempts} attempts"
+
+
+def _of_row(row: JudgedRow, points: Mapping[str, PointResult]) -> Iterator[str]:
+    """A row has its points; a pass has measured points with the metric, and a figure within its limits."""
+    # The baseline of a ratio that was not measured may be in no plan: -k left it out.
+    is_bare = isinstance(row, ScalingResult) and row.speedup is None and row.verdict != "pass"
+    names = row.point_ids[:1] if is_bare else row.point_ids
+    if absent := [name for name in names if name not in points]:
+        yield f"{absent[0]} is none of the points"
+    elif row.verdict == "pass" and not (isinstance(row, NodeCheck) and row.limit is None):  # by the driver's report
+        yield from (f"a pass without a measurement of {name}" for name in names if points[name].status != "ok")
+        if not isinstance(row, NodeCheck) and row.metric != LOSS_DEVIATION:
+            bare = [name for name in names if row.metric not in points[name].metrics]
+            yield from (f"a pass without {row.metric} of {name}" for name in bare)
+        (value, low, high), (minimum, maximum) = _figure(row), _limits(row)
+        if value is None:
+            yield "a pass without a figure"
+        elif minimum is None and maximum is None:
+            yield "a pass without a limit"
+        elif any(
+            (minimum is not None and most < minimum) or (maximum is not None and least > maximum)
+            for least, most in ((value, value), (value if low is None else low, value if high is None else high))
+        ):
+            limits = " to ".join("" if limit is None else f"{limit:g}" for limit in (minimum, maximum))
+            yield f"a pass whose figure {value:g} is outside its limits, {limits.strip()}"
+
+
+def _figure(row: JudgedRow) -> tuple[float | None, float | None, float | None]:
+    if isinstance(row, CheckResult):
+        return (row.value.value, row.value.low, row.value.high) if row.value else (None, None, None)
+    if isinstance(row, ComparisonResult):
+        return row.ratio, row.low, row.high
+    return (row.value, None, None) if isinstance(row, NodeCheck) else (row.speedup, row.speedup_low, row.speedup_high)
+
+
+def _limits(row: JudgedRow) -> tuple[float | None, float | None]:
+    """The limits that decide a pass: the worse side alone of ratios and of figures of a table."""
+    if isinstance(row, CheckResult):
+        return row.minimum, row.maximum
+    if isinstance(row, NodeCheck):
+        return (row.limit, None) if row.limit is not None and row.limit < 0 else (None, row.limit)
+    if isinstance(row, ComparisonResult):
+        limit = row.factor if row.widening_along is None else 1.0
+        return (limit, None) if row.order == "above" else (None, limit)
+    least, most = (row.expected.minimum, row.expected.maximum) if row.expected else (None, None)
+    return (least, None) if row.metric in METRICS and METRICS[row.metric].higher_is_better else (None, most)

@@ -36,7 +36,6 @@ NOWHERE = {
     "two_bytes",
     "deep",
     "deep_table",
-    "long_key",
     "many_digits",
     "no_schema",
     "no_name",

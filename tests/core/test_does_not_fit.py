@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.core.assemble import assemble
+from pybench.core.counts import contradiction
 from pybench.core.keys import run_figures
 from pybench.core.measurements import Measurements
 from pybench.model.health import GpuProcess, Health
@@ -50,6 +51,7 @@ def test_a_point_that_runs_out_of_memory_is_left_out(build: Build) -> None:
     assert results.verdict == "pass"
     assert (results.counts.passed, results.counts.missing) == (1, 0)
     assert results.left_out == ("points that do not fit the memory",)
+    assert contradiction(results) is None
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from pybench.files.json_values import MAX_VALUES, decode_json
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.journal import decode_line, encode_line
 from pybench.files.run.results_file import read_results
 from pybench.model.errors import RunFolderError
-from tests.builders import MANIFEST, RECORD, RESULTS
+from pybench.model.record import Record
+from pybench.model.wire import Span, Step, Work
+from tests.builders import HEADER, MANIFEST, RECORD, RESULTS
 from tests.nodes import Node
 
 # An error takes more than a kilobyte; a class has fewer fields than that.
@@ -67,6 +71,84 @@ def test_one_fault_is_found_and_not_one_an_element(tmp_path: Path, kind: str, ch
         read(kind, tmp_path, changed)
     assert isinstance(caught.value.__cause__, ValidationError)
     assert caught.value.__cause__.error_count() < _FEW
+
+
+@pytest.mark.parametrize("unit", [b"1,", b"[],", b"{},", b'"",'])
+def test_more_values_than_any_file_has(unit: bytes) -> None:
+    """By brackets and commas, before they become eighty bytes each."""
+    with pytest.raises(ValueError, match=f"more than {MAX_VALUES} values, which no file of pybench has"):
+        decode_json(b"[%s1]" % (unit * MAX_VALUES))
+
+
+def test_as_many_values_as_may_be() -> None:
+    """A limit that is not reached is none."""
+    assert len(decode_json(b"[%s1]" % (b"1," * (MAX_VALUES - 1)))) == MAX_VALUES
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (rb'{"a": ["x", "\ud800"]}', r"^a\.1: holds half a character"),
+        (rb'{"a": "\uDC00\ud83d"}', r"^a: holds half a character"),
+        (rb'{"a": {"\udfff": 1}}', r"^'a\.\\udfff': holds half a character"),
+    ],
+)
+def test_half_a_character_is_no_text(text: bytes, message: str) -> None:
+    """It can be neither printed, hashed nor written: one name with it ended a whole history."""
+    with pytest.raises(ValueError, match=message):
+        decode_json(text)
+
+
+def test_whole_characters_are_text() -> None:
+    """Escaped as two halves, as Python's json writes them."""
+    assert decode_json(json.dumps({"\U0001f600": "\U0001f600"}).encode()) == {"\U0001f600": "\U0001f600"}
+
+
+def test_what_is_nested_deeper_than_can_be_looked_through() -> None:
+    """An error with the reason, wherever the stack ends."""
+    for depth in range(850, 1000, 5):
+        with pytest.raises(ValueError, match=r"not JSON: maximum recursion|larger than any measurement"):
+            decode_json(b"[" * depth + b"9" * 30 + b"]" * depth)
+
+
+def _steps(*steps: Step) -> Record:
+    (rank,) = RECORD_OF_ONE.ranks
+    return replace(RECORD_OF_ONE, ranks=(replace(rank, header=HEADER, steps=steps),))
+
+
+STEP = Step(index=0, phase="measure", start_ns=5, end_ns=9, work=Work())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda: replace(RECORD_OF_ONE, started_utc="x"), r":1: started_utc: 'x' is no ISO 8601 time; the file"),
+        (lambda: replace(RECORD_OF_ONE, started_utc=""), r":1: started_utc: '' is no ISO 8601 time"),
+        (lambda: replace(RECORD_OF_ONE, started_utc="9999-12-31T23:59:59-23:59"), r":1: started_utc: '9999"),
+        (
+            lambda: _steps(STEP, replace(STEP, end_ns=4)),
+            r":1: ranks\.0\.steps\.1: its times are negative, go backwards, or have no length",
+        ),
+        (lambda: _steps(replace(STEP, start_ns=-1)), r":1: ranks\.0\.steps\.0: its times are negative"),
+        (
+            lambda: _steps(replace(STEP, spans=(Span(name="a", start_ns=5, end_ns=-(2**63)),))),
+            r":1: ranks\.0\.steps\.0\.spans\.0: its times are negative",
+        ),
+    ],
+)
+def test_times_that_no_attempt_has(change: Callable[[], Record], message: str) -> None:
+    """Also of a failed one: reports show when its steps were."""
+    line = encode_line(change(), 1)[:-1]
+    with pytest.raises(RunFolderError, match=message):
+        decode_line(Path("journal.jsonl"), 1, line)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_attempts_count_from_1(number: int) -> None:
+    """No other number is of an attempt that pybench makes."""
+    line = encode_line(replace(RECORD_OF_ONE, attempt=number), 1)[:-1]
+    with pytest.raises(RunFolderError, match=rf":1: attempt: {number} is no number of an attempt, which count from 1;"):
+        decode_line(Path("journal.jsonl"), 1, line)
 
 
 @pytest.mark.parametrize("key", ["attempt", "duration_s"])

@@ -183,7 +183,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "null": ({**LLAMA, "vocab_size": None}, "vocab_size: found null, expected an integer"),
     "text": ({**LLAMA, "vocab_size": "300"}, "vocab_size: found '300', expected an integer"),
     "endless": ({**LLAMA, "num_hidden_layers": 10**6}, "num_hidden_layers: found 1000000, must be at most 4096"),
-    "infinite": (json.dumps(LLAMA).replace("1e-05", "Infinity"), "Infinity is larger than any measurement"),
+    "infinite": (json.dumps(LLAMA).replace("1e-05", "Infinity"), "rms_norm_eps: inf is larger than any measurement"),
     "heads": ({**LLAMA, "num_key_value_heads": 3}, "num_key_value_heads: 4 attention heads are no multiple of 3"),
     "width": ({**LLAMA, "hidden_size": 66}, "num_attention_heads: hidden_size 66 is no multiple of 4"),
     "odd heads": ({**LLAMA, "head_dim": 15}, "head_dim: 15 is odd"),

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from pybench.files.json_values import decode_json
+from pybench.files.json_values import decode_json, has_too_many
 from pybench.files.reader import Reader, check_version, first_fault
 from pybench.files.run.journal import AbsentError, Journal, run_folder_errors
-from pybench.files.run.manifest_rules import unusable_values
+from pybench.files.run.manifest_rules import breaches
 from pybench.files.safe_folder import (
     foreign_files,
     fresh_folder,
@@ -47,18 +47,20 @@ _HEAD = b'{\n "checksum": "%s",'
 
 
 def encode_manifest(manifest: Manifest, path: Path) -> bytes:
-    """Content of the file at ``path``. Raises ``RunFolderError`` for one that would not be read back as it is."""
+    """Content of the file at ``path``. Raises ``RunFolderError`` for one that would not be read back.
+
+    Raises ``ValueError`` where a point would be read back as another one.
+    """
     body = _MANIFEST.dump_json(manifest, indent=1)[1:] + b"\n"
     data = _HEAD % _digest(body) + body
-    if len(data) > MAX_MANIFEST_BYTES:
+    if len(data) > MAX_MANIFEST_BYTES or has_too_many(data):
         raise RunFolderError(f"{path.parent}: its plan is larger than a manifest may be; run parts of the suite (-k)")
     try:
         values = decode_json(data)
     except ValueError as error:
         raise RunFolderError(f"{path}: would not be read back: {error}; change it in the suite or its table") from error
     if _READER.read(values).plan.digests != manifest.plan.digests:
-        what = "a point of the manifest would not be read back as it is"
-        raise RunFolderError(f"{path}: {what}; give the suite's numbers 64 bits at most")
+        raise ValueError(f"{path.parent}: a point of the manifest would not be read back as it is")
     return data
 
 
@@ -76,8 +78,8 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
         manifest = _READER.read(values)
     except ValidationError as error:
         raise RunFolderError(f"{path}: {first_fault(error)}; the file was edited or damaged") from error
-    if unusable := next(unusable_values(manifest), None):
-        raise RunFolderError(f"{path}: {unusable}; read it with pybench {manifest.pybench_version}, or run it again")
+    for key, fault in breaches(manifest):
+        raise RunFolderError(f"{path}: {key}: {fault}; the file was edited or damaged")
     return manifest
 
 

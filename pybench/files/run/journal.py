@@ -21,11 +21,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from pybench.files.json_values import decode_json
-from pybench.files.reader import Reader, check_version, first_fault
+from pybench.files.json_values import decode_json, has_too_many
+from pybench.files.reader import Reader, check_version, first_fault, utc_time
 from pybench.files.safe_folder import opened_file, opened_folder, read_file, write_all
 from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.record import JOURNAL_FILE, RECORD_VERSION, Record
+from pybench.model.wire import Step
 
 DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
 """Errors of reading a folder that is no run of this pybench."""
@@ -160,6 +161,7 @@ def _refuse_twins(path: Path, records: Sequence[Record]) -> None:
 MAX_LINE_BYTES = 2**26
 """Over a hundred times the largest whole journal that suites of pybench have left."""
 _RECORD = Reader(TypeAdapter(Record))
+_MOST_SAMPLES = 2**24
 _HEAD = re.compile(rb'\{"sequence": ([1-9]\d{0,8}), "checksum": "([0-9a-f]{16})", "record": (?=\{)')
 
 
@@ -170,7 +172,7 @@ def encode_line(record: Record, sequence: int) -> bytes:
     """
     body = json.dumps(asdict(record), allow_nan=False).encode()
     line = b'{"sequence": %d, "checksum": "%s", "record": %s}\n' % (sequence, _checksum(sequence, body), body)
-    if len(line) > MAX_LINE_BYTES:
+    if len(line) > MAX_LINE_BYTES or has_too_many(body):
         what = f"{record.point_id}: its record has {len(line)} bytes, more than a journal keeps of an attempt"
         raise RunFolderError(f"{what}; give it fewer steps, or fewer requests a step")
     if _RECORD.read(decode_json(body)) != record:
@@ -207,9 +209,51 @@ def decode_line(path: Path, number: int, line: bytes) -> Record:
         raise RunFolderError(f"{path}:{number}: {error}; the journal was edited or damaged") from error
     check_version(f"{path}:{number}", values, RECORD_VERSION)
     try:
-        return _RECORD.read(values)
+        record = _RECORD.read(values)
     except ValidationError as error:
         raise RunFolderError(f"{path}:{number}: {first_fault(error)}; the file was edited or damaged") from error
+    if fault := _fault(record):
+        raise RunFolderError(f"{path}:{number}: {fault}; the file was edited or damaged")
+    return record
+
+
+def _fault(record: Record) -> str | None:
+    """Faults of a record that no attempt can cause, such as a time before an earlier one."""
+    try:
+        utc_time(record.started_utc)
+    except ValueError as error:
+        return f"started_utc: {error}"
+    if record.attempt < 1:
+        return f"attempt: {record.attempt} is no number of an attempt, which count from 1"
+    return _fault_in_times(record) or (_fault_in_steps(record) if record.ok else None)
+
+
+def _fault_in_times(record: Record) -> str | None:
+    for place, rank in enumerate(record.ranks):
+        for number, step in enumerate(rank.steps):
+            if (name := _reversed(step)) is not None:
+                return f"ranks.{place}.steps.{number}{name}: its times are negative, go backwards, or have no length"
+    return None
+
+
+def _reversed(step: Step) -> str | None:
+    """The part of a step without a span of time, or the step itself."""
+    if not 0 <= step.start_ns < step.end_ns:
+        return ""
+    spans = (number for number, span in enumerate(step.spans) if not 0 <= span.start_ns <= span.end_ns)
+    number = next(spans, None)
+    return None if number is None else f".spans.{number}"
+
+
+def _fault_in_steps(record: Record) -> str | None:
+    """Ranks without steps, or with others than the first."""
+    counts = [len(rank.steps) for rank in record.ranks]
+    if not counts:
+        return "ranks: none, of an attempt without a failure"
+    if any(step.work.samples > _MOST_SAMPLES for rank in record.ranks for step in rank.steps):
+        return "ranks.steps.work.samples: more than any step has"
+    other = next((rank for rank, count in enumerate(counts) if count != counts[0] or not count), None)
+    return None if other is None else f"ranks.{other}.steps: {counts[other]} steps, of rank 0 there are {counts[0]}"
 
 
 def _checksum(sequence: int, body: bytes) -> bytes:

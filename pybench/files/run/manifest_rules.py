@@ -1,18 +1,37 @@
-"""Rules that join a manifest with this pybench, and with the records of its run."""
+"""Joint rules of a manifest's values: without them its run can't be judged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
 
 from pybench import __version__
-from pybench.model.errors import RunFolderError
-from pybench.model.manifest import Manifest
+from pybench.core.plan import parse_required
+from pybench.files.model_config import config_digest
+from pybench.files.reader import utc_time
+from pybench.model.errors import RunFolderError, UsageError
+from pybench.model.expected import ExpectedRow
+from pybench.model.manifest import MOST_TIME_S, Manifest
 from pybench.model.record import Record
-from pybench.model.workloads.registry import METRICS_OF
+from pybench.model.suite import (
+    AxisValue,
+    Benchmark,
+    Effort,
+    Expectation,
+    Limits,
+    Point,
+    Scaling,
+    Skip,
+    TrainingJob,
+    table_of,
+)
+from pybench.model.workloads.registry import METRICS_OF, AnySettings
 from pybench.model.workloads.rules import Range
+
+Breach = tuple[str, str]
+"""Path of a key, and what is wrong with its value."""
 
 
 def require_planned(path: Path, manifest: Manifest, records: Sequence[Record]) -> None:
@@ -35,30 +54,114 @@ def require_planned(path: Path, manifest: Manifest, records: Sequence[Record]) -
         )
 
 
-def unusable_values(manifest: Manifest) -> Iterator[str]:
-    """Workloads and metrics of another build that this one lacks, and numbers beyond the limits of a suite."""
-    for benchmark in manifest.suite.benchmarks:
-        metrics = METRICS_OF.get(benchmark.workload)
-        if metrics is None:
-            yield f"{benchmark.workload!r} is no workload of this pybench"
-            return
-        for expectation in benchmark.expectations:
-            if expectation.metric not in metrics:
-                yield f"{expectation.metric!r} is no metric of workload {benchmark.workload}"
-    for point in manifest.plan.points:
-        for values in (point.settings, point.effort):
-            yield from _beyond_limits(cast("Any", values))
+def breaches(manifest: Manifest) -> Iterator[Breach]:
+    """Every rule that a manifest breaks, suite before plan."""
+    yield from _of_run(manifest)
+    yield from _of_suite(manifest)
+    for name, table in manifest.tables.items():
+        for number, row in enumerate(table.rows):
+            yield from _of_row(f"tables.{name}.rows.{number}", row)
+    yield from _of_plan(manifest)
 
 
-def _beyond_limits(values: Any) -> Iterator[str]:  # noqa: ANN401 - settings of any workload
-    """Numbers that no suite may have: what is counted up to them never ends."""
-    for name, hint in _hints(cast("Any", type(values))).items():
-        limits = next((note for note in get_args(hint) if isinstance(note, Range)), None)
-        number = getattr(values, name)
-        if limits is not None and limits.maximum is not None and isinstance(number, int) and number > limits.maximum:
-            yield f"{name} = {number} is above {limits.maximum}, the most that a suite may have"
+def _of_suite(manifest: Manifest) -> Iterator[Breach]:
+    for number, benchmark in enumerate(manifest.suite.benchmarks):
+        if benchmark.workload not in METRICS_OF:
+            yield f"suite.benchmarks.{number}.workload", f"{benchmark.workload!r} is no workload of this pybench"
+            continue
+        yield from _of_numbers(f"suite.benchmarks.{number}.effort", benchmark.effort)
+        for place, expectation in enumerate(benchmark.expectations):
+            key = f"suite.benchmarks.{number}.expectations.{place}"
+            yield from _of_expectation(key, expectation, benchmark, manifest)
+    for name, architecture in manifest.suite.own_models.items():
+        if name.rpartition("@")[2] != (found := config_digest(architecture)):
+            yield f"suite.own_models.{name}", f"its config has the digest {found}"
+
+
+def _of_plan(manifest: Manifest) -> Iterator[Breach]:
+    benchmarks = {benchmark.name: benchmark for benchmark in manifest.suite.benchmarks}
+    plan = manifest.plan
+    kinds: dict[str, tuple[Point | Skip, ...]] = {"points": plan.points, "skips": plan.skips, "left_out": plan.left_out}
+    for name, entries in kinds.items():
+        for number, entry in enumerate(entries):
+            yield from _of_entry(f"plan.{name}.{number}", entry.benchmark, entry.axes, benchmarks)
+    for number, point in enumerate(plan.points):
+        yield from _of_numbers(f"plan.points.{number}.effort", point.effort)
+        yield from _of_numbers(f"plan.points.{number}.settings", point.settings)
+        if point.job is not None:
+            yield from _of_numbers(f"plan.points.{number}.job", point.job)
+        yield from _of_shape(f"plan.points.{number}", point)
+
+
+def _of_run(manifest: Manifest) -> Iterator[Breach]:
+    try:
+        utc_time(manifest.created_utc)
+    except ValueError as error:
+        yield "created_utc", str(error)
+    try:
+        parse_required(manifest.options.require)
+    except UsageError as error:
+        yield "options.require", str(error)
+    limit_s = manifest.options.time_limit_s
+    if limit_s is not None and not 0 < limit_s <= MOST_TIME_S:
+        yield "options.time_limit_s", f"{limit_s:g} is no time limit, which is above 0 s and at most {MOST_TIME_S} s"
+
+
+def _of_row(key: str, row: ExpectedRow) -> Iterator[Breach]:
+    yield from _of_numbers(key, row)
+    if row.limits == (None, None):
+        yield key, "has no value, minimum or maximum"
+
+
+def _of_numbers(key: str, values: Effort | AnySettings | TrainingJob | Expectation | ExpectedRow) -> Iterator[Breach]:
+    """Numbers beyond the limits that a suite file has for them: what runs so often, or is so large, never ends."""
+    for name, limits in _limits(cast("Any", type(values))).items():
+        found = getattr(values, name)
+        if not isinstance(found, int | float):
+            continue
+        if limits.minimum is not None and not found >= limits.minimum:
+            yield f"{key}.{name}", f"{found} is below {limits.minimum}, the least that a suite may have"
+        if limits.maximum is not None and not found <= limits.maximum:
+            yield f"{key}.{name}", f"{found} is above {limits.maximum}, the most that a suite may have"
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class, which mypy takes for no hashable value
-    return get_type_hints(kind, include_extras=True)
+def _limits(kind: Any) -> dict[str, Range]:  # noqa: ANN401 - a class, which mypy takes for no hashable value
+    """Limits of a class's fields, from the suite file's schema."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = {name: next((n for n in get_args(hint) if isinstance(n, Range)), None) for name, hint in hints.items()}
+    return {name: limits for name, limits in found.items() if limits is not None}
+
+
+def _of_expectation(key: str, expectation: Expectation, benchmark: Benchmark, manifest: Manifest) -> Iterator[Breach]:
+    # A comparison may name a benchmark that the profile omits: it has no rows then.
+    if (table := table_of(expectation)) is not None and table not in manifest.tables:
+        yield "tables", f"holds no table {table!r}, which {key} names"
+    if expectation.metric not in METRICS_OF[benchmark.workload]:
+        yield f"{key}.metric", f"{expectation.metric!r} is no metric of workload {benchmark.workload}"
+    yield from _of_numbers(key, expectation)
+    if isinstance(expectation, Limits) and expectation.minimum is None and expectation.maximum is None:
+        yield key, "has no minimum and no maximum"
+    if isinstance(expectation, Scaling) and not benchmark.axes.get(expectation.along):
+        yield f"{key}.along", f"the benchmark has no values of {expectation.along!r}"
+
+
+def _of_entry(
+    key: str, name: str, axes: Mapping[str, AxisValue], benchmarks: Mapping[str, Benchmark]
+) -> Iterator[Breach]:
+    if (benchmark := benchmarks.get(name)) is None:
+        return
+    counted = {expectation.along for expectation in benchmark.expectations if isinstance(expectation, Scaling)}
+    for axis in counted & {*axes, *benchmark.axes}:
+        for value in (*benchmark.axes.get(axis, ()), *([axes[axis]] if axis in axes else [])):
+            if not isinstance(value, int) or value < 1:
+                yield f"{key}.axes.{axis}", f"scaling runs along it, and {value!r} is no count"
+
+
+def _of_shape(key: str, point: Point) -> Iterator[Breach]:
+    try:
+        _ = point.shape
+    except KeyError as error:
+        yield f"{key}.architecture", f"has no {error}"
+    except (ValueError, TypeError, ArithmeticError) as error:
+        yield f"{key}.architecture", str(error)

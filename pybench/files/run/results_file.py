@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from pybench.core.assemble import assemble
+from pybench.core.counts import contradiction
 from pybench.core.measurements import Measurements
 from pybench.files.json_values import decode_json
 from pybench.files.reader import Reader, first_fault
@@ -16,10 +17,12 @@ from pybench.files.run.folder import RunFolder
 from pybench.files.safe_folder import read_named
 from pybench.model.errors import RunFolderError
 from pybench.model.results import RESULTS_VERSION, Results
+from pybench.model.workloads.rules import LARGEST
 
 _RESULTS = Reader(TypeAdapter(Results))
 # Results of the largest kept suite have 0.2 MB, of 4096 points some 16 MB.
 _MAX_BYTES = 2**26
+_MOST_LEVELS = 32
 _REBUILD = "rebuild it with: pybench report RUN --format json"
 
 
@@ -61,9 +64,32 @@ def decode_results(path: Path, data: bytes) -> Results:
 
 def _faults(results: Results) -> Iterator[str]:
     """Faults that no run writes, each with its place."""
+    if name := _beyond_measure(results):
+        yield f"{name} is larger than any measurement"
     ((name, times),) = Counter(point.id for point in results.points).most_common(1) or (("", 0),)
     if times > 1:
         yield f"points: {name} stands there {times} times"
+    for number, point in enumerate(results.points):
+        if _is_deeper(point.settings, _MOST_LEVELS):
+            yield f"points.{number}.settings: more than {_MOST_LEVELS} levels of lists and objects"
     for number, row in enumerate(results.scaling):
         if min(row.count, row.baseline_count) < 1:
             yield f"scaling.{number}.count: no count of GPUs"
+    if words := contradiction(results):
+        yield words
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Whether lists and objects lie in each other on more than ``levels``: they are written by recursion."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return bool(inner) and (levels == 0 or any(_is_deeper(item, levels - 1) for item in inner))
+
+
+def _beyond_measure(results: Results) -> str | None:
+    """Point and metric of a value that nothing measures, also of one that was written as text, if there is one."""
+    for point in results.points:
+        for name, found in point.metrics.items():
+            values = (found.value, found.low or 0.0, found.high or 0.0, *found.medians)
+            if max(map(abs, values)) > LARGEST:
+                return f"{point.id} {name}"
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -21,9 +22,10 @@ from pybench.cli.params import Duration
 from pybench.files.run import folder, journal
 from pybench.files.run.folder import RunFolder, attempt_name, copying
 from pybench.model.errors import RunFolderError
+from pybench.model.expected import ExpectedTable, FigureRow
 from pybench.model.manifest import MANIFEST_VERSION, Manifest, PlanOptions
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
-from pybench.model.suite import Effort, Plan, Point
+from pybench.model.suite import Benchmark, Comparison, Effort, Limits, Plan, Point
 from pybench.model.wire import Failure, Metric, Step, Work
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import Matmul
@@ -300,13 +302,13 @@ def test_no_record_is_written_that_is_not_read_back(tmp_path: Path) -> None:
     assert folder.journal.records() == (record(1),)
 
 
-@pytest.mark.parametrize("number", [1e61, 2**64])
+@pytest.mark.parametrize("number", [1e61, 2**64, [2**64]])
 def test_no_manifest_is_written_that_is_not_read_back(tmp_path: Path, manifest: Manifest, number: Any) -> None:
     """A number beyond all bounds is refused before anything is measured."""
     given: dict[str, Any] = {"backend": "vllm", "model": "llama-tiny", "engine_args": {"a": number}}
     settings = Generate(**given, batch_size=1, prompt_tokens=1, output_tokens=1)
     folder, point = run_folder(tmp_path), replace(manifest.plan.points[0], settings=settings)
-    with pytest.raises(RunFolderError, match=r"is larger than any measurement|would not be read back"):
+    with pytest.raises(RunFolderError, match=r"plan\.points\.0\.settings\.engine_args\.a[.0]*: .* is larger than any"):
         folder.write_manifest(replace(manifest, plan=Plan(points=(point,), skips=())))
     assert not (folder.path / "manifest.json").exists()
 
@@ -314,7 +316,7 @@ def test_no_manifest_is_written_that_is_not_read_back(tmp_path: Path, manifest: 
 def test_no_manifest_is_written_whose_points_are_read_back_as_others(tmp_path: Path, manifest: Manifest) -> None:
     """Its own records would be refused; here a number without its fraction."""
     point = replace(manifest.plan.points[0], effort=Effort(dither_ms=20))
-    with pytest.raises(RunFolderError, match="would not be read back as it is"):
+    with pytest.raises(ValueError, match="would not be read back as it is"):
         run_folder(tmp_path).write_manifest(replace(manifest, plan=Plan(points=(point,), skips=())))
 
 
@@ -350,6 +352,106 @@ def test_a_plan_that_no_manifest_keeps_is_not_written(
     monkeypatch.setattr(folder, "MAX_MANIFEST_BYTES", 1000)
     with pytest.raises(RunFolderError, match=r"its plan is larger than a manifest may be; run parts of the suite"):
         run_folder(tmp_path).write_manifest(manifest)
+
+
+def test_text_that_cannot_be_utf_8_is_not_written(tmp_path: Path) -> None:
+    """Nor read: an error, and no crash of what prints or hashes it."""
+    folder = run_folder(tmp_path)
+    with pytest.raises(ValueError, match=r"argv\.0: holds half a character"):
+        folder.journal.append(replace(record(1), argv=("\ud800",)))
+
+
+def forged(folder: RunFolder, manifest: Manifest, *path: str | int, value: object) -> None:
+    """The manifest with another value, and a checksum that fits."""
+    folder.write_manifest(manifest)
+    file = folder.path / "manifest.json"
+    values = json.loads(file.read_text())
+    del values["checksum"]
+    inner = values
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    body = json.dumps(values, indent=1).encode()[1:] + b"\n"
+    file.write_bytes(b'{\n "checksum": "%s",' % hashlib.sha256(body).hexdigest()[:16].encode() + body)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("plan", "points", 0, "effort", "attempts"), 101, r"effort\.attempts: 101 is above 100, the most that"),
+        (("plan", "points", 0, "effort", "attempts"), 0, r"effort\.attempts: 0 is below 1, the least that"),
+        (("plan", "points", 0, "effort", "max_attempts"), 2**31, r"effort\.max_attempts: 2147483648 is above 1000"),
+        (("plan", "points", 0, "effort", "steps"), 10_001, r"effort\.steps: 10001 is above 10000"),
+        (("plan", "points", 0, "settings", "m"), 2**17 + 1, r"settings\.m: 131073 is above 131072"),
+        (("plan", "points", 0, "job"), {"samples": 1, "epochs": 10**9}, r"job\.epochs: 1000000000 is above 10000"),
+        (("options", "time_limit_s"), "inf", r"options\.time_limit_s: Input should be a finite number"),
+        (("options", "time_limit_s"), 604_801, r"options\.time_limit_s: 604801 is no time limit"),
+        (("options", "time_limit_s"), 0, r"options\.time_limit_s: 0 is no time limit"),
+        (("options", "max_gpus"), "9" * 25, r"options\.max_gpus: Input should be less than or equal to 92233720"),
+        (("options", "time_limit_s"), "1e300", r"options\.time_limit_s: Input should be less than or equal to 10{60};"),
+        (("created_utc",), "", r"created_utc: '' is no ISO 8601 time"),
+        (("created_utc",), "0001-01-01T00:00:00+23:59", r"created_utc: '0001-.* is no ISO 8601 time"),
+        (("created_utc",), "1969-12-31T00:00:00+00:00", r"created_utc: '1969-.* is a time that no run was at"),
+        (("fingerprint",), "\ud800", r"fingerprint: holds half a character \(a lone surrogate\), which no text has"),
+        (("environment",), {"A\udfff": ""}, r"'environment\.A\\udfff': holds half a character"),
+    ],
+)
+def test_a_manifest_with_a_checksum_made_again(
+    tmp_path: Path, manifest: Manifest, path: tuple[str | int, ...], value: object, message: str
+) -> None:
+    """A manifest keeps the bounds of suites and options: computing beyond them might never end."""
+    folder = run_folder(tmp_path)
+    forged(folder, manifest, *path, value=value)
+    with pytest.raises(RunFolderError, match=message):
+        folder.read_manifest()
+
+
+@pytest.mark.parametrize(
+    ("place", "values", "message"),
+    [
+        ("row", {"value": None}, r"tables\.t\.rows\.0: has no value, minimum or maximum; the file was"),
+        ("row", {"value": -1.0}, r"tables\.t\.rows\.0\.value: -1\.0 is below 0, the least"),
+        ("row", {"tolerance": 2.0}, r"tables\.t\.rows\.0\.tolerance: 2\.0 is above 1, the most"),
+        ("row", {"count": 0}, r"tables\.t\.rows\.0\.count: 0 is below 1"),
+        ("limits", {"minimum": None}, r"expectations\.0: has no minimum and no maximum"),
+        ("comparison", {"factor": 0.0}, r"expectations\.1\.factor: 0\.0 is below 0\.001"),
+    ],
+)
+def test_what_figures_are_judged_by_is_as_a_file_may_have_it(
+    tmp_path: Path, manifest: Manifest, place: str, values: dict[str, Any], message: str
+) -> None:
+    """Rows of tables and expectations: judging by others would break off."""
+    row = FigureRow(
+        machine="any",
+        workload="matmul",
+        metric="matmul_flops_per_s",
+        count=1,
+        source="a test",
+        kind="measured",
+        value=1.0,
+        unit="FLOP/s",
+    )
+    limits = Limits(metric="matmul_flops_per_s", minimum=1.0)
+    comparison = Comparison(metric="matmul_flops_per_s", order="below", other="matmul")
+    changed = {
+        name: replace(old, **(values if name == place else {}))
+        for name, old in (("row", row), ("limits", limits), ("comparison", comparison))
+    }
+    benchmark = Benchmark(
+        name="matmul",
+        workload="matmul",
+        settings={"backend": "torch"},
+        axes={},
+        effort=Effort(),
+        expectations=(changed["limits"], changed["comparison"]),  # type: ignore[arg-type]
+    )
+    table = ExpectedTable(name="t", description="", rows=(changed["row"],))  # type: ignore[arg-type]
+    folder = run_folder(tmp_path)
+    folder.write_manifest(
+        replace(manifest, suite=replace(manifest.suite, benchmarks=(benchmark,)), tables={"t": table})
+    )
+    with pytest.raises(RunFolderError, match=message):
+        folder.read_manifest()
 
 
 def test_what_a_suite_and_an_option_may_have_at_most_is_read(tmp_path: Path, manifest: Manifest) -> None:

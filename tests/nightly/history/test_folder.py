@@ -129,7 +129,7 @@ def test_text_that_cannot_be_utf_8_is_named_and_skipped(tmp_path: Path) -> None:
     assert ids(found) == ["good"]
     reasons = dict(found.skipped)
     assert reasons.keys() == {"bad.json", r"\udcff.json"}
-    assert "surrogates not allowed" in reasons["bad.json"]
+    assert "software_fields.torch: holds half a character" in reasons["bad.json"]
     assert reasons[r"\udcff.json"] == "its name is not UTF-8; give it another one"
     assert read_history(tmp_path) == found
 
