@@ -17,11 +17,14 @@ from pybench.model.workloads.rules import INTEGERS, LARGEST
 _T = TypeVar("_T")
 # Without it every element that does not fit is an error with its place: more than a kilobyte for two bytes of a file.
 _FIRST: dict[str, Any] = {"fail_fast": True}
-# A number may be written as text, which no search for large numbers finds.
-_BOUNDED: dict[str, dict[str, Any]] = {
+_AT_THE_FIRST: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("list", "tuple", "set", "frozenset"), _FIRST),
     # Older releases of pydantic refuse it there.
     "dict": _FIRST if "fail_fast" in core_schema.DictSchema.__annotations__ else {},
+}
+# A number may be written as text, which no search for large numbers finds.
+_BOUNDED: dict[str, dict[str, Any]] = {
+    **_AT_THE_FIRST,
     "int": {"ge": INTEGERS.start, "le": INTEGERS.stop - 1},
     "float": {"allow_inf_nan": False, "ge": -LARGEST, "le": LARGEST},
 }
@@ -44,14 +47,14 @@ class Reader(Generic[_T]):
 
 
 def object_reader(name: str, fields: Sequence[tuple[Any, ...]]) -> SchemaValidator:
-    """Validates an object with ``fields``, as ``make_dataclass`` takes them, as :class:`Reader` does.
+    """Validates an object with ``fields``, as ``make_dataclass`` takes them, up to the first fault of a sequence.
 
-    Types are exact and other keys refused, also of dataclasses inside. The object is a dataclass: a
+    Types are exact, numbers finite and other keys refused, also of dataclasses inside. The object is a dataclass: a
     model has a validator of its own, which pydantic would use in place of this one.
     """
     strict = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     kind = make_dataclass(name, fields, namespace={"__pydantic_config__": strict})
-    return SchemaValidator(_with(_BOUNDED, TypeAdapter(kind).core_schema))
+    return SchemaValidator(_with(_AT_THE_FIRST, TypeAdapter(kind).core_schema))
 
 
 def check_version(where: str, values: object, newest: int) -> None:

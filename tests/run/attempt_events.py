@@ -21,8 +21,8 @@ from pybench.model.wire import (
     events_file,
 )
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.turn import PHASES, Turn
-from pybench.run.events.contract import Contract, Site
+from pybench.model.workloads.turn import Turn
+from pybench.run.events.contract import Contract, Site, ordered_phases
 from tests.builders import HEADER
 
 CLOCK = ("boot", 0)
@@ -117,11 +117,12 @@ def turn_events(rank: int, start_ns: int) -> list[Event]:
         if not isinstance(event, Step):
             events.append(event)
             continue
-        each_ns = (event.end_ns - event.start_ns) // len(PHASES)
-        starts = [event.start_ns + place * each_ns for place in range(len(PHASES))]
+        names = ordered_phases(TURN_ORDER.settings)
+        each_ns = (event.end_ns - event.start_ns) // len(names)
+        starts = [event.start_ns + place * each_ns for place in range(len(names))]
         spans = tuple(
             Span(name=name, start_ns=start, end_ns=start + each_ns, device_bytes=2**30, host_bytes=2**20)
-            for name, start in zip(PHASES, starts, strict=True)
+            for name, start in zip(names, starts, strict=True)
         )
         values = {"handover_bytes": 1e9, "logprob_gap": 0.0, "staleness_turns": 0.0}
         events.append(replace(event, work=TURN_WORK, requests=(), token_end_ns=(), values=values, spans=spans))

@@ -17,7 +17,8 @@ from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.wire import Span, Work
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.turn import PHASES, Turn
+from pybench.model.workloads.turn import Turn
+from pybench.run.events.contract import ordered_phases
 from tests.build import Build
 from tests.suites.test_generate_suites import SUITES, plan_of
 from tests.suites.test_train_memory import CARD_BYTES
@@ -95,7 +96,7 @@ _LENGTHS_MS = {
 def _records(point: Point, lengths_ms: dict[str, int]) -> list[Record]:
     """Two attempts of three turns."""
     assert isinstance(point.settings, Turn)
-    names = PHASES * point.settings.turns
+    names = ordered_phases(point.settings)
     spans, now = [], 0
     for name in names:
         end = now + lengths_ms.get(name, 100) * 1_000_000 // names.count(name)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import re
+import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,16 +95,27 @@ class Redaction:
         return self._clean(value) if self._text else value
 
     def files(self, folder: Path) -> None:
-        """Take secrets out of every file below ``folder``; what can't be looked into goes. Follows no links."""
+        """Take secrets out of every file below ``folder`` and out of its name; what can't be looked into goes.
+
+        Follows no links.
+        """
         if not self._text:
             return
-        for parent, _, names in os.walk(folder):
-            for path in (Path(parent, name) for name in names):
-                if path.is_file() and not path.is_symlink():
-                    self._file(path)
+        # Bottom up: a folder's new name is not looked for.
+        for parent, folders, names in os.walk(folder, topdown=False, onerror=_remove_hidden):
+            for path in (Path(parent, name) for name in (*names, *folders)):
+                self._entry(path)
+
+    def _entry(self, path: Path) -> None:
+        if path.is_symlink() and self._bytes.search(os.fsencode(path.readlink())):
+            path.unlink()
+        elif os.path.lexists(path):
+            if stat.S_ISREG(path.lstat().st_mode):
+                self._file(path)
+            self._name(path)
 
     def _file(self, path: Path) -> None:
-        if path.stat().st_size > _MAX_FILE_BYTES:
+        if path.lstat().st_size > _MAX_FILE_BYTES:
             path.unlink()
             return
         try:
@@ -114,6 +128,16 @@ class Redaction:
         except PermissionError:
             path.unlink()
 
+    def _name(self, path: Path) -> None:
+        cleaned = os.fsdecode(self._bytes.sub(MARK.encode(), os.fsencode(path.name)))
+        if cleaned == path.name or not os.path.lexists(path):
+            return
+        free = (
+            path.with_name(f"{cleaned}{suffix}")
+            for suffix in itertools.chain([""], (f".{n}" for n in itertools.count(2)))
+        )
+        path.rename(next(name for name in free if not os.path.lexists(name)))
+
     def _clean(self, value: Any) -> Any:  # noqa: ANN401 - any field of a record
         if isinstance(value, str):
             return self._text.sub(MARK, value) if self._text else value
@@ -125,6 +149,14 @@ class Redaction:
             inside = {field.name: self._clean(getattr(value, field.name)) for field in dataclasses.fields(value)}
             return dataclasses.replace(value, **inside)
         return value
+
+
+def _remove_hidden(error: OSError) -> None:
+    """A folder that its reader may not list goes with all that is in it."""
+    if not isinstance(error, PermissionError):
+        raise error
+    Path(error.filename).chmod(stat.S_IRWXU)
+    shutil.rmtree(error.filename)
 
 
 def _spellings(secret: str) -> Iterator[str]:

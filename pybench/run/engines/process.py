@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pybench.files.safe_folder import opened_file, opened_folder
@@ -86,7 +88,7 @@ def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
 class WorkerProcess:
     """A started worker whose whole process tree carries ``token`` in its environment.
 
-    The guardian of one that is ``guarded`` also ends processes that took the token out of their environment.
+    One that is ``guarded`` leaves no process, either, that took the token out of its environment.
     """
 
     def __init__(
@@ -94,11 +96,17 @@ class WorkerProcess:
     ) -> None:
         """Start ``argv``. Raises ``OSError`` when it can't be started."""
         self._token = token
-        # The guardian has no mark: it ends after the marked processes.
-        if guarded:
-            self._process = _started(guarded_argv(argv, f"{ATTEMPT_VARIABLE}={token}"), environment, log)
-        else:
-            self._process = _started(argv, {**environment, ATTEMPT_VARIABLE: token}, log)
+        self._adoption = Adoption() if guarded else None
+        try:
+            # The guardian has no mark: it ends after the marked processes.
+            if guarded:
+                self._process = _started(guarded_argv(argv, f"{ATTEMPT_VARIABLE}={token}"), environment, log)
+            else:
+                self._process = _started(argv, {**environment, ATTEMPT_VARIABLE: token}, log)
+        except BaseException:
+            if self._adoption:
+                self._adoption.close()
+            raise
 
     def wait(self, timeout_s: float) -> int | None:
         """Exit code once the worker has ended (negative: the signal), ``None`` while it runs."""
@@ -114,11 +122,14 @@ class WorkerProcess:
     def end(self) -> int:
         """End the whole tree and return the first process's exit code. Raises ``MachineError`` where it can't be."""
         end_marked(self._token)
-        # A guardian waits for a process that can't be killed.
+        # A worker may have stopped its guardian, and a guardian waits for a process that can't be killed.
         if self.wait(GRACE_S) is None:
             self._process.kill()
-        if self.wait(KILL_S) is None:
-            raise unkillable(str(self._process.pid), KILL_S)
+        left = () if self.wait(KILL_S) is not None else (self._process.pid,)
+        if self._adoption:
+            left = (*left, *self._adoption.end(KILL_S))
+        if left:
+            raise unkillable(",".join(map(str, left)), KILL_S)
         return self._process.returncode
 
 
@@ -133,6 +144,65 @@ def _started(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> 
             cwd=log.parent,
             start_new_session=True,  # a terminal's Ctrl-C is for the runner, which ends workers in order
         )
+
+
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
+_ADOPTED_POLL_S = 0.02
+
+
+class Adoption:
+    """From its making on, this process adopts what its children leave."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None)
+        self._before = frozenset(_children())
+        was = ctypes.c_int(0)
+        self._libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was), 0, 0, 0)
+        self._was = was.value
+        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def end(self, kill_s: float) -> tuple[int, ...]:
+        """Kill what was adopted, and adopt nothing from now on; returns what lives on after ``kill_s``."""
+        deadline = time.monotonic() + kill_s
+        while True:
+            adopted = tuple(self._adopted())
+            left = tuple(pid for pid in adopted if not _has_ended(pid))
+            if not adopted or (left and time.monotonic() > deadline):
+                break
+            # Children of those that ended are adopted in their turn, hence the loop.
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_ADOPTED_POLL_S)
+        self.close()
+        return left
+
+    def close(self) -> None:
+        """Adopt nothing from now on."""
+        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, self._was, 0, 0, 0)
+
+    def _adopted(self) -> Iterator[int]:
+        """New children that are in another session; programs that this process starts itself are in its own."""
+        own = os.getsid(0)
+        for pid in frozenset(_children()) - self._before:
+            with suppress(ProcessLookupError):
+                if os.getsid(pid) != own:
+                    yield pid
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether this child is over; if so, the kernel forgets it."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _children() -> Iterator[int]:
+    """Of every thread."""
+    for file in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            yield from (int(pid) for pid in file.read_text(encoding="ascii").split())
 
 
 _TAIL_LINES = 80

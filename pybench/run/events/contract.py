@@ -6,11 +6,14 @@ the attempt with the cause ``protocol``, and names the field.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import get_args
 
+from pybench.core.schedule import METRIC as BATCH_SIZE
 from pybench.model.backend import BACKENDS
 from pybench.model.host import SAME_CLOCK, HostClock
 from pybench.model.wire import (
@@ -26,12 +29,15 @@ from pybench.model.wire import (
     Step,
     Work,
     WorkOrder,
+    fit,
 )
+from pybench.model.workloads.checkpoint import PHASES, Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate, drawn_lengths
 from pybench.model.workloads.registry import TRAITS_OF, AnySettings
+from pybench.model.workloads.rules import LARGEST
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.turn import Turn
+from pybench.model.workloads.turn import CHECK, Turn
 from pybench.run.events.reader import RankLog
 
 _PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
@@ -39,6 +45,13 @@ _PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 _WORKERS_CAUSES: frozenset[FailureCause] = frozenset(
     ("out_of_memory", "missing_package", "unsupported", "engine", "wrong_result", "collective_timeout", "exception")
 )
+_MAX_VALUES = 4096
+_VERSION = re.compile(r"[A-Za-z0-9_.+!~-]{1,100}")
+# A GPU's clock, which its parts of a step are timed by, may run faster than the host's.
+_CLOCKS_APART = 1.01
+_BATCH_SIZES = range(1, 2**20 + 1)
+# From the end of a step to the decision on the next one, and between ranks' lengths of a step.
+_HESITATION_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +78,11 @@ class Contract:
     num_processes: int
     sites: tuple[Site, ...]
     start_ns: int
+
+    @cached_property
+    def _parts_of_step(self) -> frozenset[str]:
+        traits = TRAITS_OF[self.order.settings.workload].metrics
+        return frozenset(name for name, metric in traits.items() if metric.part_of_step)
 
     def site(self, rank: int) -> Site:
         """The host of a rank."""
@@ -108,6 +126,10 @@ class Contract:
         if others:
             allowed = ", ".join(site.gpu_uuids) or "none"
             raise broken(rank, "header.device_uuid", f"{', '.join(others)[:200]} is not one of the GPUs: {allowed}")
+        for name, version in {"python": header.python, **header.packages}.items():
+            known = _VERSION.fullmatch(name) and _VERSION.fullmatch(version)
+            require(known is not None, rank, "header.packages", "has a name or version that is none")
+        require(header.pid > 0, rank, "header.pid", "is no process id")
 
     def _check_phase(self, rank: int, log: RankLog, phase: Phase, now_ns: int) -> None:
         before = _PHASES.index(log.phase.name) if log.phase else -1
@@ -132,9 +154,15 @@ class Contract:
         require(step.end_ns <= now_ns + slack_ns, rank, "step.end_ns", "lies in the future")
         self._check_work(rank, log, step)
         check_stamps(rank, step)
-        check_spans(rank, step, TRAITS_OF[self.order.settings.workload].phases)
+        require(abs(step.loss or 0) <= LARGEST, rank, "step.loss", "is larger than any measurement")
+        check_spans(rank, step, ordered_phases(self.order.settings))
+        require(len(step.values) <= _MAX_VALUES, rank, "step.values", f"has more than {_MAX_VALUES} values")
         for name, value in step.values.items():
-            self._check_value(rank, f"step.values.{name[:80]}", name, value)
+            field = f"step.values.{name[:80]}"
+            self._check_value(rank, field, name, value)
+            if name in self._parts_of_step:
+                longest_s = _CLOCKS_APART * (step.end_ns - step.start_ns) / 1e9
+                require(value <= longest_s, rank, field, "is longer than its step")
 
     def _check_work(self, rank: int, log: RankLog, step: Step) -> None:
         settings = self.order.settings
@@ -146,6 +174,11 @@ class Contract:
             raise broken(rank, "step.work", "differs from the step before")
         most = step.work.output_tokens
         require(len(step.token_end_ns) <= most, rank, "step.token_end_ns", f"has more times than {most} tokens")
+        if step.requests:
+            same(rank, "step.requests", len(step.requests), step.work.samples)
+            for name in ("prompt_tokens", "output_tokens"):
+                total = sum(getattr(request, name) for request in step.requests)
+                same(rank, f"step.requests.{name}", total, getattr(step.work, name))
 
     def _check_metric(self, rank: int, log: RankLog, metric: Metric) -> None:
         field = f"metric.{metric.name[:80]}"
@@ -160,14 +193,19 @@ class Contract:
         if unit is None:
             raise broken(rank, field, f"workload {workload} declares no value of this name for ranks to report")
         require(not unit or value >= 0, rank, field, "is negative")
+        require(abs(value) <= LARGEST, rank, field, "is larger than any measurement")
         return unit
 
     def _check_result(self, rank: int, log: RankLog, result: Result) -> None:
         same(rank, "result.warmup_steps", result.warmup_steps, log.num_steps - len(log.steps))
-        has_time = self.order.end_ns is None or not log.steps
-        if len(log.steps) != self.order.steps and has_time:
+        if len(log.steps) != self.order.steps and not self._had_no_time(log):
             raise broken(rank, "result", f"the rank measured {len(log.steps)} steps, {self.order.steps} were ordered")
         same(rank, "phase.name", log.phase.name if log.phase else None, _PHASES[-1])
+
+    def _had_no_time(self, log: RankLog) -> bool:
+        """Whether another step, as long as the longest, would have ended behind the run's time."""
+        longest_ns = max((step.duration_ns for step in log.steps), default=0)
+        return longest_ns > 0 and not fit(1, longest_ns, log.latest_ns + _HESITATION_NS, self.order.end_ns)
 
     def verify(self, ranks: Sequence[RankLog]) -> Failure | None:
         """Hold a finished attempt's ranks against the order and each other."""
@@ -183,6 +221,18 @@ class Contract:
         if log.header is None or log.result is None:
             raise broken(rank, "header" if log.header is None else "result", "is missing")
         require(bool(log.header.all_uuids) == bool(self.site(rank).gpu_uuids), rank, "header.device_uuid", "is missing")
+        if ordered_work(self.order.settings, 0) is None:
+            self._check_found_batch(rank, log)
+
+    def _check_found_batch(self, rank: int, log: RankLog) -> None:
+        """The work of an ``auto`` batch size follows from the size that the worker found."""
+        size = next((metric.value for metric in log.metrics if metric.name == BATCH_SIZE), None)
+        if size is None or size not in _BATCH_SIZES:
+            raise broken(rank, f"metric.{BATCH_SIZE}", "is missing or no number of samples")
+        settings = self.order.settings
+        assert isinstance(settings, Train)
+        ordered = ordered_work(replace(settings, batch_size_per_gpu=int(size)), 0)
+        same(rank, "step.work", log.steps[-1].work, ordered)
 
     def _check_together(self, ranks: Sequence[RankLog]) -> None:
         """No GPU has two ranks; ranks are at a step at the same time, as they wait for each other at both its ends."""
@@ -193,6 +243,9 @@ class Contract:
         for steps in zip(*(log.steps for log in ranks), strict=True):
             if max(step.start_ns for step in steps) > min(step.end_ns for step in steps) + slack_ns:
                 raise ValueError(f"step.start_ns: ranks were not at step {steps[0].index} at the same time")
+
+
+_DISCARDED = 2  # sleep level at which the engine's weights are gone
 
 
 def _is_the_rest(work: Work, ordered: Work, num_failed: float) -> bool:
@@ -208,12 +261,7 @@ def ordered_work(settings: AnySettings, replica: int) -> Work | None:
     if isinstance(settings, Train):
         return None if settings.finds_batch_size else Work(samples=settings.effective_batch_size)
     if isinstance(settings, Turn):
-        samples = settings.turns * settings.batch_size
-        return Work(
-            prompt_tokens=samples * settings.prompt_tokens,
-            output_tokens=samples * settings.output_tokens,
-            samples=samples,
-        )
+        return _taken_turns(settings)
     return Work(samples=settings.batch_size) if isinstance(settings, Evaluate) else Work()
 
 
@@ -222,6 +270,40 @@ def ordered_replica(settings: AnySettings, rank: int) -> int:
     if not isinstance(settings, Generate):
         return 0
     return rank // (BACKENDS[settings.backend].num_processes(settings) // settings.data_parallel)
+
+
+def ordered_phases(settings: AnySettings) -> tuple[str, ...]:
+    """Names of a step's parts on every rank, in order; none where the workload has no phases."""
+    if isinstance(settings, Checkpoint):
+        return PHASES
+    return _phases_of_turn(settings) * settings.turns if isinstance(settings, Turn) else ()
+
+
+def _phases_of_turn(settings: Turn) -> tuple[str, ...]:
+    loaded = ("trainer_onload",) if settings.sleep_level else ()
+    switch = ("engine_sleep", *loaded, CHECK, "train", CHECK, *_handed_over(settings))
+    if settings.async_weight_syncing:
+        return (*switch, "generate", CHECK)
+    return ("generate", *switch, "first_token", CHECK)
+
+
+def _handed_over(settings: Turn) -> tuple[str, ...]:
+    """Weights that go from memory to memory leave last; a file and adapters are read when the trainer has left."""
+    away = ("trainer_offload",) if settings.sleep_level else ()
+    awake = ("wake_weights", *((CHECK,) if settings.sleep_level == _DISCARDED else ()))
+    if settings.handover != "file" and settings.lora_rank is None:
+        return (*away, *awake, "handover", *away, "wake_cache")
+    read = () if settings.async_weight_syncing else ("handover",)
+    return ("handover", *away, *awake, *read, "wake_cache")
+
+
+def _taken_turns(settings: Turn) -> Work:
+    samples = settings.turns * settings.batch_size
+    return Work(
+        prompt_tokens=samples * settings.prompt_tokens,
+        output_tokens=samples * settings.output_tokens,
+        samples=samples,
+    )
 
 
 def _generated(settings: Generate, replica: int) -> Work:
@@ -248,16 +330,21 @@ def check_stamps(rank: int, step: Step) -> None:
         stamps = (low_ns, request.arrival_ns, request.first_token_ns, request.last_token_ns, high_ns)
         ordered = all(earlier <= later for earlier, later in pairwise(stamps))
         require(ordered, rank, "step.requests", "has times out of order or outside the step")
+        counted = request.prompt_tokens > 0 and request.output_tokens > 0
+        require(counted, rank, "step.requests", "has a request without tokens")
 
 
 def check_spans(rank: int, step: Step, phases: tuple[str, ...]) -> None:
-    """Parts of the step are ``phases`` of its workload, follow each other, and are inside the step."""
+    """Parts of the step are the ``phases`` of its order, follow each other, and lie inside the step."""
     others = [span.name[:80] for span in step.spans if span.name not in phases]
     require(not others, rank, "step.spans.name", f"{''.join(others[:1])} is no phase of the order")
-    require(bool(step.spans) == bool(phases), rank, "step.spans", "are missing")
+    require(tuple(span.name for span in step.spans) == phases, rank, "step.spans", "are not the order's phases")
     times = (step.start_ns, *(ns for span in step.spans for ns in (span.start_ns, span.end_ns)), step.end_ns)
     ordered = all(earlier <= later for earlier, later in pairwise(times))
     require(ordered, rank, "step.spans", "has parts out of order or outside the step")
+    require(all(span.start_ns < span.end_ns for span in step.spans), rank, "step.spans", "has a part without length")
+    amounts = [amount for span in step.spans for amount in (span.device_bytes, span.host_bytes)]
+    require(all(amount is None or amount >= 0 for amount in amounts), rank, "step.spans", "has negative bytes")
 
 
 def require(held: bool, rank: int, field: str, problem: str) -> None:

@@ -6,9 +6,10 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import SchemaValidator
@@ -29,6 +30,7 @@ from pybench.model.wire import (
     Step,
     events_file,
 )
+from pybench.model.workloads.rules import INTEGERS
 
 
 @dataclass
@@ -201,6 +203,8 @@ def decode_event(line: bytes | str) -> Event:
     if len(given) != 1:
         raise ValueError(_refusal(line, f"{len(given)} events in one line"))
     only: Event = given[0]
+    if name := _oversized(only):
+        raise ValueError(_refusal(line, f"{name}: beyond 64 bits"))
     if isinstance(only, Failure):
         return replace(only, message=only.message[:_MAX_MESSAGE], detail=only.detail[-_MAX_DETAIL:])
     return only
@@ -222,3 +226,16 @@ def _refusal(line: bytes | str, reason: str) -> str:
     shown = line[:_MAX_SHOWN]
     text = shown.decode(errors="replace") if isinstance(shown, bytes) else shown
     return f"not an event of protocol {PROTOCOL_VERSION}: {reason} in {text!r}"
+
+
+def _oversized(value: Any, name: str = "") -> str | None:  # noqa: ANN401 - any field of an event
+    """Name of an integer inside ``value`` that no 64 bits hold, if there is one: no clock and no count is as large."""
+    if isinstance(value, int):
+        return None if value in INTEGERS else name
+    if is_dataclass(value) and not isinstance(value, type):
+        inside = ((field.name, getattr(value, field.name)) for field in fields(value))
+    elif isinstance(value, tuple):
+        inside = ((name, item) for item in value)
+    else:
+        return None
+    return next((found for field, item in inside if (found := _oversized(item, field))), None)

@@ -25,6 +25,9 @@ from pybench.run.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, decode
 from pybench.run.hosts.rendezvous import Rendezvous
 
 _SLICE_S, _PAUSE_S = 0.1, 0.02
+_MAX_PENDING = 64
+_ROOM_AFTER_S = 1.0
+"""Among ``_MAX_PENDING`` connections the oldest is closed at this age; a host that joins takes milliseconds."""
 _MOST_NAMED = 3
 
 
@@ -149,20 +152,27 @@ class _Arrival:
 
 
 class _Door:
-    """Takes connections of a ``listener`` and shakes hands with each in a thread of its own, until it is closed."""
+    """Takes connections of a ``listener`` and shakes hands with each in a thread of its own, until it is closed.
+
+    A connection that sends nothing holds up nobody: at most ``_MAX_PENDING`` shake hands at a time, and where all of
+    them only hold on, the oldest makes room.
+    """
 
     def __init__(self, listener: socket.socket, secret: bytes) -> None:
         self.arrivals: SimpleQueue[_Arrival] = SimpleQueue()
         self._listener, self._secret = listener, secret
+        self._pending: dict[socket.socket, float] = {}
         self._is_closed = Event()
         self._accepts = Thread(target=self._accept, name="pybench-door", daemon=True)
         self._accepts.start()
 
     def close(self) -> None:
-        """Listen no more; a handshake that has not ended by now ends by its limit."""
+        """Listen no more; connections that have not joined by now are closed."""
         self._is_closed.set()
         self._accepts.join()
         self._listener.close()
+        for connection in tuple(self._pending):
+            _shut(connection)
         with suppress(Empty):
             while True:
                 self.arrivals.get_nowait().dismiss("all hosts of the run have joined without this one")
@@ -175,13 +185,19 @@ class _Door:
             except OSError:  # nobody came, or there is no file descriptor left for now
                 self._is_closed.wait(_PAUSE_S)
                 continue
+            self._pending[connection] = time.monotonic()
             Thread(target=self._meet, args=(connection, str(address)), daemon=True).start()
+            while len(self._pending) >= _MAX_PENDING and not self._is_closed.wait(_PAUSE_S):
+                oldest, since_s = min(tuple(self._pending.items()), key=lambda item: item[1])
+                if time.monotonic() - since_s > _ROOM_AFTER_S:
+                    _shut(oldest)
 
     def _meet(self, connection: socket.socket, address: str) -> None:
         try:
             arrival = self._met(connection, address)
         except (OSError, ConnectionLostError) as error:
             arrival = _Arrival(address=address, problem=str(error))
+        self._pending.pop(connection)
         self.arrivals.put(arrival)
 
     def _met(self, connection: socket.socket, address: str) -> _Arrival:
@@ -196,6 +212,12 @@ class _Door:
             problem = f"the host at {address} has another version of pybench; {install}"
             return _Arrival(address=address, frames=frames, problem=problem)
         return _Arrival(address=address, frames=frames, hello=hello, wall_s=hello.wall_s - time.time())
+
+
+def _shut(connection: socket.socket) -> None:
+    """End what a thread waits for on ``connection``, which that thread closes."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _hello(head: bytes) -> Hello | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -156,6 +157,61 @@ def test_a_daemon_with_a_clean_environment_ends_with_its_worker(tmp_path: Path) 
     assert not is_alive(child_of(tmp_path))
     assert not list(processes_marked(token))
     process.end()  # until then this process adopts what its children leave, also those of later tests
+
+
+# A worker that attacks its guardian, which is its parent, and leaves a daemon that no mark shows.
+ATTACK = """
+import os, signal, time
+os.kill(os.getppid(), signal.{signal})
+if os.fork() == 0:
+    os.setsid()
+    open("pid.new", "w").write(str(os.getpid()))
+    os.rename("pid.new", "pid")
+    os.execve("/bin/sleep", ["sleep", "600"], {{}})
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGSTOP"])
+def test_a_worker_that_attacks_its_guardian_leaves_no_daemon(
+    tmp_path: Path, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runner adopts the daemon, and kills it."""
+    monkeypatch.setattr(process_module, "GRACE_S", 0.2)
+    process, token = start(ATTACK.format(signal=number), tmp_path, guarded=True)
+    daemon = daemon_of(tmp_path, token)
+    assert process.end() == -9
+    assert not is_alive(daemon)
+
+
+def test_programs_of_this_process_are_not_a_workers(tmp_path: Path) -> None:
+    """Programs that it started before the worker, or starts beside it."""
+    before = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    process, token = start(ATTACK.format(signal="SIGKILL"), tmp_path, guarded=True)
+    beside = subprocess.Popen(["sleep", "600"])
+    try:
+        daemon_of(tmp_path, token)
+        process.end()
+        assert (before.poll(), beside.poll()) == (None, None)
+    finally:
+        for program in (before, beside):
+            program.kill()
+            program.wait()
+
+
+def test_an_adopted_process_that_cannot_be_killed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for it for ever."""
+    monkeypatch.setattr(process_module, "KILL_S", 0.1)
+    process, token = start(ATTACK.format(signal="SIGKILL"), tmp_path, guarded=True)
+    daemon = daemon_of(tmp_path, token)
+    end_marked(token)
+    kill = os.kill
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", lambda pid, number: None if pid == daemon else kill(pid, number))
+        with pytest.raises(MachineError, match=f"killed, but not ended within 0.1 s: process {daemon} of a worker"):
+            process.end()
+    os.kill(daemon, 9)
+    os.waitpid(daemon, 0)
 
 
 def test_a_program_on_a_faulty_disk_is_not_taken_for_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,7 +91,41 @@ def test_a_file_too_large_to_read_is_removed(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "***\n"
 
 
+def test_names_of_files_and_folders(tmp_path: Path) -> None:
+    """Also two names that become equal, a folder inside another, and the target of a link."""
+    (tmp_path / f"a-{PLAIN}" / f"b-{PLAIN}").mkdir(parents=True)
+    (tmp_path / f"a-{PLAIN}" / f"b-{PLAIN}" / "log").write_text(f"{PLAIN}\n")
+    (tmp_path / "a-***").write_text("kept")
+    (tmp_path / "link").symlink_to(f"/nowhere/{PLAIN}")
+    (tmp_path / "other").symlink_to("/nowhere")
+    os.mkfifo(tmp_path / PLAIN)
+    REDACTION.files(tmp_path)
+    assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")} == {
+        *("***", "a-***", "a-***.2", "a-***.2/b-***", "a-***.2/b-***/log", "other"),
+    }
+    assert (tmp_path / "a-***.2" / "b-***" / "log").read_text() == "***\n"
+    assert (tmp_path / "a-***").read_text() == "kept"
+
+
 def test_a_secret_of_several_lines(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("before\nBEGIN\nkey\nEND\nafter\n")
     Redaction(("BEGIN\nkey\nEND",)).files(tmp_path)
     assert (tmp_path / "log").read_text() == "before\n***\nafter\n"
+
+
+def test_a_folder_that_cannot_be_listed_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose worker took away everybody's leave, root's aside, to list it."""
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "log").write_text(PLAIN)
+    plain = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if path == str(hidden) and stat.S_IMODE(hidden.stat().st_mode) == 0:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return plain(path)
+
+    hidden.chmod(0)
+    monkeypatch.setattr(os, "scandir", refuse)
+    REDACTION.files(tmp_path)
+    assert not list(tmp_path.iterdir())

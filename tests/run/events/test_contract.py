@@ -13,8 +13,8 @@ from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Sp
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import Matmul
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.turn import PHASES, Turn
-from pybench.run.events.contract import Contract, check_spans, ordered_work
+from pybench.model.workloads.turn import Turn
+from pybench.run.events.contract import Contract, check_spans, ordered_phases, ordered_work
 from pybench.run.events.reader import EventReader, RankLog
 from tests.run.attempt_events import MS, ORDER, UUIDS, WORK, contract, good_events, write_events
 
@@ -90,6 +90,9 @@ def test_an_honest_attempt_is_taken(tmp_path: Path) -> None:
         (of(Header, time_offset_ns=5), "header.boot_id: the rank runs on another clock than this host"),
         (of(Header, device="cpu"), "header.device: found 'cpu', expected 'cuda'"),
         (of(Header, replica=1), "header.replica: found '1', expected '0'"),
+        (of(Header, python="3.12\nverdict: pass"), "header.packages: has a name or version that is none"),
+        (of(Header, packages={"torch": "2 " * 40 + "verdict"}), "header.packages: has a name"),
+        (of(Header, pid=-1), "header.pid: is no process id"),
         (of(Header, device_uuid="GPU-c"), "header.device_uuid: GPU-c is not one of the GPUs: GPU-a, GPU-b"),
         (of(Header, device_uuid=None), "header.device_uuid: is missing"),
         (of(Header, device_uuid="GPU-a"), "header.device_uuid: 2 ranks ran on one GPU, GPU-a"),
@@ -121,6 +124,9 @@ def test_an_honest_attempt_is_taken(tmp_path: Path) -> None:
         (of(Step, 2, spans=(Span(name="train", start_ns=1, end_ns=2),)), "step.spans.name: train is no phase of the"),
         (of(Metric, unit="GB"), "metric.peak_memory_bytes.unit: found 'GB', expected 'bytes'"),
         (of(Metric, name="peak_memory"), "metric.peak_memory: workload generate declares no value of this name"),
+        (of(Step, 2, values={"itl_s": 1e61}), "step.values.itl_s: is larger than any measurement"),
+        (of(Step, 2, loss=-1e61), "step.loss: is larger than any measurement"),
+        (of(Metric, value=1e61), "metric.peak_memory_bytes: is larger than any measurement"),
         (of(Metric, value=-1.0), "metric.peak_memory_bytes: is negative"),
         (added(9, Metric(name="peak_memory_bytes", value=1.0, unit="bytes")), "metric.peak_memory_bytes: comes twice"),
         (of(Result, warmup_steps=2), "result.warmup_steps: found '2', expected '1'"),
@@ -140,12 +146,12 @@ def test_what_differs_is_named(tmp_path: Path, change: Change, reason: str | Non
 
 @pytest.mark.parametrize(
     ("after_ms", "reason"),
-    [(10, None), (None, "measured 1 steps, 2 were ordered")],
+    [(10, None), (1900, None), (2200, "measured 1 steps, 2 were ordered")],
 )
-def test_fewer_steps_where_the_runs_time_was_over(tmp_path: Path, after_ms: int | None, reason: str | None) -> None:
-    """A run with a time limit may measure fewer steps than ordered, another one may not."""
+def test_fewer_steps_where_the_runs_time_was_over(tmp_path: Path, after_ms: int, reason: str | None) -> None:
+    """A second step of 10 ms, a second to report and one to hesitate end before the run does, or not."""
     kept = contract()
-    end_ns = None if after_ms is None else kept.start_ns + (30 + after_ms) * MS
+    end_ns = kept.start_ns + (30 + after_ms) * MS
     kept = replace(kept, order=replace(ORDER, end_ns=end_ns))
     for rank in (0, 1):
         write_events(tmp_path, rank, without(Step, 2)(good_events(rank, kept.start_ns), kept))
@@ -207,6 +213,11 @@ def test_a_point_on_a_cpu_has_no_gpu(tmp_path: Path) -> None:
             Train(backend="torch", model="m", batch_size_per_gpu="auto", sequence_tokens=4, data_parallel=2),
             Work(samples=24),
             True,
+        ),
+        (
+            Train(backend="torch", model="m", batch_size_per_gpu="auto", sequence_tokens=4, data_parallel=2),
+            Work(samples=23),
+            False,
         ),
         # Lengths are drawn, but from the order's own seed.
         (
@@ -284,6 +295,22 @@ def test_a_servers_failed_requests_are_left_out(backend: Any, work: Work, failed
     assert refusal is None if ok else refusal is not None and "step.work" in refusal
 
 
+@pytest.mark.parametrize("name", ["stage_busy_s", "input_wait_s"])
+def test_no_part_of_a_step_is_longer_than_it(name: str) -> None:
+    """A step of 1 ms; a GPU's own clock may run 1 % faster than the host's."""
+    settings = Train(backend="torch", model="m", global_batch_size=8, sequence_tokens=4)
+    order = WorkOrder(point_id="p", settings=settings, architecture={}, device="cuda", steps=1, max_warmup_steps=1)
+    kept, log = contract(order=order), RankLog()
+    t = kept.start_ns
+    for event in (good_events(0, t)[0], Phase(name="measure", start_ns=t)):
+        log.add(event)
+    step = Step(index=0, phase="measure", start_ns=t, end_ns=t + MS, work=Work(samples=8), values={name: 1.005e-3})
+    assert refused(kept, 0, log, step) is None
+    longer = refused(kept, 0, log, replace(step, values={name: 1.02e-3}))
+    assert longer is not None
+    assert f"step.values.{name}: is longer than its step" in longer
+
+
 def refused(kept: Contract, rank: int, log: RankLog, event: Event) -> str | None:
     """Why the contract refuses an event, if it does."""
     try:
@@ -325,9 +352,10 @@ def _span(name: str, start_ns: int, end_ns: int, **more: int) -> Span:
     return Span(name=name, start_ns=start_ns, end_ns=end_ns, **more)
 
 
-def _spans(*changed: Span) -> tuple[Span, ...]:
+def _spans(*changed: Span, left_out: int = 0) -> tuple[Span, ...]:
     """The phases of a turn, 10 ns each from 10 ns on, the first ones replaced."""
-    whole = tuple(_span(name, 10 + 10 * place, 20 + 10 * place) for place, name in enumerate(PHASES))
+    names = ordered_phases(TURN.settings)[: len(ordered_phases(TURN.settings)) - left_out]
+    whole = tuple(_span(name, 10 + 10 * place, 20 + 10 * place) for place, name in enumerate(names))
     return (*changed, *whole[len(changed) :])
 
 
@@ -338,15 +366,20 @@ def _spans(*changed: Span) -> tuple[Span, ...]:
         (_spans(_span("generate", 10, 20, device_bytes=1)), None),
         (_spans(_span("generate", 10, 21)), "out of order or outside the step"),
         (_spans(_span("generate", 9, 20)), "out of order or outside the step"),
+        (_spans(_span("generate", 10, 10)), "has a part without length"),
         (_spans(_span("rest", 10, 20)), "rest is no phase of the order"),
-        ((), "are missing"),
+        (_spans(_span("engine_sleep", 10, 20)), "are not the order's phases"),
+        (_spans(left_out=1), "are not the order's phases"),
+        ((), "are not the order's phases"),
+        (_spans(_span("generate", 10, 20, host_bytes=-1)), "has negative bytes"),
     ],
 )
 def test_parts_of_a_step_are_phases_inside_it(spans: tuple[Span, ...], reason: str | None) -> None:
     """One after another, all that the order has."""
     step = Step(index=0, phase="measure", start_ns=10, end_ns=150, work=Work(), spans=spans)
+    phases = ordered_phases(TURN.settings)
     if reason is None:
-        check_spans(0, step, PHASES)
+        check_spans(0, step, phases)
     else:
         with pytest.raises(ValueError, match=reason):
-            check_spans(0, step, PHASES)
+            check_spans(0, step, phases)

@@ -106,9 +106,10 @@ def test_alike_hosts_are_welcome() -> None:
     gathering.dismiss()
 
 
-def test_connections_that_only_hold_on_hold_up_nobody() -> None:
-    """The host joins before the first of them is closed."""
-    with joining(20) as (frames, ended):
+@pytest.mark.parametrize("strangers", [20, 3 * gathering_module._MAX_PENDING])
+def test_connections_that_only_hold_on_hold_up_nobody(strangers: int) -> None:
+    """Also with more of them than may shake hands at a time: the host joins before the first is closed."""
+    with joining(strangers) as (frames, ended):
         send(frames, Hello(protocol=PROTOCOL, host=B, wall_s=time.time()))
         assert take(frames, LIMIT_S) == (Welcome(lead="a"), b"")
     (gathering,) = ended

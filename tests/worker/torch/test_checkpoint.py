@@ -17,7 +17,7 @@ pytest.importorskip("safetensors")
 
 import torch
 
-from pybench.model.workloads.checkpoint import PHASES
+from pybench.run.events.contract import ordered_phases
 from pybench.worker.backend import UnsupportedError, WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch import checkpoints as storage
@@ -69,7 +69,7 @@ def test_two_ranks_get_their_state_back(two: list[list[dict[str, Any]]], place: 
     assert least < first["values"]["checkpoint_bytes"] < 1.3 * least
     assert 0 <= first["values"]["page_cache_fraction"] <= 1
     assert second["values"] == {}
-    assert first["phases"] == second["phases"] == list(PHASES)
+    assert first["phases"] == second["phases"] == list(ordered_phases(settings_of(TWO[place])))
 
 
 def test_a_wrong_bit_on_the_disk_ends_every_rank(two: list[list[dict[str, Any]]]) -> None:

@@ -19,7 +19,8 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM
 
 from pybench.model.wire import Event, Metric, Step, WorkOrder
-from pybench.model.workloads.turn import PHASES, Turn
+from pybench.model.workloads.turn import Turn
+from pybench.run.events.contract import ordered_phases
 from pybench.worker.backend import WrongResultError, cause_of
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch import entry
@@ -102,7 +103,7 @@ def test_every_turn_passes_its_checks(take: Take, given: dict[str, Any]) -> None
     assert len(steps) == 3
     for step in steps:
         assert step.work.samples == 4 * settings.turns
-        assert {"generate", "train", "handover"} < {span.name for span in step.spans} <= {*PHASES}
+        assert tuple(span.name for span in step.spans) == ordered_phases(settings)
         assert all(before.end_ns <= after.start_ns for before, after in zip(step.spans, step.spans[1:], strict=False))
         assert all(span.device_bytes for span in step.spans)
         assert step.values["logprob_gap_to_old"] > 10 * step.values["logprob_gap"]
