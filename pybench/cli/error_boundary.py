@@ -45,6 +45,7 @@ class ErrorBoundary(click.Group):
         try:
             # From the start on: finding an engine or making an image file takes long before a run begins.
             with signals_interrupt():
+                _require_memory()
                 return super().invoke(ctx)
         except PybenchError as error:
             _end(ctx, str(error), exit_code_of(error))
@@ -60,6 +61,19 @@ class ErrorBoundary(click.Group):
         except Exception as error:  # noqa: BLE001 - whatever else goes wrong is a defect of pybench
             text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             _end(ctx, f"internal error: {text}; please report it with {_details(error)}", INTERNAL)
+
+
+_LEAST_BYTES, _BYTES_PER_CORE = 2**28, 2**25
+"""Address space of pybench: below it OpenBLAS, which has a buffer for each core, ends the process with code 1."""
+
+
+def _require_memory() -> None:
+    """Raise ``MemoryError`` under a limit of address space that is too low to import numpy."""
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= limit < _LEAST_BYTES + _BYTES_PER_CORE * len(os.sched_getaffinity(0)):
+        raise MemoryError
 
 
 _LONGEST_LINE = 4000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 import zlib
 from dataclasses import asdict, fields, replace
@@ -23,6 +24,7 @@ from pydantic_core import SchemaValidator
 from pybench.files.reader import check_version, first_fault, object_reader
 from pybench.files.safe_folder import opened_folder, read_below, write_file
 from pybench.model.errors import RunFolderError
+from pybench.power.sensor import SensorModel
 from pybench.power.trace import (
     MISSING,
     PLANES,
@@ -38,6 +40,8 @@ from pybench.power.trace import (
 MAX_BYTES = 2**30
 _DESCRIPTION, _TRACE = "description", "trace"
 _MAX_DESCRIPTION_BYTES = 2**22
+_MIN_SENSOR_SPAN_S = 1e-6
+_MAX_SENSOR_SPAN_S = 60.0
 # Sums and differences of times and counts stay within 64 bits.
 _LIMIT = 2**62
 # Columns of which each row is at least the row before; stamps of a series are the driver's own.
@@ -50,9 +54,8 @@ _UNSIGNED, _SIGNED = "energy_mj", {"realtime_offset_ns", "set_by_ns"}
 
 def write_trace(trace: PowerTrace, path: Path) -> None:
     """Write ``trace`` to ``path`` whole, replacing what is there. Raises ``OSError``."""
-    content = encode_trace(trace)
     with opened_folder(path.parent) as folder:
-        write_file(folder, path.name, content)
+        write_file(folder, path.name, encode_trace(trace))
 
 
 def encode_trace(trace: PowerTrace) -> bytes:
@@ -127,7 +130,7 @@ def _described(text: str, path: Path) -> PowerTrace:
     except ValidationError as error:
         raise RunFolderError(f"{path}: {first_fault(error)}; the file was edited or damaged") from error
     trace: PowerTrace = getattr(described, _TRACE)
-    _require(0 <= trace.start_ns <= trace.end_ns < _LIMIT, "start_ns to end_ns is no span of time")
+    _check_description(trace)
     return trace
 
 
@@ -135,6 +138,24 @@ def _described(text: str, path: Path) -> PowerTrace:
 def _validator() -> SchemaValidator:
     """Of an object with a trace."""
     return object_reader("trace_file", [(_TRACE, PowerTrace)])
+
+
+def _check_description(trace: PowerTrace) -> None:
+    _require(0 <= trace.start_ns <= trace.end_ns < _LIMIT, "start_ns to end_ns is no span of time")
+    uuids = [gpu.uuid for gpu in trace.gpus]
+    _require(len(set(uuids)) == len(uuids), "two GPUs have one UUID")
+    for i, gpu in enumerate(trace.gpus):
+        counts = (gpu.index or 0, gpu.failed_calls, gpu.missed_ticks, gpu.dropped_records)
+        _require(all(0 <= count < _LIMIT for count in counts), f"gpus.{i}: a count is out of range")
+        _require(gpu.sensor is None or _is_possible(gpu.sensor), f"gpus.{i}.sensor: a time is out of range")
+
+
+def _is_possible(sensor: SensorModel) -> bool:
+    spans_s = (sensor.period_s, sensor.window_s, sensor.average_span_s)
+    times_s = (sensor.tau_s, sensor.tau_sigma_s, sensor.lag_high_s - sensor.lag_low_s, abs(sensor.lag_low_s))
+    return all(_MIN_SENSOR_SPAN_S <= each <= _MAX_SENSOR_SPAN_S for each in spans_s) and all(
+        0 <= each <= _MAX_SENSOR_SPAN_S for each in times_s
+    )
 
 
 def _plane(prefix: str, kind: type, arrays: dict[str, Array]) -> Any:  # noqa: ANN401 - of ``kind``
@@ -169,19 +190,65 @@ def _require(held: object, problem: str) -> None:
 
 Array = npt.NDArray[np.generic]
 
+# A column of 64-bit integers, or one text.
+_HEAD = re.compile(
+    rb"\x93NUMPY\x01\x00..\{'descr': '(<i8|<u8|<U\d{1,9})', "
+    rb"'fortran_order': False, 'shape': \((?:(\d{1,12}),)?\), \} *\n",
+    re.DOTALL,
+)
+# The end of a zip file without a comment, whose directory has a size in 32 bits.
+_END = re.compile(rb"PK\x05\x06.{8}(....).{4}\x00\x00", re.DOTALL)
+_END_BYTES = 22
+_LARGE_END, _LARGE_END_BYTES = b"PK\x06\x07", 20
+_MAX_DIRECTORY_BYTES = 2**23
+
 
 def unpack(data: bytes, max_bytes: int) -> dict[str, Array]:
-    """Arrays by name, at most ``max_bytes`` together; none is unpickled. Raises ``ValueError`` for anything else."""
+    """Arrays by name: columns of 64-bit integers, and texts of no dimension, at most ``max_bytes`` together.
+
+    Raises ``ValueError`` for anything else.
+    """
+    _check_directory(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = archive.infolist()
-            if sum(member.file_size for member in members) > max_bytes:
-                raise ValueError(f"unpacks to more than {max_bytes} bytes")
-            return {
-                member.filename.removesuffix(".npy"): np.lib.format.read_array(
-                    io.BytesIO(archive.read(member)), allow_pickle=False
-                )
-                for member in members
-            }
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, MemoryError, zlib.error) as error:
+            members = _archive_members(archive, max_bytes)
+            arrays = {}
+            for name, member in members.items():
+                with archive.open(member) as stream:
+                    # Read without a limit, a member unpacks to more than it declares.
+                    arrays[name] = _array(name, stream.read(member.file_size))
+            return arrays
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
         raise ValueError(str(error)) from error
+
+
+def _check_directory(data: bytes) -> None:
+    """Whoever opens a zip file reads its directory whole."""
+    end = _END.fullmatch(data[-_END_BYTES:])
+    if end is None or data[-_END_BYTES - _LARGE_END_BYTES :].startswith(_LARGE_END):
+        raise ValueError("does not end as a zip file")
+    if int.from_bytes(end[1], "little") > _MAX_DIRECTORY_BYTES:
+        raise ValueError(f"has a directory of more than {_MAX_DIRECTORY_BYTES} bytes")
+
+
+def _archive_members(archive: zipfile.ZipFile, max_bytes: int) -> dict[str, zipfile.ZipInfo]:
+    found: dict[str, zipfile.ZipInfo] = {}
+    for member in archive.infolist():
+        name = member.filename.removesuffix(".npy")
+        if name in found:
+            raise ValueError(f"has {name[:80]!r} twice")
+        found[name] = member
+    if sum(member.file_size for member in found.values()) > max_bytes:
+        raise ValueError(f"unpacks to more than {max_bytes} bytes")
+    return found
+
+
+def _array(name: str, content: bytes) -> Array:
+    head = _HEAD.match(content)
+    if head is None:
+        raise ValueError(f"{name[:80]!r} is no column of integers and no text")
+    kind, length = np.dtype(head[1].decode()), head[2]
+    if len(content) - head.end() != kind.itemsize * int(length or 1):
+        raise ValueError(f"{name[:80]!r} is cut short or goes on after its end")
+    array = np.frombuffer(content, kind, offset=head.end())
+    return array if length else array.reshape(())

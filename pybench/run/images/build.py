@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pybench import __version__
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
-from pybench.model.errors import UsageError
+from pybench.model.errors import FileError, Problem, UsageError
 from pybench.run.images.lock import lock_text, this_platform
 from pybench.run.images.registry import RegistryManifest
 
@@ -21,12 +22,14 @@ Build = Callable[[Path, str], str]
 def build_image(lock: ImageLock, name: str, engine: str, build: Build) -> LockedImage:
     """Build ``containers/NAME`` beside the lock with ``engine``; the result is locked by its id on this platform.
 
-    Raises ``UsageError`` when there is no such folder, ``MachineError`` when the engine can't build it.
+    Raises ``UsageError`` when there is no such folder, ``FileError`` when its recipe pins too little, ``MachineError``
+    when the engine can't build it.
     """
     folder = Path(lock.path).resolve().parent / name
     if not (folder / "Dockerfile").is_file():
         known = sorted(path.parent.name for path in folder.parent.glob("*/Dockerfile"))
         raise UsageError(f"{folder} has no Dockerfile; there are {', '.join(known) or 'none'}")
+    check_dockerfile(folder / "Dockerfile")
     tag = __version__.partition("+")[0]  # a tag of an image has no +
     before = lock.named(name) or LockedImage(
         name=name, repository=f"localhost/pybench/{name}", tag=tag, backends=("torch",), platforms={}
@@ -35,6 +38,55 @@ def build_image(lock: ImageLock, name: str, engine: str, build: Build) -> Locked
     digest = build(folder, f"{before.repository}:{before.tag}")
     platforms = {**before.platforms, this_platform(): PlatformDigests(config=digest)}
     return confirmed(replace(before, platforms=platforms, dockerfile=name), f"{engine} build")
+
+
+_FROM = re.compile(r"FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*$", re.IGNORECASE)
+_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+_PIP = re.compile(r"\bpip3?\s+install\b")
+
+
+def check_dockerfile(path: Path) -> None:
+    """Raise ``FileError`` with every base that has no digest and every ``pip install`` that checks no hashes."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError((Problem(file=str(path), line=None, path="", message=f"can't be read: {error}"),)) from error
+    problems = tuple(
+        Problem(file=str(path), line=line, path="", message=message) for line, message in _problems(_instructions(text))
+    )
+    if problems:
+        raise FileError(problems)
+
+
+def _instructions(text: str) -> Iterator[tuple[int, str]]:
+    """Each instruction with its continuation lines joined, and the line it begins on."""
+    begun, parts = 0, ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("#"):
+            continue
+        begun = begun if parts else number
+        parts += line.strip()
+        if parts.endswith("\\"):
+            parts = parts[:-1] + " "
+        elif parts:
+            yield begun, parts
+            parts = ""
+
+
+def _problems(instructions: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    stages = {"scratch"}
+    for line, text in instructions:
+        if base := _FROM.match(text):
+            if base[1] not in stages and not _DIGEST.search(base[1]):
+                yield (
+                    line,
+                    f"FROM {base[1]} has no digest; write REPOSITORY@sha256:…, as `pybench images lock` finds it",
+                )
+            stages.add(base[2] or base[1])
+        # The exec form has its words in quotes.
+        words = re.sub(r'[\[\]",\s]+', " ", text)
+        if text.upper().startswith("RUN") and _PIP.search(words) and "--require-hashes" not in words:
+            yield line, "pip install without --require-hashes; pin every package by hash in a requirements file"
 
 
 Fetch = Callable[[str], RegistryManifest]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import PydanticCustomError
 
 from pybench.files.shipped import shipped_containers
 from pybench.files.suite.schema import NAME_PATTERN, fields_of
@@ -18,6 +20,10 @@ from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.model.errors import FileError, MachineError, Problem, UsageError, is_machine_fault
 from pybench.model.machine import DeviceKind
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_HEX_DIGITS = 64
+# A SHA-256 in hex shows 15 or 16 of the 16 digits; below ten, somebody typed it.
+_MIN_DISTINCT_DIGITS = 10
 # registry[:port]/path, as the OCI distribution specification has it; no tag, no digest, nothing a shell would notice.
 _REPOSITORY = r"^[a-z0-9]+([.-][a-z0-9]+)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$"
 _TAG = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
@@ -25,7 +31,6 @@ _VERSION = r"^[0-9]+(\.[0-9]+){0,3}$"
 # A hidden folder may be in a path, . and .. may not.
 _ABSOLUTE = r"^(/\.?[A-Za-z0-9_][A-Za-z0-9_.-]*)+$"
 _PLATFORM = r"^linux/(amd64|arm64)$"
-_Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _HEADER = """\
 # Container images by digest, for `pybench run`. Written by `pybench images lock`; edits keep this form.
@@ -40,6 +45,17 @@ schema = 1
 def default_lock() -> Path:
     """The lock that comes with pybench."""
     return shipped_containers() / "images.toml"
+
+
+def digest_problem(digest: str) -> str | None:
+    """Why ``digest`` can't be a real one, ``None`` when it can."""
+    if not _DIGEST.fullmatch(digest):
+        return "a digest is sha256: and 64 lower-case hex digits"
+    digits = digest.removeprefix("sha256:")
+    periods = range(1, _HEX_DIGITS // 2 + 1)
+    if len(set(digits)) < _MIN_DISTINCT_DIGITS or any(digits[p:] == digits[:-p] for p in periods):
+        return "a placeholder, not the digest of anything; `pybench images lock` finds the real one"
+    return None
 
 
 def read_lock(path: Path) -> ImageLock:
@@ -92,6 +108,16 @@ def _image(values: dict[str, Any]) -> LockedImage:
     return LockedImage(**{**values, "platforms": platforms, "backends": tuple(values["backends"])})
 
 
+def _digest(value: str) -> str:
+    problem = digest_problem(value)
+    if problem:
+        raise PydanticCustomError("digest", "{problem}", {"problem": problem})
+    return value
+
+
+_Digest = Annotated[str, AfterValidator(_digest)]
+
+
 @cache
 def _lock_model() -> type[BaseModel]:
     digest: Any = (_Digest | None, None)
@@ -130,6 +156,8 @@ def _problems(document: dict[str, Any]) -> list[tuple[KeyPath, str]]:
 
 
 def _message(item: Any) -> str:  # noqa: ANN401 - pydantic's error details
+    if item["type"] == "digest":
+        return str(item["msg"])
     if item["type"] == "string_pattern_mismatch":
         return f"found {item['input']!r}, which doesn't match {item['ctx']['pattern']}"
     return message_of(item, ["schema", "image"] if len(item["loc"]) == 1 else list(LockedImage.__dataclass_fields__))

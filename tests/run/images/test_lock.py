@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pybench.model.errors import FileError
-from pybench.run.images.lock import default_lock, lock_text, read_lock, write_lock
+from pybench.run.images.lock import default_lock, digest_problem, lock_text, read_lock, write_lock
 
 GOOD = "sha256:a4a4c0437bf7240089da5f08aa370c4aee17ae5290f7a3b468825ee26c4c3a6b"
 OTHER = "sha256:c1c9f6fd5c109ba7f0546a59f5b2f15fb87f64c77782e90a27b648b42a8e67c3"
@@ -56,13 +59,31 @@ def test_backends_find_their_image() -> None:
     assert arm is not None  # by its index where the platform's own digest is unknown
 
 
-@pytest.mark.parametrize("digest", ["sha256:" + "a" * 63, GOOD.upper(), GOOD + "\n", "v1.2"])
-def test_no_false_digest(tmp_path: Path, digest: str) -> None:
+@pytest.mark.parametrize(
+    ("digest", "says"),
+    [
+        ("sha256:" + "0" * 64, "placeholder"),
+        ("sha256:" + "deadbeef" * 8, "placeholder"),
+        ("sha256:" + "0123456789abcdef" * 4, "placeholder"),
+        ("sha256:" + "a" * 63, "64 lower-case"),
+        (GOOD.upper(), "64 lower-case"),
+        (GOOD + "\n", "64 lower-case"),
+        ("v1.2", "64 lower-case"),
+    ],
+)
+def test_no_false_digest(tmp_path: Path, digest: str, says: str) -> None:
     """In any of its three places."""
-    quoted, says = '"' + digest.replace("\n", "\\n") + '"', "doesn't match ^sha256:"
+    quoted = '"' + digest.replace("\n", "\\n") + '"'
     assert says in problems(tmp_path, image(index_digest=quoted))
     assert says in problems(tmp_path, image(**{'platforms."linux/amd64"': f"{{ manifest = {quoted} }}"}))
     assert says in problems(tmp_path, image(**{'platforms."linux/amd64"': f"{{ config = {quoted} }}"}))
+
+
+@settings(deadline=None)  # an example may meet a machine that stands still
+@given(st.binary(min_size=1, max_size=64))
+def test_no_real_digest_is_taken_for_a_placeholder(content: bytes) -> None:
+    """Of whatever."""
+    assert digest_problem(f"sha256:{hashlib.sha256(content).hexdigest()}") is None
 
 
 @pytest.mark.parametrize(
