@@ -22,7 +22,8 @@ which it accepts all points. A suite, a machine, a point and a metric that it le
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date as Date  # noqa: N812 - the key of the file is date
 from pathlib import Path
 from typing import Annotated
@@ -36,9 +37,10 @@ from pybench.model.errors import FileError, Problem
 from pybench.model.figures import FigureKey, RunFigures, key_values
 from pybench.model.text import abridged
 from pybench.model.workloads.registry import METRICS
-from pybench.nightly.comparison import rows_of
+from pybench.nightly.baseline import Nights
+from pybench.nightly.comparison import absence_of, rows_of
 from pybench.nightly.history import Series
-from pybench.nightly.values import Accepted, HostShift
+from pybench.nightly.values import Accepted, GateRow, HostShift
 
 _CONFIG = ConfigDict(strict=True, extra="forbid")
 _Text = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -129,6 +131,36 @@ def level_start(series: Series, row: FigureKey, accepted: Sequence[Accepted]) ->
     """First night of a row's present level."""
     since = accepted_on(row, accepted)
     return next((n for n, run in enumerate(series.runs) if run.created_utc[:10] >= since), len(series.runs) - 1)
+
+
+def nights_of(series: Series, row: FigureKey, accepted: Sequence[Accepted]) -> Nights:
+    """Logarithms of a row by night, higher is better; its present level begins with the last acceptance."""
+    sign = METRICS[row.metric].sign
+    values = tuple(sign * math.log(v) if v is not None and v > 0 else None for v in series.values(row))
+    return Nights(values, level_start(series, row, accepted), attempts=series.attempts(row))
+
+
+def absent_rows(series: Series, rows: Mapping[FigureKey, Nights], accepted: Sequence[Accepted]) -> Iterator[GateRow]:
+    """Rows of earlier nights that were not measured tonight, unless their own point is accepted since.
+
+    What accepts all points of a suite accepts that they are slower or faster, and not that one is gone.
+    """
+    named = [one for one in accepted if one.point is not None]
+    for row, nights in rows.items():
+        start = level_start(series, row, named)
+        if nights.values[-1] is None and any(value is not None for value in nights.values[start:]):
+            reason = absence_of(row, series.last)
+            yield GateRow(row=row, unit=METRICS[row.metric].unit, state="not measured", reason=reason)
+
+
+def unmeasured_points(
+    run: RunFigures, shown: Collection[str], accepted: Sequence[Accepted]
+) -> Iterator[tuple[str, str]]:
+    """Points that were to be measured and are not ``shown`` in a row, each with the reason: no night has a row."""
+    gone = {one.point for one in accepted if one.metric is None}
+    for point in run.points:
+        if point.is_missing and point.id not in shown and point.id not in gone:
+            yield point.id, point.absence or "not measured"
 
 
 def of_all_points(run: RunFigures, host: Sequence[HostShift]) -> Accepted:

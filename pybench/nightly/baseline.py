@@ -29,7 +29,7 @@ from pybench.core.statistics.spread import (
     robust_sd,
 )
 from pybench.core.statistics.units import moderated
-from pybench.model.figures import FigureKey
+from pybench.model.figures import FigureKey, SmallestEffects
 
 MIN_NIGHTS = 8
 """With fewer nights the spread between them is not known."""
@@ -163,8 +163,16 @@ def _is_example(
     return len(recent) < RECENT or abs(fmean(recent) - centre) <= max(smallest, _OUT_SDS * sd / math.sqrt(RECENT))
 
 
-def baselines(rows: Mapping[FigureKey, Nights], smallest: float) -> dict[FigureKey, Baseline | None]:
-    """Baseline of each row of one metric; ``None`` where too few nights are known."""
+def baselines(rows: Mapping[FigureKey, Nights], effects: SmallestEffects) -> dict[FigureKey, Baseline]:
+    """Baseline of each row of which enough nights are known; rows of one metric share their spread."""
+    found: dict[FigureKey, Baseline | None] = {}
+    for metric in {row.metric: None for row in rows}:
+        own = {row: nights for row, nights in rows.items() if row.metric == metric}
+        found.update(_of_one_metric(own, math.log1p(effects.of(metric))))
+    return {row: baseline for row, baseline in found.items() if baseline is not None}
+
+
+def _of_one_metric(rows: Mapping[FigureKey, Nights], smallest: float) -> dict[FigureKey, Baseline | None]:
     examples = {row: admitted(nights, smallest) for row, nights in rows.items()}
     own = {row: _own_spread(rows[row], found) for row, found in examples.items()}
     shrunk = moderated({row: spread for row, spread in own.items() if spread is not None})

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pybench.core.keys import differing, point_difference
+from pybench.core.keys import BUILD, differing, point_difference
 from pybench.core.statistics.interval import as_fraction
 from pybench.core.statistics.spread import robust_sd
 from pybench.files.reader import utc_time
@@ -196,6 +196,12 @@ class Series:
     def attempts(self, row: FigureKey) -> tuple[tuple[float, ...], ...]:
         """Logarithms of the medians of each run's attempts, as :func:`attempts_of` has them."""
         return tuple(attempts_of(point, row.metric) if point else () for point in self.points(row.point_id))
+
+    def builds(self, since: str) -> str:
+        """The build of the workers before the date ``since`` and tonight, where they differ; else empty."""
+        before = [run for run in self.runs[:-1] if run.created_utc[:10] < since]
+        then, now = before[-1].keys.get(BUILD) if before else None, self.last.keys.get(BUILD)
+        return "" if None in {then, now} or then == now else f"workers of build {then} -> {now}"
 
     def otherwise(self, row: FigureKey) -> str | None:
         """How the newest earlier run that has the row measured it otherwise than the last; ``None`` without any."""

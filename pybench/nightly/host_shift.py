@@ -23,6 +23,8 @@ from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights
 from pybench.nightly.history import Series
 from pybench.nightly.night_look import Split, lasting_change, newest_change
 
+NOUNS = ("speed", "energy")
+"""What a shift is of."""
 MIN_POINTS = 5
 """Fewer points that move together may all have one cause of their own."""
 _SHARE = 2 / 3
@@ -79,6 +81,14 @@ def nights_apart(shifts: Sequence[float | None], smallest_log: float, start: int
     else:
         level = _usual(since, smallest_log)
     return frozenset(known.keys() - earlier.keys() - level.keys())
+
+
+def nights_off(
+    rows: Mapping[FigureKey, Nights], centres: Mapping[FigureKey, Baseline], smallest_log: float
+) -> frozenset[int]:
+    """Nights on which the host was off, in its speed or its energy."""
+    apart = [nights_apart(shifts_by_night(rows, centres, n), smallest_log, start_of(rows, n)) for n in NOUNS]
+    return frozenset[int]().union(*apart)
 
 
 def _usual(known: Mapping[int, float], smallest_log: float) -> dict[int, float]:

@@ -23,9 +23,11 @@ from statistics import fmean, median
 
 from pybench.core.statistics.distributions import at_least, upper_tail
 from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, detectable_fraction, discoveries
+from pybench.core.statistics.interval import as_fraction
 from pybench.core.statistics.spread import LEAST_SD, robust_sd
 from pybench.model.figures import FigureKey
 from pybench.nightly.baseline import MIN_NIGHTS, RECENT, Baseline, Nights, freedom_share
+from pybench.nightly.values import LevelChange
 
 _LOOKS = 2.2
 """Looks at one to four nights are as good as so many independent ones (tests/benchmarks/test_gate.py)."""
@@ -206,6 +208,15 @@ class Split:
         """The same split of values that have so many others before them."""
         return replace(self, place=start + self.place, first=start + self.first, last=start + self.last)
 
+    def dated(self, days: Sequence[str], sign: float) -> LevelChange:
+        """The same by date, of logarithms that were multiplied by ``sign``; ``days`` has the date of each night."""
+        return LevelChange(
+            since=days[self.place],
+            earliest=days[self.first],
+            latest=days[self.last],
+            fraction=as_fraction(sign * (self.after - self.before)),
+        )
+
     def at(self, nights: Sequence[int]) -> Split:
         """The same split by night, of values that are those of so many nights."""
         return replace(self, place=nights[self.place], first=nights[self.first], last=nights[self.last])
@@ -228,6 +239,14 @@ def newest_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
     }
     split = _best_split(level, squares)
     return split and split.behind(start)
+
+
+def drift_of(nights: Nights, correlation: float, smallest: float) -> Split | None:
+    """The newest change of a row's level beyond chance, by night; ``None`` below ``smallest``, a logarithm."""
+    found = last_change([*nights.recent.values()], correlation)
+    if found is None or abs(found.after - found.before) < smallest:
+        return None
+    return found.at([*nights.recent])
 
 
 def lasting_change(values: Sequence[float], *, is_lower: bool) -> Split | None:

@@ -28,11 +28,10 @@ from pybench.model.results import Results
 from pybench.model.suite import Plan, Point
 from pybench.model.text import os_text
 from pybench.model.workloads.registry import METRICS
-from pybench.nightly.gate import overall
 from pybench.nightly.history import Series, attempts_of
 from pybench.nightly.night_look import MOST_NIGHTS_AS_FAR
 from pybench.nightly.side_by_side import SideBySide
-from pybench.nightly.values import BY_IMPORTANCE, Confirmation, GateResult, GateRow
+from pybench.nightly.values import BY_IMPORTANCE, Confirmation, GateResult, GateRow, overall
 from pybench.run.engines.base import Launcher
 from pybench.run.engines.choice import Choose
 from pybench.run.engines.environment import recorded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -149,3 +150,14 @@ class GateResult:
     effects: SmallestEffects = field(default_factory=SmallestEffects)
     note: str | None = None
     acceptance: Accepted | None = None
+
+
+def overall(
+    rows: Sequence[GateRow], host: Sequence[HostShift] = (), unmeasured: Sequence[tuple[str, str]] = ()
+) -> GateState:
+    """The worst state. Rows that still learn, or improve, do not keep a night from passing in which others pass."""
+    found = (
+        {row.state for row in rows} | ({"host off"} if host else set()) | ({"not measured"} if unmeasured else set())
+    )
+    worst: GateState = next((state for state in BY_IMPORTANCE if state in found), "learning")
+    return "pass" if worst == "improved" and "pass" in found else worst

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.model.figures import FigureKey
+from pybench.model.figures import FigureKey, SmallestEffects
 from pybench.nightly.baseline import Baseline, Nights, admitted, baselines, variance_of_mean
 
 STEP = 0.01
@@ -55,7 +55,7 @@ def test_both_sides_of_an_acceptance_have_their_centre() -> None:
     row = FigureKey("p", "output_tokens_per_s")
     nights = Nights((*EARLIER, -0.1, -0.1, -0.1), start=10)
     for changed, centre in ((nights, 0.005), (Nights((*EARLIER, 0.0)), None)):
-        base = baselines({row: changed}, 0.01)[row]
+        base = baselines({row: changed}, SmallestEffects())[row]
         assert base is not None
         assert base.earlier_centre == (None if centre is None else pytest.approx(centre))
         assert base.centre == pytest.approx(0.005 if centre is None else -0.1)
