@@ -391,7 +391,7 @@ def test_whole_numbers_of_effort(tmp_path: Path) -> None:
     assert repr(numbers) == "(20.0, 5.0, 60.0)"
 
 
-@settings(deadline=None)  # an example may meet a machine that stands still
+@settings(max_examples=50, deadline=None)  # an example may meet a machine that stands still
 @given(st.text() | st.text(alphabet='[]{}="ab.1\n') | st.text(alphabet='[]=".1\n').map(lambda text: GOOD + text))
 def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """Whatever the text, only ``FileError`` comes out."""

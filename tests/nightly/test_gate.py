@@ -227,7 +227,7 @@ def test_a_fall_soon_after_a_host_is_accepted_is_found(num_accepted: int, num_sl
     assert (result.state, found(result, "regressed"), result.host) == ("regressed", {"p3"}, ())
 
 
-@pytest.mark.parametrize(("num_accepted", "num_slower"), [(1, 0), (1, 1), (1, 7), (1, 30), (4, 20), (7, 3), (12, 30)])
+@pytest.mark.parametrize(("num_accepted", "num_slower"), [(1, 0), (1, 7), (1, 30), (7, 3)])
 @pytest.mark.parametrize("change", [0.03, -0.03])
 def test_a_host_that_changes_again_soon_is_found(num_accepted: int, num_slower: int, change: float) -> None:
     """As one finding with its night, also where nearly all nights of the accepted level have the change."""
@@ -378,7 +378,7 @@ def test_a_slow_drift_is_dated_with_an_interval() -> None:
 
 @pytest.mark.parametrize("earlier", [0.0, -0.04])
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("num", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("num", [1, 2, 5])
 def test_a_fresh_change_is_dated_on_its_first_night(num: int, sign: int, earlier: float) -> None:
     """Also where it is of fewer nights than a change needs that no look shows, and after a change the other way."""
     series = nights(lambda point, night: sign * (earlier * (night >= 12) + 0.1 * (night > 30 - num)) * (point == 3))

@@ -57,18 +57,14 @@ def jittered_s(rng: np.random.Generator, end_s: float) -> Column:
     return time_s[rng.random(len(time_s)) >= 0.005]
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        pytest.param(13, id="found before: no window, 13.5 ms, lag -7.5 ms"),
-        pytest.param(6, id="found before: window 9.5 ms, 10.3 ms, lag -3.5 ms", marks=pytest.mark.no_cover),
-    ],
-)
-def test_readings_near_edges_are_not_taken_for_stray(seed: int) -> None:
-    """Of readings without noise a wrong window, low-pass and lag may meet all but those near the load's edges."""
+def test_readings_near_edges_are_not_taken_for_stray() -> None:
+    """Of readings without noise a wrong window, low-pass and lag may meet all but those near the load's edges.
+
+    Here no window, 13.5 ms and a lag of -7.5 ms did.
+    """
     half_s, num_periods = 0.077, 24
     load = square(600, 100, half_s, half_s, -20 * half_s, (2 * num_periods + 2) * half_s)
-    time_s = jittered_s(np.random.default_rng(seed), 2 * num_periods * half_s)
+    time_s = jittered_s(np.random.default_rng(13), 2 * num_periods * half_s)
     power_w = np.round(load.low_pass_w(time_s, 10.9e-3) / 0.323) * 0.323
     starts_s = 2 * half_s * np.arange(num_periods)
     fit = fit_sensor(time_s, power_w, [[(float(start_s), float(start_s + half_s)) for start_s in starts_s]])

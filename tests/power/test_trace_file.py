@@ -307,11 +307,11 @@ def test_writing_follows_no_link(tmp_path: Path) -> None:
 
 
 def test_changed_bytes_are_refused_or_harmless(tmp_path: Path) -> None:
-    """Each of 2,000 files with one bit changed or cut short reads as written, or is refused by its name."""
+    """Each of 600 files with one bit changed or cut short reads as written, or is refused by its name."""
     content = encode_trace(TRACE)
     dice = random.Random(3)
     refused = 0
-    for _ in range(2000):
+    for _ in range(600):
         changed = bytearray(content)
         if dice.random() < 0.2:
             del changed[dice.randrange(len(changed)) :]
@@ -321,7 +321,7 @@ def test_changed_bytes_are_refused_or_harmless(tmp_path: Path) -> None:
         trace = read_or_refuse(tmp_path)
         refused += trace is None
         assert trace is None or encode_trace(trace) == content
-    assert refused > 1000
+    assert refused > 300
 
 
 def read_or_refuse(folder: Path) -> PowerTrace | None:
@@ -344,7 +344,7 @@ FIELDS = [("trace", name) for name in ("start_ns", "end_ns", "boot_id", "driver"
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     field=st.sampled_from(FIELDS),
     value=JSON,

@@ -27,18 +27,14 @@ def test_changed_bytes(tmp_path: Path, seed: int) -> None:
     check_changed_bytes(tmp_path, seed)
 
 
-@settings(
-    max_examples=200, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_changed_values(tmp_path: Path, data: st.DataObject) -> None:
     """200 of them."""
     check_changed_values(tmp_path, data)
 
 
-@settings(
-    max_examples=200, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_changed_values_of_turns(tmp_path: Path, data: st.DataObject) -> None:
     """200 of them."""
