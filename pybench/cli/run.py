@@ -200,7 +200,7 @@ def _name_judges(ctx: click.Context, job: Run, progress: Progress) -> None:
     takes = takes_text(
         manifest.plan, earlier_times_s(manifest.suite, manifest.plan, manifest.machine, root, manifest.machines), kept_s
     )
-    progress.note(f"{judged_sentence(judges)}; {takes}")
+    progress.note(f"{judged_sentence(judges, plan.rates_run)}; {takes}")
 
 
 def _prepare(ctx: click.Context, options: RunOptions, gathering: Gathering | None, progress: Progress) -> Run:

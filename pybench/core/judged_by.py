@@ -69,8 +69,8 @@ def judged_by(
     return {name: tuple(word for word in _ORDER if word in words) or (NOTHING,) for name, words in found.items()}
 
 
-def judged_sentence(judges: Mapping[str, tuple[str, ...]]) -> str:
-    """``judged by: table 4 points, neighbours 14, nothing 2``."""
+def judged_sentence(judges: Mapping[str, tuple[str, ...]], rates_run: str | None) -> str:
+    """``judged by: table 4 points, neighbours 14, nothing 2``, and the earlier run whose rates predict."""
     counts = {word: sum(word in words for words in judges.values()) for word in (*_ORDER, NOTHING)}
     named = ", ".join(f"{word} {number}" for word, number in counts.items() if number)
-    return f"of {len(judges)} points judged by {named}"
+    return f"of {len(judges)} points judged by {named}{f' (rates of {rates_run})' if rates_run else ''}"

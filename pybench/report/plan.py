@@ -57,7 +57,7 @@ def render(
     for line in _totals(plan, attempt_s, kept_s):
         hanging(out, line)
     if judges:
-        hanging(out, judged_sentence(judges))
+        hanging(out, judged_sentence(judges, plan.rates_run))
     return without_trailing_spaces(stream.getvalue())
 
 

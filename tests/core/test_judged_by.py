@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pybench.core.gpu_models import with_gpus
-from pybench.core.judged_by import judged_by
+from pybench.core.judged_by import judged_by, judged_sentence
 from pybench.files.suite.expected_table import load_tables
 from pybench.run.suite_plan import plan_suite
 from tests.builders import MACHINE
@@ -40,3 +40,10 @@ def test_gpus_of_a_node_judge_each_other_where_each_has_a_figure() -> None:
     found = _judges("node_check", "h100", 2)
     assert "neighbours" in found["matmul[backend=torch,gpus=2]"]
     assert found["launch[backend=torch,gpus=2]"] == ("nothing",)
+
+
+def test_the_sentence_names_the_run_whose_rates_predict() -> None:
+    """Where the plan measures its own, none is named."""
+    judges = {"a": ("prediction",), "b": ("nothing",)}
+    assert judged_sentence(judges, None) == "of 2 points judged by prediction 1, nothing 1"
+    assert judged_sentence(judges, "earlier").endswith("nothing 1 (rates of earlier)")
