@@ -76,8 +76,7 @@ def test_what_the_system_refuses_is_the_machines_trouble(
     assert here.is_dir()
 
 
-@pytest.mark.parametrize(("value", "code"), [(2.0, 0), (3.0, 1)])
-@pytest.mark.parametrize("streams", ["output", "both"])
+@pytest.mark.parametrize(("streams", "value", "code"), [("output", 3.0, 1), ("both", 2.0, 0)])
 def test_a_closed_output_changes_no_verdict(here: Path, drill: Drill, value: float, code: int, streams: str) -> None:
     """As ``pybench run ... | head -1`` leaves it: every attempt is made, and the code is the verdict's."""
     arguments = drill("ok", value)
