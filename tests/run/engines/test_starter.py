@@ -124,6 +124,16 @@ def test_a_worker_has_its_own_environment(stage: Stage) -> None:
     assert "token None None" in stage.log(2)
 
 
+def test_what_a_worker_spawns_begins_in_its_folder(stage: Stage) -> None:
+    """Python starts spawned children in the folder that the process had when it was imported."""
+    stage.backend(
+        at_import="import multiprocessing.process",
+        work='from multiprocessing.spawn import get_preparation_data as x; print("dir", x("")["dir"], flush=True)',
+    )
+    assert _code(stage.start(1)) == 0
+    assert f"dir {stage.folder / 'attempt1'}\n" in stage.log(1)
+
+
 def test_a_crash_ends_one_attempt_alone(stage: Stage) -> None:
     """A worker that is killed, or leaves a code, is reported so; the next one runs."""
     stage.backend(work='os.kill(os.getpid(), 9) if "attempt1" in os.getcwd() else None', code=3)
