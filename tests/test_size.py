@@ -22,7 +22,7 @@ CEILINGS = {
     "fleet": (1604, 10),
     "machine": (1732, 13),
     "model": (5550, 36),
-    "nightly": (4127, 20),
+    "nightly": (4126, 20),
     "power": (4775, 23),
     "report": (4384, 39),
     "run": (7666, 54),

@@ -118,7 +118,7 @@ _MOST_NAMES = 3
 
 
 def about(series: Series, accepted: Sequence[Accepted]) -> tuple[Accepted, ...]:
-    """Those of the series' suite, and of a machine that it was measured on."""
+    """Accepted changes of the series' suite and of a machine in the series."""
     return tuple(one for one in accepted if any(_is_about(one, run) for run in series.runs))
 
 

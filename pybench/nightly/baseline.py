@@ -40,7 +40,7 @@ RECENT = 4
 MOST_CORRELATION = 0.9
 """A row whose nights resemble each other more shows no change at all."""
 _NEWEST, _NO_GROWTH = 10, 0.001
-"""Nights whose spread is held against that of the nights before; chance that an equal spread looks larger."""
+"""Number of newest nights whose spread is compared with the earlier one; chance that an equal spread looks larger."""
 _OUT_SDS = 4.0
 _SD_OF_STEP = SD_OF_MAD / math.sqrt(2)
 """A step is the difference of two nights."""
@@ -231,14 +231,14 @@ def correlations(rows: Mapping[FigureKey, Sequence[Sequence[float]]]) -> dict[Fi
 
 
 def residuals_about_line(values: Sequence[float]) -> list[float]:
-    """Of a least-squares line through values far off pulled in."""
+    """Residuals of a least-squares line; outliers are pulled in first."""
     pulled = pulled_in(values)
     slope, intercept = linear_regression(range(len(pulled)), pulled)
     return [value - intercept - slope * night for night, value in enumerate(pulled)]
 
 
 def variance_of_mean(num: int, correlation: float) -> float:
-    """Of so many nights with a variance of 1, each correlated with the one before it."""
+    """Variance of the mean of ``num`` nights with a variance of 1 and a lag-1 correlation."""
     return (1 + 2 * math.fsum((1 - lag / num) * correlation**lag for lag in range(1, num))) / num
 
 

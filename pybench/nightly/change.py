@@ -4,7 +4,7 @@ Logarithms are compared. With one reference the interval is Welch's over the att
 between runs of this machine is added where other runs show it. Without it a change for the worse is *differs*: attempts
 of one run do not show how far two equal runs are apart. With several references each run is one value, and the interval
 is that of a prediction of one more run, widened where this run has fewer attempts than they have. Variances are shrunk
-towards those of the same metric's other rows (:mod:`pybench.core.statistics.spread`). What is worse, or better, is
+towards those of the same metric's other rows (:mod:`pybench.core.statistics.spread`). Changes are
 corrected over all rows (Holm).
 """
 
@@ -177,7 +177,7 @@ def _prediction(now: Sequence[float], before: Sequence[Sequence[float]], spread:
 
 
 def _spread(rows: Sequence[Sides]) -> Spread | None:
-    """What a metric's rows have in common: between attempts, or between references where there are several."""
+    """Common spread of a metric's rows: between attempts, or between references where there are several."""
     found: list[list[float]] = []
     for sides in rows:
         try:

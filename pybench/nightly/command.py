@@ -230,7 +230,7 @@ def _manifest(history: History, run: RunFigures | None) -> Manifest | None:
 
 
 def accepted_changes(path: Path | None) -> tuple[Accepted, ...]:
-    """Those of a file, by default of accepted.toml if there is one. Raises ``FileError``."""
+    """Accepted changes of a file, by default accepted.toml if it exists. Raises ``FileError``."""
     from pybench.nightly.accepted import read_accepted
 
     if path is None and not _ACCEPTED.exists():

@@ -211,12 +211,12 @@ class Series:
         return next((text for text in texts if text), None)
 
     def _is_same(self, point: PointFigures, last: PointFigures | None) -> bool:
-        # A point that skipped has no settings, and a row that vanished has no last point to agree with.
+        # A skipped point has no settings, and a row that vanished has no last point.
         return last is None or last.digest is None or point_difference(point, last, self.across) is None
 
 
 def nights(runs: Iterable[RunFigures]) -> tuple[RunFigures, ...]:
-    """The runs that were measured by themselves: those of ``--ab`` and ``--aa`` are several of one hour."""
+    """The runs without those of ``--ab`` and ``--aa``, which share an hour."""
     return tuple(run for run in runs if run.part_of is None)
 
 
@@ -253,7 +253,7 @@ def _order(run: RunFigures) -> tuple[str, str]:
 
 
 def attempts_of(point: PointFigures, metric: str) -> tuple[float, ...]:
-    """Logarithms of the medians of a point's attempts, higher is better; none where one of them has no logarithm."""
+    """Logarithms of a point's attempts, higher is better; empty if an attempt is not positive."""
     medians, sign = point.medians.get(metric, ()), METRICS[metric].sign
     return tuple(sign * math.log(value) for value in medians) if all(value > 0 for value in medians) else ()
 

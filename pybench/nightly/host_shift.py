@@ -1,10 +1,9 @@
 """Nights on which all points moved together: the host, or software that all points share, and not 40 regressions.
 
-The shift of a night is the median over points of their deviations from their own centres. It is judged as a row is, by
-the shifts of the nights before that were no example of a shift themselves: a host that stays slow never becomes normal
-by itself. Points whose change is accepted begin anew, and the host does where most of them have: its spread is kept, by
-which the first nights of the new level are held against those before them. Times and energies move apart, so each has
-its own. ``smallest_log`` is the smallest effect, a logarithm as shifts are.
+The shift of a night is the median over points of their deviations from their own centres. It is judged like a row, by
+the usual shifts of earlier nights: a host that stays slow never becomes normal by itself. The host's level begins anew
+when the changes of most points are accepted. Its spread stays and judges the first nights of the new level. Speed and
+energy have separate shifts. Shifts and ``smallest_log``, the smallest effect, are logarithms.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pybench.nightly.history import Series
 from pybench.nightly.night_look import Split, lasting_change, newest_change
 
 NOUNS = ("speed", "energy")
-"""What a shift is of."""
+"""Quantities that shift apart from each other."""
 MIN_POINTS = 5
 """Fewer points that move together may all have one cause of their own."""
 _SHARE = 2 / 3
@@ -48,7 +47,7 @@ class Shift:
 
 
 def noun_of(metric: str) -> str | None:
-    """What a metric measures of a host: ``speed`` or ``energy``; ``None`` for what no host changes."""
+    """The quantity of a metric, ``speed`` or ``energy``; ``None`` for memory and counts, which no host changes."""
     unit = METRICS[metric].unit
     if unit.startswith("J"):
         return "energy"
@@ -69,7 +68,7 @@ def start_of(rows: Mapping[FigureKey, Nights], noun: str) -> int:
 
 
 def nights_apart(shifts: Sequence[float | None], smallest_log: float, start: int = 0) -> frozenset[int]:
-    """Nights before the last whose shift is no example of this host: each is held against the examples before it.
+    """Nights before the last whose shift is unusual. Each is compared with the usual nights before it.
 
     ``start`` is the first night of the host's present level.
     """
@@ -147,7 +146,7 @@ def shift_tonight(
 def shift_change(
     rows: Mapping[FigureKey, Nights], centres: Mapping[FigureKey, Baseline], tonight: Shift, smallest_log: float
 ) -> Split | None:
-    """The most likely night on which what all points share changed to what it is tonight, by night."""
+    """The most likely night on which the shared level changed to tonight's; places are nights."""
     shifts, start = shifts_by_night(rows, centres, tonight.noun), start_of(rows, tonight.noun)
     usual = {night for night, shift in enumerate(shifts[:-1]) if shift is not None}
     usual -= nights_apart(shifts, smallest_log, start)

@@ -1,13 +1,13 @@
-"""What a row's newest nights show: looks at one to four of them, and the night on which its level changed.
+"""Looks at a row's newest nights, one to four of them, and the night on which its level changed.
 
-A look is tonight alone, or the mean of the last two to four nights. Two findings of the row's earlier nights explain
-it: nights as far off that were over later, and single attempts of a second speed. Of twenty equal runs of a decode on
-an H100 sixteen took 12.22 ms for a token and four 11.65 ms, by the gaps between the kernels of a CUDA graph
-(docs/results/h200.md). The median of three attempts then has the rarer speed now and then.
+A look is tonight alone, or the mean of the last two to four nights. Earlier nights of the row explain it in two
+cases: they had an equal deviation that ended, or single attempts had a second speed. For example a decode on an H100
+took 12.22 ms for a token in sixteen equal runs and 11.65 ms in four (docs/results/h200.md). The median of three
+attempts then has the rarer speed in some nights.
 
 A change of level is binary segmentation (L. Vostrikova, Soviet Mathematics Doklady 24, 1981) from the newest night
-backwards. Nights are split where two means fit best, and split again within the later part, as long as each part has
-four nights and the t statistic of a split is beyond chance over all splits tried (Bonferroni). The night of a change
+backwards. Nights are split where two means fit best, then the later part is split again. Each part has four nights or
+more, and the t statistic of each split is beyond chance over all splits tried (Bonferroni). The night of a change
 has the likelihood interval of its place: every split whose sum of squares is within what chance adds (chi-squared, one
 degree). Correlated nights raise the variance by (1 + r) / (1 - r), r being the row's lag-1 correlation, and lower its
 degrees of freedom. A change that a look shows may be as new as the last night: it needs no four nights after it.
@@ -143,7 +143,7 @@ def flagged(looks: Mapping[FigureKey, Look], smallest: Mapping[str, float]) -> s
 
 
 def _is_large(found: Look, smallest: float) -> bool:
-    """What was, and is over tonight, is no change."""
+    """A deviation that ended tonight is no change."""
     return (
         abs(found.deviation) >= smallest and found.tonight * found.deviation > 0 and abs(found.tonight) >= smallest / 2
     )
@@ -218,7 +218,7 @@ class Split:
         )
 
     def at(self, nights: Sequence[int]) -> Split:
-        """The same split by night, of values that are those of so many nights."""
+        """The same split with places as nights; ``nights`` has the night of each value."""
         return replace(self, place=nights[self.place], first=nights[self.first], last=nights[self.last])
 
 

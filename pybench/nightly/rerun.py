@@ -2,8 +2,8 @@
 
 A rerun has a folder of its own inside the run's, and enters no baseline. Where the reference ran other images, those
 run beside it, interleaved A-B-B-A by attempt on the same devices, and the two are compared: the night and the host are
-in both. A rerun alone is held against the nights: it clears bad attempts, and confirms what the night or the host did,
-too.
+in both. A rerun alone is compared with the nights: it clears bad attempts, and confirms effects of the night or the
+host, too.
 """
 
 from __future__ import annotations

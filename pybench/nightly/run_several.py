@@ -24,7 +24,7 @@ _WORST_FIRST = (3, 1, 4)
 
 @dataclass(frozen=True)
 class Several:
-    """What the runs have in common: the suite, their folder, and the command line's options."""
+    """The suite, the folder and the command line's options of all runs."""
 
     suite: Path
     root: Path
@@ -42,7 +42,7 @@ class Several:
         return prepare_run(self.suite, self.root, choose, self.options, part_of=part_of)
 
     def _note_once(self, text: str) -> None:
-        """What holds for all runs is stated for the first."""
+        """Print a note once for all runs."""
         if text not in self.noted:
             self.noted.add(text)
             self.progress.note(text)
@@ -142,7 +142,7 @@ def _with_stack(several: Several, stack: str) -> EngineOptions:
 def run_again(several: Several, times: int) -> int:
     """Measure the suite ``times`` times, one run after another, and give the worst exit code of all.
 
-    A time limit is for all of them together: equal runs have none of their own. The first is made in any case, another
+    All runs together share the time limit. The first is made in any case, another
     one if it ends in time when it takes as long as the longest before it.
     """
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
@@ -176,7 +176,7 @@ def run_again(several: Several, times: int) -> int:
 
 
 def _print_self_test(root: Path, suite: str) -> None:
-    """What these runs, and earlier ones of ``--aa`` in the same folder, show of each other."""
+    """Print the self-test of these runs and earlier ones of ``--aa`` in the same folder."""
     from pybench.nightly.command import print_self_test
     from pybench.nightly.history import read_history, series_of
 

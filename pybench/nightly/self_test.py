@@ -1,7 +1,7 @@
-"""What the gate can do on this machine: its own nights, each judged by the others as if it were tonight.
+"""The gate's power on this machine: each of its own nights is judged by the others as if it were tonight.
 
 Nights that the gate finds changed are no quiet ones and are left out. The others are shuffled, so that each may be the
-last. What a shuffle destroys, a spread that comes in runs of nights, is seen by judging the nights as they came.
+last. Judging the nights in their own order shows a correlation of nights, which a shuffle destroys.
 """
 
 from __future__ import annotations

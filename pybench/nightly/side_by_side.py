@@ -26,7 +26,7 @@ class SideBySide:
     second: Run
 
     def finish(self, progress: Progress) -> tuple[Results, Results]:
-        """Measure what both owe, A-B-B-A by attempt, and judge each by itself.
+        """Measure the attempts that both owe in the order A-B-B-A, and judge each run separately.
 
         No attempts are added for an undecided verdict: both runs keep as many. Raises as :meth:`Run.finish` does.
         """
@@ -63,7 +63,7 @@ class SideBySide:
 def _begin(opened: list[OpenRun], progress: Progress) -> None:
     attempts = sum(len(one.pending()) for one in opened)
     folders = " and ".join(str(one.folder.path) for one in opened)
-    # Those of either, so that a point is named alike in both, also where one stack alone varies an axis.
+    # The points of both stacks together: a point has one name, also where only one stack varies an axis.
     either = {point.id: point for one in opened for point in one.manifest.plan.points}
     points = [
         replace(point, id=f"{name} {point.id}", benchmark=f"{name} {point.benchmark}")
