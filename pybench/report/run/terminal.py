@@ -24,7 +24,7 @@ from pybench.report.table import Table, printable
 from pybench.report.text.labels import short_labels, verdict_words
 from pybench.report.text.table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
 
-_COMMAND = re.compile(r"(?<=:) (?=(?:pybench|nvidia-smi|dcgmi|dmesg|lspci|pip) )|; (?=if it stays)")
+_COMMAND = re.compile(r"(?<=:) (?=(?:pybench|nvidia-smi|dcgmi|dmesg|lspci|pip) )|; (?=if it stays)|, then (?=pybench )")
 _IN_OVERVIEW = ("speedup", "expected", "energy", "verdict")
 """Columns of the points that the overview shows as well."""
 _MOST_SUBJECTS = 4
