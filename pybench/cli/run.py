@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from pybench.run.loop import Run
 
 
+def _refer_to_plan(_ctx: click.Context, _option: click.Parameter, given: bool) -> None:
+    if given:
+        raise click.UsageError("pybench plan, with the same options, prints what run would measure")
+
+
 def _engine_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
     for option in (
         click.option("--python", metavar="PATH", help="Python that has the backends, for engine none; default: this."),
@@ -135,6 +140,7 @@ class RunOptions:
 @click.option("--format", "shown", type=click.Choice(TEXTS), default="terminal", show_default=True, metavar="NAME",
               help=f"What is printed at the end: {', '.join(TEXTS)}.")  # fmt: skip
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table, not only one row a point.")
+@click.option("--dry-run", is_flag=True, hidden=True, expose_value=False, callback=_refer_to_plan)
 @click.option("-q", "--quiet", is_flag=True, help="Print the report alone, no progress.")
 @click.option(
     "--wait",
