@@ -96,3 +96,11 @@ def test_an_id_of_more_than_a_line_folds_at_its_commas() -> None:
         "axis_3=16777213]: skipped",
     ]
     assert {len(line) - len(line.lstrip()) for line in lines} == {2, 4}
+
+
+def test_a_percent_sign_stays_with_its_number() -> None:
+    """A line ends before the number."""
+    stream = StringIO()
+    hanging(console(stream, 40, color=False), "GPU 2 is 53 % slower in matmul and 51 % in memory")
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    assert lines == ["GPU 2 is 53 % slower in matmul and", "  51 % in memory"]

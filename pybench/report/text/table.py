@@ -26,6 +26,7 @@ COLOURS = {
     "inconclusive": "yellow",
 }
 _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
+_JOINED = "\ue000"  # for private use, so in no text: a space that no line ends at
 _GAP = 2
 _INDENT = "    "
 _DEEPER = "  "
@@ -179,9 +180,8 @@ def hanging(out: Console, text: str, style: str = "") -> None:
     indent = len(text) - len(body)
     room = max(out.width - indent - 2, 8)
     foldable = " ".join(piece for word in printable(body).split(" ") for piece in _pieces(word, room))
-    lines = Text(foldable).wrap(out, room)
-    for number, line in enumerate(lines):
-        line.rstrip()
+    for number, line in enumerate(Text(foldable.replace(" %", f"{_JOINED}%")).wrap(out, room)):
+        line.plain = line.plain.rstrip().replace(_JOINED, " ")
         line.style = style if number == 0 and style else ""
         out.print(Padding(line, (0, 0, 0, indent + (2 if number else 0))))
 
