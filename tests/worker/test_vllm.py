@@ -219,6 +219,16 @@ def test_lists_and_tables_reach_the_engine(run_vllm: RunVllm, tmp_path: Path) ->
     assert f"more arguments {given}" in (tmp_path / "stdout").read_text()
 
 
+@pytest.mark.parametrize(("more", "method"), [({"tensor_parallel": 2}, "fork"), ({"data_parallel": 2}, "spawn")])
+def test_an_engine_that_is_alone_forks_its_processes(
+    run_vllm: RunVllm, more: dict[str, Any], method: str, tmp_path: Path
+) -> None:
+    """Several replicas have met by threads. The model's path is relative: vLLM's key of compiled code has it."""
+    code, _, log = run_vllm(settings(**more))
+    assert code == 0, log
+    assert f"model model-0 processes by {method}\n" in (tmp_path / "stdout").read_text()
+
+
 def test_too_few_gpus(run_vllm: RunVllm) -> None:
     """Before an engine is started."""
     code, [events], _ = run_vllm(settings(tensor_parallel=2), devices=1)

@@ -133,6 +133,7 @@ class _Core:
             print("(EngineCore pid=7) ERROR torch.OutOfMemoryError: CUDA out of memory. Tried 8 GiB", flush=True)
         if BEHAVIOUR in {"dies-at-start", "out-of-memory"}:
             raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
+        print("model", engine_args.model, "processes by", os.environ["VLLM_WORKER_MULTIPROC_METHOD"], flush=True)
         self.args = engine_args
         more = {name: getattr(engine_args, name) for name in ("cudagraph_capture_sizes", "compilation_config")}
         print(f"more arguments {more}", flush=True)

@@ -42,14 +42,11 @@ def state_dict(kind: Any, config: Any, dtype: torch.dtype, seed: int) -> dict[st
     norm = 0.0 if config.model_type.startswith("gemma") else 1.0  # Gemma's norms multiply by 1 + weight
     drawn = torch.empty(_NUM_DRAWN, dtype=dtype)
     drawn.normal_(0.0, WEIGHT_STD, generator=torch.Generator().manual_seed(weight_seed(seed, "weights")))
-    most = max(shape.numel() for shape in shapes.values())
-    numbers = drawn.repeat(2 + most // _NUM_DRAWN)
+    numbers = drawn.repeat(2 + max(shape.numel() for shape in shapes.values()) // _NUM_DRAWN)
 
     def weight(name: str, shape: torch.Size) -> torch.Tensor:
-        if name.endswith("norm.weight"):
-            return torch.full(shape, norm, dtype=dtype)
-        if name.endswith("bias"):
-            return torch.zeros(shape, dtype=dtype)
+        if name.endswith(("norm.weight", "bias")):
+            return torch.full(shape, 0.0 if name.endswith("bias") else norm, dtype=dtype)
         start = weight_seed(seed, name) % _NUM_DRAWN
         return numbers[start : start + shape.numel()].view(shape)
 

@@ -13,6 +13,7 @@ from typing import Any
 import vllm
 from vllm.engine.arg_utils import EngineArgs
 
+from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import Metric, WorkOrder
@@ -101,8 +102,10 @@ class VllmGeneration:
 @contextmanager
 def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     """Start an engine with random weights for the order's shape; each point of turns starts its own."""
-    # Forked processes begin with vLLM imported, which takes 20 s anew. A trainer's CUDA context can't be forked.
-    method = "spawn" if isinstance(order.settings, Turn) else "fork"
+    # Forked processes begin with vLLM imported, which takes 20 s anew. A trainer's CUDA context can't be forked, nor
+    # the threads by which several replicas or hosts meet.
+    is_alone = BACKENDS["vllm"].num_processes(order.settings) == 1 and not isinstance(order.settings, Turn)
+    method = "fork" if is_alone else "spawn"
     for name, value in {**_ENVIRONMENT, "VLLM_WORKER_MULTIPROC_METHOD": method}.items():
         os.environ.setdefault(name, value)
     if isinstance(order.settings, Turn):
