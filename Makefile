@@ -22,10 +22,10 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run check test lint fast waiting slow docker podman bench clean
 
-# Installs what a run needs and no more, transformers on GPUs alone; a checkout for development has it already.
+# Installs what a run needs and no more; a checkout for development has it already.
 run:
 	test -e $(BIN)/pybench || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --no-compile \
-	  --constraint constraints.txt $(if $(wildcard /dev/nvidiactl),'.[torch]',. torch); }
+	  --constraint constraints.txt '.[torch]'; }
 	$(BIN)/pybench run tp_scaling
 
 # Types take one core, for most of a minute where nothing is cached.
