@@ -71,7 +71,7 @@ def _manifest(build: Build, points: tuple[Point, ...], table: ExpectedTable) -> 
     )
     return Manifest(
         run_id="r",
-        created_utc="",
+        created_utc="2026-11-28T00:00:00+00:00",
         pybench_version="0",
         suite=Suite(name="s", description="", benchmarks=(benchmark,)),
         plan=Plan(points=points, skips=()),
