@@ -63,13 +63,13 @@ SPREAD_OF_OTHER_RUNS: dict[tuple[str, str, str], tuple[float, float, int]] = {
 }
 """Spread between attempts of times and throughputs, and of joules, by workload and backend: the pooled standard
 deviation of logarithms, its degrees of freedom, and the number of points. From the runs of two attempts or more that
-were kept from 21 to 28 November 2026, on H100s and H200s. That of joules is 1.44 times the scatter within runs: so much
-a correlation of 0.6 takes from the scatter of three attempts."""
+were kept from 21 to 28 November 2026, on H100s and H200s. For joules it is 1.44 times the scatter within runs: a
+correlation of 0.6 hides this part of the scatter of three attempts."""
 CARDS_OF_OTHER_RUNS = frozenset({"h100", "h200"})
 SPREAD_OF_MEMORY = (LEAST_SD, 113.0, 59)
 """Of peak memory in the same runs, which scattered by 0.01 % at most on average."""
 _OWN_SPREAD_ATTEMPTS = 3
-"""Attempts from which a point's own spread is judged by; those of two have an interval 13 sd wide."""
+"""A point of fewer attempts is not judged by its own spread: the interval of two attempts is 13 sd wide."""
 _WHOLE_ENERGY = frozenset({"energy_j", "energy_j_per_output_token", "energy_j_per_token"})
 _UNUSUAL = 3.0
 """A point of fewer attempts fails only if it would fail with this many times the scatter of other runs."""
@@ -191,7 +191,7 @@ def _evidence(
     decides, fails_by = contrast(tops, bases, spread, sensors), None
     are_few = min(map(len, (*tops, *bases))) < _OWN_SPREAD_ATTEMPTS and not is_shared
     if are_few and (usual := _usual_spread(measurements, metric, [*above, *below])) is not None:
-        return _by_other_runs(tops, bases, usual, level, sensors)
+        return _by_other_runs(metric, tops, bases, usual, level, sensors)
     if spread and (spread.is_unseen or any(spread.pulled_in(values) != values for values in (*tops, *bases))):
         fails_by = contrast(tops, bases, spread.of_a_fail, sensors)
     return RowStatistics(
@@ -222,6 +222,7 @@ def _usual_spread(measurements: Measurements, metric: str, points: Sequence[Poin
 
 
 def _by_other_runs(
+    metric: str,
     tops: Sequence[Sequence[float]],
     bases: Sequence[Sequence[float]],
     usual: tuple[float, float, int],
@@ -230,15 +231,13 @@ def _by_other_runs(
 ) -> RowStatistics:
     """Where some point has few attempts: points scatter as other runs do, or as their own attempts, if these more.
 
-    Joules of one run's attempts are alike, so two are taken to scatter as one. ``sensors`` is the relative standard
-    deviation that power sensors give, 0 for other metrics.
+    Joules of one run's attempts are alike, so two count as one.
     """
     sd, freedom, num_points = usual
     sides = (*tops, *bases)
-    variances = [
-        max(sd**2, variance_of(values) if len(values) > 1 else 0.0) / (1 if sensors else len(values))
-        for values in sides
-    ]
+    are_alike = METRICS[metric].is_of_energy
+    own = [variance_of(values) if len(values) > 1 else 0.0 for values in sides]
+    variances = [max(sd**2, each) / (1 if are_alike else len(values)) for each, values in zip(own, sides, strict=True)]
     found = Contrast(
         value=sum(map(fmean, tops)) - sum(map(fmean, bases)),
         variance=sum(variances),

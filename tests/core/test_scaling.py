@@ -17,6 +17,7 @@ from pybench.core.summary import summarize
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Network, nvls_of
 from pybench.model.manifest import Manifest, PlanOptions
+from pybench.model.results import ScalingResult
 from pybench.model.suite import AxisValue, Benchmark, Effort, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
 from pybench.model.verdict import Prediction
 from pybench.model.wire import Work
@@ -552,19 +553,21 @@ def test_require_table_refuses_predictions(build: Build) -> None:
     assert assemble(strict, Measurements.of(plan, records)).scaling[0].verdict == "no_expectation"
 
 
+def _row_on(build: Build, card: str, steps: dict[int, list[list[float]]]) -> ScalingResult:
+    """The speedup of two GPUs of a card, against 1.7."""
+    plan, records = _measured(build, steps)
+    measurements = Measurements.of(plan, build.on_card(card, records))
+    tables = {"t": _table(_row(value=None, minimum=1.7))}
+    (row,) = scaling_results(_suite(_STRONG, counts=(1, 2)), measurements, tables, build.machine())
+    return row
+
+
 @pytest.mark.parametrize(
     ("two_s", "verdict"), [(2.0, "pass"), (2.3, "inconclusive"), (2.5, "inconclusive"), (2.8, "fail")]
 )
 def test_one_attempt_decides_where_it_is_clear(build: Build, two_s: float, verdict: str) -> None:
     """The spread of other runs on its card decides: a pass needs the usual spread, a fail three times the spread."""
-    plan, records = _measured(build, {1: [[4.0]], 2: [[two_s]]})
-    records = build.on_card("NVIDIA H200", records)
-    (row,) = scaling_results(
-        _suite(_STRONG, counts=(1, 2)),
-        Measurements.of(plan, records),
-        {"t": _table(_row(value=None, minimum=1.7))},
-        build.machine(),
-    )
+    row = _row_on(build, "NVIDIA H200", {1: [[4.0]], 2: [[two_s]]})
     assert row.verdict == verdict
     assert row.decision is not None
     assert (row.decision.num_attempts, row.decision.num_points > 0) == (1, True)
@@ -576,27 +579,13 @@ def test_a_second_attempt_takes_no_verdict_back_but_by_its_scatter(
     build: Build, second_s: list[float], verdict: str
 ) -> None:
     """Two attempts are judged by the spread of other runs, or by their own where that is larger."""
-    plan, records = _measured(build, {1: [[4.0], [4.01]], 2: [[2.02], second_s]})
-    records = build.on_card("NVIDIA H200", records)
-    (row,) = scaling_results(
-        _suite(_STRONG, counts=(1, 2)),
-        Measurements.of(plan, records),
-        {"t": _table(_row(value=None, minimum=1.7))},
-        build.machine(),
-    )
+    row = _row_on(build, "NVIDIA H200", {1: [[4.0], [4.01]], 2: [[2.02], second_s]})
     assert (row.verdict, "by the spread of other runs" in row.reason) == (verdict, True)
 
 
 def test_one_attempt_on_another_card_decides_nothing(build: Build) -> None:
     """How far runs scatter there is not known."""
-    plan, records = _measured(build, {1: [[4.0]], 2: [[2.0]]})
-    (row,) = scaling_results(
-        _suite(_STRONG, counts=(1, 2)),
-        Measurements.of(plan, records),
-        {"t": _table(_row(value=None, minimum=1.7))},
-        build.machine(),
-    )
-    assert row.verdict == "inconclusive"
+    assert _row_on(build, "NVIDIA B200", {1: [[4.0]], 2: [[2.0]]}).verdict == "inconclusive"
 
 
 @pytest.mark.parametrize(
