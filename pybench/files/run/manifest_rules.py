@@ -81,6 +81,8 @@ def _of_suite(manifest: Manifest) -> Iterator[Breach]:
 def _of_plan(manifest: Manifest) -> Iterator[Breach]:
     benchmarks = {benchmark.name: benchmark for benchmark in manifest.suite.benchmarks}
     plan = manifest.plan
+    if plan.rates_run is not None and (plan.rates_run in {"", ".", ".."} or {"/", "\0"} & set(plan.rates_run)):
+        yield "plan.rates_run", f"{plan.rates_run!r} is no name of a run"
     kinds: dict[str, tuple[Point | Skip, ...]] = {"points": plan.points, "skips": plan.skips, "left_out": plan.left_out}
     for name, entries in kinds.items():
         for number, entry in enumerate(entries):

@@ -313,6 +313,15 @@ def test_no_manifest_is_written_that_is_not_read_back(tmp_path: Path, manifest: 
     assert not (folder.path / "manifest.json").exists()
 
 
+@pytest.mark.parametrize("name", ["", "..", "../other", "/tmp", "a\0"])
+def test_rates_are_read_from_a_run_of_the_same_folder_alone(tmp_path: Path, manifest: Manifest, name: str) -> None:
+    """The name of a run is no path."""
+    folder = run_folder(tmp_path)
+    folder.write_manifest(replace(manifest, plan=replace(manifest.plan, rates_run=name)))
+    with pytest.raises(RunFolderError, match=r"plan\.rates_run: .* is no name of a run"):
+        folder.read_manifest()
+
+
 def test_no_manifest_is_written_whose_points_are_read_back_as_others(tmp_path: Path, manifest: Manifest) -> None:
     """Its own records would be refused; here a number without its fraction."""
     point = replace(manifest.plan.points[0], effort=Effort(dither_ms=20))
