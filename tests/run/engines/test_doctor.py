@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -82,6 +85,29 @@ def test_an_engine_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("engine docker").state == "warning"
     spoil(monkeypatch, doctor, shutil=SimpleNamespace(which=lambda _name: None))
     assert (found("engine docker").state, found("engine docker").found) == ("ok", "not installed")
+
+
+def test_rootless_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing limits, pinning and mapping, each with its remedy, are one finding."""
+    engine(monkeypatch, replace(DOCKER, rootless=True))
+    spoil(monkeypatch, oci_engine, _delegated_controllers=list)
+    spoil(monkeypatch, oci_engine, _memlock_bytes=lambda: 8388608, _has_subordinate_ids=lambda: False)
+    limited = found("docker rootless")
+    assert limited.state == "warning"
+    assert limited.found == ("without the pids controller, memlock 8,388,608 bytes at most, without subordinate ids")
+    assert [remedy.split()[0] for remedy in limited.remedy.split("; ")] == ["delegate", "raise", "usermod"]
+    spoil(monkeypatch, oci_engine, _delegated_controllers=lambda: ["cpu", "pids"])
+    spoil(monkeypatch, oci_engine, _memlock_bytes=lambda: -1, _has_subordinate_ids=lambda: True)
+    assert "docker rootless" not in {finding.name for finding in examine_containers(GPU_MACHINE)}
+    assert (found("engine docker").state, found("engine docker").found) == ("ok", "28.0, runc, rootless")
+
+
+def test_subordinate_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name or by number; another user's are not ours."""
+    user = pwd.getpwuid(os.getuid())
+    for text, has in (("", False), (f"x{user.pw_name}:1:9\n", False), (f"a:1:9\n{user.pw_uid}:1:9\n", True)):
+        monkeypatch.setattr(Path, "read_text", lambda _path, text=text, **_options: text)
+        assert oci_engine._has_subordinate_ids() is has
 
 
 def test_little_space(monkeypatch: pytest.MonkeyPatch) -> None:
