@@ -38,7 +38,7 @@ def terminal_options() -> TerminalOptions:
 
 def _terminal_width() -> int:
     """In columns; 80 where there is no terminal."""
-    from shutil import get_terminal_size  # half of what a usage error takes
+    from shutil import get_terminal_size  # its imports take as long as a usage error
 
     return get_terminal_size((80, 24)).columns
 

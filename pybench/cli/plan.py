@@ -144,7 +144,7 @@ def predicts_here(ctx: click.Context, root: Path, machine: Machine, plan: Plan) 
 
 
 def of_product(ctx: click.Context, name: str) -> Any:  # noqa: ANN401 - a function of a product
-    """What a product adds under this name; ``None`` where the product was removed."""
+    """A product's function of this name; ``None`` where the product was removed."""
     from pybench.model.errors import UsageError
 
     try:

@@ -158,7 +158,7 @@ def check_digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
 
 
 def check_descriptions(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
-    """What a bundle tells other tools follows from its files."""
+    """The statement and the crate of a bundle follow from its files."""
     for name, text in descriptions(path, {name: digest_of(path / name) for name in names}).items():
         if (path / name).is_file() and read_below(path, name, 2**26).decode("utf-8") != text:
             yield Discrepancy("digest", name, "describes other files or another verdict than the run has")
@@ -218,7 +218,7 @@ def check_results(
 ) -> Iterator[Discrepancy]:
     """Equality 4: ``results.json`` is what this build assembles from manifest and journal.
 
-    Of another build's results, what was measured and the run's verdict are compared: its rules and formulas may differ.
+    Another build's rules and formulas may differ: its measured values and the run's verdict are compared, no more.
     """
     computed = results_text(view)
     try:

@@ -1,4 +1,4 @@
-"""Read one of pybench's TOML files, and tell its faults in plain words: place, value, valid values."""
+"""Read a TOML file of pybench, and report a fault by its place, its value and the valid values."""
 
 from __future__ import annotations
 

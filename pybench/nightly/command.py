@@ -148,7 +148,7 @@ def gate(
 ) -> None:
     """Judge RUN by the nights in DIR.
 
-    What is slower, or costlier in joules, is named, and measured again where it can be.
+    The gate names slower rows and rows with more joules, and measures them again where it can.
     """
     from pybench.cli.io import echo, terminal_options, write_outputs
     from pybench.core.keys import BUILD, check_across, run_figures
@@ -306,7 +306,7 @@ def history(
 def _check_options(
     accepted: Path | None, html_file: Path | None, smallest: tuple[str, ...], *, self_test: bool, as_csv: bool
 ) -> None:
-    """Raise ``UsageError`` for an option that has no effect beside the others."""
+    """Raise ``UsageError`` for an option without effect."""
     from pybench.model.errors import UsageError
 
     if accepted is not None and html_file is None and not self_test:
