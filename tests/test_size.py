@@ -15,7 +15,7 @@ PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
     "cli": (1969, 13),
-    "core": (7829, 42),
+    "core": (7828, 42),
     "evidence": (1186, 8),
     "explain": (2170, 12),
     "files": (3481, 23),
@@ -29,7 +29,7 @@ CEILINGS = {
     "worker": (10583, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (57522, 370)
+SUM = (57521, 370)
 SMALL_LINES = 60
 NUM_SMALL = 15
 """Modules below ``SMALL_LINES`` lines with one importer or none: most could be part of it."""

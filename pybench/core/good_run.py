@@ -87,9 +87,8 @@ def rows_of_run(run: GoodRun, only: str | None = None) -> tuple[ExpectedRow, ...
         other, _ = rows.setdefault(row.key, (point, row))  # two tables of a suite may judge one point
         if other is not point:
             raise UsageError(
-                f"{manifest.run_id}: {other.id} and {point.id} would have one row, since their settings are equal: "
-                "write the table from a run that -k cuts to one of them, or give their expectations separate tables "
-                "and choose one with --table"
+                f"{manifest.run_id}: {other.id} and {point.id} would have one row, since their settings are equal; "
+                "leave one out with -k and run again, or give each its own table and choose one with --table"
             )
     if not rows:
         how = f"by table {only!r}" if only else "by a table"

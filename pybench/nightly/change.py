@@ -2,8 +2,8 @@
 
 Logarithms are compared. With one reference the interval is Welch's over the attempts of both runs, and the spread
 between runs of this machine is added where other runs show it. Without it a change for the worse is *differs*: attempts
-of one run do not show how far two equal runs are apart. With several references each run is one value, and the interval
-is that of a prediction of one more run, widened where this run has fewer attempts than they have. Variances are shrunk
+of one run do not show how far two equal runs are apart. With several references each run is one value. The interval is
+that of one more run; a run of fewer attempts than the references has a wider interval. Variances are shrunk
 towards those of the same metric's other rows (:mod:`pybench.core.statistics.spread`). Changes are
 corrected over all rows (Holm).
 """

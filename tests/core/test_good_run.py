@@ -385,5 +385,5 @@ def test_two_ways_to_use_as_many_gpus_are_two_rows(build: Build) -> None:
 def test_two_points_that_no_setting_tells_apart_are_refused(build: Build) -> None:
     """Two benchmarks of the same settings: 1.6 would be held to 2, or a loss of a fifth would pass."""
     run = _two_layouts(build, "tensor_parallel")
-    with pytest.raises(UsageError, match=r"decode.*=2\] and beside.*=2\] would have one row, .* equal: .* -k"):
+    with pytest.raises(UsageError, match=r"decode.*=2\] and beside.*=2\] would have one row, .* equal; .* -k"):
         run.table()
