@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pybench.core.lookup import Context, ratio_row
 from pybench.core.measurements import Measurements
 from pybench.core.scaling import missing_part, scaling_claims, scaling_results
 from pybench.core.summary import summarize
+from pybench.core.verdict import ratio_statistics
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Network, nvls_of
 from pybench.model.manifest import Manifest, PlanOptions
@@ -581,6 +583,21 @@ def test_a_second_attempt_takes_no_verdict_back_but_by_its_scatter(
     """Two attempts are judged by the spread of other runs, or by their own where that is larger."""
     row = _row_on(build, "NVIDIA H200", {1: [[4.0], [4.01]], 2: [[2.02], second_s]})
     assert (row.verdict, "by the spread of other runs" in row.reason) == (verdict, True)
+
+
+def test_two_attempts_joules_count_as_one(build: Build) -> None:
+    """Also where the gain of the board, which both points have, cancels."""
+    points, reaches = (build.generate(2), build.generate(1)), []
+    for attempts in (1, 2):
+        joules = build.energy((100.0,), 2.0)
+        records = [r for p in points for r in build.measured(p, [[2.0]] * attempts, energy=joules)]
+        plan = Plan(points=points, skips=())
+        measured = Measurements.of(plan, build.on_card("NVIDIA H200", records))
+        rows = [ratio_statistics(measured, metric, *points) for metric in ("energy_j", "step_s")]
+        reaches.append([row.contrast.reach(0.025) for row in rows if row.contrast])
+    (energy, step), (energy_of_two, step_of_two) = reaches
+    assert energy_of_two == pytest.approx(energy)
+    assert step_of_two == pytest.approx(step / math.sqrt(2))
 
 
 def test_one_attempt_on_another_card_decides_nothing(build: Build) -> None:
