@@ -38,6 +38,8 @@ def render(
     ``gpu_memory_bytes``, the memory of a GPU, also the need of each point. ``judges`` are what judges each point, by
     its id. ``kept_s`` has those of kept runs. ``assumed`` names GPUs that are not here.
     """
+    needs = [(point.id, memory_need(point)) for point in plan.points] if gpu_memory_bytes is not None else []
+    tight = [name for name, need in needs if need is not None and may_not_fit(need, gpu_memory_bytes or 0.0)]
     stream = io.StringIO()
     out = console(stream, width, color=False)
     hanging(out, f"{suite.name}, profile {suite.profile}" if suite.profile else suite.name)
@@ -51,7 +53,7 @@ def render(
     for line in (
         *_reasons(((skip.id, skip.reason) for skip in plan.skips), "skipped: "),
         *_reasons(((skip.id, skip.reason) for skip in plan.left_out), ""),
-        *_tight(plan, gpu_memory_bytes),
+        *_reasons(((name, "a point that runs out of memory is left out") for name in tight), "may not fit: "),
     ):
         hanging(out, line)
     for line in _totals(plan, attempt_s, kept_s):
@@ -119,15 +121,6 @@ def _points(plan: Plan, gpu_memory_bytes: float | None, judges: Mapping[str, tup
     if judges is not None:
         columns["judged by"] = [", ".join(judges[point.id]) for point in plan.points]
     return Table("", tuple(columns), tuple(zip(*columns.values(), strict=True))).without_empty_columns()
-
-
-def _tight(plan: Plan, gpu_memory_bytes: float | None) -> Iterator[str]:
-    """Points that run, and may run out of memory by the estimate."""
-    if gpu_memory_bytes is None:
-        return
-    needs = ((point.id, memory_need(point)) for point in plan.points)
-    names = [name for name, need in needs if need is not None and may_not_fit(need, gpu_memory_bytes)]
-    yield from _reasons(((name, "a point that runs out of memory is left out") for name in names), "may not fit: ")
 
 
 def _reasons(found: Iterable[tuple[str, str]], state: str) -> Iterator[str]:
@@ -210,7 +203,10 @@ _LEAST_ROOM = 20
 def render_findings(findings: Sequence[DoctorFinding], *, width: int = 80) -> str:
     """Whether runs can be made here, then a line for each finding, its remedy below it."""
     names = max((len(finding.name) for finding in findings), default=0)
-    lines = [_readiness(findings)]
+    warnings = sum(finding.state == "warning" for finding in findings)
+    counted = plural(warnings, "warning") if warnings else "no warnings"
+    missing = ", ".join(finding.name for finding in findings if finding.state == "missing")
+    lines = [f"not ready, missing: {missing}; {counted}" if missing else f"ready; {counted}"]
     for finding in findings:
         head = f"{finding.state:8} {finding.name:{names}}  "
         room = max(width - len(head), _LEAST_ROOM)
@@ -218,13 +214,6 @@ def render_findings(findings: Sequence[DoctorFinding], *, width: int = 80) -> st
         for number, line in enumerate([*(_wrapped(finding.found, room) or [""]), *remedy]):
             lines.append(f"{head if number == 0 else ' ' * len(head)}{line}".rstrip())
     return "\n".join(lines) + "\n"
-
-
-def _readiness(findings: Sequence[DoctorFinding]) -> str:
-    warnings = sum(finding.state == "warning" for finding in findings)
-    counted = plural(warnings, "warning") if warnings else "no warnings"
-    missing = ", ".join(finding.name for finding in findings if finding.state == "missing")
-    return f"not ready, missing: {missing}; {counted}" if missing else f"ready; {counted}"
 
 
 def _wrapped(text: str, room: int, indent: str = "") -> list[str]:

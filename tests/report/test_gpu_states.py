@@ -7,7 +7,7 @@ import dataclasses
 from pybench.model.health import GpuState
 from pybench.model.results import Results
 from pybench.report.formats import render
-from pybench.report.run.use import gpu_state_table, gpu_table
+from pybench.report.run.use import gpu_names, gpu_state_table
 from pybench.report.run.view import RunView
 from tests.builders import estimate
 
@@ -33,7 +33,8 @@ def test_burn_shows_every_gpu(results: Results) -> None:
         ("burn", "GPU-b", "-", "-", "-"),
         ("burn", "GPU 2", "1,980 MHz", "40 °C", "nothing"),
     )
-    assert gpu_table(shown).rows == (_UNINDEXED, ("GPU 0", "GPU-a"), ("GPU-b", "GPU-b"), ("GPU 2", "GPU-c"))
+    named = tuple((name, uuid) for uuid, name in gpu_names(shown).items())
+    assert named == (_UNINDEXED, ("GPU 0", "GPU-a"), ("GPU-b", "GPU-b"), ("GPU 2", "GPU-c"))
     assert "GPUs under load" in render(RunView(results=shown), "markdown")
 
 

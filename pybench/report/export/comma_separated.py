@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 
-from pybench.model.results import Results
 from pybench.model.text import counted
 from pybench.report.run.view import RunView
 from pybench.report.table import printable
@@ -36,7 +35,11 @@ def render(view: RunView) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow((*_RUN, *_OF_POINT, *(csv_cell(f"axis_{name}") for name in axes), *_OF_METRIC))
-    run = _run(results)
+    made = results.provenance
+    software = " ".join(f"{name}={version}" for name, version in made.packages.items())
+    of_machine = (results.machine, results.fingerprint, counted(made.gpu_names), made.driver, software)
+    words = (results.run_id, made.created_utc, results.suite, results.profile, *of_machine)
+    run = (*map(csv_cell, words), results.verdict)
     for point in results.points:
         of_point = (point.id, point.benchmark, point.status, point.num_gpus, point.attempts, " ".join(point.flags))
         cells = (*run, *map(csv_cell, (*of_point, *(point.axes.get(name) for name in axes))))
@@ -46,11 +49,3 @@ def render(view: RunView) -> str:
         if not point.metrics:
             writer.writerow((*cells, *("" for _ in _OF_METRIC)))
     return out.getvalue()
-
-
-def _run(results: Results) -> tuple[str, ...]:
-    made = results.provenance
-    software = " ".join(f"{name}={version}" for name, version in made.packages.items())
-    of_machine = (results.machine, results.fingerprint, counted(made.gpu_names), made.driver, software)
-    words = (results.run_id, made.created_utc, results.suite, results.profile, *of_machine)
-    return (*map(csv_cell, words), results.verdict)

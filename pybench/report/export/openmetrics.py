@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import get_args
 
 from pybench.model.errors import UsageError
-from pybench.model.results import PointResult, Results
+from pybench.model.results import Results
 from pybench.model.verdict import Verdict
 from pybench.model.workloads.registry import METRICS
 from pybench.report.run.view import RunView
@@ -48,7 +48,9 @@ def _metric(name: str, results: Results) -> Iterable[str]:
     if not points:
         return
     family, unit = _family_name(name)
-    labels = [(_labels(results, point), point.metrics[name]) for point in points]
+    whole = {"suite": results.suite, "machine": results.machine}
+    axes = [{f"axis_{axis}": str(value) for axis, value in point.axes.items()} for point in points]
+    labels = [({**whole, "point": p.id, **more}, p.metrics[name]) for p, more in zip(points, axes, strict=True)]
     yield from _family(family, METRICS[name].description, [(own, found.value) for own, found in labels], unit=unit)
     for end in ("low", "high"):
         values = [(own, getattr(found, end)) for own, found in labels]
@@ -68,11 +70,6 @@ def _family_name(metric: str) -> tuple[str, str | None]:
         return f"pybench_{metric}", None
     unit = _BASE_UNITS[found]
     return f"pybench_{metric.removesuffix(found)}{unit}", unit.removeprefix("_")
-
-
-def _labels(results: Results, point: PointResult) -> dict[str, str]:
-    axes = {f"axis_{name}": str(value) for name, value in point.axes.items()}
-    return {"suite": results.suite, "machine": results.machine, "point": point.id, **axes}
 
 
 def _family(

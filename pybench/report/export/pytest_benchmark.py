@@ -13,7 +13,6 @@ from statistics import fmean, median, quantiles, stdev
 from typing import Any
 
 from pybench.model.errors import UsageError
-from pybench.model.manifest import Provenance
 from pybench.model.results import PointResult, Results
 from pybench.report.run.view import RunView
 from pybench.report.table import printable
@@ -31,8 +30,18 @@ def render(view: RunView) -> str:
         raise UsageError(f"{results.run_id}: no point has attempts with step times, which pytest-benchmark compares")
     # Of an attempt; 1 where the run's folder is not there to look.
     steps = {record.point_id: len(record.ranks[0].steps) for record in view.good_records}
+    made = results.provenance
+    machine = {
+        "node": results.fingerprint,
+        "machine": results.machine,
+        "release": made.kernel,
+        "python_version": made.packages.get("python"),
+        "cpu": {"brand_raw": made.cpu_model},
+        "gpus": list(made.gpu_names),
+        "driver": made.driver,
+    }
     whole = {
-        "machine_info": _machine(results),
+        "machine_info": machine,
         "commit_info": {"id": "unversioned", "time": None, "author_time": None, "dirty": False, "branch": None},
         "benchmarks": [_benchmark(results, point, steps.get(point.id, 1)) for point in timed],
         "datetime": results.provenance.created_utc,
@@ -45,19 +54,6 @@ def _is_timed(point: PointResult) -> bool:
     """Whether it has medians of its attempts, which no time of 0 is."""
     medians = point.metrics[_TIME].medians if _TIME in point.metrics else ()
     return bool(medians) and all(median_s > 0 for median_s in medians)
-
-
-def _machine(results: Results) -> dict[str, Any]:
-    found: Provenance = results.provenance
-    return {
-        "node": results.fingerprint,
-        "machine": results.machine,
-        "release": found.kernel,
-        "python_version": found.packages.get("python"),
-        "cpu": {"brand_raw": found.cpu_model},
-        "gpus": list(found.gpu_names),
-        "driver": found.driver,
-    }
 
 
 def _benchmark(results: Results, point: PointResult, iterations: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.text import plural
 from pybench.power.chart import power_samples
-from pybench.power.trace import GpuTrace, PowerTrace
+from pybench.power.trace import PowerTrace
 from pybench.report.export.perfetto import realtime_offset_ns
 from pybench.report.run.view import RunView
 
@@ -55,14 +55,10 @@ def scalars(point: Point, record: Record, trace: PowerTrace | None) -> Iterator[
     yield from (("loss_from_first_step", step, loss, first_s) for step, loss in enumerate(record.ranks[0].losses))
     if trace:
         for gpu in trace.gpus:
-            yield from _watts(gpu, trace, offset_ns)
-
-
-def _watts(gpu: GpuTrace, trace: PowerTrace, offset_ns: int) -> Iterator[Scalar]:
-    times_ns, power_mw = power_samples(gpu, trace)
-    tag = gpu.uuid if gpu.index is None else f"gpu{gpu.index}"
-    for step, (t_ns, value) in enumerate(zip(times_ns, power_mw, strict=True)):
-        yield f"power_w/{tag}", step, float(value) / 1e3, (int(t_ns) + offset_ns) / 1e9
+            times_ns, power_mw = power_samples(gpu, trace)
+            tag = gpu.uuid if gpu.index is None else f"gpu{gpu.index}"
+            for step, (t_ns, value) in enumerate(zip(times_ns, power_mw, strict=True)):
+                yield f"power_w/{tag}", step, float(value) / 1e3, (int(t_ns) + offset_ns) / 1e9
 
 
 def _writer() -> Any:  # noqa: ANN401 - an optional package without types

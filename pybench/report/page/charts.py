@@ -53,11 +53,8 @@ def _scaling(benchmark: str, metric: str, rows: Sequence[ScalingResult]) -> Char
     more = METRICS[metric].higher_is_better if metric in METRICS else True
     groups = list(dict.fromkeys(_group(row) for row in rows))
     counts = sorted({row.count for row in rows} | {row.baseline_count for row in rows})
-    tops = [
-        value
-        for row in rows
-        for value in (row.speedup, row.speedup_high, row.expected.maximum if row.expected else None)
-    ]
+    tops = [value for row in rows for value in (row.speedup, row.speedup_high)]
+    tops += [row.expected.maximum for row in rows if row.expected]
     linear = max(row.count / row.baseline_count for row in rows) if more else 1.0
     axes = Axes(counts[-1] * 1.08, 1.08 * max([linear, *(value for value in tops if value is not None)]))
     name = "speedup" if more else "ratio to the baseline"
@@ -76,19 +73,18 @@ def _scaling(benchmark: str, metric: str, rows: Sequence[ScalingResult]) -> Char
         drawing=svg.figure(title, described, parts),
         series=tuple(groups) if len(groups) > 1 or groups[0] else ("measured",),
         heads=("series", "GPUs", name, "95 % interval", "expected", "verdict"),
-        rows=tuple(_row(row) for row in rows),
+        rows=tuple(
+            (
+                _group(row) or "measured",
+                str(row.count),
+                f"{row.speedup:.3f}",
+                interval(row.speedup_low, row.speedup_high) or "-",
+                limits(row.expected.minimum, row.expected.maximum) if row.expected else "-",
+                verdict_words(row.verdict),
+            )
+            for row in rows
+        ),
         lines=("expected", *(("linear",) if more else ())),
-    )
-
-
-def _row(row: ScalingResult) -> tuple[str, ...]:
-    return (
-        _group(row) or "measured",
-        str(row.count),
-        f"{row.speedup:.3f}",
-        interval(row.speedup_low, row.speedup_high) or "-",
-        limits(row.expected.minimum, row.expected.maximum) if row.expected else "-",
-        verdict_words(row.verdict),
     )
 
 
@@ -175,8 +171,11 @@ def _against_throughput(
 def step_chart(view: RunView) -> Chart | None:
     """Every measured step of every attempt over the median of its point; ``None`` without records."""
     steps = _step_times(view)
+    times = {point_id: [time_s for attempt in attempts for time_s in attempt] for point_id, attempts in steps.items()}
+    middles = {point_id: median(times_s) for point_id, times_s in times.items()}
+    reach = {point_id: max(times[point_id]) / middle if middle else 0.0 for point_id, middle in middles.items()}
     names = short_labels(view.results.points, with_benchmark=True)
-    widest = sorted(steps, key=lambda point_id: -_reach(steps[point_id]))[:_MOST_STRIPS]
+    widest = sorted(steps, key=lambda point_id: -reach[point_id])[:_MOST_STRIPS]
     shown = [point for point in view.results.points if point.id in widest]
     if not shown:
         return None
@@ -184,10 +183,11 @@ def step_chart(view: RunView) -> Chart | None:
     parts = _strip_grid(len(shown), height)
     rows = []
     for place, point in enumerate(shown):
-        attempts = steps[point.id]
-        middle = median(time_s for attempt in attempts for time_s in attempt)
+        attempts, times_s, middle = steps[point.id], times[point.id], middles[point.id]
         parts.append(_strip(place, names[point.id], attempts, middle))
-        rows.append((names[point.id], *_spread_cells(attempts, middle)))
+        lengths = (f"{plain(value)} s" for value in (middle, min(times_s), max(times_s)))
+        over = f"{reach[point.id]:.2f}" if middle else "-"
+        rows.append((names[point.id], str(len(attempts)), str(len(times_s)), *lengths, over))
     heads = ("point", "attempts", "steps", "median", "shortest", "longest", "longest over median")
     title = "Step times"
     described = f"{len(shown)} points, each step over its point's median"
@@ -203,11 +203,6 @@ def _step_times(view: RunView) -> dict[str, list[list[float]]]:
         if spans:
             found.setdefault(record.point_id, []).append(spans)
     return found
-
-
-def _reach(attempts: Sequence[Sequence[float]]) -> float:
-    times = [time_s for attempt in attempts for time_s in attempt]
-    return max(times) / median(times) if median(times) > 0 else 0.0
 
 
 _STRIP_LEFT, _STRIP_RIGHT, _STRIP_LEAST, _STRIP_MOST = 230, 744, 0.5, 1.5
@@ -243,14 +238,3 @@ def _strip(place: int, name: str, attempts: Sequence[Sequence[float]], middle: f
             ring = Markup('<circle class="outlier" cx="{:.1f}" cy="{:.1f}" r="5"><title>{}</title></circle>')
             parts.append(ring.format(_strip_x(r), y, tip))
     return Markup("").join(parts)
-
-
-def _spread_cells(attempts: Sequence[Sequence[float]], middle: float) -> tuple[str, ...]:
-    times = [time_s for attempt in attempts for time_s in attempt]
-    over = f"{max(times) / middle:.2f}" if middle else "-"
-    return (
-        str(len(attempts)),
-        str(len(times)),
-        *(f"{plain(value)} s" for value in (middle, min(times), max(times))),
-        over,
-    )

@@ -42,7 +42,9 @@ def document(template: str, *, power: PowerPayload = NO_POWER, **content: object
         _environment()
         .get_template(template)
         .render(
-            csp=_policy(scripts, styles),
+            # Nothing may load; only these scripts and styles may act.
+            csp="default-src 'none'; base-uri 'none'; form-action 'none'; "
+            f"script-src {' '.join(map(_hash, scripts))}; style-src {' '.join(map(_hash, styles))}",
             scripts=[Markup(text) for text in scripts],  # noqa: S704 - files of this package
             styles=[Markup(text) for text in styles],  # noqa: S704 - as above
             column_json={name: Markup(_json(value)) for name, value in power.columns.items()},  # noqa: S704 - as below
@@ -63,7 +65,8 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_visible,
+        # Text without invisible or direction-changing characters; the template then escapes it.
+        finalize=lambda found: printable(found) if isinstance(found, str) and not isinstance(found, Markup) else found,
     )
     made.filters["sign"] = lambda verdict: _SIGNS.get(verdict, "-")
     made.filters["rank"] = verdict_rank
@@ -71,22 +74,9 @@ def _environment() -> Environment:
     return made
 
 
-def _visible(value: object) -> object:
-    """Text without invisible or direction-changing characters; the template then escapes it."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
 @cache
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
-
-
-def _policy(scripts: tuple[str, ...], styles: tuple[str, ...]) -> str:
-    """Nothing may load; only these scripts and styles may act."""
-    return (
-        "default-src 'none'; base-uri 'none'; form-action 'none'; "
-        f"script-src {' '.join(map(_hash, scripts))}; style-src {' '.join(map(_hash, styles))}"
-    )
 
 
 def _hash(text: str) -> str:

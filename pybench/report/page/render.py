@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 from pybench.core.joint_step import phase_cuts_ns
 from pybench.model.errors import PybenchError
 from pybench.model.health import gpu_label
-from pybench.model.host import HostPart
 from pybench.model.manifest import Provenance
-from pybench.model.record import Record
 from pybench.model.results import Results
 from pybench.power.chart import PowerPayload, detach_columns, power_samples, trace_chart
 from pybench.report.page.charts import Section, scaling_charts, step_chart, throughput_charts
@@ -71,18 +69,14 @@ def _attempt_energy(view: RunView, names: dict[str, str]) -> list[tuple[str, ...
     rows: list[tuple[str, ...]] = []
     for record in view.good_records:
         for gpu in record.energy.gpus if record.energy else ():
-            bound = (
-                f"[{gpu.energy_low_j:.1f}, {gpu.energy_high_j:.1f}]"
-                if gpu.energy_low_j is not None and gpu.energy_high_j is not None
-                else "-"
-            )
+            has_bound = gpu.energy_low_j is not None and gpu.energy_high_j is not None
             rows.append(
                 (
                     names.get(record.point_id, record.point_id),
                     str(record.attempt),
                     gpu_label(gpu.uuid, gpu.index),
                     "-" if gpu.energy_j is None else f"{gpu.energy_j:.1f} J",
-                    bound,
+                    f"[{gpu.energy_low_j:.1f}, {gpu.energy_high_j:.1f}]" if has_bound else "-",
                     "-" if gpu.mean_power_w is None else f"{gpu.mean_power_w:.0f} W",
                     "-" if gpu.max_power_w is None else f"{gpu.max_power_w:.0f} W",
                     ", ".join(gpu.flags),
@@ -93,12 +87,8 @@ def _attempt_energy(view: RunView, names: dict[str, str]) -> list[tuple[str, ...
 
 def _provenance(results: Results) -> list[tuple[str, str]]:
     """Every field that is known; nested values as words."""
-    run = [
-        ("run", results.run_id),
-        ("profile", results.profile or "none"),
-        ("machine", results.machine),
-        ("fingerprint", results.fingerprint),
-    ]
+    run = [("run", results.run_id), ("profile", results.profile or "none")]
+    run += [("machine", results.machine), ("fingerprint", results.fingerprint)]
     found = [(field.name, getattr(results.provenance, field.name)) for field in fields(Provenance)]
     return run + [(name.replace("_", " "), _words(value)) for name, value in found if value not in _UNKNOWN]
 
@@ -122,7 +112,8 @@ def power_payload(view: RunView) -> PowerPayload:
     notes: list[str] = []
     columns: dict[str, dict[str, Any]] = {}
     room = MOST_SAMPLES
-    for record, part in _traced(view):
+    # Each attempt on the run's own host, ``None``, then on every other host with a trace.
+    for record, part in [(each, part) for each in view.good_records for part in (None, *view.other_hosts(each))]:
         label = f"{names.get(record.point_id, record.point_id)}, attempt {record.attempt}"
         label += f", host {part.name}" if part is not None else ""
         try:
@@ -138,23 +129,9 @@ def power_payload(view: RunView) -> PowerPayload:
             continue
         room -= size
         ahead_ns = 0 if part is None else part.clock.offset_ns
-        attempts.append(trace_chart(label, _joint_steps(record, ahead_ns), "measured step", trace))
+        # Start, end of prefill and end of every measured step over all ranks, on this host's clock.
+        steps = [phase_cuts_ns(ranks) for ranks in zip(*(rank.steps for rank in record.ranks), strict=True)]
+        shifted = [(start + ahead_ns, cut + ahead_ns, end + ahead_ns) for start, cut, end in steps]
+        attempts.append(trace_chart(label, shifted, "measured step", trace))
         columns |= detach_columns(attempts[-1], len(columns))
     return PowerPayload(tuple(attempts), tuple(notes), columns)
-
-
-def _traced(view: RunView) -> Iterator[tuple[Record, HostPart | None]]:
-    """Each good attempt on the run's own host, ``None``, then on every other host with a trace."""
-    for record in view.good_records:
-        yield record, None
-        yield from ((record, part) for part in view.other_hosts(record))
-
-
-def _joint_steps(record: Record, ahead_ns: int) -> list[tuple[int, int, int]]:
-    """Start, end of prefill and end of every measured step over all ranks.
-
-    Times are on a clock ``ahead_ns`` ahead of the leading host's.
-    """
-    together = zip(*(rank.steps for rank in record.ranks), strict=True)
-    spans = (phase_cuts_ns(ranks) for ranks in together)
-    return [(start + ahead_ns, cut + ahead_ns, end + ahead_ns) for start, cut, end in spans]

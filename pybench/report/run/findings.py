@@ -15,7 +15,7 @@ from pybench.core.node_checks import SLOWEST
 from pybench.core.node_faults import PARTS, Fault, Part, faults, is_consequence, names_part, remedies, short_id
 from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.expected import provisional
-from pybench.model.results import CheckResult, ExpectationRow, NodeCheck, PointResult, Results
+from pybench.model.results import CheckResult, ExpectationRow, Results
 from pybench.model.suite import NOT_INSTALLED
 from pybench.model.text import plural
 from pybench.model.verdict import PREDICTION
@@ -94,42 +94,33 @@ def _of_faults(results: Results, names: dict[str, str], broken: Sequence[Fault])
     for fault in broken:
         slow = {check.point_id for check in fault.checks}
         missed = [row for row in results.expectations if row.verdict == "fail" and not slow.isdisjoint(row.point_ids)]
-        evidence = (
-            *(f"{_check_name(check, names)}: {short_id(check.reason)}" for check in fault.checks),
-            *(f"{names.get(row.point_id, row.point_id)}, {row.metric}: {row.reason}" for row in missed),
-        )
+        evidence = []
+        for check in fault.checks:
+            name = short_id(check.subject if check.name == "link" else check.name.replace("_", " "))
+            point = "" if check.point_id is None else f"{names.get(check.point_id, check.point_id)}, "
+            evidence.append(f"{point}{name}: {short_id(check.reason)}")
+        evidence += [f"{names.get(row.point_id, row.point_id)}, {row.metric}: {row.reason}" for row in missed]
         step = f"{steps[fault.kind]}; {_SEND}"
         found.append(Finding("fail", fault.sentence, (), step, fault.part, tuple(dict.fromkeys(evidence))))
     return _by_step(found)
-
-
-def _check_name(check: NodeCheck, names: dict[str, str]) -> str:
-    name = check.subject if check.name == "link" else check.name.replace("_", " ")
-    return (
-        short_id(name) if check.point_id is None else f"{names.get(check.point_id, check.point_id)}, {short_id(name)}"
-    )
 
 
 def _filled(found: Iterable[Finding], view: RunView) -> tuple[Finding, ...]:
     """Steps with the run's own path and suite where commands have RUN and NAME."""
     if view.path is None:
         return tuple(found)
-    run = shlex.quote(str(view.path))
-
-    def filled(step: str | None) -> str | None:
-        return step and re.sub(r"\bRUN\b", lambda _: run, step).replace("NAME", view.results.suite)
-
-    return tuple(replace(finding, step=filled(finding.step)) for finding in found)
+    run, suite = shlex.quote(str(view.path)), view.results.suite
+    return tuple(
+        replace(f, step=f.step and re.sub(r"\bRUN\b", lambda _: run, f.step).replace("NAME", suite)) for f in found
+    )
 
 
 def by_part(found: Sequence[Finding]) -> tuple[tuple[str, tuple[Finding, ...]], ...]:
     """Findings under the part they point to; without any such, all under no name."""
     if not any(finding.part for finding in found):
         return (("", tuple(found)),) if found else ()
-    groups: dict[str, list[Finding]] = {}
-    for finding in found:
-        groups.setdefault(finding.part or "figures", []).append(finding)
-    return tuple((part, tuple(own)) for part, own in groups.items())
+    parts = dict.fromkeys(finding.part or "figures" for finding in found)
+    return tuple((part, tuple(f for f in found if (f.part or "figures") == part)) for part in parts)
 
 
 def not_judged(view: RunView) -> tuple[Finding, ...]:
@@ -138,14 +129,16 @@ def not_judged(view: RunView) -> tuple[Finding, ...]:
     names = short_labels(results.points, with_benchmark=True)
     measured = {point.id: point.metrics for point in results.points if point.status == "ok"}
     alone = _flagged(results, "single_attempt")
-    rows = [
-        (row, _to_judge(results, row, alone) if row.metric in measured[row.point_id] else None)
-        for row in results.expectations
-        if row.point_id in measured
-    ]
+    rows: list[tuple[ExpectationRow, str | None]] = []
     of_point: dict[str, set[tuple[str, str | None]]] = {}
-    for row, step in rows:
-        of_point.setdefault(row.point_id, set()).add((row.reason, step))
+    for row in results.expectations:
+        if row.point_id in measured:
+            step = _WITH_TABLE if row.reason == NO_TABLE else _EXPECT if NO_FIGURE in row.reason else None
+            if step is not None:  # pybench expect takes good runs of two attempts
+                first = "" if results.verdict in GOOD else "when its other rows pass, "
+                step = f"{first if alone.isdisjoint(row.point_ids) else 'measure two attempts or more, then '}{step}"
+            rows.append((row, step if row.metric in measured[row.point_id] else None))
+            of_point.setdefault(row.point_id, set()).add((row.reason, rows[-1][1]))
     found = []
     for row, step in rows:
         if row.verdict == "no_expectation":
@@ -156,25 +149,11 @@ def not_judged(view: RunView) -> tuple[Finding, ...]:
     return each_step_once(_filled(_by_step(_merged(found)), view))
 
 
-def _to_judge(results: Results, row: ExpectationRow, alone: set[str]) -> str | None:
-    """How a row that nothing judges comes to be judged: ``pybench expect`` takes good runs of two attempts."""
-    step = _WITH_TABLE if row.reason == NO_TABLE else _EXPECT if NO_FIGURE in row.reason else None
-    if step is None:
-        return None
-    first = "" if results.verdict in GOOD else "when its other rows pass, "
-    return f"{first if alone.isdisjoint(row.point_ids) else 'measure two attempts or more, then '}{step}"
-
-
 def each_step_once(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Of findings that follow each other and have the same step, the last alone has it: for lists that are read."""
     listed = tuple(found)
-    return (
-        tuple(
-            replace(finding, step=None) if finding.step == following.step else finding
-            for finding, following in pairwise(listed)
-        )
-        + listed[-1:]
-    )
+    cleared = (replace(f, step=None) if f.step == following.step else f for f, following in pairwise(listed))
+    return (*cleared, *listed[-1:])
 
 
 def not_run(results: Results) -> tuple[Finding, ...]:
@@ -196,15 +175,11 @@ def not_run(results: Results) -> tuple[Finding, ...]:
 
 def judged_sentence(results: Results) -> str:
     """For instance ``4 of 6 expectations judged: 4 pass; 2 have no row for h200; 3 losses agree``."""
+    counts = results.counts
     agreeing = sum(is_passed_guard(row) for row in results.checks)
     losses = (f"{agreeing} loss{' agrees' if agreeing == 1 else 'es agree'} with another point's",) if agreeing else ()
-    return "; ".join((*_expected_words(results), *losses))
-
-
-def _expected_words(results: Results) -> tuple[str, ...]:
-    counts = results.counts
     if not counts.expected:
-        return ("nothing is expected",)
+        return "; ".join(("nothing is expected", *losses))
     judged = ((counts.passed, "pass"), (counts.failed, "fail"), (counts.inconclusive, "inconclusive"))
     words = ", ".join(f"{number} {word}" for number, word in judged if number)
     without = f"{'has' if counts.without_figure == 1 else 'have'} no row for {results.machine}"
@@ -219,17 +194,21 @@ def _expected_words(results: Results) -> tuple[str, ...]:
     how = ", ".join(f"{number} {word}" for number, word in by if number)
     first = f"{counts.judged} of {plural(counts.expected, 'expectation')} judged{f' ({how})' if how else ''}"
     first += f": {words}" if words else ""
-    return (first, *(f"{number} {word}" for number, word in rest if number))
+    return "; ".join((first, *(f"{number} {word}" for number, word in rest if number), *losses))
 
 
 def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
     steps: dict[str, str] = {}
     for point in view.results.points:
         if point.status == "failed":
+            reason = point.reason or "failed"
+            cause = reason.partition(":")[0]
+            log = next((record.log for record in view.records if record.point_id == point.id and record.failure), None)
+            step = f"{_OF_CAUSE[cause]}; log" if cause in _OF_CAUSE else "read the worker's log"
+            step = f"{step}: {log}" if log else step.removesuffix("; log")
+            part: Part = "host" if cause in _CAUSES_OF_HOST else "software"
             # Of several points with one reason the first one's log is enough.
-            step = steps.setdefault(point.reason or "failed", _of_failure(point, view))
-            part: Part = "host" if (point.reason or "").partition(":")[0] in _CAUSES_OF_HOST else "software"
-            yield Finding("error", point.reason or "failed", (names[point.id],), step, part)
+            yield Finding("error", reason, (names[point.id],), steps.setdefault(reason, step), part)
         elif point.status == "missing":
             yield Finding("missing", point.reason or "not measured", (names[point.id],), _finish(view.results))
         elif "fewer_attempts" in point.flags and not _is_limited(view.results):
@@ -242,16 +221,6 @@ def _finish(results: Results) -> str:
     if not _is_limited(results):
         return _FINISH
     return _GO_ON if any(point.attempts for point in results.points) else _LONGER
-
-
-def _of_failure(point: PointResult, view: RunView) -> str:
-    """What to do next, with the place of the log in the run's folder."""
-    log = next((record.log for record in view.records if record.point_id == point.id and record.failure), None)
-    cause = (point.reason or "").partition(":")[0]
-    step = _OF_CAUSE.get(cause)
-    if step is None:
-        return f"read the worker's log: {log}" if log else "read the worker's log"
-    return f"{step}; log: {log}" if log else step
 
 
 def _of_rows(results: Results, names: dict[str, str], more: MoreAttempts, broken: Sequence[Fault]) -> Iterable[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from pybench.core.loss_curve import METRIC as LOSS_GUARD
+from pybench.core.numbers import ONE, with_spread
 from pybench.model.results import CheckResult, Estimate, ExpectationRow, PointResult, Results, ScalingResult
 from pybench.model.workloads.registry import HEADLINES
 
@@ -92,6 +93,11 @@ class Expectations:
         """The limits on one metric of the point."""
         own = (row for row in self.by_point.get(point.id, ()) if isinstance(row, CheckResult))
         return next((row for row in own if row.metric == metric), None)
+
+
+def speedup_text(value: float | None, low: float | None, high: float | None) -> str:
+    """A ratio with its spread; a dash where it is unknown."""
+    return NONE if value is None else with_spread(Estimate(value=value, low=low, high=high, unit=""), ONE)
 
 
 def is_passed_guard(row: ExpectationRow) -> bool:

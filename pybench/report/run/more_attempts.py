@@ -48,7 +48,9 @@ class MoreAttempts:
         if decision is None:
             return "raise max_attempts of the benchmark: more attempts narrow the interval"
         if decision.is_final:
-            return self._sharper(row)
+            is_aliased = not self.aliased.isdisjoint(row.point_ids)
+            way = "dither avoids aliasing, --set dither_ms=20;" if is_aliased else "compare ratios on the same boards,"
+            return f"more attempts do not decide it: {way} or move the limit"
         names_number = decision.attempts_to_decide is not None
         if self.by_option and self.needed and (names_number or decision.is_of_one_attempt):
             return f"measure more attempts: {_OPTION} {max(self.needed.values())}"
@@ -57,12 +59,6 @@ class MoreAttempts:
         if not names_number:
             return "the figure lies too near its limit: find what holds it back, or move the limit"
         return f"set max_attempts of the benchmark to {self.needed[_benchmark(row, self.benchmarks)]}"
-
-    def _sharper(self, row: JudgedRow) -> str:
-        """What narrows joules that more attempts do not."""
-        if not self.aliased.isdisjoint(row.point_ids):
-            return "more attempts do not decide it: dither avoids aliasing, --set dither_ms=20; or move the limit"
-        return "more attempts do not decide it: compare ratios on the same boards, or move the limit"
 
 
 def _benchmark(row: JudgedRow, benchmarks: Mapping[str, str]) -> str:

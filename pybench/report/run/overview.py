@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pybench.core.loss_curve import METRIC as LOSS_GUARD
-from pybench.core.numbers import ONE, Scale, gate, percent, plain, quantity, shared_scale, with_spread
+from pybench.core.numbers import Scale, gate, percent, plain, quantity, shared_scale, with_spread
 from pybench.model.results import CheckResult, Estimate, PointResult, Results
 from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
@@ -22,6 +22,7 @@ from pybench.report.run.headline import (
     headline,
     headline_name,
     requests_differ,
+    speedup_text,
 )
 from pybench.report.table import Cell, Table
 from pybench.report.text.change_words import metric_words
@@ -60,12 +61,9 @@ def _ranked(group: Group) -> Group:
     names = {headline_name(point) for point in group.points if headline(point)}
     if len(group.benchmarks) == 1 or names != {"tokens_per_s"} or len({p.num_gpus for p in group.points}) > 1:
         return group
-
-    def rank(point: PointResult) -> float:
-        figure = headline(point)
-        return -figure.value if figure else math.inf
-
-    return replace(group, points=tuple(sorted(group.points, key=rank)), is_ranked=True)
+    figures = {point.id: headline(point) for point in group.points}
+    ranked = sorted(group.points, key=lambda p: -figure.value if (figure := figures[p.id]) else math.inf)
+    return replace(group, points=tuple(ranked), is_ranked=True)
 
 
 def _group(benchmarks: tuple[str, ...], shown: Sequence[PointResult]) -> Group:
@@ -196,12 +194,16 @@ def overviews(results: Results, group: Group) -> tuple[Table, Table, Table]:
     more = dict.fromkeys(row.metric for row in results.checks if row.metric not in ids.get(row.point_id, {row.metric}))
     shown = [column for column in _SECONDARIES if column.metric not in more and column.is_shown(group.points)]
     wanted = Expectations.of(results)
-    speedups = [_speedup(wanted, point) for point in group.points]
+    ratios = [wanted.ratio(point) for point in group.points]
+    speedups = [
+        speedup_text(row.speedup, row.speedup_low, row.speedup_high)
+        if row
+        else "1 (baseline)" * (point.id in wanted.baselines) or NONE
+        for point, row in zip(group.points, ratios, strict=True)
+    ]
     limits: list[tuple[str, ...]] = [_limit_cells(wanted, point, scale) for point in group.points]
-    if all(speedup == NONE for speedup in speedups):
-        limits = [
-            (NONE, of_figure) for _, of_figure in limits
-        ]  # limits of ratios alone would seem to be of the figures
+    if all(speedup == NONE for speedup in speedups):  # limits of ratios alone would seem to be of the figures
+        limits = [(NONE, of_figure) for _, of_figure in limits]
     limit_heads: tuple[str, ...] = ("expected", "allowed")
     if all(NONE in pair for pair in limits) and all(
         any(cell != NONE for cell in column) for column in zip(*limits, strict=True)
@@ -233,13 +235,8 @@ def overviews(results: Results, group: Group) -> tuple[Table, Table, Table]:
         "verdict",
         "flags",
     )
-    title = (
-        group.benchmarks[0]
-        if len(group.benchmarks) == 1
-        else "points, the fastest first"
-        if group.is_ranked
-        else "points"
-    )
+    title = "points, the fastest first" if group.is_ranked else "points"
+    title = group.benchmarks[0] if len(group.benchmarks) == 1 else title
     whole = Table(title, heads, rows).without_empty_columns()
     narrower = whole.without(column.head for column in shown if column.gives_way)
     secondary = {column.head for column in shown} | set(map(metric_words, more))
@@ -254,15 +251,6 @@ def _figure_head(group: Group, scale: Scale | None) -> str:
     if names == {"save_bytes_per_s"}:
         return f"save {scale.unit}"
     return f"{scale.unit} per GPU" if all(name.endswith("_per_gpu") for name in names) else scale.unit
-
-
-def _speedup(wanted: Expectations, point: PointResult) -> str:
-    row = wanted.ratio(point)
-    if row is None:
-        return "1 (baseline)" if point.id in wanted.baselines else NONE
-    if row.speedup is None:
-        return NONE
-    return with_spread(Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit=""), ONE)
 
 
 def _limit_cells(wanted: Expectations, point: PointResult, scale: Scale | None) -> tuple[str, str]:

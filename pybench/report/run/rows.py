@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pybench.core.node_faults import short_id
-from pybench.core.numbers import ONE, interval, limits, percent, quantity, quantity_with_interval, with_spread
-from pybench.model.results import Estimate, PointResult, Results, ScalingResult
+from pybench.core.numbers import interval, limits, percent, quantity, quantity_with_interval
+from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.latency import PERCENTILES, percentile_name
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
 from pybench.report.run import use
 from pybench.report.run.flags import relevant
-from pybench.report.run.headline import NONE, Expectations, energy, headline, headline_name, requests_differ
+from pybench.report.run.headline import (
+    NONE,
+    Expectations,
+    energy,
+    headline,
+    headline_name,
+    requests_differ,
+    speedup_text,
+)
 from pybench.report.run.work import claim_table, job_table, training_table
 from pybench.report.table import Cell, Table
 from pybench.report.text.change_words import metric_words
@@ -29,7 +37,7 @@ def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Ta
         _latency(results, names),
         training_table(results, names),
         _scaling(results, names),
-        _comparisons(results, names),
+        _comparisons(results.comparisons, names),
         _checks(results, names),
         claim_table(results, names),
         job_table(results, names),
@@ -41,7 +49,7 @@ def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Ta
         use.phase_energy_table(results, names),
         use.phase_note_table(results, names),
         use.gpu_energy_table(results, names),
-        use.gpu_table(results),
+        Table("GPUs", ("GPU", "UUID"), tuple((name, uuid) for uuid, name in use.gpu_names(results).items())),
     )
     return tuple(table.without_empty_columns() for table in every if table.rows)
 
@@ -132,37 +140,26 @@ def _scaling(results: Results, names: Mapping[str, str]) -> Table:
 
 
 def comparisons(results: Results) -> Table:
-    """Comparisons of points in the plan: the expected order and the ratio."""
-    names = short_labels(results.points, with_benchmark=True)
+    """Comparisons of points in the plan: the expected order and the ratio with its spread."""
     skipped = {point.id for point in results.points if point.status in {"skipped", "does_not_fit"}}
+    planned = [row for row in results.comparisons if skipped.isdisjoint(row.point_ids)]
+    table = _comparisons(planned, short_labels(results.points, with_benchmark=True), speedup_text)
+    return table.without(("reason",))
+
+
+def _comparisons(
+    compared: Sequence[ComparisonResult], names: Mapping[str, str], text: Callable[..., str] = _ratio
+) -> Table:
     rows = tuple(
         (
             names.get(row.point_id, row.point_id),
             row.metric,
             f"{row.wanted} {names.get(row.other_id, row.other_id)}",
-            NONE
-            if row.ratio is None
-            else with_spread(Estimate(value=row.ratio, low=row.low, high=row.high, unit=""), ONE),
-            verdict_words(row.verdict),
-        )
-        for row in results.comparisons
-        if skipped.isdisjoint(row.point_ids)
-    )
-    heads = ("point", "metric", "expected", "ratio", "verdict")
-    return Table("Comparisons", heads, rows).with_one_metric("Comparisons of {}")
-
-
-def _comparisons(results: Results, names: Mapping[str, str]) -> Table:
-    rows = tuple(
-        (
-            names.get(row.point_id, row.point_id),
-            row.metric,
-            f"{row.wanted} {names.get(row.other_id, row.other_id)}",
-            _ratio(row.ratio, row.low, row.high),
+            text(row.ratio, row.low, row.high),
             verdict_words(row.verdict),
             "; ".join((row.reason, *row.flags)),
         )
-        for row in results.comparisons
+        for row in compared
     )
     heads = ("point", "metric", "expected", "ratio", "verdict", "reason")
     return Table("Comparisons", heads, rows).with_one_metric("Comparisons of {}")

@@ -41,21 +41,23 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     if not detail:
         for table in (comparisons(view.results), jobs(view.results), claims(view.results)):
             _table(out, table, width)
-    _findings(out, view, everything=detail)
+    most = len(view.results.points) + len(view.results.node) if detail else _MOST_SUBJECTS
+    _listed(out, "What did not pass", each_step_once(findings(view)), most, is_named=True)
+    _listed(out, "Not judged", not_judged(view), most)
+    _listed(out, "Not run", not_run(view.results), most)
     if detail:
         points, *others = tables(view.results, short_labels(view.results.points, with_benchmark=True)) or (None,)
         for table in (*((points.without(_IN_OVERVIEW),) if points else ()), *others):
             _table(out, table, width)
     out.print()
-    verdict = Text.assemble("verdict: ", _coloured(view.state), printable(f" - {view.reason}"))
-    out.print(verdict, soft_wrap=True)
+    state = (verdict_words(view.state), COLOURS.get(view.state, ""))
+    out.print(Text.assemble("verdict: ", state, printable(f" - {view.reason}")), soft_wrap=True)
     return without_trailing_spaces(stream.getvalue())
 
 
 def _head(out: Console, view: RunView, *, detail: bool) -> None:
-    results = view.results
-    verdict = _coloured(view.state)
-    out.print(Text.assemble((printable(f"{results.suite} on {results.machine}: "), "bold"), verdict))
+    results, state = view.results, (verdict_words(view.state), COLOURS.get(view.state, ""))
+    out.print(Text.assemble((printable(f"{results.suite} on {results.machine}: "), "bold"), state))
     if decided := decided_sentence(view):
         out.print(Text(decided))
     out.print(Text(printable(judged_sentence(results))))
@@ -103,13 +105,6 @@ def _table(out: Console, table: Table, width: int) -> None:
         out.print(draw(table, width))
 
 
-def _findings(out: Console, view: RunView, *, everything: bool) -> None:
-    most = len(view.results.points) + len(view.results.node) if everything else _MOST_SUBJECTS
-    _listed(out, "What did not pass", each_step_once(findings(view)), most, is_named=True)
-    _listed(out, "Not judged", not_judged(view), most)
-    _listed(out, "Not run", not_run(view.results), most)
-
-
 def _listed(out: Console, title: str, found: Sequence[Finding], most: int, *, is_named: bool = False) -> None:
     """The findings by part; each with its verdict where it ``is_named``."""
     for part, of_part in by_part(found):
@@ -136,7 +131,3 @@ def _step(out: Console, step: str) -> None:
         rows = textwrap.wrap(line, out.width - 10, break_long_words=False, break_on_hyphens=False)
         for row in " \\\n  ".join(rows).splitlines() if is_folded else [line]:
             hanging(out, f"{' ' * (6 if number else 4)}{row}")
-
-
-def _coloured(verdict: str) -> Text:
-    return Text(verdict_words(verdict), style=COLOURS.get(verdict, ""))

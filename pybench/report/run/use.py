@@ -8,6 +8,7 @@ from pybench.core.numbers import interval, percent, plain, quantity
 from pybench.model.results import Estimate, PhaseResult, PointResult, Results
 from pybench.model.workloads.registry import LOADS
 from pybench.report.table import Table
+from pybench.report.text.change_words import value_text
 
 _HZ_PER_MHZ = 1e6
 
@@ -21,11 +22,6 @@ def gpu_names(results: Results) -> dict[str, str]:
 
 def _name(uuid: str, index: int | None) -> str:
     return "-".join(uuid.split("-")[:2]) if index is None else f"GPU {index}"
-
-
-def gpu_table(results: Results) -> Table:
-    """Short name and UUID of every GPU that a point used."""
-    return Table("GPUs", ("GPU", "UUID"), tuple((name, uuid) for uuid, name in gpu_names(results).items()))
 
 
 def gpu_energy_table(results: Results, names: Mapping[str, str]) -> Table:
@@ -111,7 +107,7 @@ def phase_energy_table(results: Results, names: Mapping[str, str]) -> Table:
         (
             names[point.id],
             phase.name,
-            _quantity(phase.duration_s, "s"),
+            value_text(phase.duration_s, "s"),
             f"{plain(phase.energy_j or 0.0)} J",
             interval(phase.low_j, phase.high_j),
         )
@@ -142,9 +138,9 @@ def phase_table(results: Results, names: Mapping[str, str]) -> Table:
         (
             names[point.id],
             phase.name,
-            _quantity(phase.duration_s, "s"),
-            _quantity(phase.device_bytes, "bytes"),
-            _quantity(phase.host_bytes, "bytes"),
+            value_text(phase.duration_s, "s"),
+            value_text(phase.device_bytes, "bytes"),
+            value_text(phase.host_bytes, "bytes"),
         )
         for point in results.points
         for phase in point.energy_phases
@@ -152,7 +148,3 @@ def phase_table(results: Results, names: Mapping[str, str]) -> Table:
     )
     title = "Phases of one step: time, and memory in use at the end"
     return Table(title, ("point", "phase", "time", "fullest GPU", "pinned host"), rows)
-
-
-def _quantity(value: float | None, unit: str) -> str:
-    return quantity(None if value is None else Estimate(value=value, low=None, high=None, unit=unit))

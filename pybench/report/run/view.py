@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,6 +101,9 @@ def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v li
 
     Tuning variables are listed with ``detail``, else counted; ``where`` names their place then.
     """
+    environment = [f"{name}={value}" for name, value in (provenance.environment or {}).items()]
+    if environment and not detail:
+        environment = [f"{plural(len(environment), 'tuning variable')} set ({where})"]
     parts = [
         provenance.created_utc,
         f"pybench {provenance.pybench_version}",
@@ -109,7 +112,7 @@ def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v li
         *_driver(provenance),
         *(f"{name} {version}" for name, version in provenance.packages.items()),
         _containment(provenance.containment) if provenance.containment else "not containerised",
-        *_environment(provenance.environment or {}, None if detail else where),
+        *environment,
     ]
     return ", ".join(parts)
 
@@ -117,12 +120,6 @@ def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v li
 def changes(options: Sequence[str]) -> str:
     """Changes by the command line, ``changed by --set batch_size=1 --attempts 5``; empty without any."""
     return f"changed by {' '.join(options)}" if options else ""
-
-
-def _environment(variables: Mapping[str, str], where: str | None) -> list[str]:
-    if where is None:
-        return [f"{name}={value}" for name, value in variables.items()]
-    return [f"{plural(len(variables), 'tuning variable')} set ({where})"] if variables else []
 
 
 def _hosts(provenance: Provenance) -> list[str]:

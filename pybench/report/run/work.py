@@ -19,7 +19,7 @@ from pybench.core.numbers import (
     with_spread,
 )
 from pybench.core.verdict import ONE_ATTEMPT
-from pybench.model.results import ClaimResult, Estimate, JobResult, PointResult, Results, order_words
+from pybench.model.results import ClaimResult, Estimate, PointResult, Results, order_words
 from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
 from pybench.report.table import Table
@@ -45,6 +45,9 @@ def _training_row(point: PointResult, name: str, everyone: Sequence[PointResult]
     def fraction(metric: str) -> str:
         return percent(metrics[metric].value if metric in metrics else None)
 
+    # Adapters alone: how many parameters, and their share.
+    share = metrics.get("trained_fraction")
+    trained = f"{plain(metrics['trained_parameters'].value)} ({short_percent(share.value)})" if share else "-"
     return (
         name,
         _place(point, everyone, "tokens_per_s", more=True),
@@ -57,7 +60,7 @@ def _training_row(point: PointResult, name: str, everyone: Sequence[PointResult]
         _place(point, everyone, "peak_memory_bytes", more=False),
         _place(point, everyone, "energy_j_per_token", more=False),
         _plain(metrics.get("batch_size_per_gpu")),
-        _trained(metrics),
+        trained,
         fraction("exposed_communication_fraction"),
         fraction("straggler_gap_fraction"),
         fraction("input_wait_fraction"),
@@ -69,19 +72,9 @@ def _training_row(point: PointResult, name: str, everyone: Sequence[PointResult]
 def _place(point: PointResult, everyone: Sequence[PointResult], metric: str, *, more: bool) -> str:
     if metric not in point.metrics:
         return "-"
-    own = point.metrics[metric].value
+    value = point.metrics[metric].value
     others = [other.metrics[metric].value for other in everyone if metric in other.metrics]
-    if len(others) == 1:
-        return "-"
-    return str(1 + sum(other > own if more else other < own for other in others))
-
-
-def _trained(metrics: Mapping[str, Estimate]) -> str:
-    """Adapters alone: how many parameters, and their share."""
-    if "trained_fraction" not in metrics:
-        return "-"
-    share = short_percent(metrics["trained_fraction"].value)
-    return f"{plain(metrics['trained_parameters'].value)} ({share})"
+    return "-" if len(others) == 1 else str(1 + sum(other > value if more else other < value for other in others))
 
 
 def _plain(estimate: Estimate | None) -> str:
@@ -141,21 +134,15 @@ def _claimed(claim: ClaimResult, names: Mapping[str, str], benchmarks: Mapping[s
 
 
 def _found(claim: ClaimResult) -> str:
+    """A figure, a ratio, or the way that a ratio goes: ``rises 28.4 % [20.1, 36.7]``, the last one over the first."""
+    found, ends = claim.found, (claim.found.low, claim.found.high)
     if claim.baseline_id is None:
-        return quantity_with_interval(claim.found)
-    if claim.widening_along is not None:
-        return _move(claim.found)
-    return f"{claim.found.value:.3f}x {interval(claim.found.low, claim.found.high)}".rstrip()
-
-
-def _move(change: Estimate) -> str:
-    """The way that a ratio goes, by the last one over the first: ``rises 28.4 % [20.1, 36.7]``."""
-    way = 1 if change.value >= 1 else -1
-    words = f"{'rises' if way > 0 else 'falls'} {percent(abs(change.value - 1))}"
-    if change.low is None or change.high is None:
-        return words
-    ends = sorted(_PERCENT * way * (end - 1) for end in (change.low, change.high))
-    return f"{words} {interval(*ends)}"
+        return quantity_with_interval(found)
+    if claim.widening_along is None:
+        return f"{found.value:.3f}x {interval(*ends)}".rstrip()
+    way = 1 if found.value >= 1 else -1
+    moved = interval(*sorted(_PERCENT * way * (end - 1) for end in ends if end is not None)) if None not in ends else ""
+    return f"{'rises' if way > 0 else 'falls'} {percent(abs(found.value - 1))} {moved}".rstrip()
 
 
 _ENERGIES = ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J"))
@@ -169,7 +156,9 @@ def jobs(results: Results) -> Table:
 def job_table(results: Results, names: Mapping[str, str]) -> Table:
     """One row for each number of GPUs; savings are against the fewest GPUs. GPU hours only where they differ."""
     jobs = results.jobs
-    time, energy = _scales(jobs)
+    time = shared_scale(job.time_h for job in jobs) or Scale(1.0, "h")
+    least_j = min((abs(job.energy_j.value) for job in jobs if job.energy_j), default=None)
+    energy = None if least_j is None else Scale(*next((s for s in _ENERGIES if least_j >= s[0]), _ENERGIES[-1]))
     several = any(job.num_gpus > 1 for job in jobs)
     sizes = sorted({(job.samples, job.epochs) for job in jobs})
     size = ", ".join(f"{samples:,} samples x {plural(epochs, 'epoch')}" for samples, epochs in sizes)
@@ -196,11 +185,3 @@ def _saved(fraction: Estimate | None) -> str:
         return "-"
     half = spread(fraction.value, fraction.low, fraction.high)
     return "unclear" if half is not None and half > 1 else percent(fraction.value)
-
-
-def _scales(jobs: Sequence[JobResult]) -> tuple[Scale, Scale | None]:
-    time = shared_scale(job.time_h for job in jobs)
-    least_j = min((abs(job.energy_j.value) for job in jobs if job.energy_j), default=None)
-    if least_j is None:
-        return time or Scale(1.0, "h"), None
-    return time or Scale(1.0, "h"), Scale(*next((s for s in _ENERGIES if least_j >= s[0]), _ENERGIES[-1]))

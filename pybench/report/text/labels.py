@@ -44,7 +44,10 @@ def short_labels(points: Sequence[Named], *, with_benchmark: bool) -> dict[str, 
     Only axes that vary within a benchmark are named; ``with_benchmark`` adds its name in front.
     """
     common = _common(points)
-    found = {point.id: _short(point, common[point.benchmark], with_benchmark=with_benchmark) for point in points}
+    found = {}
+    for point in points:
+        words = ", ".join(axis_text(*axis) for axis in _without(point.axes, common[point.benchmark]).items())
+        found[point.id] = f"{point.benchmark} {words}".strip() if with_benchmark else words or point.benchmark
     counts = Counter(found.values())
     return {name: label if counts[label] == 1 else name for name, label in found.items()}
 
@@ -90,13 +93,6 @@ def axis_text(name: str, value: AxisValue) -> str:
     if name.endswith("_bytes"):
         return amount_text(value)
     return _WORDS.get(name, f"{name} {{}}").format(value)
-
-
-def _short(point: Named, common: dict[str, AxisValue], *, with_benchmark: bool) -> str:
-    words = ", ".join(axis_text(*axis) for axis in _without(point.axes, common).items())
-    if not with_benchmark:
-        return words or point.benchmark
-    return f"{point.benchmark} {words}".strip()
 
 
 def _common(points: Sequence[Named]) -> dict[str, dict[str, AxisValue]]:

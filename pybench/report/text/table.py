@@ -87,7 +87,10 @@ def draw(table: Table, width: int) -> Group:
     if layout.widths:
         parts += _columns(layout)
     else:
-        parts += [_block(layout.table, row, width) for row in layout.table.rows]
+        for name, *row in layout.table.rows:  # a block has the row's name, then its other cells that are not empty
+            cells = [cell for cell in zip(layout.table.heads[1:], row, strict=True) if cell[1] not in NOTHING]
+            drawn = _behind_heads(cells, width - len(_INDENT))
+            parts += [Text(printable(name), overflow="fold"), Padding(drawn, (0, 0, 0, len(_INDENT)))]
     return Group(*parts)
 
 
@@ -147,7 +150,12 @@ def _folded(name: str, room: int) -> list[str]:
 def _columns(layout: _Layout) -> Iterator[Text | Padding]:
     """Not rich's own table, which measures and wraps every cell: half a second for a thousand rows."""
     table = layout.table
-    is_words = [_is_words(table, place) for place in range(len(table.heads))]
+    # The first column begins at its left edge, and those whose cells are no numbers.
+    known = [[row[place] for row in table.rows if row[place] not in NOTHING] for place in range(len(table.heads))]
+    is_words = [
+        place == 0 or table.heads[place] in _WORDS or not all(map(_NUMBER.match, cells))
+        for place, cells in enumerate(known)
+    ]
 
     def line(cells: Sequence[str], style: str = "") -> Text:
         drawn = Text(no_wrap=True)
@@ -166,12 +174,6 @@ def _columns(layout: _Layout) -> Iterator[Text | Padding]:
         yield from map(Text, further)
         for text in texts:
             yield Padding(Text(printable(text)), (0, 0, 0, len(_INDENT)))
-
-
-def _is_words(table: Table, place: int) -> bool:
-    """Whether a column begins at its left edge: the first one, and those whose cells are no numbers."""
-    cells = (row[place] for row in table.rows if row[place] not in NOTHING)
-    return place == 0 or table.heads[place] in _WORDS or not all(map(_NUMBER.match, cells))
 
 
 def hanging(out: Console, text: str, style: str = "") -> None:
@@ -207,13 +209,6 @@ def without_trailing_spaces(text: str) -> str:
 def word(cell: str) -> Text:
     """A cell; colour repeats the meaning of a verdict's word."""
     return Text(printable(cell), style=COLOURS.get(cell, ""))
-
-
-def _block(table: Table, row: Sequence[str], width: int) -> Group:
-    """The row's name, then its other cells; what is empty is left out."""
-    shown = [(head, cell) for head, cell in zip(table.heads[1:], row[1:], strict=True) if cell not in NOTHING]
-    cells = Padding(_behind_heads(shown, width - len(_INDENT)), (0, 0, 0, len(_INDENT)))
-    return Group(Text(printable(row[0]), overflow="fold"), cells)
 
 
 def _behind_heads(cells: Sequence[tuple[str, str]], room: int, start: str = "") -> Text:
