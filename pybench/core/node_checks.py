@@ -277,6 +277,19 @@ def _compare_checksums(point: PointRecords, alike: Sequence[_Checksums]) -> Iter
             yield _check("checksum", point.name(rank.rank), point, float(wrong), 0.0, "steps", "fail", reason)
 
 
+def nvls(point: PointRecords) -> Iterator[NodeCheck]:
+    """Whether every rank's NCCL found NVLink SHARP, where fabric and environment allow it."""
+    values = point.values("nvls")
+    if not values or point.machine.nvls != "on":
+        return
+    lacking = [point.name(rank) for rank, attempts in values.items() if not all(map(all, attempts))]
+    missing = "its fabric is up, but NCCL found no NVLink SHARP (NVLS multicast is not available)"
+    for name in lacking:
+        yield _check("nvls", name, point, 0.0, 1.0, "", "fail", missing)
+    if not lacking:
+        yield _check("nvls", "all ranks", point, 1.0, 1.0, "", "pass", "NCCL found NVLink SHARP")
+
+
 def _check(
     name: str,
     subject: str,
@@ -299,7 +312,7 @@ def _check(
     )
 
 
-_OF_POINTS = (slowest, sensors, slow_links, checksums)
+_OF_POINTS = (slowest, sensors, slow_links, checksums, nvls)
 _OF_RUNS = (throttling, pcie, memory_errors, xids, fabric, nvlinks)
 
 

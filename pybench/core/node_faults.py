@@ -52,7 +52,7 @@ KINDS: dict[str, FaultKind] = {
         for_vendor=f"lines of the kernel's log, {_LOG}",
     ),
     "fabric": FaultKind(
-        title="NVSwitch fabric not up, or a fatal error of an NVSwitch",
+        title="NVSwitch fabric not up or without multicast, or a fatal error of an NVSwitch",
         causes="a fabric manager that does not run or has another version than the driver; a defective switch or link",
         remedy="read its log, give it the driver's version, start it: systemctl restart nvidia-fabricmanager",
         for_vendor=f"log of the fabric manager, {_LOG}",
@@ -107,6 +107,7 @@ _OF_CHECK = {
     "memory_errors": "memory_errors",
     "xid": "xid",
     "fabric": "fabric",
+    "nvls": "fabric",
     "throttling": "heat",
     "temperature": "heat",
     "slowest": "slow_gpu",

@@ -208,6 +208,7 @@ WORKLOADS = (
             "collective_s": less("s", "time of one operation, on the slowest rank", "max"),
         },
         headline="busbw_bytes_per_s",
+        rank_values={"nvls": ""},
         rules=_rails,
     ),
     WorkloadTraits(

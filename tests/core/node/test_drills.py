@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from pybench.core.node_checks import nvls
 from pybench.core.node_driver import fabric, nvlinks
+from pybench.core.node_ranks import PointRecords
 from pybench.model.health import GpuCounters, PcieLink, Xid
+from pybench.model.machine import Switch
 from pybench.model.record import Energy
 from pybench.model.wire import Failure
 from tests.builders import with_settings
@@ -484,6 +487,22 @@ def test_a_fabric_that_is_not_up(node: Node) -> None:
     found = [(check.subject, check.verdict) for check in fabric((), machine)]
     assert found[0] == ("GPU 0 (GPU-0)", "fail")
     assert {verdict for _, verdict in found[1:]} == {"pass"}
+
+
+@pytest.mark.parametrize(
+    ("missing", "state", "checks"),
+    [
+        ({SLOW}, "on", [(f"GPU {SLOW} (GPU-{SLOW})", "fail")]),
+        (set(), "on", [("all ranks", "pass")]),
+        ({SLOW}, "off", []),
+    ],
+)
+def test_nccl_without_multicast(node: Node, missing: set[int], state: Switch, checks: list[tuple[str, str]]) -> None:
+    """A rank whose NCCL found no NVLink SHARP fails where fabric and environment allow it, and there alone."""
+    node.change_values(lambda _, rank, values: {**values, "nvls": float(rank not in missing)})
+    point, machine = node.plan.points[0], dataclasses.replace(node.machine, nvls=state)
+    records = tuple(record for record in node.records if record.point_id == point.id)
+    assert [(check.subject, check.verdict) for check in nvls(PointRecords(point, records, machine))] == checks
 
 
 def test_what_the_driver_said_counts_where_every_worker_failed(node: Node) -> None:

@@ -23,7 +23,7 @@ from pybench.model.workloads.node import (
 )
 from pybench.model.workloads.traits import NodeSettings
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks, nvls_of_log
 from pybench.worker.backends.torch.node.collective import bus_factor, rail_of
 from pybench.worker.backends.torch.node.compute import BurnBench, MatmulBench, checksum
 from pybench.worker.backends.torch.node.copies import MemoryBandwidthBench
@@ -41,6 +41,19 @@ ALONE = TorchRanks(0, 1, CPU)
 SMALL: dict[str, Any] = {"backend": "torch"}
 MATMUL = Matmul(**SMALL, precision="float32", m=32, n=16, k=64, products=3)
 BURN = Burn(**SMALL, burn_precision="float32", side=32, burn_s=0.01)
+
+
+@pytest.mark.parametrize(
+    ("line", "has_nvls"),
+    [
+        ("h:1:2 [0] NCCL INFO NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 24)", True),
+        ("h:1:2 [1] NCCL INFO NVLS multicast support is not available on dev 1 (NVLS_NCHANNELS 0)", False),
+        ("h:1:2 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0.", None),
+    ],
+)
+def test_nccls_log_states_multicast(line: str, has_nvls: bool | None) -> None:
+    """A log without the line leaves it unknown."""
+    assert nvls_of_log(f"h:1:2 [0] NCCL INFO Bootstrap: Using eth0\n{line}\n") is has_nvls
 
 
 OPERATIONS: tuple[Operation, ...] = (

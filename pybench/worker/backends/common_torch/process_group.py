@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +17,7 @@ from torch import distributed
 from pybench.model.backend import BACKENDS
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.traits import NodeSettings
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.collective_watch import CollectiveWatch
 from pybench.worker.exchange import Device, EventStream
@@ -49,7 +53,12 @@ _RECORDED_OPERATIONS = "2000"
 
 
 class TorchRanks:
-    """The ranks of a point and this rank's device; one rank needs no process group."""
+    """The ranks of a point and this rank's device; one rank needs no process group.
+
+    ``has_nvls`` is whether NCCL found NVLink SHARP (multicast in NVSwitches), ``None`` where NCCL did not look for it.
+    """
+
+    has_nvls: bool | None = None
 
     def __init__(self, rank: int, world_size: int, device: torch.device, collective_timeout_s: float = 600.0) -> None:
         self.rank = rank
@@ -103,16 +112,39 @@ def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[TorchRan
         raise UnsupportedError(f"{order.point_id}: the settings need {needed} ranks, started were {numbers.world_size}")
     device = _device(order.device, numbers.local_rank if local_rank is None else local_rank)
     on_gpu = device.type == "cuda"
+    ranks = TorchRanks(numbers.rank, numbers.world_size, device, order.collective_timeout_s)
     if numbers.world_size > 1:
         library = "nccl" if on_gpu else "gloo"
         bound = device if on_gpu else None
         patience = timedelta(seconds=order.collective_timeout_s + _LATER_S)
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", _RECORDED_OPERATIONS)
-        distributed.init_process_group(library, timeout=patience, device_id=bound)
-    yield TorchRanks(numbers.rank, numbers.world_size, device, order.collective_timeout_s)
+        with _nccl_log(isinstance(order.settings, NodeSettings) and on_gpu) as log:
+            distributed.init_process_group(library, timeout=patience, device_id=bound)
+            ranks.has_nvls = nvls_of_log(log.read_text(errors="replace")) if log else None
+    yield ranks
     # gloo's own clean-up hung one run in ten, and the rank is about to leave through os._exit anyway.
     if numbers.world_size > 1 and on_gpu:
         distributed.destroy_process_group()
+
+
+@contextmanager
+def _nccl_log(wanted: bool) -> Iterator[Path | None]:
+    """A file that NCCL writes its start to, ``None`` where the user reads NCCL's log."""
+    if not wanted or "NCCL_DEBUG" in os.environ:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile(prefix="pybench-nccl-") as file:
+        os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT", "NCCL_DEBUG_FILE": file.name}
+        yield Path(file.name)
+
+
+def nvls_of_log(text: str) -> bool | None:
+    """Whether NCCL's log states NVLS multicast as available; ``None`` if it does not name it.
+
+    NCCL writes it for a communicator of two GPUs or more, unless ``NCCL_NVLS_ENABLE=0`` (NCCL, transport/nvls.cc).
+    """
+    line = re.search(r"NVLS multicast support is (not )?available", text)
+    return None if line is None else line[1] is None
 
 
 def _device(kind: str, local_rank: int) -> torch.device:

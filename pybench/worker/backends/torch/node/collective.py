@@ -63,7 +63,8 @@ class CollectiveBench(Measured):
         length_s = timed_s(self.device, self._repeat) / settings.operations
         algbw = self._whole.nbytes / length_s
         factor = bus_factor(settings.operation, len(self._members))
-        return {"collective_s": length_s, "algbw_bytes_per_s": algbw, "busbw_bytes_per_s": algbw * factor}
+        nvls = {} if self.ranks.has_nvls is None else {"nvls": float(self.ranks.has_nvls)}
+        return {"collective_s": length_s, "algbw_bytes_per_s": algbw, "busbw_bytes_per_s": algbw * factor, **nvls}
 
     def _repeat(self) -> None:
         for _ in range(self._settings.operations):
