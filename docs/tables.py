@@ -23,7 +23,7 @@ from typing import Any
 import pybench
 from pybench.core.gpu_models import with_gpus
 from pybench.core.judged_by import BASELINE, NOTHING, RATES, judged_by
-from pybench.core.node_faults import KINDS
+from pybench.core.node_faults import REMEDIES
 from pybench.files.shipped import described_suites
 from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.schema import suite_schema
@@ -242,12 +242,72 @@ def _minutes(name: str, machine: Machine) -> str:
     return f"{'?' if takes is None else f'{max(1, takes)} min'}; {judged} of {len(plan.points)}"
 
 
+_LOG = "`nvidia-bug-report.sh`"
+_FAULTS = {
+    "wrong_results": (
+        "results differ from the usual ones",
+        "a defective GPU; rarely its memory or an overclock",
+        f"bundle of two runs that both name it, {_LOG}",
+    ),
+    "memory_errors": (
+        "memory errors, remapped rows",
+        "worn or defective memory cells; a pending remap needs a reset",
+        f"`nvidia-smi -q -d ECC,ROW_REMAPPER`, bundle, {_LOG}",
+    ),
+    "xid": (
+        "XID in the kernel's log",
+        "a fault of GPU, NVLink or slot, or of a driver; the number says which",
+        f"lines of the kernel's log, {_LOG}",
+    ),
+    "fabric": (
+        "NVSwitch fabric not up or without multicast, or a fatal error of an NVSwitch",
+        "a fabric manager that does not run or has another version than the driver; a defective switch or link",
+        f"log of the fabric manager, {_LOG}",
+    ),
+    "heat": (
+        "slowed by heat or a power brake, or warmer than the others",
+        "blocked air, a failed fan or pump, a loose cooler, a power supply that brakes",
+        "bundle, temperatures of fans and inlets from the BMC",
+    ),
+    "slow_gpu": (
+        "slower than its neighbours, or a lower clock",
+        "another process, a lowered power limit or clock lock, heat, a defective GPU",
+        "bundle of two runs that both name it, after a reset and a cold start",
+    ),
+    "slow_link": (
+        "link slower than others of its kind",
+        "NVLinks that are down or retrain, a bridge or switch, ACS or IOMMU on the way over PCIe",
+        "`nvidia-smi nvlink -s -e`, bundle, log of the fabric manager",
+    ),
+    "few_nvlinks": (
+        "fewer active NVLinks than other GPUs of the model",
+        "links that failed to train, a bridge or switch, a GPU that needs a reset",
+        "`nvidia-smi nvlink -s -e`, bundle, log of the fabric manager",
+    ),
+    "narrow_pcie": (
+        "PCIe link narrower or slower than it could be",
+        "a card that sits badly, a riser, dirt, a slot or BIOS setting",
+        "`lspci -vv` of the slot, bundle",
+    ),
+    "slow_host_copies": (
+        "copies to and from the host slower than the neighbours'",
+        "a narrow PCIe link, a NUMA node without memory, IOMMU, another job on the host",
+        "`nvidia-smi topo -m`, `lspci -vv`, bundle",
+    ),
+    "more_power": (
+        "more joules for the same work",
+        "heat (leakage), a board with a low bin, a sensor with another gain",
+        "bundle; only beside another fault a reason to replace it",
+    ),
+}
+"""Title, likely causes, and what the vendor needs, of each kind of fault."""
+
+
 def _faults() -> str:
     """Each kind of fault of a node check: its causes, what to try, what a vendor needs."""
-    rows = (f"| {kind.title} | {kind.causes} | {_code(kind.remedy)} | {kind.for_vendor} |\n" for kind in KINDS.values())
-    return "| fault | likely causes | what to try | what to send the vendor |\n| --- | --- | --- | --- |\n" + "".join(
-        rows
-    )
+    head = "| fault | likely causes | what to try | what to send the vendor |\n| --- | --- | --- | --- |\n"
+    named = ((*_FAULTS[kind], _code(remedy)) for kind, remedy in REMEDIES.items())
+    return head + "".join(f"| {title} | {causes} | {what} | {vendor} |\n" for title, causes, vendor, what in named)
 
 
 def _code(remedy: str) -> str:

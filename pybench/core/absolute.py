@@ -34,7 +34,7 @@ def absolute_checks(
 ) -> tuple[CheckResult, ...]:
     """One row for each absolute expectation and planned point of its benchmark."""
     return tuple(
-        _check(measurements, judged, judged.expectation.minimum, judged.expectation.maximum)
+        _check(measurements, judged, (judged.expectation.minimum, judged.expectation.maximum))
         if isinstance(judged.expectation, Limits)
         else _table_check(measurements, judged, tables[judged.expectation.table], machine)
         for judged in _all(suite, measurements, points)
@@ -81,15 +81,14 @@ def absolute_row(
 
 
 def _claim(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> ClaimResult | None:
-    metric = judged.expectation.metric
-    row = absolute_row(table, judged.point, metric, machine, claims=True) if judged.point else None
-    found = judged.result.metrics.get(metric)
-    if row is None or found is None or judged.point is None:
+    result, metric, point = judged.result, judged.expectation.metric, judged.point
+    row = absolute_row(table, point, metric, machine, claims=True) if point else None
+    if row is None or metric not in result.metrics or point is None:
         return None
-    evidence = value_statistics(measurements, metric, judged.point)
+    evidence = value_statistics(measurements, metric, point)
     _, low, high = evidence.interval
-    found = replace(found, low=low, high=high)
-    return claim_result(judged.result.benchmark, row, table.name, judged.result.id, None, found, evidence)
+    figure = replace(result.metrics[metric], low=low, high=high)
+    return claim_result(result.benchmark, row, table.name, result.id, None, figure, evidence)
 
 
 def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
@@ -97,34 +96,14 @@ def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTab
     metric = judged.expectation.metric
     row = absolute_row(table, judged.point, metric, machine) if judged.point is not None else None
     if row is None:
-        return _no_row(measurements, judged, table, machine)
-    minimum, maximum = row.limits
-    more = METRICS[metric].higher_is_better
-    check = _check(measurements, judged, minimum if more else None, None if more else maximum)
+        nodes = judged.point.settings.num_nodes if judged.point is not None else 1
+        return replace(_check(measurements, judged, None, no_row(table.name, machine, nodes)), table=table.name)
+    limits = (row.limits[0], None) if METRICS[metric].higher_is_better else (None, row.limits[1])
+    check = _check(measurements, judged, limits)
     without = "row taken without NVLink SHARP" if (row.nvls, machine.nvls) == ("off", "on") else ""
     notes = () if check.value is None else (provisional(row.hosts), without)
     reason = "; ".join(filter(None, (check.reason, *notes)))
     return replace(check, table=table.name, source=row.source, reason=reason, hosts=row.hosts)
-
-
-def _no_row(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
-    """A check without a row: *error* where the worker failed, else *no_expectation*.
-
-    A point without a figure has its own reason, since a row would not help.
-    """
-    result, metric = judged.result, judged.expectation.metric
-    nodes = judged.point.settings.num_nodes if judged.point is not None else 1
-    return CheckResult(
-        benchmark=result.benchmark,
-        metric=metric,
-        point_id=result.id,
-        value=result.metrics.get(metric),
-        minimum=None,
-        maximum=None,
-        verdict="error" if result.status == "failed" else "no_expectation",
-        reason=_absence(measurements, judged) or no_row(table.name, machine, nodes),
-        table=table.name,
-    )
 
 
 def _absence(measurements: Measurements, judged: _Judged) -> str | None:
@@ -135,9 +114,15 @@ def _absence(measurements: Measurements, judged: _Judged) -> str | None:
     return missing and missing[1]
 
 
-def _check(measurements: Measurements, judged: _Judged, minimum: float | None, maximum: float | None) -> CheckResult:
+def _check(
+    measurements: Measurements, judged: _Judged, limits: tuple[float | None, float | None] | None, unjudged: str = ""
+) -> CheckResult:
+    """A check against limits; without any *no_expectation*, for the reason ``unjudged``.
+
+    A point without a figure has its own reason, since a row would not help. It is an *error* where the worker failed.
+    """
     result, metric = judged.result, judged.expectation.metric
-    value = result.metrics.get(metric)
+    value, (minimum, maximum) = result.metrics.get(metric), limits or (None, None)
     check = CheckResult(
         benchmark=result.benchmark,
         metric=metric,
@@ -145,13 +130,12 @@ def _check(measurements: Measurements, judged: _Judged, minimum: float | None, m
         value=value,
         minimum=minimum,
         maximum=maximum,
-        verdict="error" if result.status == "failed" else "missing",
-        reason=_absence(measurements, judged) or "",
+        verdict="error" if result.status == "failed" else "missing" if limits else "no_expectation",
+        reason=_absence(measurements, judged) or unjudged,
     )
-    if value is None or judged.point is None:
+    if value is None or judged.point is None or limits is None:
         return check
     evidence = value_statistics(measurements, metric, judged.point)
-    by_value = judge_value(evidence, value.unit, minimum, maximum)
-    judgement = (by_value[0], by_value[1], (), by_value[2])
-    verdict, reason, _, decision = valid_figure(judgement, measurements, (judged.point,))
+    verdict, reason, decided = judge_value(evidence, value.unit, minimum, maximum)
+    verdict, reason, _, decision = valid_figure((verdict, reason, (), decided), measurements, (judged.point,))
     return replace(check, verdict=verdict, reason=reason, decision=decision)

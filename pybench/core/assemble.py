@@ -24,7 +24,6 @@ from pybench.core.verdict import ratio_statistics, value_statistics
 from pybench.model.manifest import Manifest
 from pybench.model.results import Estimate, JobResult, JudgedRow, Results
 from pybench.model.suite import Point, Skip
-from pybench.model.verdict import Decision
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import GPU_AXES, NODES
 from pybench.model.workloads.train import Train
@@ -129,16 +128,10 @@ def _unfit(point: Point, measurements: Measurements) -> Skip | None:
 _Row = TypeVar("_Row", bound=JudgedRow)
 
 
-def sure_fails(decisions: Sequence[Decision]) -> list[bool]:
-    """Whether each row fails when all rows are judged together at their own levels."""
-    places = sure({place: decision.p_fail / decision.fail_level for place, decision in enumerate(decisions)})
-    return [place in places for place in range(len(decisions))]
-
-
 def corrected(rows: Sequence[_Row], all_rows: Sequence[JudgedRow]) -> tuple[_Row, ...]:
-    """``rows`` whose fails are inconclusive where they are not significant among ``all_rows``."""
+    """``rows`` whose fails are inconclusive where they are not significant among ``all_rows``, at their own levels."""
     decisions = [row.decision for row in all_rows if row.decision is not None]
-    sure_ids = {id(each) for each, is_sure in zip(decisions, sure_fails(decisions), strict=True) if is_sure}
+    sure_ids = sure({id(decision): decision.p_fail / decision.fail_level for decision in decisions})
     kept: list[_Row] = []
     for row in rows:
         if row.verdict == "fail" and row.decision is not None and id(row.decision) not in sure_ids:

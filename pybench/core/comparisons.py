@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from pybench.core.lookup import claim_state
 from pybench.core.measurements import Measurements, absence
@@ -27,16 +28,21 @@ class _Compared:
     expected: Comparison
     measurements: Measurements
 
+    @property
+    def pairs(self) -> Iterator[_Pair]:
+        """Comparable points of the two benchmarks."""
+        others = [entry for entry in self.measurements.entries if entry.benchmark == self.expected.other]
+        for entry in self.measurements.entries:
+            for other in others if entry.benchmark == self.benchmark else ():
+                shared = (entry.axes.keys() & other.axes.keys()) - {*GPU_AXES}
+                if entry.num_gpus == other.num_gpus and all(entry.axes[axis] == other.axes[axis] for axis in shared):
+                    yield entry, other
+
     def absence(self, pair: _Pair) -> tuple[Verdict, str] | None:
         """Verdict and reason of a pair without both values."""
         (entry, other), metric = pair, self.expected.metric
         of = f"{other.benchmark}: "
         return absence(entry, metric, self.measurements) or absence(other, metric, self.measurements, of=of)
-
-    def starvation(self, pair: _Pair) -> str | None:
-        """Lack of key-value cache of the other point, which makes the comparison invalid."""
-        other = pair[1]
-        return starvation(other, self.measurements.samples(other)) if isinstance(other, Point) else None
 
 
 def comparison_results(suite: Suite, measurements: Measurements) -> tuple[ComparisonResult, ...]:
@@ -62,18 +68,10 @@ def comparison_claims(suite: Suite, measurements: Measurements) -> tuple[ClaimRe
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
         if isinstance(expectation, Comparison) and expectation.claim is not None
-        for pair, first in _claimed(measurements, benchmark.name, expectation)
+        for compared in [_Compared(benchmark=benchmark.name, expected=expectation, measurements=measurements)]
+        for pair, first in (_ends(compared) if expectation.widening_along else product(compared.pairs, [None]))
         if (claim := _claim(measurements, expectation, pair, first)) is not None
     )
-
-
-def _claimed(measurements: Measurements, name: str, expected: Comparison) -> Iterator[tuple[_Pair, _Pair | None]]:
-    """Each pair of a claim; for a claim about a change along an axis, with the axis's first pair."""
-    pairs = tuple(_pairs(measurements, name, expected.other))
-    if expected.widening_along is None:
-        yield from ((pair, None) for pair in pairs)
-    else:
-        yield from ((last, first) for first, last in _ends(pairs, expected.widening_along))
 
 
 def _claim(measurements: Measurements, expected: Comparison, pair: _Pair, first: _Pair | None) -> ClaimResult | None:
@@ -104,45 +102,33 @@ def _claim(measurements: Measurements, expected: Comparison, pair: _Pair, first:
 
 
 def _rows(compared: _Compared) -> Iterator[ComparisonResult]:
-    pairs = tuple(_pairs(compared.measurements, compared.benchmark, compared.expected.other))
-    yield from (_row(compared, pair) for pair in pairs)
-    along = compared.expected.widening_along
-    if along is not None:
-        yield from (_row(compared, last, first, along) for first, last in _ends(pairs, along))
+    yield from (_row(compared, pair) for pair in compared.pairs)
+    if compared.expected.widening_along is not None:
+        yield from (_row(compared, *ends) for ends in _ends(compared))
 
 
-def _pairs(measurements: Measurements, name: str, other_name: str) -> Iterator[_Pair]:
-    others = [entry for entry in measurements.entries if entry.benchmark == other_name]
-    for entry in measurements.entries:
-        for other in others if entry.benchmark == name else ():
-            shared = (entry.axes.keys() & other.axes.keys()) - {*GPU_AXES}
-            if entry.num_gpus == other.num_gpus and all(entry.axes[axis] == other.axes[axis] for axis in shared):
-                yield entry, other
-
-
-def _ends(pairs: Sequence[_Pair], along: str) -> Iterator[tuple[_Pair, _Pair]]:
-    """First and last pair along the axis, for each group of pairs that differ along the axis only."""
-    groups: dict[str, list[_Pair]] = {}
-    for pair in pairs:
+def _ends(compared: _Compared) -> Iterator[tuple[_Pair, _Pair]]:
+    """Last and first pair along the axis, for each group of pairs that differ along the axis only."""
+    along, groups = str(compared.expected.widening_along), dict[str, list[_Pair]]()
+    for pair in compared.pairs:
         elsewhere = [sorted((name, value) for name, value in entry.axes.items() if name != along) for entry in pair]
         groups.setdefault(repr(elsewhere), []).append(pair)
     for group in groups.values():
         ordered = sorted(group, key=lambda pair: float(pair[0].axes[along]))
         if len(ordered) > 1:
-            yield ordered[0], ordered[-1]
+            yield ordered[-1], ordered[0]
 
 
-def _row(compared: _Compared, pair: _Pair, first: _Pair | None = None, along: str | None = None) -> ComparisonResult:
+def _row(compared: _Compared, pair: _Pair, first: _Pair | None = None) -> ComparisonResult:
     """The row of a pair; with the ``first`` pair along an axis, of the change from there to this last pair."""
     pairs = (pair,) if first is None else (pair, first)
-    missing = next((found for each in pairs if (found := compared.absence(each))), None)
-    interval: Interval | None = None
+    along = None if first is None else compared.expected.widening_along
+    missing = next((absence for each in pairs if (absence := compared.absence(each))), None)
     if missing is not None:
-        verdict, reason = missing
-        flags: tuple[str, ...] = ()
-        decision = None
+        judged: tuple[Interval | None, Judgement] = None, (*missing, (), None)
     else:
-        interval, (verdict, reason, flags, decision) = _judged(compared, pair, first, along)
+        judged = _judged(compared, pair, first, along)
+    interval, (verdict, reason, flags, decision) = judged
     ratio, low, high = interval or (None, None, None)
     return ComparisonResult(
         benchmark=compared.benchmark,
@@ -172,11 +158,11 @@ def _judged(
         evidence = _evidence(measurements, expected.metric, pair, first)
     except NoRatioError as error:
         return None, ("inconclusive", str(error), ("no_ratio",), None)
-    starved = next((words for each in (pair, first) if each and (words := compared.starvation(each))), None)
-    if starved is not None:
-        return evidence.interval, ("inconclusive", f"no valid other: {starved}", ("starved_baseline",), None)
-    verdict, reason, decision = judge_comparison(evidence, expected.order, expected.factor, along)
     points = tuple(point for each in (pair, first) if each for point in _planned(each))
+    for other in points[1::2]:
+        if (starved := starvation(other, measurements.samples(other))) is not None:
+            return evidence.interval, ("inconclusive", f"no valid other: {starved}", ("starved_baseline",), None)
+    verdict, reason, decision = judge_comparison(evidence, expected.order, expected.factor, along)
     return evidence.interval, valid_ratio((verdict, reason, (), decision), measurements, points)
 
 

@@ -36,9 +36,13 @@ def count(
     ``measured`` are ids of points with figures. A metric that such a point lacks (joules without a driver) and that no
     row of a table would judge is not *missing*.
     """
-    shown = [row for row in rows if isinstance(row, ScalingResult) and row.expected is None]
-    shown_ids = {id(row) for row in shown if {each.table for each in expectations_of(suite, row)} == {None}}
-    expected = [row for row in rows if id(row) not in shown_ids]
+    expected = [
+        row
+        for row in rows
+        if not isinstance(row, ScalingResult)
+        or row.expected is not None
+        or {each.table for each in expectations_of(suite, row)} != {None}
+    ]
     in_plan = {point.id for point in plan.points} | {skip.id for skip in plan.skips}
     unjudged = [row for row in expected if row.verdict == "no_expectation"]
     left_out = sum(not in_plan.issuperset(row.point_ids) for row in unjudged)
@@ -67,20 +71,15 @@ def counted(counts: Counts, machine: str) -> str:
 
 def counted_with(counts: Counts, machine: str, left_out: Sequence[str]) -> str:
     """The same with the plan's ``left_out``: ``6 of 8 expectations judged; 2 left out: 8 GPUs (4 here)``."""
-    if not left_out:
-        return counted(counts, machine)
     before = ": " if counts.left_out and not counts.missing else "; left out: "
-    return f"{counted(counts, machine)}{before}{left_out_text(left_out)}"
+    return counted(counts, machine) + (f"{before}{left_out_text(left_out)}" if left_out else "")
 
 
 def left_out_text(left_out: Sequence[str]) -> str:
     """The first three, a shared reason once: ``4 GPUs (2 here); torch, vllm (not installed) (and 2 more)``."""
-    groups = [
-        (reason, list(found))
-        for reason, found in groupby(left_out[:_MOST_NAMED], key=lambda text: "".join(text.partition(" (")[1:]))
-    ]
+    groups = groupby(left_out[:_MOST_NAMED], key=lambda text: "".join(text.partition(" (")[1:]))
     texts = (
-        (", " if reason else "; ").join(t.removesuffix(reason) for t in found) + reason for reason, found in groups
+        (", " if reason else "; ").join(t.removesuffix(reason) for t in group) + reason for reason, group in groups
     )
     more = len(left_out) - _MOST_NAMED
     return "; ".join(texts) + (f" (and {more} more)" if more > 0 else "")
@@ -122,7 +121,7 @@ def overall(
     named: list[tuple[Verdict, str]] = [
         *(("fail", fault.sentence) for fault in broken),
         *((row.verdict, f"{_subject(row)}: {row.reason}") for row in others),
-        *(("error", f"{p.id}: {_first_sentence(p.reason)}") for p in points if p.status == "failed"),
+        *(("error", _with_reason(point)) for point in points if point.status == "failed"),
         *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing" and not num_owed),
         *(("missing", f"{skip.id}: {skip.reason}") for skip in skips if skip.lacks is not None),
     ]
@@ -144,7 +143,7 @@ def overall(
 
 def _of_nothing(points: Sequence[PointResult], left_out: Sequence[str], skips: Sequence[Skip]) -> tuple[Verdict, str]:
     """Verdict of a run without a figure. The first reason is a point that cannot run here, then one left out."""
-    if unfit := [f"{point.id}: {_first_sentence(point.reason)}" for point in points if point.status == "does_not_fit"]:
+    if unfit := [_with_reason(point) for point in points if point.status == "does_not_fit"]:
         return "missing", f"nothing was measured: {_first_of(unfit)}"
     if unable := [f"{skip.id}: {skip.reason}" for skip in skips if skip.lacks is None]:
         return "missing", f"nothing was measured: {_first_of(unable)}"
@@ -165,9 +164,9 @@ def _subject(row: JudgedRow) -> str:
     return f"{row.point_id}: {row.subject}" if row.name == SLOWEST else f"{row.name}: {row.subject}"
 
 
-def _first_sentence(reason: str | None) -> str:
-    """A library's message goes on for lines, which the point's own result has."""
-    return (reason or "failed").partition(". ")[0]
+def _with_reason(point: PointResult) -> str:
+    """The first sentence: a library's message goes on for lines, which the point's own result has."""
+    return f"{point.id}: {(point.reason or 'failed').partition('. ')[0]}"
 
 
 def contradiction(results: Results) -> str | None:

@@ -37,7 +37,6 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     """Rates over the joint length, from the first replica's start to the last one's end; latencies; utilisation."""
     work, length_s = step.work, step.length_s
     assert isinstance(point.settings, Generate)
-    computed = utilisation(point.settings, point.shape, step) if point.shape else {}
     requests = requests_of(step)
     num_served = num_good(point.settings, requests)
     window = steady_window_ns(point.settings, step.replicas)
@@ -48,7 +47,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "goodput_requests_per_s": None if num_served is None else num_served / length_s,
         "steady_output_tokens_per_s": window and steady_tokens(step.replicas, window) / (window[1] - window[0]) * 1e9,
         **latencies(step, requests),
-        **computed,
+        **(utilisation(point.settings, point.shape, step) if point.shape else {}),
     }
 
 
@@ -61,28 +60,21 @@ def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
 
 def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
     """Metrics made of joules; prefill and decode have separate ones where all sequences run together."""
-    work = total_work([step.work for step in steps])
+    work, settings, shape = total_work([step.work for step in steps]), point.settings, point.shape
     phases = {phase.name: phase.energy_j for phase in energy.phases}
-    assert isinstance(point.settings, Generate)
-    windows = [(step.replicas, steady_window_ns(point.settings, step.replicas)) for step in steps]
+    assert isinstance(settings, Generate)
+    windows = [(step.replicas, steady_window_ns(settings, step.replicas)) for step in steps]
     num_steady = sum(steady_tokens(replicas, window) for replicas, window in windows if window)
+    flops = [None if shape is None else model_flops(settings, shape, step) for step in steps]
+    known = [number for number in flops if number is not None]
     return {
         "output_tokens_per_s_per_w": _over(work.output_tokens, energy.energy_j),
         "prefill_energy_j_per_prompt_token": _over(phases.get("prefill"), work.prompt_tokens),
         "decode_energy_j_per_output_token": _over(phases.get("decode"), work.output_tokens),
         "steady_energy_j_per_output_token": _over(phases.get("steady"), num_steady),
         "energy_imbalance_fraction": energy_imbalance(energy),
-        "model_flops_per_j": _over(_model_flops(point, steps), energy.energy_j),
+        "model_flops_per_j": _over(sum(known) if len(known) == len(steps) else None, energy.energy_j),
     }
-
-
-def _model_flops(point: Point, steps: Sequence[JointStep]) -> float | None:
-    """Of all steps; ``None`` where a step's is unknown."""
-    assert isinstance(point.settings, Generate)
-    if point.shape is None:
-        return None
-    known = [flops for step in steps if (flops := model_flops(point.settings, point.shape, step)) is not None]
-    return sum(known) if len(known) == len(steps) else None
 
 
 def _over(amount: float | None, share: float | None) -> float | None:
@@ -94,12 +86,7 @@ _NAMES = {kind: (f"{kind}_s", *(percentile_name(kind, percent) for percent in PE
 
 def requests_of(step: JointStep) -> tuple[RequestTimes, ...]:
     """Every request of every replica; sequences in lockstep share the times of the decode rounds."""
-    return tuple([request for requests in requests_by_replica(step) for request in requests])
-
-
-def requests_by_replica(step: JointStep) -> tuple[Sequence[RequestTimes], ...]:
-    """The same, grouped by replica."""
-    return tuple([replica.requests or _in_lockstep(replica) for replica in step.replicas])
+    return tuple([request for replica in step.replicas for request in replica.requests or _in_lockstep(replica)])
 
 
 def latencies(step: JointStep, requests: Sequence[RequestTimes]) -> dict[str, float | None]:
@@ -185,16 +172,25 @@ def _mbu(settings: Generate, shape: DecoderShape, step: JointStep, peak: GpuPeak
     """
     dtype = str(settings.engine_args.get("kv_cache_dtype", "auto"))
     cache_bytes = DTYPE_BYTES.get(settings.dtype if dtype == "auto" else dtype)
-    replicas = [[r for r in requests if r.last_token_ns > r.first_token_ns] for requests in requests_by_replica(step)]
+    replicas = [
+        [request for request in step_.requests or _in_lockstep(step_) if request.last_token_ns > request.first_token_ns]
+        for step_ in step.replicas
+    ]
     decoded = [request for requests in replicas for request in requests]
     packed = settings.quantization == "bitsandbytes"
     if settings.pipeline_parallel > 1 or not decoded or cache_bytes is None or packed:
         return None
     lengths_ns = [request.last_token_ns - request.first_token_ns for request in decoded]
     contexts = [request.prompt_tokens + request.output_tokens / 2 for request in decoded]
+    busy_ns = 0  # length of the union of each replica's decode times
+    for requests in replicas:
+        until_ns = 0
+        for request in sorted(requests, key=lambda request: request.first_token_ns):
+            busy_ns += max(0, request.last_token_ns - max(request.first_token_ns, until_ns))
+            until_ns = max(until_ns, request.last_token_ns)
     num_bytes = decode_round_bytes(
         shape,
-        sum(lengths_ns) / sum(_busy_ns(requests) for requests in replicas),
+        sum(lengths_ns) / busy_ns,
         fmean(contexts, weights=lengths_ns),
         weight_bytes=DTYPE_BYTES[settings.computing_type],
         # vLLM's fp8 is of linear layers and experts (model_executor/layers/quantization/fp8.py).
@@ -203,15 +199,6 @@ def _mbu(settings: Generate, shape: DecoderShape, step: JointStep, peak: GpuPeak
     )
     tpot_s = fmean((r.last_token_ns - r.first_token_ns) / (r.output_tokens - 1) for r in decoded) / 1e9
     return num_bytes / (tpot_s * settings.tensor_parallel * peak.memory_bytes_per_s)
-
-
-def _busy_ns(requests: Sequence[RequestTimes]) -> int:
-    """Length of the union of the requests' decode times."""
-    busy_ns, until_ns = 0, 0
-    for request in sorted(requests, key=lambda request: request.first_token_ns):
-        busy_ns += max(0, request.last_token_ns - max(request.first_token_ns, until_ns))
-        until_ns = max(until_ns, request.last_token_ns)
-    return busy_ns
 
 
 def num_good(settings: Generate, requests: Sequence[RequestTimes]) -> int | None:

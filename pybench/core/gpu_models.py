@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 
 from pybench.model.errors import UsageError
@@ -28,8 +28,7 @@ class GpuPeak:
 
     def flops_per_s(self, kind: str) -> float | None:
         """Peak for ``bfloat16``, ``float16`` or ``fp8``; ``None`` for other types."""
-        known = {"bfloat16": self.half_tflops, "float16": self.half_tflops, "fp8": self.fp8_tflops}
-        tflops = known.get(kind)
+        tflops = {"bfloat16": self.half_tflops, "float16": self.half_tflops, "fp8": self.fp8_tflops}.get(kind)
         return None if tflops is None else tflops * _TERA
 
     @property
@@ -88,16 +87,6 @@ def gpu_model(name: str) -> GpuModel | None:
     return next((model for model in _MODELS if re.search(model.pattern, name, re.IGNORECASE)), None)
 
 
-def known_kinds() -> frozenset[str]:
-    """Every short name that the table has."""
-    return frozenset(model.kind for model in _MODELS)
-
-
-def compute_capability(kind: str) -> str | None:
-    """Compute capability of a short name, such as ``9.0``; ``None`` for kinds outside the table."""
-    return next((model.compute_capability for model in _MODELS if model.kind == kind), None)
-
-
 def gpu_peak(name: str) -> GpuPeak | None:
     """Peaks by the name that the driver gives, ``None`` where they are not known."""
     model = gpu_model(name)
@@ -117,6 +106,7 @@ def machine_kind(gpu_names: Sequence[str]) -> str:
 
 
 _MIB_PER_GIB = 2**10
+_ASSUMED = ("index", "uuid", "name", "vram_gib", "compute_capability")
 # Memory in MiB as nvidia-smi reports it, by the GB that a card is sold with.
 _MEMORY_MIB = {
     "gb200": {186: 189471},
@@ -136,6 +126,11 @@ _MEMORY_MIB = {
 }
 
 
+_UNKNOWN: dict[str, None] = dict.fromkeys(
+    field.name for field in fields(GpuInfo) if field.name not in _ASSUMED and field.default is MISSING
+)
+
+
 def with_gpus(machine: Machine, word: str | None, count: int | None) -> Machine:
     """``machine`` with ``count`` GPUs of the kind that ``word`` names, in the place of its own.
 
@@ -149,7 +144,7 @@ def with_gpus(machine: Machine, word: str | None, count: int | None) -> Machine:
     kind, memory_gib, capability = machine.kind, None, None
     if word is not None:
         kind, memory_gib = _kind_and_memory_gib(word)
-        capability = compute_capability(kind)
+        capability = next((model.compute_capability for model in _MODELS if model.kind == kind), None)
     elif not machine.gpus:
         raise UsageError("--gpus: there is no GPU here to take the kind from; give it: --gpu h200")
     else:
@@ -163,7 +158,17 @@ def with_gpus(machine: Machine, word: str | None, count: int | None) -> Machine:
         gpu_count=count,
         gpu_names=(kind,) * count,
         gpu_vram_gib=(memory_gib,) * count,
-        gpus=tuple(_gpu(index, kind, memory_gib, capability) for index in range(count)),
+        gpus=tuple(
+            GpuInfo(
+                index=index,
+                uuid=f"assumed-{index}",
+                name=kind,
+                vram_gib=memory_gib,
+                compute_capability=capability,
+                **_UNKNOWN,
+            )
+            for index in range(count)
+        ),
         gpu_reason=None,
         gpu_faults=(),
         topology=(),
@@ -175,8 +180,9 @@ def _kind_and_memory_gib(word: str) -> tuple[str, float]:
     """Kind and memory of a GPU. A size that is no card's of the kind is taken as whole GiB."""
     match = re.fullmatch(r"(?:(.+)-)?([1-9][0-9]{0,3})gb", word.lower())
     kind, size = match.groups() if match else (word.lower(), None)
-    if kind is not None and kind not in known_kinds():
-        valid = ", ".join(sorted(known_kinds()))
+    known = {model.kind for model in _MODELS}
+    if kind is not None and kind not in known:
+        valid = ", ".join(sorted(known))
         forms = "a kind with its memory (a100-40gb), or a memory alone (48gb)"
         raise UsageError(f"--gpu {word}: no such kind; valid are {valid}, {forms}")
     sizes = _MEMORY_MIB.get(kind or "", {})
@@ -187,24 +193,3 @@ def _kind_and_memory_gib(word: str) -> tuple[str, float]:
         sold = " or ".join(f"{kind}-{size}gb" for size in sizes) or f"{kind}-NUMBERgb"
         raise UsageError(f"--gpu {word}: cards of that kind differ in memory; give {sold}")
     return str(kind), next(iter(sizes.values())) / _MIB_PER_GIB
-
-
-def _gpu(index: int, kind: str, memory_gib: float | None, capability: str | None) -> GpuInfo:
-    return GpuInfo(
-        index=index,
-        uuid=f"assumed-{index}",
-        name=kind,
-        vram_gib=memory_gib,
-        pci_bus_id=None,
-        compute_capability=capability,
-        power_limit_w=None,
-        power_limit_default_w=None,
-        sm_clock_max_hz=None,
-        memory_clock_max_hz=None,
-        ecc_enabled=None,
-        mig_enabled=None,
-        persistence_enabled=None,
-        pcie_generation=None,
-        pcie_width=None,
-        num_nvlinks=None,
-    )

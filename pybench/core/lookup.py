@@ -77,13 +77,9 @@ def ratio_row(
     table: ExpectedTable, context: Context, count: int, baseline_count: int, *, claims: bool = False
 ) -> RatioRow | None:
     """The closest ratio of these counts, or ``None``."""
-    fitting = [
-        row
-        for row in table.rows
-        if isinstance(row, RatioRow)
-        and (row.count, row.baseline_count) == (count, baseline_count)
-        and _fits(row, context, claims=claims)
-    ]
+    counts = (count, baseline_count)
+    rows = [row for row in table.rows if isinstance(row, RatioRow) and (row.count, row.baseline_count) == counts]
+    fitting = (row for row in rows if _fits(row, context, claims=claims))
     return max(fitting, key=lambda row: (len(row.where), _closeness(row)), default=None)
 
 
@@ -145,7 +141,6 @@ def claim_result(
     minimum, maximum = row.limits
     more = METRICS[row.metric].higher_is_better
     least, most = minimum if more else None, None if more else maximum
-    state = claim_state(found, least, most)
     return ClaimResult(
         benchmark=benchmark,
         metric=row.metric,
@@ -154,7 +149,7 @@ def claim_result(
         found=found,
         minimum=minimum,
         maximum=maximum,
-        state=state,
+        state=(state := claim_state(found, least, most)),
         attempts_to_decide=evidence.decide(least, most).attempts_to_decide if state == "open" else None,
         source=row.source,
         table=table,

@@ -65,9 +65,19 @@ def memory_need(point: Point) -> MemoryNeed | None:
         return _train_need(settings.training if isinstance(settings, Checkpoint) else settings, shape)
     if isinstance(settings, Generate):
         return _generate_need(settings, shape)
-    if isinstance(settings, Evaluate):
-        return _evaluate_need(settings, shape)
-    return _turn_need(settings, shape) if isinstance(settings, Turn) else None
+    if isinstance(settings, Turn):  # engine or trainer, whichever is larger; both where the engine never sleeps
+        needs = (_generate_need(settings.generation, shape), _train_need(settings.training, shape))
+        sizes = zip(*((need.num_bytes, need.certain_bytes) for need in needs), strict=True)
+        num_bytes, certain_bytes = (max(pair) if settings.sleep_level else sum(pair) for pair in sizes)
+        return MemoryNeed(num_bytes, certain_bytes, is_least=True)
+    if not isinstance(settings, Evaluate):
+        return None
+    # Weights, and all logits of a replica's samples where the loss judges them.
+    number = DTYPE_BYTES[settings.dtype]
+    weights, logits = float(number * num_parameters(shape)), 0
+    if settings.method == "loss" and settings.backend == "torch":
+        logits = settings.batch_size * settings.longest_sequence_tokens // settings.data_parallel * shape.vocabulary
+    return MemoryNeed(weights + (number + _FORWARD_LOSS_BYTES) * logits, weights, is_least=True)
 
 
 def may_not_fit(need: MemoryNeed, memory_bytes: float) -> bool:
@@ -92,36 +102,14 @@ def memory_reason(point: Point, there: Devices) -> str | None:
 
 def _generate_need(settings: Generate, shape: DecoderShape) -> MemoryNeed:
     """Even parts of the weights, and of the cache of one sequence of the greatest length."""
-    if settings.quantization == "bitsandbytes":
-        weights = packed_bytes(shape, settings.dtype, double=False)
-    else:
-        ends = shape.end_weights  # vLLM's fp8 leaves embedding and head as they are
-        weights = DTYPE_BYTES[settings.dtype] * ends
-        weights += DTYPE_BYTES[settings.computing_type] * (num_parameters(shape) - ends)
+    packs = settings.quantization == "bitsandbytes"  # vLLM's fp8, too, leaves embedding and head as they are
+    of_layers = _NF4_BYTES_OF_WHOLE_SCALES if packs else DTYPE_BYTES[settings.computing_type]
+    weights = _model_bytes(shape, settings.dtype, of_layers)
     cache = DTYPE_BYTES[settings.dtype] * cached_numbers(shape, settings.context_tokens)
     ranks = settings.tensor_parallel * settings.pipeline_parallel
     # Arguments of an engine can move weights to host memory, a placement can be uneven.
     certain = 0.0 if settings.engine_args else weights / ranks
     return MemoryNeed((weights + cache) / ranks, certain, is_least=True)
-
-
-def _evaluate_need(settings: Evaluate, shape: DecoderShape) -> MemoryNeed:
-    """Weights, and all logits of a replica's samples where the loss judges them."""
-    number = DTYPE_BYTES[settings.dtype]
-    weights, logits = float(number * num_parameters(shape)), 0
-    if settings.method == "loss" and settings.backend == "torch":
-        logits = settings.batch_size * settings.longest_sequence_tokens // settings.data_parallel * shape.vocabulary
-    return MemoryNeed(weights + (number + _FORWARD_LOSS_BYTES) * logits, weights, is_least=True)
-
-
-def _turn_need(settings: Turn, shape: DecoderShape) -> MemoryNeed:
-    """Engine or trainer, whichever is larger; both where the engine never sleeps."""
-    engine, trainer = _generate_need(settings.generation, shape), _train_need(settings.training, shape)
-    needs = [(need.num_bytes, need.certain_bytes) for need in (engine, trainer)]
-    num_bytes, certain_bytes = (
-        sum(pair) if settings.sleep_level == 0 else max(pair) for pair in zip(*needs, strict=True)
-    )
-    return MemoryNeed(num_bytes, certain_bytes, is_least=True)
 
 
 def _train_need(settings: Train, shape: DecoderShape) -> MemoryNeed:
@@ -135,10 +123,14 @@ def _train_need(settings: Train, shape: DecoderShape) -> MemoryNeed:
     samples = 1 if settings.finds_batch_size else settings.micro_batch_size
     passing = _passing_bytes(settings, shape, samples * settings.sequence_tokens // settings.context_parallel)
     buckets = 0.0
-    if settings.strategy == "deepspeed":
-        peak = (
-            max(gradients, passing) if settings.offload_optimizer else _zero_peak(settings, gradients, states, passing)
-        )
+    if settings.strategy == "deepspeed":  # the most of backward, and of the update of a rank's part
+        update = _ZERO_UPDATE * states / _ZERO_STATES
+        if settings.offload_optimizer:
+            peak = max(gradients, passing)
+        elif settings.zero_stage == _SPLITS_WEIGHTS:
+            peak = gradients + max(passing, min(_ZERO_UPDATE * _ZERO_SUB_GROUP, update))
+        else:
+            peak = max(gradients + passing, update)
     else:
         averages = traits.has_buckets and settings.data_parallel * settings.context_parallel > 1
         buckets = gradients if averages and not settings.gradient_as_bucket_view else 0.0
@@ -164,14 +156,6 @@ def _lasting_bytes(settings: Train, shape: DecoderShape) -> tuple[float, float, 
         return 0.0, 0.0, 0.0
     share = held_parameters(settings, shape) / parameters
     return (frozen + number * trained) * share, number * trained * share, _state_bytes(settings) * trained * share
-
-
-def _zero_peak(settings: Train, gradients: float, states: float, passing: float) -> float:
-    """Most bytes of DeepSpeed beside weights and states: in backward, or in the update of a rank's part."""
-    part = states / _ZERO_STATES
-    if settings.zero_stage == _SPLITS_WEIGHTS:
-        return gradients + max(passing, _ZERO_UPDATE * min(_ZERO_SUB_GROUP, part))
-    return max(gradients + passing, _ZERO_UPDATE * part)
 
 
 def held_parameters(settings: Train, shape: DecoderShape) -> float:
@@ -209,10 +193,8 @@ def _passing_bytes(settings: Train, shape: DecoderShape, tokens: int) -> float:
     number, hidden = DTYPE_BYTES[settings.computing_dtype], shape.hidden
     attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_width
     layer = number * (8 * hidden + attention + 4 * shape.intermediate * shape.active_experts) / settings.tensor_parallel
-    kept, recomputed = {
-        "full": (number * hidden, layer),
-        "selective": (_SELECTIVE * layer, 0.0),
-    }.get(settings.activation_checkpointing or "none", (layer, 0.0))
+    recomputes = {"full": (number * hidden, layer), "selective": (_SELECTIVE * layer, 0.0)}
+    kept, recomputed = recomputes.get(settings.activation_checkpointing or "none", (layer, 0.0))
     if settings.activation_offload:
         kept = 0.0
     logits = min(tokens, settings.loss_chunk_tokens or tokens) * shape.vocabulary
@@ -245,15 +227,10 @@ def train_host_bytes(settings: Train, shape: DecoderShape) -> float:
 
 def stored_bytes(settings: Train, shape: DecoderShape) -> float:
     """Bytes of a model's weights under adapters, in ``dtype`` or in four bits."""
-    if settings.weights == "nf4":
-        return packed_bytes(shape, settings.dtype, double=True)
-    return float(DTYPE_BYTES[settings.dtype] * num_parameters(shape))
+    of_layers = _NF4_BYTES if settings.weights == "nf4" else DTYPE_BYTES[settings.dtype]
+    return _model_bytes(shape, settings.dtype, of_layers)
 
 
-def packed_bytes(shape: DecoderShape, dtype: str, *, double: bool) -> float:
-    """Bytes of a model whose layers have four bits, with scales quantised once more (``double``) or not.
-
-    Embedding and head have ``dtype``.
-    """
-    packed = _NF4_BYTES if double else _NF4_BYTES_OF_WHOLE_SCALES
-    return DTYPE_BYTES[dtype] * shape.end_weights + packed * (num_parameters(shape) - shape.end_weights)
+def _model_bytes(shape: DecoderShape, dtype: str, of_layers: float) -> float:
+    """Bytes of a model with ``of_layers`` bytes a weight of its layers; embedding and head have ``dtype``."""
+    return DTYPE_BYTES[dtype] * shape.end_weights + of_layers * (num_parameters(shape) - shape.end_weights)

@@ -73,39 +73,37 @@ def formulas_of(point: Point) -> Formulas:
     return FORMULAS.get(point.settings.workload, Formulas())
 
 
-_OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
-    "max": max,
-    "min": min,
-    "mean": fmean,
-    "sum": sum,
-}
+_OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {"max": max, "min": min, "mean": fmean, "sum": sum}
 
 
 def metric_values(point: Point, record: Record) -> dict[str, tuple[float, ...]]:
     """Metrics of a good record: a value for each step, or one for the whole attempt. Unknown metrics are absent."""
-    steps = joint_steps(record)
-    of_steps = [_of_step(point, step) for step in steps]
+    steps, of_steps = joint_steps(record), step_values(point, record)
     names = {name: None for values in of_steps for name in values}
     columns = {name: tuple([v for values in of_steps if (v := values.get(name)) is not None]) for name in names}
-    of_attempt = {name: (value,) for name, value in _of_attempt(point, record, steps).items()}
-    return {name: values for name, values in {**columns, **of_attempt}.items() if values}
+    reported = _over_ranks(point, [{metric.name: metric.value for metric in rank.metrics} for rank in record.ranks])
+    of_attempt = {
+        **reported,
+        **formulas_of(point).of_attempt(point, steps, reported),
+        **({} if record.startup_s is None else {"startup_s": record.startup_s}),
+        **_nvlink(point, record, steps),
+        **_energy(point, record, steps),
+    }
+    columns |= {name: (value,) for name, value in of_attempt.items()}
+    return {name: values for name, values in columns.items() if values}
 
 
 def step_values(point: Point, record: Record) -> tuple[dict[str, float | None], ...]:
     """Metrics of each measured step of a good record."""
-    return tuple(_of_step(point, step) for step in joint_steps(record))
-
-
-def _of_step(point: Point, step: JointStep) -> dict[str, float | None]:
-    reported = _over_ranks(point, [rank.values for rank in step.ranks])
-    return {"step_s": step.length_s, **reported, **formulas_of(point).of_step(point, step)}
-
-
-def _of_attempt(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[str, float]:
-    reported = _over_ranks(point, [{metric.name: metric.value for metric in rank.metrics} for rank in record.ranks])
-    startup = {} if record.startup_s is None else {"startup_s": record.startup_s}
-    own = formulas_of(point).of_attempt(point, steps, reported)
-    return {**reported, **own, **startup, **_nvlink(point, record, steps), **_energy(point, record, steps)}
+    formulas = formulas_of(point)
+    return tuple(
+        {
+            "step_s": step.length_s,
+            **_over_ranks(point, [rank.values for rank in step.ranks]),
+            **formulas.of_step(point, step),
+        }
+        for step in joint_steps(record)
+    )
 
 
 def _over_ranks(point: Point, reported: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -138,17 +138,9 @@ class _Sensor:
     limit: float
     read: Callable[[Record, int, str], float | None]
 
-    def difference(self, value: float, others: float) -> float:
-        """From the others' median, in the sensor's unit."""
-        return value / others - 1 if self.unit == "fraction" else value - others
-
     def text(self, value: float) -> str:
         """With its sign."""
         return signed_percent(value) if self.unit == "fraction" else f"{value:+.0f} {self.unit}"
-
-    def worse(self, value: float) -> float:
-        """Grows with the distance to the wrong side."""
-        return value if self.limit > 0 else -value
 
 
 def _joules(record: Record, rank: int, uuid: str) -> float | None:
@@ -201,24 +193,22 @@ def _unjudged(point: PointRecords, sensor: _Sensor, subject: str, why: str) -> N
 
 def _compare(point: PointRecords, sensor: _Sensor, readings: dict[int, float]) -> Iterator[NodeCheck]:
     """Every GPU beyond the sensor's limit; where there is none, the GPU nearest to it."""
-    differences = {
-        rank: sensor.difference(value, median(other for place, other in readings.items() if place != rank))
-        for rank, value in readings.items()
-    }
-    failing = [rank for rank, value in differences.items() if sensor.worse(value) > sensor.worse(sensor.limit)]
+    differences = {}
+    for rank, value in readings.items():
+        others = median(other for place, other in readings.items() if place != rank)
+        differences[rank] = value / others - 1 if sensor.unit == "fraction" else value - others
+    excess = {rank: value / sensor.limit for rank, value in differences.items()}  # 1 at the limit, above it beyond
+    failing = [rank for rank, share in excess.items() if share > 1]
     if sensor.name == _CLOCK:
-        failing = [rank for rank in failing if _is_slowed(point, rank, readings)]
+        (values,) = (values for metric in LOADS if (values := point.values(metric)))
+        speeds = {rank: median(step for steps in values[rank] for step in steps) for rank in readings}
+        usual = {rank: median(speeds[other] for other in readings if other != rank) for rank in failing}
+        failing = [rank for rank in failing if speeds[rank] <= (1 - _SLOWED_FRACTION) * usual[rank]]
     verdict: Verdict = "fail" if failing else "pass"
-    for rank in failing or [max(differences, key=lambda rank: sensor.worse(differences[rank]))]:
+    for rank in failing or [max(excess, key=excess.__getitem__)]:
         value, name = differences[rank], point.name(rank)
         reason = f"{sensor.noun}: {sensor.text(value)} against the others, allowed {sensor.text(sensor.limit)}"
         yield _check(sensor.name, name, point, value, sensor.limit, sensor.unit, verdict, reason)
-
-
-def _is_slowed(point: PointRecords, rank: int, others: Iterable[int]) -> bool:
-    (values,) = (found for metric in LOADS if (found := point.values(metric)))
-    speeds = {place: median(step for steps in values[place] for step in steps) for place in others}
-    return speeds.pop(rank) <= (1 - _SLOWED_FRACTION) * median(speeds.values())
 
 
 @dataclass(frozen=True)
@@ -300,15 +290,9 @@ def _check(
     verdict: Verdict,
     reason: str,
 ) -> NodeCheck:
+    where = point.point.id
     return NodeCheck(
-        name=name,
-        subject=subject,
-        point_id=point.point.id,
-        value=value,
-        limit=limit,
-        unit=unit,
-        verdict=verdict,
-        reason=reason,
+        name=name, subject=subject, point_id=where, value=value, limit=limit, unit=unit, verdict=verdict, reason=reason
     )
 
 

@@ -173,23 +173,18 @@ def throttling(records: Sequence[Record], machine: Machine) -> Iterator[NodeChec
         reason = "no clock event reasons of it were read while measuring"
         yield run_check("throttling", gpu_name(uuid, machine), "no_expectation", reason)
     slowed = {uuid: faults for uuid, words in known.items() if (faults := [w for w in words if w != POWER_LIMIT])}
+    # A point may be over before the sensor's next reading.
+    measured = {record.point_id for record in records if record.ok}
+    read = {record.point_id for record in records for gpu in record.conditions if gpu.clock_event_reasons is not None}
+    coverage = f"read in {len(read)} of {len(measured)} points"
     for uuid, faults in slowed.items():
-        yield run_check("throttling", gpu_name(uuid, machine), "fail", f"{', '.join(faults)}, {_coverage(records)}")
+        yield run_check("throttling", gpu_name(uuid, machine), "fail", f"{', '.join(faults)}, {coverage}")
     if not slowed:
         capped = [uuid for uuid, words in known.items() if POWER_LIMIT in words]
         limits = _power_limits(capped, len(known), machine)
         subject = "all GPUs" if len(known) == len(held_by) else "all other GPUs"
-        reason = f"no thermal slowdown and no power brake, {_coverage(records)}; {limits}"
+        reason = f"no thermal slowdown and no power brake, {coverage}; {limits}"
         yield run_check("throttling", subject, "pass", reason)
-
-
-def _coverage(records: Sequence[Record]) -> str:
-    """A point may be over before the sensor's next reading: how many were not."""
-    measured = {record.point_id for record in records if record.ok}
-    read = {
-        record.point_id for record in records if any(gpu.clock_event_reasons is not None for gpu in record.conditions)
-    }
-    return f"read in {len(read)} of {len(measured)} points"
 
 
 def _power_limits(capped: Sequence[str], num_known: int, machine: Machine) -> str:
@@ -208,23 +203,22 @@ def _power_limits(capped: Sequence[str], num_known: int, machine: Machine) -> st
 
 def gpu_states(records: Sequence[Record]) -> tuple[GpuState, ...]:
     """One for each GPU, over attempts: absolute values, which need no other GPU to be compared with."""
-    found: dict[str, list[GpuConditions]] = {}
+    by_gpu: dict[str, list[GpuConditions]] = {}
     for gpu in (gpu for record in records for gpu in record.conditions):
-        found.setdefault(gpu.uuid, []).append(gpu)
-    return tuple(_state(conditions) for conditions in found.values())
-
-
-def _state(conditions: Sequence[GpuConditions]) -> GpuState:
-    clocks_hz = [gpu.sm_clock_hz for gpu in conditions if gpu.sm_clock_hz is not None]
-    temperatures_c = [gpu.temperature_c for gpu in conditions if gpu.temperature_c is not None]
-    reasons = [gpu.clock_event_reasons for gpu in conditions if gpu.clock_event_reasons is not None]
-    return GpuState(
-        uuid=conditions[0].uuid,
-        index=conditions[0].index,
-        sm_clock_hz=median(clocks_hz) if clocks_hz else None,
-        temperature_c=max(temperatures_c, default=None),
-        held_by=event_words(reduce(or_, reasons)) if reasons else None,
-    )
+        by_gpu.setdefault(gpu.uuid, []).append(gpu)
+    states = []
+    for uuid, conditions in by_gpu.items():
+        clocks_hz = [gpu.sm_clock_hz for gpu in conditions if gpu.sm_clock_hz is not None]
+        reasons = [gpu.clock_event_reasons for gpu in conditions if gpu.clock_event_reasons is not None]
+        state = GpuState(
+            uuid=uuid,
+            index=conditions[0].index,
+            sm_clock_hz=median(clocks_hz) if clocks_hz else None,
+            temperature_c=max((gpu.temperature_c for gpu in conditions if gpu.temperature_c is not None), default=None),
+            held_by=event_words(reduce(or_, reasons)) if reasons else None,
+        )
+        states.append(state)
+    return tuple(states)
 
 
 POWER_LIMIT = "power limit"

@@ -18,89 +18,23 @@ Part = Literal["GPU", "link", "host", "software"]
 PARTS: tuple[Part, ...] = ("GPU", "link", "host", "software")
 
 
-@dataclass(frozen=True, kw_only=True)
-class FaultKind:
-    """One kind of fault: ``title`` and ``causes`` for the documents, ``remedy`` with a command, what a vendor needs.
-
-    In ``remedy``, ``{gpus}`` stands for the indices of the GPUs as ``nvidia-smi -i`` takes them.
-    """
-
-    title: str
-    causes: str
-    remedy: str
-    for_vendor: str
-
-
-_LOG = "`nvidia-bug-report.sh`"
-KINDS: dict[str, FaultKind] = {
-    "wrong_results": FaultKind(
-        title="results differ from the usual ones",
-        causes="a defective GPU; rarely its memory or an overclock",
-        remedy="take it out of service, then repeat the check: dcgmi diag -r 3 -i {gpus}",
-        for_vendor=f"bundle of two runs that both name it, {_LOG}",
-    ),
-    "memory_errors": FaultKind(
-        title="memory errors, remapped rows",
-        causes="worn or defective memory cells; a pending remap needs a reset",
-        remedy="reset the GPU without jobs on it, then repeat the check: nvidia-smi -i {gpus} --gpu-reset",
-        for_vendor=f"`nvidia-smi -q -d ECC,ROW_REMAPPER`, bundle, {_LOG}",
-    ),
-    "xid": FaultKind(
-        title="XID in the kernel's log",
-        causes="a fault of GPU, NVLink or slot, or of a driver; the number says which",
-        remedy="look the number up in NVIDIA's XID table and read the log: dmesg | grep -i xid",
-        for_vendor=f"lines of the kernel's log, {_LOG}",
-    ),
-    "fabric": FaultKind(
-        title="NVSwitch fabric not up or without multicast, or a fatal error of an NVSwitch",
-        causes="a fabric manager that does not run or has another version than the driver; a defective switch or link",
-        remedy="read its log, give it the driver's version, start it: systemctl restart nvidia-fabricmanager",
-        for_vendor=f"log of the fabric manager, {_LOG}",
-    ),
-    "heat": FaultKind(
-        title="slowed by heat or a power brake, or warmer than the others",
-        causes="blocked air, a failed fan or pump, a loose cooler, a power supply that brakes",
-        remedy="check fans and air, then see what holds the clock: nvidia-smi -i {gpus} -q -d PERFORMANCE,TEMPERATURE",
-        for_vendor="bundle, temperatures of fans and inlets from the BMC",
-    ),
-    "slow_gpu": FaultKind(
-        title="slower than its neighbours, or a lower clock",
-        causes="another process, a lowered power limit or clock lock, heat, a defective GPU",
-        remedy="look for processes, limits and clock locks: nvidia-smi -i {gpus} -q -d PIDS,POWER,CLOCK,PERFORMANCE",
-        for_vendor="bundle of two runs that both name it, after a reset and a cold start",
-    ),
-    "slow_link": FaultKind(
-        title="link slower than others of its kind",
-        causes="NVLinks that are down or retrain, a bridge or switch, ACS or IOMMU on the way over PCIe",
-        remedy="look for links that are down and for their errors: nvidia-smi nvlink -s -e; nvidia-smi topo -m",
-        for_vendor="`nvidia-smi nvlink -s -e`, bundle, log of the fabric manager",
-    ),
-    "few_nvlinks": FaultKind(
-        title="fewer active NVLinks than other GPUs of the model",
-        causes="links that failed to train, a bridge or switch, a GPU that needs a reset",
-        remedy="look for the inactive ones and their errors: nvidia-smi nvlink -i {gpus} -s; nvidia-smi nvlink -e",
-        for_vendor="`nvidia-smi nvlink -s -e`, bundle, log of the fabric manager",
-    ),
-    "narrow_pcie": FaultKind(
-        title="PCIe link narrower or slower than it could be",
-        causes="a card that sits badly, a riser, dirt, a slot or BIOS setting",
-        remedy="reseat the card and its riser, then look again: nvidia-smi -i {gpus} -q -d PCIE",
-        for_vendor="`lspci -vv` of the slot, bundle",
-    ),
-    "slow_host_copies": FaultKind(
-        title="copies to and from the host slower than the neighbours'",
-        causes="a narrow PCIe link, a NUMA node without memory, IOMMU, another job on the host",
-        remedy="compare the slots and NUMA nodes: nvidia-smi topo -m; lspci -vv",
-        for_vendor="`nvidia-smi topo -m`, `lspci -vv`, bundle",
-    ),
-    "more_power": FaultKind(
-        title="more joules for the same work",
-        causes="heat (leakage), a board with a low bin, a sensor with another gain",
-        remedy="compare limits and temperatures: nvidia-smi -i {gpus} -q -d POWER,TEMPERATURE",
-        for_vendor="bundle; only beside another fault a reason to replace it",
-    ),
+REMEDIES = {
+    "wrong_results": "take it out of service, then repeat the check: dcgmi diag -r 3 -i {gpus}",
+    "memory_errors": "reset the GPU without jobs on it, then repeat the check: nvidia-smi -i {gpus} --gpu-reset",
+    "xid": "look the number up in NVIDIA's XID table and read the log: dmesg | grep -i xid",
+    "fabric": "read its log, give it the driver's version, start it: systemctl restart nvidia-fabricmanager",
+    "heat": "check fans and air, then see what holds the clock: nvidia-smi -i {gpus} -q -d PERFORMANCE,TEMPERATURE",
+    "slow_gpu": "look for processes, limits and clock locks: nvidia-smi -i {gpus} -q -d PIDS,POWER,CLOCK,PERFORMANCE",
+    "slow_link": "look for links that are down and for their errors: nvidia-smi nvlink -s -e; nvidia-smi topo -m",
+    "few_nvlinks": "look for the inactive ones and their errors: nvidia-smi nvlink -i {gpus} -s; nvidia-smi nvlink -e",
+    "narrow_pcie": "reseat the card and its riser, then look again: nvidia-smi -i {gpus} -q -d PCIE",
+    "slow_host_copies": "compare the slots and NUMA nodes: nvidia-smi topo -m; lspci -vv",
+    "more_power": "compare limits and temperatures: nvidia-smi -i {gpus} -q -d POWER,TEMPERATURE",
 }
-"""By name, the gravest first."""
+"""What to do about each kind of fault, the gravest kind first; the documents have likely causes too.
+
+``{gpus}`` stands for the indices of the GPUs as ``nvidia-smi -i`` takes them.
+"""
 
 _OF_CHECK = {
     "checksum": "wrong_results",
@@ -130,7 +64,7 @@ _LEAST_LINKS = 3
 class Fault:
     """A GPU, a link or all GPUs together, with everything that its failed ``checks`` found.
 
-    ``sentence`` names it and what is wrong; ``kind`` is the gravest of :data:`KINDS`; ``gpus`` are indices.
+    ``sentence`` names it and what is wrong; ``kind`` is the gravest of :data:`REMEDIES`; ``gpus`` are indices.
     """
 
     part: Part
@@ -152,10 +86,10 @@ def faults(checks: Iterable[NodeCheck], points: Sequence[PointResult], gpus: Seq
     links = [check for check in failed if check.name == "link"]
     found = [
         *_alike(by_subject, len(gpus), benchmarks),
-        *(_of_one(subject, own, names, benchmarks) for subject, own in by_subject.items()),
+        *(_of_one(subject, own, names, benchmarks) for subject, own in by_subject.items() if own),
         *_of_links(links, names),
     ]
-    order = list(KINDS)
+    order = list(REMEDIES)
     return tuple(sorted(found, key=lambda fault: (PARTS.index(fault.part), order.index(fault.kind))))
 
 
@@ -179,7 +113,7 @@ def remedies(found: Sequence[Fault]) -> dict[str, str]:
     for fault in found:
         indices.setdefault(fault.kind, set()).update(fault.gpus)
     return {
-        kind: KINDS[kind].remedy.replace(" -i {gpus}", f" -i {','.join(map(str, sorted(own)))}" if own else "")
+        kind: REMEDIES[kind].replace(" -i {gpus}", f" -i {','.join(map(str, sorted(own)))}" if own else "")
         for kind, own in indices.items()
     }
 
@@ -205,17 +139,15 @@ def _alike(by_subject: dict[str, list[NodeCheck]], num_gpus: int, benchmarks: Ma
     for kind, number in having.items():
         if number == num_gpus and kind in _OF_HOSTS:
             checks = tuple(check for own in by_subject.values() for check in own if _kind(check) == kind)
-            for subject, own in list(by_subject.items()):
+            for subject, own in by_subject.items():
                 by_subject[subject] = [check for check in own if _kind(check) != kind]
-                if not by_subject[subject]:
-                    del by_subject[subject]
             words = _words(kind, [check for check in checks if check.subject == checks[0].subject], benchmarks)
             sentence = f"all {num_gpus} GPUs alike: each {words}"
             yield Fault(part="host", sentence=sentence, kind=kind, checks=checks, gpus=_indices(checks))
 
 
 def _of_one(subject: str, own: Sequence[NodeCheck], names: Mapping[str, str], benchmarks: Mapping[str, str]) -> Fault:
-    by_kind: dict[str, list[NodeCheck]] = {kind: [] for kind in KINDS}
+    by_kind: dict[str, list[NodeCheck]] = {kind: [] for kind in REMEDIES}
     for check in own:
         by_kind[_kind(check)].append(check)
     kinds = [kind for kind, checks in by_kind.items() if checks]
@@ -237,18 +169,17 @@ def _of_links(links: Sequence[NodeCheck], names: Mapping[str, str]) -> Iterable[
         shared, number = max(ends.items(), key=lambda item: item[1])
         own = [check for check in left if shared in _ends(check)]
         others = tuple(dict.fromkeys(end for check in own for end in _ends(check) if end != shared))
-        worst = _worst(own)
         if number >= _LEAST_LINKS and len(others) > 1:
             where = f"{plural(len(own), 'link')} of {_renamed(shared, names)} are up to"
-            sentence = f"{where} {worst} slower than others of their kind"
-            gpus = tuple(int(index) for index in _GPU.findall(shared))
-            yield Fault(part="link", sentence=sentence, kind="slow_link", checks=tuple(own), gpus=gpus)
+            sentence, subjects = f"{where} {_worst(own)} slower than others of their kind", [shared]
         else:
             pair = set(_ends(left[0]))
             own = [check for check in left if set(_ends(check)) == pair]
             where = listed(_renamed(end, names) for end in sorted(pair))
             sentence = f"the link between {where} is {_worst(own)} slower than others of its kind"
-            yield Fault(part="link", sentence=sentence, kind="slow_link", checks=tuple(own), gpus=_indices(own))
+            subjects = [check.subject for check in own]
+        gpus = tuple(sorted({int(index) for subject in subjects for index in _GPU.findall(subject)}))
+        yield Fault(part="link", sentence=sentence, kind="slow_link", checks=tuple(own), gpus=gpus)
         left = [check for check in left if check not in own]
 
 

@@ -24,6 +24,11 @@ def provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
     machine = manifest.machine
     headers = [rank.header for record in records for rank in record.ranks]
     compatibility = {header.forward_compatible for header in headers} - {None}
+    try:
+        ends = [datetime.fromisoformat(each.started_utc) + timedelta(seconds=each.duration_s) for each in records]
+        finished_utc = max(ends).isoformat(timespec="seconds") if ends else None
+    except (ValueError, OverflowError, TypeError):  # a journal from elsewhere
+        finished_utc = None
     return Provenance(
         created_utc=manifest.created_utc,
         pybench_version=manifest.pybench_version,
@@ -41,20 +46,11 @@ def provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
         fabric=machine.fabric,
         topology=machine.topology,
         energy_scope=_energy_scope(records),
-        finished_utc=_finished_utc(records),
+        finished_utc=finished_utc,
         worker_sha256=manifest.worker_sha256,
         hosts=tuple(host.name for host in manifest.machines),
         clock_bound_s=max((part.clock.bound_ns / 1e9 for record in records for part in record.hosts), default=None),
     )
-
-
-def _finished_utc(records: Sequence[Record]) -> str | None:
-    """When the last attempt ended, to the second; ``None`` where a journal from elsewhere has no such time."""
-    try:
-        ends = [datetime.fromisoformat(one.started_utc) + timedelta(seconds=one.duration_s) for one in records]
-        return max(ends).isoformat(timespec="seconds") if ends else None
-    except (ValueError, OverflowError, TypeError):
-        return None
 
 
 def worker_packages(records: Sequence[Record]) -> dict[str, str]:

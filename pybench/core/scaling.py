@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pybench.core.lookup import NO_TABLE, claim_result, context_of, no_row, ratio_row
@@ -40,6 +40,10 @@ class _Context:
     def apart(self) -> set[str]:
         """Axes in which the points of one group differ: nodes bring GPUs, which ``rest`` fills."""
         return {self.along, *(name for name, value in self.benchmark.settings.items() if value == REST)}
+
+    def group(self, entry: Point | Skip) -> dict[str, AxisValue]:
+        """Axes that all points of the entry's group have in common."""
+        return {name: value for name, value in entry.axes.items() if name not in self.apart}
 
 
 def scaling_results(
@@ -80,28 +84,18 @@ def _contexts(
     ]
 
 
-def _expectation_rows(context: _Context) -> list[ScalingResult]:
-    own = [
-        entry
-        for entry in context.measurements.entries
-        if entry.benchmark == context.benchmark.name and context.along in entry.axes
-    ]
-    groups: dict[str, list[Point | Skip]] = {}
-    for entry in own:
-        groups.setdefault(repr(sorted(_group(entry, context.apart).items())), []).append(entry)
-    return [row for group in groups.values() for row in _group_rows(context, group)]
-
-
-def _group(entry: Point | Skip, apart: Collection[str]) -> dict[str, AxisValue]:
-    return {name: value for name, value in entry.axes.items() if name not in apart}
-
-
-def _group_rows(context: _Context, group: Sequence[Point | Skip]) -> list[ScalingResult]:
+def _expectation_rows(context: _Context) -> Iterator[ScalingResult]:
     """Rows of the counts above the baseline's; the suite decides which that is, not what ``-k`` kept."""
-    along, wanted = context.along, baseline_count(context.benchmark, context.expectation)
-    ordered = sorted(group, key=lambda entry: _count(entry.axes[along]))
-    baseline = next((entry for entry in ordered if entry.axes[along] == wanted), _filtered(ordered[0], context, wanted))
-    return [_row(context, entry, baseline) for entry in ordered if _count(entry.axes[along]) > wanted]
+    along, groups = context.along, dict[str, list[Point | Skip]]()
+    for entry in context.measurements.entries:
+        if entry.benchmark == context.benchmark.name and along in entry.axes:
+            groups.setdefault(repr(sorted(context.group(entry).items())), []).append(entry)
+    wanted = baseline_count(context.benchmark, context.expectation)
+    for group in groups.values():
+        ordered = sorted(group, key=lambda entry: _count(entry.axes[along]))
+        of_count = (entry for entry in ordered if entry.axes[along] == wanted)
+        baseline = next(of_count, _filtered(ordered[0], context, wanted))
+        yield from (_row(context, entry, baseline) for entry in ordered if _count(entry.axes[along]) > wanted)
 
 
 def _count(value: AxisValue) -> int:
@@ -111,20 +105,12 @@ def _count(value: AxisValue) -> int:
 
 def _filtered(sibling: Point | Skip, context: _Context, count: int) -> Skip:
     """Stand-in for a baseline that is not in the plan."""
-    along = context.along
-    grown = {
-        name: _count(value) * count // _count(sibling.axes[along])
-        for name, value in sibling.axes.items()
-        if name in context.apart - {along}
-    }
+    along, present = context.along, _count(sibling.axes[context.along])
+    grown = {name: _count(sibling.axes[name]) * count // present for name in context.apart & sibling.axes.keys()}
     axes: dict[str, AxisValue] = {**sibling.axes, **grown, along: count}
-    return Skip(
-        id=point_id(sibling.benchmark, axes),
-        benchmark=sibling.benchmark,
-        axes=axes,
-        num_gpus=sibling.num_gpus * count // _count(sibling.axes[along]),
-        reason=f"{point_id(sibling.benchmark, axes)} was left out by -k",
-    )
+    name, num_gpus = point_id(sibling.benchmark, axes), sibling.num_gpus * count // present
+    reason = f"{name} was left out by -k"
+    return Skip(id=name, benchmark=sibling.benchmark, axes=axes, num_gpus=num_gpus, reason=reason)
 
 
 def _gpus(context: _Context, entry: Point | Skip) -> int:
@@ -135,7 +121,6 @@ def _gpus(context: _Context, entry: Point | Skip) -> int:
 def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> ScalingResult:
     expectation, measurements = context.expectation, context.measurements
     metric = expectation.metric
-    traits = METRICS[metric]
     count, baseline_count = _count(entry.axes[context.along]), _count(baseline.axes[context.along])
     linear = _gpus(context, entry) / _gpus(context, baseline)
     expected = _expected(context, entry, baseline)
@@ -143,8 +128,7 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
     missing = absence(entry, metric, measurements) or absence(baseline, metric, measurements, of="baseline: ")
     if missing is not None:
         verdict, reason = missing
-        flags: tuple[str, ...] = ()
-        decision = None
+        flags, decision = tuple[str, ...](), None
         planned = isinstance(entry, Point) and isinstance(baseline, Point)
         if expected is None and verdict == "missing" and (planned or context.table is None):
             # An unmeasured metric that nothing here would judge (power on a CPU) is no shortfall.
@@ -155,15 +139,16 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
         table, nodes = context.table, entry.settings.num_nodes
         judged_by = expected or (NO_TABLE if table is None else no_row(table.name, context.machine, nodes))
         prediction = context.predictions.get((entry.id, baseline.id))
-        interval, judgement = judged_ratio(measurements, metric, entry, baseline, judged_by, linear, prediction)
-        verdict, reason, flags, decision = judgement
+        interval, (verdict, reason, flags, decision) = judged_ratio(
+            measurements, metric, entry, baseline, judged_by, linear, prediction
+        )
     speedup, low, high = interval or (None, None, None)
     return ScalingResult(
         benchmark=context.benchmark.name,
         metric=metric,
         scaling=expectation.scaling,
         along=context.along,
-        group=_group(entry, context.apart),
+        group=context.group(entry),
         count=count,
         baseline_count=baseline_count,
         point_id=entry.id,
@@ -171,7 +156,7 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
         speedup=speedup,
         speedup_low=low,
         speedup_high=high,
-        efficiency=speedup / linear if traits.of_all_gpus and speedup is not None else None,
+        efficiency=speedup / linear if METRICS[metric].of_all_gpus and speedup is not None else None,
         expected=expected,
         verdict=verdict,
         reason=reason,
@@ -251,18 +236,15 @@ def scaling_claims(
 def _claim(
     context: _Context, row: ScalingResult, entry: Point | Skip, baseline: Point | Skip | None
 ) -> ClaimResult | None:
-    if baseline is None or row.speedup is None:  # a speedup has two points with a count; one alone may lack its own
+    if row.speedup is None or not isinstance(entry, Point) or not isinstance(baseline, Point):
         return None
-    found = _table_row(context, entry, baseline, claims=True)
-    if found is None or context.table is None:
+    claim = _table_row(context, entry, baseline, claims=True)
+    if claim is None or context.table is None:
         return None
-    estimate = Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit="x")
-    assert isinstance(entry, Point), "it has a speedup"
-    assert isinstance(baseline, Point), "it has a speedup"
+    speedup = Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit="x")
     evidence = ratio_statistics(context.measurements, row.metric, entry, baseline)
-    return claim_result(
-        context.benchmark.name, found, context.table.name, row.point_id, row.baseline_id, estimate, evidence
-    )
+    name = context.benchmark.name
+    return claim_result(name, claim, context.table.name, row.point_id, row.baseline_id, speedup, evidence)
 
 
 def _table_row(
@@ -309,9 +291,8 @@ def expectations_of(suite: Suite, row: ScalingResult) -> Iterator[Scaling]:
 def is_row_of(row: ScalingResult, benchmark: Benchmark, expectation: Scaling) -> bool:
     """Whether the row is of this expectation; one metric may have several along an axis, each with its baseline."""
     named = (benchmark.name, expectation.metric, expectation.along)
-    if (row.benchmark, row.metric, row.along) != named:
-        return False
-    return row.baseline_count == baseline_count(benchmark, expectation)
+    same = (row.benchmark, row.metric, row.along) == named
+    return same and row.baseline_count == baseline_count(benchmark, expectation)
 
 
 def baseline_count(benchmark: Benchmark, expectation: Scaling) -> int:

@@ -16,7 +16,7 @@ from pybench.model.health import GpuUse
 from pybench.model.manifest import time_limit_text
 from pybench.model.record import Record
 from pybench.model.results import Estimate, PhaseResult, PointResult
-from pybench.model.suite import MEASURED_BY, Point, Skip
+from pybench.model.suite import MEASURED_BY, Point
 from pybench.model.wire import are_scattered, are_steady
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.train import Train
@@ -33,9 +33,22 @@ def summarize(measurements: Measurements, time_limit_s: float | None = None) -> 
 
     ``time_limit_s`` is the run's: what it lacks is explained by it.
     """
-    plan = measurements.plan
-    measured = tuple(_point_result(point, measurements, time_limit_s) for point in plan.points)
-    return measured + tuple(_skipped(skip, measurements) for skip in (*plan.skips, *plan.left_out))
+    measured = tuple(_point_result(point, measurements, time_limit_s) for point in measurements.plan.points)
+    return measured + tuple(
+        PointResult(
+            id=skip.id,
+            benchmark=skip.benchmark,
+            axes=skip.axes,
+            status="does_not_fit" if (tried := len(measurements.attempts(skip.id))) else "skipped",
+            reason=skip.reason,
+            num_gpus=skip.num_gpus,
+            attempts=tried,
+            failed_attempts=tried,
+            metrics={},
+            energy_by_gpu_j={},
+        )
+        for skip in (*measurements.plan.skips, *measurements.plan.left_out)
+    )
 
 
 def _point_result(point: Point, measurements: Measurements, time_limit_s: float | None) -> PointResult:
@@ -48,6 +61,7 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
     samples, gpus = measurements.samples(point), gpu_use(good)
     logs = dict.fromkeys(record.log for record in good)
     sharing = (other.point_id for log in logs for other in measurements.by_log[log])
+    is_short = any(len(record.ranks[0].steps) < point.effort.steps for record in good)
     return PointResult(
         id=point.id,
         benchmark=point.benchmark,
@@ -60,7 +74,11 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
         metrics=_estimates(samples),
         energy_by_gpu_j=_energy_by_gpu(good),
         energy_phases=phase_results(good),
-        flags=(*_flags(point, good, samples, gpus), *_cut_short(point, records, time_limit_s)),
+        flags=(
+            *_flags(point, good, samples, gpus),
+            *(("fewer_attempts",) if 0 < len(good) == len(records) < point.effort.attempts else ()),
+            *(("fewer_steps",) if time_limit_s is not None and is_short else ()),
+        ),
         # Other points with records of the same processes, in the order of their first measurement.
         shared_with=tuple(name for name in dict.fromkeys(sharing) if name != point.id),
         gpu_states=gpu_states(good),
@@ -71,22 +89,13 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
     )
 
 
-def _cut_short(point: Point, records: Sequence[Record], time_limit_s: float | None) -> tuple[str, ...]:
-    """Cautions where the point has fewer attempts than the suite wants, or a time limit left an attempt fewer steps."""
-    few = 0 < len(records) < point.effort.attempts and all(record.ok for record in records)
-    limited = time_limit_s is not None
-    short = limited and any(len(record.ranks[0].steps) < point.effort.steps for record in records if record.ok)
-    return (*(("fewer_attempts",) if few else ()), *(("fewer_steps",) if short else ()))
-
-
 def _estimates(samples: Mapping[str, Samples]) -> dict[str, Estimate]:
     """Of every metric. Sequences in lockstep share all percentiles, so equal samples have one estimate."""
     known = {values: (*estimate(values), tuple(medians(values))) for values in {*samples.values()}}
-    found = {}
-    for name, values in samples.items():
-        value, low, high, by_attempt = known[values]
-        found[name] = Estimate(value=value, low=low, high=high, unit=METRICS[name].unit, medians=by_attempt)
-    return found
+    return {
+        name: Estimate(value=value, low=low, high=high, unit=METRICS[name].unit, medians=by_attempt)
+        for name, (value, low, high, by_attempt) in ((name, known[values]) for name, values in samples.items())
+    }
 
 
 def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
@@ -104,6 +113,8 @@ def _flags(
 ) -> tuple[str, ...]:
     first_ranks = [record.ranks[0] for record in good if record.ranks]
     settings = point.settings if isinstance(point.settings, Train) else None
+    of_step = ("input_wait_fraction", "stage_idle_fraction")
+    shares = {name: location(samples[name]) if name in samples else 0.0 for name in of_step}
     cautions = {
         "single_attempt": len(good) == 1,
         # Where a suite has few warm-up steps, the measured steps show it.
@@ -116,11 +127,11 @@ def _flags(
         "not_alone": company(good) is not None,
         "mixed_software": mixed_software(good) is not None,
         **{flag: traits.problem(samples) is not None for flag, traits in VERDICT_FLAGS.items()},
-        "input_bound": _exceeds(samples, "input_wait_fraction", INPUT_BOUND),
+        "input_bound": shares["input_wait_fraction"] > INPUT_BOUND,
         # Strategies with stages but without microbatches wait by design.
         "stages_wait": settings is not None
         and STRATEGIES[settings.strategy].has_microbatches
-        and _exceeds(samples, "stage_idle_fraction", _STAGES_WAIT),
+        and shares["stage_idle_fraction"] > _STAGES_WAIT,
         "no_control_steps": settings is not None
         and settings.has_control_steps
         and bool(samples)
@@ -130,27 +141,6 @@ def _flags(
     energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
     of_joules = sorted({flag for gpu in energies for flag in gpu.flags})
     return (*(flag for flag, holds in cautions.items() if holds), *of_joules)
-
-
-def _exceeds(samples: Mapping[str, Samples], metric: str, limit: float) -> bool:
-    return metric in samples and location(samples[metric]) > limit
-
-
-def _skipped(skip: Skip, measurements: Measurements) -> PointResult:
-    """A point without a figure: never tried, or in attempts that ran out of memory."""
-    records = measurements.attempts(skip.id)
-    return PointResult(
-        id=skip.id,
-        benchmark=skip.benchmark,
-        axes=skip.axes,
-        status="does_not_fit" if records else "skipped",
-        reason=skip.reason,
-        num_gpus=skip.num_gpus,
-        attempts=len(records),
-        failed_attempts=len(records),
-        metrics={},
-        energy_by_gpu_j={},
-    )
 
 
 _LAYERS = re.compile(r"gpu_(\d{1,4})_layers")
@@ -169,7 +159,16 @@ def gpu_use(records: Sequence[Record]) -> tuple[GpuUse, ...]:
     busy: dict[str, list[float]] = {}
     for gpu in (gpu for record in records for gpu in record.conditions if gpu.utilization_fraction is not None):
         busy.setdefault(gpu.uuid, []).append(gpu.utilization_fraction or 0.0)
-    return tuple(_use(uuid, reported.get(uuid, {}), busy.get(uuid, [])) for uuid in {**reported, **busy})
+    most = {uuid: {name: max(v) for name, v in reported.get(uuid, {}).items()} for uuid in {**reported, **busy}}
+    return tuple(
+        GpuUse(
+            uuid=uuid,
+            utilization_fraction=fmean(busy[uuid]) if uuid in busy else None,
+            num_layers=None if (layers := most[uuid].get("num_layers")) is None else int(layers),
+            **{name: most[uuid].get(name) for name in _MEMORY},
+        )
+        for uuid in most
+    )
 
 
 def _reported(record: Record) -> Iterator[tuple[str, str, float]]:
@@ -180,12 +179,6 @@ def _reported(record: Record) -> Iterator[tuple[str, str, float]]:
                 yield uuids[int(found[1])], "num_layers", metric.value
             elif len(uuids) == 1:
                 yield uuids[0], metric.name, metric.value
-
-
-def _use(uuid: str, reported: dict[str, list[float]], busy: Sequence[float]) -> GpuUse:
-    memory = {name: max(reported[name]) if name in reported else None for name in _MEMORY}
-    layers = int(max(reported["num_layers"])) if "num_layers" in reported else None
-    return GpuUse(uuid=uuid, utilization_fraction=fmean(busy) if busy else None, num_layers=layers, **memory)
 
 
 @dataclass
@@ -221,12 +214,11 @@ def _of_attempt(record: Record) -> list[PhaseResult]:
     results = []
     for name, part in parts.items():
         energy = joules.get(name)
-        bounds = (energy.energy_j, energy.energy_low_j, energy.energy_high_j) if energy else (None,)
-        if None in bounds and not is_reported:
+        bounds = [energy.energy_j, energy.energy_low_j, energy.energy_high_j] if energy else [None]
+        known = [value * per_step for value in bounds if value is not None]
+        if len(known) < len(bounds) and not is_reported:
             continue
-        energy_j, low_j, high_j = (
-            (None, None, None) if None in bounds else (value * per_step for value in bounds if value is not None)
-        )
+        energy_j, low_j, high_j = known if len(known) == len(bounds) else (None, None, None)
         results.append(
             PhaseResult(
                 name=name,

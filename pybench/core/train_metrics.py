@@ -21,10 +21,21 @@ _S_PER_H = 3600
 
 def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     """Rates over the joint length; utilisation where the GPU's peak is known."""
-    samples = step.first.work.samples
-    tokens_per_s = samples * _settings(point).sequence_tokens / step.length_s
+    samples, settings = step.first.work.samples, _settings(point)
+    tokens_per_s = samples * settings.sequence_tokens / step.length_s
     waits_s = [rank.values["input_wait_s"] for rank in step.ranks if "input_wait_s" in rank.values]
     busy_s = [rank.values["stage_busy_s"] for rank in step.ranks if "stage_busy_s" in rank.values]
+    utilisation: dict[str, float | None] = {}
+    if point.shape is not None:
+        needed = tokens_per_s / point.num_gpus * model_flops_per_token(point.shape, settings)
+        done = tokens_per_s / point.num_gpus * hardware_flops_per_token(point.shape, settings)
+        board = gpu_peak(step.device_name)
+        peak = board.flops_per_s(settings.computing_dtype) if board else None
+        utilisation = {
+            "flops_per_s_per_gpu": needed,
+            "mfu_fraction": None if peak is None else needed / peak,
+            "hfu_fraction": None if peak is None else done / peak,
+        }
     return {
         "tokens_per_s": tokens_per_s,
         "samples_per_s": samples / step.length_s,
@@ -33,7 +44,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "input_wait_fraction": max(waits_s) / step.length_s if waits_s else None,
         "job_h": None if point.job is None else job_steps(point.job, samples) * step.length_s / _S_PER_H,
         **stage_use(busy_s, step.length_s),
-        **_utilisation(point, tokens_per_s / point.num_gpus, step.device_name),
+        **utilisation,
     }
 
 
@@ -74,21 +85,6 @@ def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[
 def _sample_flops(point: Point, shape: DecoderShape) -> float:
     settings = _settings(point)
     return settings.sequence_tokens * model_flops_per_token(shape, settings)
-
-
-def _utilisation(point: Point, tokens_per_s_per_gpu: float, device_name: str) -> dict[str, float | None]:
-    settings = _settings(point)
-    if point.shape is None:
-        return {}
-    needed = tokens_per_s_per_gpu * model_flops_per_token(point.shape, settings)
-    done = tokens_per_s_per_gpu * hardware_flops_per_token(point.shape, settings)
-    board = gpu_peak(device_name)
-    peak = board.flops_per_s(settings.computing_dtype) if board else None
-    return {
-        "flops_per_s_per_gpu": needed,
-        "mfu_fraction": None if peak is None else needed / peak,
-        "hfu_fraction": None if peak is None else done / peak,
-    }
 
 
 def _settings(point: Point) -> Train:

@@ -26,7 +26,7 @@ _FEWEST_FOR_SLOPE = 3
 
 def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     """The mean turn of a step: seconds of its phases, and what follows from them."""
-    settings, spans = _settings(point), _turn_spans(step)
+    settings, spans = _settings(point), [span for span in joint_spans(step.ranks) if span.name != CHECK]
     if not spans:
         return {}
     seconds = partial(_seconds, spans, settings.turns)
@@ -53,7 +53,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
 
 def of_attempt(_point: Point, steps: Sequence[JointStep], _reported: Mapping[str, float]) -> dict[str, float]:
     """Growth of what stays on the GPU asleep: the slope of a straight line through the turns (least squares)."""
-    resident = [num_bytes for step in steps for num_bytes in _asleep_bytes(_turn_spans(step))]
+    resident = [num_bytes for step in steps for num_bytes in _asleep_bytes(joint_spans(step.ranks))]
     count = len(resident)
     if count < _FEWEST_FOR_SLOPE:
         return {}
@@ -77,10 +77,6 @@ def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[
         "switch_energy_fraction": switch / whole if whole and switch is not None else None,
         "idle_energy_j_per_turn": None if idle is None else idle / num_turns,
     }
-
-
-def _turn_spans(step: JointStep) -> tuple[Span, ...]:
-    return tuple(span for span in joint_spans(step.ranks) if span.name != CHECK)
 
 
 def _seconds(

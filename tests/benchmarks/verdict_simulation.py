@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pybench.core.assemble import sure_fails
 from pybench.core.statistics.contrast import contrast
+from pybench.core.statistics.false_discovery import sure
 from pybench.core.statistics.memory import ATTEMPTS_OF_FEW
 from pybench.core.statistics.spread import common_spread
 from pybench.core.verdict import MODERATED_FAIL, MODERATED_PASS, RowStatistics, level_per_look
@@ -64,7 +64,8 @@ def decide(
             [own[:n] for own, n in zip(values, taken, strict=True)], rows, limits, sensors, usual_correlation
         )
         passed = np.array([decision.p_pass <= decision.pass_level for decision in decisions])
-        failed = np.array(sure_fails(decisions)) & ~passed
+        fails = sure({place: decision.p_fail / decision.fail_level for place, decision in enumerate(decisions)})
+        failed = np.isin(np.arange(len(decisions)), [*fails]) & ~passed
         undecided = [
             (row, MOST if decision.is_unconfirmed else LAST)
             for row, decision, done in zip(rows, decisions, passed | failed, strict=True)
