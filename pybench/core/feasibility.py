@@ -26,22 +26,20 @@ _DEVICE_NOUNS: dict[DeviceKind, str] = {"cuda": "GPU", "cpu": "CPU core"}
 
 def infeasible(point: Point, there: Devices) -> str | None:
     """Every reason why the point can't run on what is there, joined; ``None`` when it can."""
-    device = there.kind
-    reasons = [*_device_reasons(point, there), *_workload_reasons(point.settings, there.kind)]
-    reasons += type_reasons(point.settings, point.shape, there)
-    if isinstance(point.settings, ModelSettings) and point.shape is not None:
-        reasons += _backend_reasons(point.settings, point.shape)
-        reasons += (*shape_reasons(point.settings, point.shape), *batch_reasons(point.settings))
-    if isinstance(point.settings, Generate):
-        reasons += generate_reasons(point.settings, device)
-    if isinstance(point.settings, Evaluate):
-        reasons += option_reasons(point.settings)
-    if isinstance(point.settings, Train) and point.shape is not None:
-        reasons += train_reasons(point.settings, point.shape, device)
-    if isinstance(point.settings, Checkpoint) and point.shape is not None:
-        reasons += train_reasons(point.settings.training, point.shape, device)
-    if isinstance(point.settings, Turn) and point.shape is not None:
-        reasons += turn_reasons(point.settings, point.shape, device)
+    settings, shape, device = point.settings, point.shape, there.kind
+    reasons = [*_device_reasons(point, there), *_workload_reasons(settings, device)]
+    reasons += type_reasons(settings, shape, there)
+    if isinstance(settings, ModelSettings) and shape is not None:
+        reasons += _backend_reasons(settings, shape)
+        reasons += (*shape_reasons(settings, shape), *batch_reasons(settings))
+    if isinstance(settings, Generate):
+        reasons += generate_reasons(settings, device)
+    elif isinstance(settings, Evaluate):
+        reasons += option_reasons(settings)
+    elif isinstance(settings, Train | Checkpoint) and shape is not None:
+        reasons += train_reasons(settings.training if isinstance(settings, Checkpoint) else settings, shape, device)
+    elif isinstance(settings, Turn) and shape is not None:
+        reasons += turn_reasons(settings, shape, device)
     return "; ".join(reasons) or None
 
 
@@ -55,21 +53,17 @@ def lacking(point: Point, there: Devices) -> str | None:
         return f"{nodes} nodes ({there.num_hosts} {where})"
     if each <= there.count:
         return None
-    return f"{_count(each, there.kind)}{' on each node' if nodes > 1 else ''} ({there.count} {where})"
-
-
-def _count(number: int, device: DeviceKind) -> str:
-    return plural(number, _DEVICE_NOUNS[device])
+    return f"{plural(each, _DEVICE_NOUNS[there.kind])}{' on each node' if nodes > 1 else ''} ({there.count} {where})"
 
 
 def _device_reasons(point: Point, there: Devices) -> Iterator[str]:
-    nodes, each = point.settings.num_nodes, point.settings.num_gpus_per_node
+    nodes, each, noun = point.settings.num_nodes, point.settings.num_gpus_per_node, _DEVICE_NOUNS[there.kind]
     if nodes > there.num_hosts:
         yield f"needs {nodes} nodes, found {there.num_hosts}"
     if point.num_gpus % nodes:
-        yield f"{_count(point.num_gpus, there.kind)} can't be spread evenly over {nodes} nodes"
+        yield f"{plural(point.num_gpus, noun)} can't be spread evenly over {nodes} nodes"
     if each > there.count:
-        yield f"needs {_count(each, there.kind)}{' on each node' if nodes > 1 else ''}, found {there.count}"
+        yield f"needs {plural(each, noun)}{' on each node' if nodes > 1 else ''}, found {there.count}"
     only = BACKENDS[point.settings.backend].device
     if only is not None and only != there.kind:
         yield f"backend {point.settings.backend} runs on GPUs only"
@@ -83,7 +77,7 @@ def _workload_reasons(settings: Settings, kind: DeviceKind) -> Iterator[str]:
     if settings.num_nodes > 1 and settings.environment:
         yield "environment reaches the workers of one node only: export the variables on every node instead"
     if isinstance(settings, NodeSettings) and settings.gpus < settings.least_gpus:
-        yield f"needs at least {_count(settings.least_gpus, kind)}, found {settings.gpus}"
+        yield f"needs at least {plural(settings.least_gpus, _DEVICE_NOUNS[kind])}, found {settings.gpus}"
     if isinstance(settings, Collective) and settings.operation == "bisection":
         halves = {"gpus": settings.gpus, "nodes": settings.nodes if settings.nodes > 1 else 2}
         yield from (f"{name} {count} can't be halved (bisection)" for name, count in halves.items() if count % 2)
@@ -179,36 +173,26 @@ def has_type(name: str, there: Devices) -> bool:
 
 def type_reasons(settings: Settings, shape: DecoderShape | None, there: Devices) -> Iterator[str]:
     """Every setting that names a type which the devices, or the backend for this model, do not compute in."""
+    overflows = shape is not None and shape.model_type in BACKENDS[settings.backend].not_in_float16
     for setting in _SETTINGS:
         value = getattr(settings, setting, None)
         if value is None or has_type(value, there):
             continue
-        found = "none" if there.compute_capability is None else _text(there.compute_capability)
-        least = f"GPUs of compute capability {_text(_LEAST[value])}, found {found}"
-        yield f"{setting} = {value!r} needs {least}: {_remedy(setting, settings, shape, there)}"
-    if isinstance(settings, Generate) and settings.dtype == "float16" and _overflows(settings, shape):
-        model_type = shape.model_type if shape is not None else None
+        remedy = f"set {setting} = {'bfloat16' if has_type('bfloat16', there) else 'float16'!r}"
+        if setting in {"mixed_precision", "quantization"}:
+            remedy = f"remove {setting}"
+        elif setting == "precision" and value == "tfloat32":
+            remedy = "set precision = 'float32'"
+        # AdamW's epsilon of 1e-8 is 0 in float16, so training takes no float16; nor do models whose sums overflow.
+        elif setting == "dtype" and (overflows or not isinstance(settings, Generate | Evaluate)):
+            remedy = "set dtype = 'float32'"
+        least, found = (
+            "none" if size is None else f"{size[0]}.{size[1]}" for size in (_LEAST[value], there.compute_capability)
+        )
+        yield f"{setting} = {value!r} needs GPUs of compute capability {least}, found {found}: {remedy}"
+    if isinstance(settings, Generate) and settings.dtype == "float16" and shape is not None and overflows:
+        model_type = shape.model_type
         yield f"backend {settings.backend} has no float16 for {model_type}: set dtype = 'bfloat16' or 'float32'"
-
-
-def _remedy(setting: str, settings: Settings, shape: DecoderShape | None, there: Devices) -> str:
-    if setting in {"mixed_precision", "quantization"}:
-        return f"remove {setting}"
-    if setting == "precision" and getattr(settings, setting) == "tfloat32":
-        return "set precision = 'float32'"
-    # AdamW's epsilon of 1e-8 is 0 in float16, so training takes no float16; nor do models whose sums overflow.
-    if setting == "dtype" and (not isinstance(settings, Generate | Evaluate) or _overflows(settings, shape)):
-        return "set dtype = 'float32'"
-    narrow = "bfloat16" if has_type("bfloat16", there) else "float16"
-    return f"set {setting} = '{narrow}'"
-
-
-def _overflows(settings: Settings, shape: DecoderShape | None) -> bool:
-    return shape is not None and shape.model_type in BACKENDS[settings.backend].not_in_float16
-
-
-def _text(capability: tuple[int, int]) -> str:
-    return f"{capability[0]}.{capability[1]}"
 
 
 # Options that some backends lack.

@@ -80,7 +80,7 @@ def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collec
     return tuple(
         f"{name}: not the same, by its fingerprint; run folders name what differs"
         if name in _FINGERPRINTS
-        else f"{name}: {_change_of(before.get(name), now.get(name))}"
+        else f"{name}: {_change_of(_values(before.get(name)), _values(now.get(name)))}"
         for name in dict.fromkeys((*before, *now))
         # Results of earlier versions have no build; they are compared all the same.
         if not (name == BUILD and (name not in before or name not in now))
@@ -129,18 +129,13 @@ def point_difference(before: PointFigures, now: PointFigures, across: Collection
 
 def _change(name: str, before: PointFigures, now: PointFigures) -> str:
     """Both values, and the option of the command line that made the second, or else the first."""
-    shown = (_distinct(_values(json.dumps(point.settings.get(name)))) for point in (before, now))
-    values = " -> ".join(shown)
-    option = next((text for text in now.options if _is_about(name, text)), None)
-    earlier = next((text for text in before.options if _is_about(name, text)), None)
+    values = (_distinct(_values(json.dumps(point.settings.get(name)))) for point in (before, now))
+    # --set decode.steps=4, or --steps 4
+    about = re.compile(rf"--set '?(?:[\w.-]+\.)?{re.escape(name)}=|--{re.escape(name.replace('_', '-'))} ")
+    option = next((text for text in now.options if about.match(text)), None)
+    earlier = next((text for text in before.options if about.match(text)), None)
     by = f" ({option})" if option else f" (earlier: {earlier})" if earlier else ""
-    return f"{name}: {values}{by}"
-
-
-def _is_about(setting: str, option: str) -> bool:
-    """Whether ``--set decode.steps=4``, or ``--steps 4``, changes a setting."""
-    name = re.match(r"--set '?(?:[\w.-]+\.)?(\w+)=|--([\w-]+) ", option)
-    return name is not None and setting in {name[1], (name[2] or "").replace("-", "_")}
+    return f"{name}: {' -> '.join(values)}{by}"
 
 
 def _groups(name: str) -> Iterator[str]:
@@ -152,18 +147,16 @@ def _groups(name: str) -> Iterator[str]:
         yield "software"
 
 
-def _change_of(before: str | None, now: str | None) -> str:
+def _change_of(before: Sequence[str], now: Sequence[str]) -> str:
     """Both values in the shortest form that differs; GPUs by their kind and the beginnings of their UUIDs."""
-    sides = _values(before), _values(now)
-    texts = [(form(sides[0]), form(sides[1])) for form in (_counted_gpus, _distinct, counted, ", ".join)]
+    texts = [(form(before), form(now)) for form in (_counted_gpus, _distinct, counted, ", ".join)]
     return " -> ".join(next((pair for pair in texts if pair[0] != pair[1]), texts[-1]))
 
 
 def _counted_gpus(values: Sequence[str]) -> str:
-    found = [_GPU.fullmatch(value) for value in values]
     kinds: dict[str, list[str]] = {}
-    for match in found:
-        if match is None:
+    for value in values:
+        if (match := _GPU.fullmatch(value)) is None:
             return _distinct(values)
         kinds.setdefault(match[1], []).append(match[2])
     return ", ".join(f"{len(own)} x {kind} ({', '.join(own)})" for kind, own in kinds.items())
@@ -181,9 +174,8 @@ def _values(value: str | None) -> list[str]:
         found = json.loads(value)
     except (ValueError, RecursionError):  # a file can hold any text
         return [value]
-    if not isinstance(found, list):
-        found = [found]
-    return ["none" if item is None else str(item) for item in found] or ["none"]
+    items = found if isinstance(found, list) else [found]
+    return ["none" if item is None else str(item) for item in items] or ["none"]
 
 
 WATCHED = (

@@ -69,17 +69,11 @@ def interval(low: float | None, high: float | None) -> str:
     return f"[{_rounded(low, decimals)}, {_rounded(high, decimals)}]"
 
 
-def quantity_with_interval(estimate: Estimate | None) -> str:
+def quantity_with_interval(estimate: Estimate | None, scale: Scale | None = None) -> str:
     """Value, unit and interval in one unit, with the digits that the interval supports."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return quantity(estimate)
-    return _with_ends(estimate, scale_of(estimate))
-
-
-def _with_ends(estimate: Estimate, scale: Scale) -> str:
-    """Value, unit and interval of an estimate that has one."""
-    assert estimate.low is not None
-    assert estimate.high is not None
+    scale = scale or scale_of(estimate)
     low, high = estimate.low / scale.factor, estimate.high / scale.factor
     return f"{_rounded(estimate.value / scale.factor, _decimals(low, high))}{scale.suffix} {interval(low, high)}"
 
@@ -138,10 +132,8 @@ def scale_of(estimate: Estimate) -> Scale:
 
 def shared_scale(estimates: Iterable[Estimate]) -> Scale | None:
     """The scale that suits the smallest of ``estimates``; ``None`` where units differ or nothing was measured."""
-    found = tuple(estimates)
-    if not found or len({estimate.unit for estimate in found}) > 1:
-        return None
-    return scale_of(min(found, key=lambda estimate: abs(estimate.value)))
+    ordered = sorted(estimates, key=lambda estimate: abs(estimate.value))
+    return scale_of(ordered[0]) if len({estimate.unit for estimate in ordered}) == 1 else None
 
 
 def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
@@ -159,7 +151,7 @@ def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
     if half > _UNKNOWN_FROM * abs(estimate.value):
         return f"{plain(value, _SPREAD_DIGITS)} {UNKNOWN_SPREAD}{shown.suffix}"
     if half > abs(estimate.value):
-        return _with_ends(estimate, shown)
+        return quantity_with_interval(estimate, shown)
     half /= shown.factor
     decimals = _decimals(-half, half)
     return f"{_rounded(value, decimals)} ±{_rounded(half, decimals)}{shown.suffix}"
@@ -197,18 +189,13 @@ def node_ranges(names: Iterable[str]) -> str:
         found = _NUMBERED.fullmatch(name)
         prefix, number = (found[1], found[2]) if found else (name, "")
         by_prefix.setdefault(prefix, []).append(number)
-    return ",".join(text for prefix in sorted(by_prefix) for text in _texts(prefix, by_prefix[prefix]))
-
-
-def _texts(prefix: str, numbers: Sequence[str]) -> Iterator[str]:
-    """The name without a number, if it is among them, then all with one."""
-    numbered = [number for number in numbers if number]
-    if len(numbered) < len(numbers):
-        yield prefix
-    if len(numbered) == 1:
-        yield f"{prefix}{numbered[0]}"
-    elif numbered:
-        yield f"{prefix}[{','.join(_runs(numbered))}]"
+    texts: list[str] = []
+    for prefix, numbers in sorted(by_prefix.items()):
+        numbered = [number for number in numbers if number]
+        texts += [prefix] * (len(numbers) - len(numbered))  # the name without a number
+        if numbered:
+            texts.append(prefix + (numbered[0] if len(numbered) == 1 else f"[{','.join(_runs(numbered))}]"))
+    return ",".join(texts)
 
 
 def _runs(numbers: Sequence[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import lcm, prod
+from typing import Any
 
 from pybench.core.feasibility import infeasible, lacking
 from pybench.core.memory import memory_reason
@@ -15,7 +16,7 @@ from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import UsageError
 from pybench.model.machine import Devices
-from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Skip, Suite
+from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Skip, Suite
 from pybench.model.workloads.registry import SETTINGS_OF, SHARED_BATCH, AnySettings, count_axes
 from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, REST, ModelSettings
 
@@ -39,21 +40,22 @@ NOTHING_REQUIRED = Required()
 
 def parse_required(text: str | None) -> Required:
     """Read ``gpus=N``, ``nodes=N``, ``backend=NAME`` and ``table``, separated by commas. Raises ``UsageError``."""
-    num_gpus, num_nodes, backends, table = 0, 1, set(), False
-    for part in (text or "").split(",") if text else ():
-        key, _, value = part.strip().partition("=")
-        if key == "gpus" and value.isdecimal() and int(value) > 0:
-            num_gpus = int(value)
-        elif key == "nodes" and value.isdecimal() and int(value) > 0:
-            num_nodes = int(value)
+    required = NOTHING_REQUIRED
+    for part in map(str.strip, text.split(",") if text else ()):
+        key, _, value = part.partition("=")
+        number = int(value) if value.isdecimal() else 0
+        if key == "gpus" and number:
+            required = replace(required, num_gpus=number)
+        elif key == "nodes" and number:
+            required = replace(required, num_nodes=number)
         elif key == "backend" and value in BACKENDS:
-            backends.add(value)
-        elif part.strip() == "table":
-            table = True
+            required = replace(required, backends=required.backends | {value})
+        elif part == "table":
+            required = replace(required, table=True)
         else:
             valid = f"table, gpus=N, nodes=N or backend=NAME, with a name of {', '.join(BACKENDS)}"
-            raise UsageError(f"--require: found {part.strip()!r}, valid: {valid}")
-    return Required(num_gpus, frozenset(backends), num_nodes, table)
+            raise UsageError(f"--require: found {part!r}, valid: {valid}")
+    return required
 
 
 def expand(
@@ -75,9 +77,7 @@ def expand(
     """
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
     written = {benchmark.name: benchmark for benchmark in suite.benchmarks}
-    points: list[Point] = []
-    skips: list[Skip] = []
-    left_out: list[Skip] = []
+    points, skips, left_out = list[Point](), list[Skip](), list[Skip]()
     for point in _points(suite, {**architectures, **suite.own_models}, (there.count, max_gpus)):
         if not (keep(point.id) or written[point.benchmark].gives_rates):
             continue
@@ -95,8 +95,7 @@ def expand(
         elif reason := infeasible(point, there) or memory_reason(point, there):
             benchmark = written[point.benchmark]
             by_word = any(point.axes.get(name) in values for name, values in benchmark.implied.items())
-            by_word |= any(benchmark.settings.get(name) == REST for name in point.axes)
-            if by_word and not demanded:
+            if (by_word or any(benchmark.settings.get(name) == REST for name in point.axes)) and not demanded:
                 left_out.append(skipped(point, f"left out: {reason}", f"{point.benchmark}: {reason}"))
             else:
                 skips.append(skipped(point, reason, lacks))
@@ -178,10 +177,8 @@ def point_id(benchmark: str, axes: Mapping[str, AxisValue]) -> str:
 
 def is_required(point: Point, required: Required) -> bool:
     """Whether the command line insists on the point."""
-    if point.settings.num_nodes > 1:
-        there = point.settings.num_nodes <= required.num_nodes
-    else:
-        there = point.num_gpus <= required.num_gpus
+    nodes = point.settings.num_nodes
+    there = nodes <= required.num_nodes if nodes > 1 else point.num_gpus <= required.num_gpus
     return there or point.settings.backend in required.backends
 
 
@@ -192,25 +189,15 @@ def left_out_list(plan: Plan) -> tuple[str, ...]:
 
 def skipped(point: Point, reason: str, lacks: str | None = None) -> Skip:
     """The point as one that is not measured."""
-    return Skip(
-        id=point.id,
-        benchmark=point.benchmark,
-        axes=point.axes,
-        num_gpus=point.num_gpus,
-        reason=reason,
-        lacks=lacks,
-    )
+    name, axes, num_gpus = point.benchmark, point.axes, point.num_gpus
+    return Skip(id=point.id, benchmark=name, axes=axes, num_gpus=num_gpus, reason=reason, lacks=lacks)
 
 
 def with_effort(suite: Suite, *, attempts: int | None = None, steps: int | None = None) -> Suite:
     """Replace the number of attempts, and of steps in each; ``None`` keeps the suite's number."""
-
-    def changed(effort: Effort) -> Effort:
-        if attempts is not None:
-            effort = replace(effort, attempts=attempts, max_attempts=attempts)
-        return effort if steps is None else replace(effort, steps=steps)
-
-    return replace(suite, benchmarks=tuple(replace(b, effort=changed(b.effort)) for b in suite.benchmarks))
+    numbers = {"attempts": attempts, "max_attempts": attempts, "steps": steps}
+    changes: dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
+    return replace(suite, benchmarks=tuple(replace(b, effort=replace(b.effort, **changes)) for b in suite.benchmarks))
 
 
 def rest_gpus(
@@ -272,10 +259,8 @@ def _with_batch(benchmark: Benchmark, count: int) -> Benchmark:
         multiple *= lcm(*(value for value in numbers if not (is_count and value > count)))  # counts above the GPUs here
     written = benchmark.settings[name]
     batch = -(-written // multiple) * multiple
-    if batch == written:
-        return benchmark
-    settings = {**benchmark.settings, name: batch}
-    return replace(benchmark, settings=settings, implied={**benchmark.implied, name: (batch,)})
+    implied = benchmark.implied if batch == written else {**benchmark.implied, name: (batch,)}
+    return replace(benchmark, settings={**benchmark.settings, name: batch}, implied=implied)
 
 
 def _counts(values: tuple[AxisValue, ...], count: int) -> tuple[AxisValue, ...]:

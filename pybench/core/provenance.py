@@ -64,8 +64,9 @@ def worker_packages(records: Sequence[Record]) -> dict[str, str]:
 
 def software_of(manifest: Manifest, records: Sequence[Record]) -> dict[str, str]:
     """Fields that are equal for runs whose workers had the same packages, images and tuning variables."""
-    images = [image.id for image in manifest.container.images] if manifest.container else []
-    return software_fields(worker_packages(records), images, manifest.environment)
+    images = sorted(image.id for image in manifest.container.images) if manifest.container else []
+    variables = {f"${name}": value for name, value in manifest.environment.items()}
+    return {**worker_packages(records), "images": json.dumps(images), **variables}
 
 
 def _energy_scope(records: Sequence[Record]) -> EnergyScope | None:
@@ -111,17 +112,8 @@ def machine_fields(machine: Machine) -> dict[str, str]:
 def run_fields(machine: Machine, hosts: Sequence[Host] = ()) -> dict[str, str]:
     """The fields of the machine that leads, and of every other host as one field."""
     others = [host for host in hosts if host.machine != machine or host is not hosts[0]]
-    return {
-        **machine_fields(machine),
-        **{f"{HOST_FIELD}{host.name}": json.dumps(machine_fields(host.machine)) for host in others},
-    }
-
-
-def software_fields(
-    packages: Mapping[str, str], images: Sequence[str], environment: Mapping[str, str]
-) -> dict[str, str]:
-    """The same of what workers ran: packages (and ``python``) as they saw them, images by digest, tuning variables."""
-    return {**packages, "images": json.dumps(sorted(images)), **{f"${name}": v for name, v in environment.items()}}
+    of_others = {f"{HOST_FIELD}{host.name}": json.dumps(machine_fields(host.machine)) for host in others}
+    return {**machine_fields(machine), **of_others}
 
 
 def fingerprint(fields: Mapping[str, str]) -> str:
@@ -131,9 +123,5 @@ def fingerprint(fields: Mapping[str, str]) -> str:
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Each field that differs, as ``name: before -> now``; ``none`` where one side has none."""
-    names = dict.fromkeys((*before, *now))
-    return [
-        f"{name}: {before.get(name, 'none')} -> {now.get(name, 'none')}"
-        for name in names
-        if before.get(name) != now.get(name)
-    ]
+    changed = [name for name in dict.fromkeys((*before, *now)) if before.get(name) != now.get(name)]
+    return [f"{name}: {before.get(name, 'none')} -> {now.get(name, 'none')}" for name in changed]

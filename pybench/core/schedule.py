@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, product
 
 from pybench.core.plan import skipped
 from pybench.core.statistics.memory import ATTEMPTS_OF_FEW
@@ -131,13 +131,12 @@ def by_decision(
 def _groups(points: Sequence[Point], rows: Sequence[JudgedRow]) -> dict[str, str]:
     """The group of each point of a row, named by its first point: points that share rows or a process."""
     group = {id_: id_ for row in rows for id_ in row.point_ids}
-    together = [row.point_ids for row in rows if row.point_ids]  # a row of the machine has no point
     by_process: dict[str, list[str]] = {}
     for point in points:
         if point.id in group and (key := session_key(point)) is not None:
             by_process.setdefault(key, []).append(point.id)
-    for first, *others in (*together, *by_process.values()):
-        for other in others:
+    for together in (*(row.point_ids for row in rows), *by_process.values()):
+        for first, other in product(together[:1], together[1:]):  # a row of the machine has no point
             old, new = group[other], group[first]
             group = {id_: new if name == old else name for id_, name in group.items()}
     return group
@@ -149,25 +148,19 @@ def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Seque
     More attempts change no row without a decision, such as a starved baseline, a loss curve or a driver's count. Even
     attempts run in reverse, as in :func:`pending`: drift biases no point against another.
     """
-    undecided_rows = [row for row in rows if row.verdict == "inconclusive" and row.decision]
     most: dict[str, int] = {}
-    for row in undecided_rows:
-        if row.decision and not row.decision.is_final:
+    for row in rows:
+        if row.verdict == "inconclusive" and row.decision and not row.decision.is_final:
             beyond = ATTEMPTS_OF_FEW if row.decision.is_unconfirmed else 0
             most.update({id_: max(beyond, most.get(id_, 0)) for id_ in row.point_ids})
     taken = Counter(record.point_id for record in records)
-
-    def most_attempts(point: Point) -> int:
-        attempts, max_attempts = point.effort.attempts, point.effort.max_attempts
-        return max_attempts if attempts == max_attempts else max(max_attempts, most[point.id])
-
-    owed = [
-        (point, taken[point.id] + 1)
-        for point in points
-        if point.id in most
-        and taken[point.id] < most_attempts(point) + failed_warm(point, records)
-        and not given_up(point, records)
-    ]
+    owed: list[Attempt] = []
+    for point in points:
+        if point.id in most and not given_up(point, records):
+            limit = point.effort.max_attempts
+            limit = limit if point.effort.attempts == limit else max(limit, most[point.id])
+            if taken[point.id] < limit + failed_warm(point, records):
+                owed.append((point, taken[point.id] + 1))
     order = {point.id: place for place, point in enumerate(points)}
     return tuple(sorted(owed, key=lambda a: (a[1], order[a[0].id] if a[1] % 2 else -order[a[0].id])))
 
@@ -180,14 +173,14 @@ def session_key(point: Point) -> str | None:
     """
     settings = point.settings
     traits = BACKENDS[settings.backend]
+    free = traits.warm_settings.get(settings.workload)
     # Ranks of several hosts meet anew for each attempt: every host's own record of it begins and ends with its process.
     if not point.effort.share_process or settings.num_nodes > 1:
         return None
     if settings.workload in traits.bare_workloads:
         return json.dumps([settings.backend, settings.num_gpus, settings.environment])
-    if settings.workload not in traits.warm_settings:
+    if free is None:
         return None
-    free = traits.warm_settings[settings.workload]
     kept = {name: value for name, value in settings.to_json().items() if name not in free}
     return json.dumps([kept, {name: getattr(settings, name) for name in traits.shaping}], sort_keys=True)
 
@@ -196,11 +189,10 @@ def sessions(points: Sequence[Point]) -> Iterator[tuple[Attempt, ...]]:
     """Attempts of each worker process of a run without failures."""
     keys = {point.id: session_key(point) for point in points}
     owed = pending(points, ())
-    start = 0
-    while start < len(owed):
-        end = _session_end(owed, start, lambda point: keys[point.id])
-        yield owed[start:end]
-        start = end
+    while owed:
+        session = _session(owed, lambda point: keys[point.id])
+        yield session
+        owed = owed[len(session) :]
 
 
 def next_session(owed: Sequence[Attempt], records: Sequence[Record]) -> tuple[Attempt, ...]:
@@ -210,21 +202,17 @@ def next_session(owed: Sequence[Attempt], records: Sequence[Record]) -> tuple[At
     gets a fresh process from then on.
     """
     failed = {record.point_id for record in records if record.warm_after and not record.ok}
-    end = _session_end(owed, 0, lambda point: None if point.id in failed else session_key(point))
-    return tuple(owed[:end])
+    return _session(owed, lambda point: None if point.id in failed else session_key(point))
 
 
-def _session_end(owed: Sequence[Attempt], start: int, key_of: Callable[[Point], str | None]) -> int:
-    """Index behind the attempts that one process makes from ``owed[start]`` on."""
-    first = owed[start][0]
-    key, seen, end = key_of(first), {first.id}, start + 1
-    while key is not None and end < len(owed):
-        point = owed[end][0]
+def _session(owed: Sequence[Attempt], key_of: Callable[[Point], str | None]) -> tuple[Attempt, ...]:
+    """The first attempts that one process makes."""
+    key, seen = key_of(owed[0][0]), {owed[0][0].id}
+    for point, _ in owed[1:] if key is not None else ():
         if point.id in seen or key_of(point) != key:
             break
         seen.add(point.id)
-        end += 1
-    return end
+    return tuple(owed[: len(seen)])
 
 
 def next_side(first: Sequence[Attempt], second: Sequence[Attempt], places: Mapping[str, int]) -> int | None:
@@ -236,16 +224,9 @@ def next_side(first: Sequence[Attempt], second: Sequence[Attempt], places: Mappi
     """
     if not first or not second:
         return None if not (first or second) else 0 if first else 1
-    one, other = _key(first[0], places), _key(second[0], places)
-    if one == other:
-        return 0 if first[0][1] % 2 else 1
-    return 0 if one < other else 1
-
-
-def _key(attempt: Attempt, places: Mapping[str, int]) -> tuple[int, int]:
-    """Sorts attempts as each run makes them: by round, every second round backwards."""
-    point, number = attempt
-    return number, places[point.id] if number % 2 else -places[point.id]
+    # Each run makes its attempts by round, every second round backwards.
+    one, other = ((n, places[point.id] if n % 2 else -places[point.id]) for point, n in (first[0], second[0]))
+    return int(one > other) if one != other else 1 - first[0][1] % 2
 
 
 METRIC = "batch_size_per_gpu"

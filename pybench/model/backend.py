@@ -44,8 +44,8 @@ class Extra:
 
     def is_needed(self, settings: Settings) -> bool:
         """Whether a point of these settings needs it."""
-        found = getattr(settings, self.setting, None)
-        return found is not None if self.value is None else found == self.value
+        value = getattr(settings, self.setting, None)
+        return value is not None and self.value in {None, value}
 
     def __str__(self) -> str:
         """The setting that needs it, as a user wrote it."""
@@ -170,11 +170,9 @@ _TRAINING_EXTRAS = (
 )
 
 _SERVERS = tuple(
-    Extra(
-        name=name, packages=(entry.package,), setting="server", value=name, remedy=f"use its image, or install {name}"
-    )
-    for name, entry in SERVERS.items()
-    if entry.package
+    Extra(name=name, packages=(package,), setting="server", value=name, remedy=f"use its image, or install {name}")
+    for name, package in ((name, entry.package) for name, entry in SERVERS.items())
+    if package
 )
 BACKENDS: dict[BackendName, BackendTraits] = {
     "torch": BackendTraits(
@@ -308,9 +306,3 @@ _OF_THE_ALLOCATOR = " Including non-PyTorch memory"
 def without_allocator(error: str) -> str:
     """An error's text without what torch adds on its allocator where memory ran out."""
     return error.partition(_OF_THE_ALLOCATOR)[0]
-
-
-def package_distributions() -> tuple[str, ...]:
-    """Every package that a backend or one of its settings needs, by its registry name."""
-    packages = (package.replace("_", "-") for traits in BACKENDS.values() for package in traits.all_packages)
-    return tuple(dict.fromkeys(packages))

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from pybench.model.backend import package_distributions
+from pybench.model.backend import BACKENDS
 from pybench.model.machine import Machine
 
 RECORDED_PACKAGES = (
-    *package_distributions(),
+    *dict.fromkeys(package.replace("_", "-") for traits in BACKENDS.values() for package in traits.all_packages),
     *("bitsandbytes", "flash-attn", "triton", "unsloth-zoo", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
 )
 """Packages, by their registry names, that shape a measurement where they are installed."""

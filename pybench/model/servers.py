@@ -183,21 +183,23 @@ def server_reasons(settings: Generate, device: str) -> Iterator[str]:
             yield f"{name} does not pass {setting} on"
     if settings.engine_args and settings.server_command:
         yield f"{name} takes no engine_args: write them into the command"
-    decided = {_plain(word) for word in (*server.config, *_own_command(settings, dict.fromkeys(_OF_THE_PLACE, "")))}
+    words = (*server.config, *_own_command(settings, dict.fromkeys(_OF_THE_PLACE, "")))
+    decided = {word.lstrip("-").replace("-", "_") for word in words}
     for argument in settings.engine_args:
-        if _plain(argument) in decided:
+        if argument.lstrip("-").replace("-", "_") in decided:
             yield f"engine_args.{argument}: pybench sets it itself"
-
-
-def _plain(word: str) -> str:
-    return word.lstrip("-").replace("-", "_")
 
 
 def server_command(settings: Generate, place: Mapping[str, str]) -> tuple[str, ...]:
     """The command line of one replica's server; ``place`` has the values that only its worker knows."""
-    more = {} if server_of(settings).config else settings.engine_args
-    flags = [part for name, value in more.items() for part in _flag(f"--{name.replace('_', '-')}", value)]
-    return (*_own_command(settings, place), *flags)
+    command = [*_own_command(settings, place)]
+    for name, value in settings.engine_args.items() if not server_of(settings).config else ():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            command.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            command += (f"--{flag}", value if isinstance(value, str) else json.dumps(value))
+    return tuple(command)
 
 
 def _own_command(settings: Generate, place: Mapping[str, str]) -> Iterator[str]:
@@ -211,12 +213,6 @@ def _own_command(settings: Generate, place: Mapping[str, str]) -> Iterator[str]:
             yield from [text for text in (flag[0] if value else flag[1],) if text]
         elif value is not None:
             yield from (flag, str(value))
-
-
-def _flag(flag: str, value: object) -> tuple[str, ...]:
-    if isinstance(value, bool):
-        return (flag if value else f"--no-{flag[2:]}",)
-    return flag, value if isinstance(value, str) else json.dumps(value)
 
 
 def server_config(settings: Generate) -> str | None:

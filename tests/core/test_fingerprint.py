@@ -6,9 +6,25 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.core.provenance import differences, fingerprint, machine_fields, software_fields
+from pybench.core.provenance import differences, fingerprint, machine_fields, software_of
+from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.machine import Machine
-from tests.builders import H200, MACHINE
+from pybench.model.record import RankReport
+from tests.builders import H200, HEADER, MACHINE, MANIFEST, RECORD
+
+IMAGE = ImageIdentity(
+    backend="torch",
+    name="torch",
+    reference="",
+    id="",
+    digests=(),
+    platform="linux/amd64",
+    labels={},
+    python=None,
+    interpreter="python3",
+    entrypoint="replace",
+    pinned=True,
+)
 
 
 def test_fields_of_a_machine() -> None:
@@ -54,7 +70,20 @@ def test_what_does_not(other: Machine) -> None:
 
 def test_software() -> None:
     """Packages as workers saw them, images and variables; the order of images has no meaning."""
-    fields = software_fields({"python": "3.12", "peft": "0.21"}, ["sha256:b", "sha256:a"], {"NCCL_ALGO": "Ring"})
+    images = tuple(replace(IMAGE, id=digest) for digest in ("sha256:b", "sha256:a"))
+    container = ContainerSetup(
+        engine="docker",
+        engine_version=None,
+        runtime=None,
+        rootless=False,
+        lock="",
+        images=images,
+        mounts=(),
+        relaxations=(),
+    )
+    manifest = replace(MANIFEST, container=container, environment={"NCCL_ALGO": "Ring"})
+    rank = RankReport(header=replace(HEADER, python="3.12", packages={"peft": "0.21"}))
+    fields = software_of(manifest, [replace(RECORD, ranks=(rank,))])
     assert fields == {
         "python": "3.12",
         "peft": "0.21",

@@ -54,7 +54,6 @@ def _decided(settings: Train) -> dict[_Path, tuple[Any, str]]:
     batch = None if settings.finds_batch_size else settings.micro_batch_size
     passes = None if batch is None else settings.num_passes
     whole = None if batch is None else settings.effective_batch_size
-    offloads = {True: "cpu"}
     return {
         ("train_batch_size",): (whole, "the effective batch"),
         ("train_micro_batch_size_per_gpu",): (batch, "the batch size"),
@@ -63,14 +62,8 @@ def _decided(settings: Train) -> dict[_Path, tuple[Any, str]]:
         ("bf16", "enabled"): (settings.dtype == "bfloat16", "dtype"),
         ("fp16", "enabled"): (settings.dtype == "float16", "dtype"),
         (zero, "stage"): (settings.zero_stage or DEFAULT_STAGE, "zero_stage"),
-        (zero, "offload_optimizer", "device"): (
-            offloads.get(bool(settings.offload_optimizer), "none"),
-            "offload_optimizer",
-        ),
-        (zero, "offload_param", "device"): (
-            offloads.get(bool(settings.offload_parameters), "none"),
-            "offload_parameters",
-        ),
+        (zero, "offload_optimizer", "device"): ("cpu" if settings.offload_optimizer else "none", "offload_optimizer"),
+        (zero, "offload_param", "device"): ("cpu" if settings.offload_parameters else "none", "offload_parameters"),
         ("optimizer", "type"): ("AdamW", "pybench"),
         ("optimizer", "params", "lr"): (settings.learning_rate, "learning_rate"),
     }

@@ -264,18 +264,14 @@ def drawn_lengths(settings: Generate, replica: int) -> Iterator[RequestLengths]:
     numbers = random.Random(settings.seed)  # noqa: S311 - no secret
     arrival_s = 0.0
     for index in range(settings.batch_size):
-        if settings.request_rate_per_s is not None:
-            arrival_s += _gap_s(numbers, settings.request_rate_per_s, settings.burstiness)
+        rate_per_s, burstiness = settings.request_rate_per_s, settings.burstiness
+        if rate_per_s is not None and burstiness == 1:
+            arrival_s += numbers.expovariate(rate_per_s)
+        elif rate_per_s is not None:  # as vllm bench serve --burstiness
+            arrival_s += numbers.gammavariate(burstiness, 1 / (rate_per_s * burstiness))
         prompt, output = (
             numbers.randint(settings.shortest(n), settings.longest(n))
             for n in (settings.prompt_tokens, settings.output_tokens)
         )
         if index % settings.data_parallel == replica:
             yield RequestLengths(index, prompt, output, arrival_s)
-
-
-def _gap_s(numbers: random.Random, rate_per_s: float, burstiness: float) -> float:
-    """Time between two arrivals, as ``vllm bench serve --burstiness`` draws it."""
-    if burstiness == 1:
-        return numbers.expovariate(rate_per_s)
-    return numbers.gammavariate(burstiness, 1 / (rate_per_s * burstiness))

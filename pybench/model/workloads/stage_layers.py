@@ -45,26 +45,20 @@ def _passing_bytes(settings: Train, rank: int, gradients: float, kept: float, lo
     """Peak bytes beside weights and states, with ``logits`` logits."""
     output, loss = DTYPE_BYTES[settings.dtype] * logits, LOSS_BYTES * logits
     parts = settings.num_microbatches
-    if parts > 1:
-        # torch keeps the logits of every part, and joins them at the end.
-        waiting = _waiting_bytes(settings, rank, kept, logits)
-        return gradients + max(waiting + output + loss / parts, 2 * output)
-    if settings.accumulates:
+    if parts == 1 and settings.accumulates:
         return gradients + kept + output + loss
-    return kept + max(gradients + 2 * output, output + loss)
-
-
-def _waiting_bytes(settings: Train, rank: int, kept: float, logits: float) -> float:
-    """Kept by the parts that wait for their backward pass, beside all gradients, which the first part's has made.
-
-    GPipe runs every forward pass first. With 1F1B a rank runs forward passes ahead, one for each later rank; with
-    interleaved 1F1B it runs twice that number, and the passes of its other stages (Narayanan et al., arXiv:2104.04473).
-    """
-    parts, ranks, stages = settings.num_microbatches, settings.pipeline_parallel, settings.stages_per_rank or 1
-    if settings.schedule == "gpipe":
-        return (kept + _SOFTMAX_BYTES * logits) * (parts - 1) / parts
+    if parts == 1:
+        return kept + max(gradients + 2 * output, output + loss)
+    # Parts wait for their backward pass, beside all gradients, which the first part's has made. GPipe runs every
+    # forward pass first. With 1F1B a rank runs forward passes ahead, one for each later rank; with interleaved 1F1B it
+    # runs twice that number, and the passes of its other stages (Narayanan et al., arXiv:2104.04473).
+    ranks, stages = settings.pipeline_parallel, settings.stages_per_rank or 1
     ahead = (stages - 1) * ranks + (1 if stages == 1 else 2) * (ranks - 1 - rank)
-    return kept * min(ahead / stages, parts - 1) / parts
+    waiting = kept * min(ahead / stages, parts - 1) / parts
+    if settings.schedule == "gpipe":
+        waiting = (kept + _SOFTMAX_BYTES * logits) * (parts - 1) / parts
+    # torch keeps the logits of every part, and joins them at the end.
+    return gradients + max(waiting + output + loss / parts, 2 * output)
 
 
 # Ranks whose work differs by less are equally fast.

@@ -102,13 +102,19 @@ UNPREDICTED: dict[str, tuple[str, Container[object] | None]] = {
 
 def train_rules(given: GivenSettings) -> Iterator[Breach]:
     """Every rule of training that the settings break."""
+    strategies = cast("tuple[StrategyName, ...]", given.values("strategy")) or ("ddp",)
     yield from _batch_sizes(given)
     yield from _answers(given)
-    yield from _options(given)
+    # An option must mean something to every strategy of the benchmark, or points would differ in name alone.
+    for key in sorted(OPTIONS):
+        strangers = [name for name in strategies if key not in STRATEGIES[name].options]
+        if given.values(key) and strangers:
+            only = ", ".join(owners(key))
+            yield Breach(f"strategy {strangers[0]} has no {key}, only {only}: give those their own benchmark", key)
     yield from unmet_needs(given, NEEDS)
     if True in given.values("sequence_parallel") and set(given.values("tensor_parallel") or (1,)) == {1}:
         yield Breach("has no effect without tensor_parallel above 1: set that, or remove it", "sequence_parallel")
-    for name in _strategies(given):
+    for name in strategies:
         if STRATEGIES[name].own_optimizer and given.values("fused_adamw"):
             yield Breach(f"strategy {name} brings its own optimizer; remove it", "fused_adamw")
         if STRATEGIES[name].has_stages and AUTO in given.values("batch_size_per_gpu"):
@@ -148,16 +154,3 @@ def _answers(given: GivenSettings) -> Iterator[Breach]:
         if longest >= shortest:
             message = f"{longest} leaves no prompt in a sample of sequence_tokens = {shortest}"
             yield Breach(message, "evaluation_output_tokens")
-
-
-def _strategies(given: GivenSettings) -> tuple[StrategyName, ...]:
-    return cast("tuple[StrategyName, ...]", given.values("strategy")) or ("ddp",)
-
-
-def _options(given: GivenSettings) -> Iterator[Breach]:
-    """An option must mean something to every strategy of the benchmark, or points would differ in name alone."""
-    for key in sorted(OPTIONS):
-        strangers = [name for name in _strategies(given) if key not in STRATEGIES[name].options]
-        if given.values(key) and strangers:
-            only = ", ".join(owners(key))
-            yield Breach(f"strategy {strangers[0]} has no {key}, only {only}: give those their own benchmark", key)
