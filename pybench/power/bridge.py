@@ -1,4 +1,4 @@
-"""Counter sums joined with the series' shape.
+"""Joules by the counter: its sums joined with the series' shape.
 
 The series gives the energy over time up to a gain near 1; the counter gives its sum at some moments, each with an error
 of some tenths of a ms. A Kalman filter over the counter's values joins them; its loop is ``csrc/counter_filter.h``.
@@ -20,82 +20,239 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from pybench import _energy
-from pybench.power.counter import Anchors
-from pybench.power.curve import Curve
-from pybench.power.samples import Column, Windows
+from pybench.power.counter import (
+    MIN_CHANGES,
+    Hypotheses,
+    Readings,
+    candidate_grids,
+    lone_anchors,
+    placed,
+)
+from pybench.power.curve import Curve, series_curve
+from pybench.power.samples import Samples, Windows, samples_of
+from pybench.power.sensor import UNKNOWN_SENSOR, SensorModel
+from pybench.power.trace import GpuTrace, OffsetColumns
 
-# Standard deviation of how far a load is in step with the counter's sampling; 1 is fully.
-STEP_SPREAD = 0.75
-Matrix = npt.NDArray[np.float64]
+Method = Literal["counter+series", "counter", "series", "polled", "none"]
 
-
-@dataclass(frozen=True)
-class Steps:
-    """From each value to the next: joules ``spent`` by the series, joules ``taken`` within windows, variances."""
-
-    spent_j: Matrix
-    taken_j: Matrix
-    spent_j2: Matrix
-    taken_j2: Matrix
-    sampled_j2: Matrix
-    counted_j2: Matrix
-    in_step_j: Matrix
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """By hypothesis: logarithm of the weight, joules within the windows, their variance, and the misfit."""
-
-    log_weight: Matrix
-    energy_j: Matrix
-    variance_j2: Matrix
-    misfit: Matrix
+# Readings within the first reach of a window determine the counter's grid; the second reach is for a counter read once
+# a minute.
+REACHES_S = (30.0, 65.0)
+# Samples within this of an end of the window give its shape, in s; more if the counter was read farther away.
+SHAPE_REACH_S = 8.0
+# A counter value is at most this old when it is read, in s.
+VALUE_AGE_S = 1.0
+# Of longer windows only the samples near the ends are used: the middle cancels.
+LONG_S = 60.0
 
 
 @dataclass(frozen=True)
-class Bridged:
-    """Joules within the windows, their standard deviation, and the misfit: 1 as expected, more is worse."""
+class WindowEnergy:
+    """Joules with their standard deviation.
+
+    Attributes:
+        gap: more than ``GAP_S`` of the windows lack samples.
+        misfit: observed over modelled variance of the counter less the series.
+        hidden_w: possible error of the mean power by a load in step with the samples.
+    """
 
     energy_j: float
     sigma_j: float
-    misfit: float
+    method: Method
+    num_publications: int = 0
+    gap: bool = False
+    misfit: float = 1.0
+    hidden_w: float = 0.0
 
 
-def together(outcome: Outcome, least_scale: float) -> Bridged:
-    """The weighted mean over all hypotheses. Variances are scaled by the misfit, at least by ``least_scale``."""
-    weight = np.exp(outcome.log_weight - outcome.log_weight.max())
-    weight /= weight.sum()
-    scale = np.maximum(outcome.misfit, least_scale)
-    mean_j = float(weight @ outcome.energy_j)
-    spread_j2 = scale * np.maximum(outcome.variance_j2, 0.0) + (outcome.energy_j - mean_j) ** 2
-    return Bridged(mean_j, float(np.sqrt(weight @ spread_j2)), float(weight @ scale))
+@dataclass(frozen=True)
+class Window:
+    """One GPU's data around the windows, in seconds since the first window's start.
 
-
-def filtered(
-    parts: Sequence[tuple[Matrix, Matrix, Steps]],
-    belief: Matrix,
-    gain_spread: float,
-    beyond_j: Matrix,
-    beyond_j2: Matrix,
-) -> Outcome:
-    """Filter each hypothesis.
-
-    Args:
-        parts: for each curve the counter's values, their variances, and the steps between them.
-        belief: prior weight of each hypothesis.
-        gain_spread: additional standard deviation of the series' gain.
-        beyond_j: joules within the windows before the first value and after the last.
-        beyond_j2: their variance.
+    ``readings`` is ``None`` if the counter fell within the windows.
     """
-    columns = [(values_j, value_j2, *vars(steps).values()) for values_j, value_j2, steps in parts]
-    return Outcome(*_energy.filtered(columns, belief, gain_spread, STEP_SPREAD, beyond_j, beyond_j2))
+
+    spans_s: Windows
+    readings: Readings | None
+    samples: Samples
+    sensor: SensorModel
+
+    @property
+    def start_s(self) -> float:
+        """Start of the first span."""
+        return self.spans_s[0][0]
+
+    @property
+    def end_s(self) -> float:
+        """End of the last span."""
+        return self.spans_s[-1][1]
+
+    @property
+    def length_s(self) -> float:
+        """Sum of the spans' lengths."""
+        return sum(end_s - start_s for start_s, end_s in self.spans_s)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether only the samples near both ends are used."""
+        return self.end_s - self.start_s > LONG_S
 
 
+def cut_window(
+    gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], *, whole: bool = False
+) -> Window:
+    """The data of one GPU around windows; with ``whole`` all samples, also those far from a long window's ends."""
+    origin_ns = windows_ns[0][0]
+    spans_s = [((start_ns - origin_ns) / 1e9, (end_ns - origin_ns) / 1e9) for start_ns, end_ns in windows_ns]
+    readings = Readings.of(gpu.counter, origin_ns).without_resets(0.0, spans_s[-1][1])
+    start_s, end_s = spans_s[0][0], spans_s[-1][1]
+    if whole:
+        near_s = [(start_s - 1, end_s + 1)]
+    elif end_s - start_s <= LONG_S:
+        near_s = [_shape_span_s(readings, start_s, end_s)]
+    else:
+        ends_s = spans_s if len(spans_s) > 1 else [(at_s, at_s) for at_s in (start_s, end_s)]
+        near_s = [_shape_span_s(readings, *end) for end in ends_s]
+    samples = samples_of(gpu, offsets, origin_ns, near_s)
+    return Window(spans_s, readings, samples, gpu.sensor or UNKNOWN_SENSOR)
+
+
+def _shape_span_s(readings: Readings | None, start_s: float, end_s: float) -> tuple[float, float]:
+    """Span of the samples that give the shape: up to the nearest counter values, but at least ``SHAPE_REACH_S``."""
+    first_s, last_s = start_s - SHAPE_REACH_S, end_s + SHAPE_REACH_S
+    if readings is None:
+        return first_s, last_s
+    seen_s = readings.after_s[readings.changes]
+    before_s, after_s = seen_s[seen_s <= start_s], seen_s[seen_s - VALUE_AGE_S >= end_s]
+    if len(before_s) and before_s[-1] >= start_s - REACHES_S[0]:
+        first_s = min(first_s, float(before_s[-1]) - VALUE_AGE_S)
+    if len(after_s) and after_s[0] <= end_s + REACHES_S[0]:
+        last_s = max(last_s, float(after_s[0]))
+    return first_s, last_s
+
+
+# With more readings, the grid's period is taken from the first 20 s, in which the sampler searches for it.
+MOST_READINGS = 400
+BEGINNING_S = 20.0
+# Standard deviation of the energy between two publications without a series, as a fraction.
+UNSHAPED_SPREAD = 0.35
+# A window may end this far past the last publication, in s.
+OVERHANG_S = 0.25
+
+
+def estimate_by_counter(window: Window, curve: Curve | None) -> WindowEnergy | None:
+    """By the counter, shaped by the series if ``curve`` covers the ends; ``None`` unless readings span the windows.
+
+    Several long windows are estimated one by one, and their standard deviations added.
+    """
+    readings = window.readings
+    if readings is None:
+        return None
+    if window.is_long and len(window.spans_s) > 1:
+        parts = [Window([span], readings, window.samples, window.sensor) for span in window.spans_s]
+        return _sum([estimate_by_counter(part, None) for part in parts])
+    start_s, end_s = window.start_s, window.end_s
+    ends: list[Windows] = [[(start_s, start_s)], [(end_s, end_s)]] if window.is_long else [window.spans_s]
+    near = [close for end in ends if (close := _near(readings, end)) is not None]
+    if len(near) < len(ends):
+        return None
+    shapes = [shape for end in ends if (shape := curve or _shape(window, readings, end)) and shape.covers(end)]
+    shaped = len(shapes) == len(ends)
+    many = len(readings.after_s) > MOST_READINGS
+    grids = candidate_grids(near[0], readings.beginning(BEGINNING_S)) if many else candidate_grids(readings)
+    hypotheses = placed(near, grids) if shaped else [([lone_anchors(near, grids)], 1.0)]
+    if not shaped:  # straight lines between the counter's own values
+        changes_s = np.concatenate([part.after_s[part.changes] for part in near])
+        if changes_s.min() > start_s or changes_s.max() < end_s:
+            return None
+        ((anchors,), _) = hypotheses[0]
+        pieces_j = np.diff(anchors.energy_j)
+        shapes = [Curve.of_pieces(anchors.time_s, pieces_j, UNSHAPED_SPREAD * pieces_j)]
+    elif not _keep_covered(hypotheses, shapes, window.spans_s):
+        return None
+    lags_s = (window.sensor.lag_low_s, window.sensor.lag_high_s)
+    energy_j, sigma_j, misfit = bridge(hypotheses, shapes, window.spans_s, lags_s, LEAST_SCALE if shaped else 1.0)
+    shared_j = []
+    for shape in shapes if shaped else ():
+        first_s, last_s = float(shape.time_s[0]), float(shape.time_s[-1])
+        inside = [(min(max(start, first_s), last_s), max(min(end, last_s), first_s)) for start, end in window.spans_s]
+        shared_j.append(shape.shared_sigma_j(inside))
+    passed = np.searchsorted(readings.after_s[readings.changes], window.spans_s, side="right")
+    return WindowEnergy(
+        energy_j,
+        float(np.linalg.norm([sigma_j, *shared_j])),
+        "counter+series" if shaped else "counter",
+        num_publications=int((passed[:, 1] - passed[:, 0]).sum()),
+        gap=shaped and not window.is_long and window.samples.have_gap(window.spans_s),
+        misfit=misfit if shaped else 1.0,
+        hidden_w=max((shape.hidden_w for shape in shapes), default=0.0),
+    )
+
+
+def _shape(window: Window, readings: Readings, end_s: Windows) -> Curve | None:
+    """The series' curve around an end of a long window."""
+    near = window.samples.near(*_shape_span_s(readings, end_s[0][0], end_s[-1][1]))
+    return series_curve(near, end_s, window.sensor)
+
+
+def _near(readings: Readings, windows_s: Windows) -> Readings | None:
+    """The readings around windows; ``None`` if the counter was read on one side only."""
+    start_s, end_s = windows_s[0][0], windows_s[-1][1]
+    for reach_s in REACHES_S:
+        near = readings.near(start_s - reach_s, end_s + reach_s)
+        changes_s = near.after_s[near.changes]
+        if (
+            len(changes_s) >= MIN_CHANGES
+            and changes_s[0] <= start_s + OVERHANG_S
+            and changes_s[-1] >= end_s - OVERHANG_S
+        ):
+            return near
+    return None
+
+
+def _keep_covered(hypotheses: Hypotheses, curves: Sequence[Curve], windows_s: Windows) -> bool:
+    """Keep the anchors that the curves cover by every hypothesis; False if a curve has none.
+
+    The shape of a periodic load is unknown outside its folded samples. If anchors within them enclose the windows,
+    only these are used.
+    """
+    for part, curve in enumerate(curves):
+        times_s = np.array([anchors[part].time_s for anchors, _ in hypotheses])
+        inside = np.all((times_s >= curve.time_s[0]) & (times_s <= curve.time_s[-1]), axis=0)
+        if not np.any(inside):
+            return False
+        if len(curve.ripples) == 1:
+            (ripple,) = curve.ripples
+            folded = inside & np.all((times_s >= ripple.start_s) & (times_s <= ripple.end_s), axis=0)
+            if np.any(times_s[0, folded] <= windows_s[0][0]) and np.any(times_s[0, folded] >= windows_s[-1][1]):
+                inside = folded
+        for anchors, _ in hypotheses:
+            anchors[part] = anchors[part].keep(inside)
+    return True
+
+
+def _sum(estimates: Sequence[WindowEnergy | None]) -> WindowEnergy | None:
+    known = [estimate for estimate in estimates if estimate is not None]
+    if len(known) < len(estimates):
+        return None
+    return WindowEnergy(
+        sum(estimate.energy_j for estimate in known),
+        sum(estimate.sigma_j for estimate in known),
+        "counter" if any(estimate.method == "counter" for estimate in known) else "counter+series",
+        sum(estimate.num_publications for estimate in known),
+        any(estimate.gap for estimate in known),
+        misfit=max(estimate.misfit for estimate in known),
+        hidden_w=max(estimate.hidden_w for estimate in known),
+    )
+
+
+# Standard deviation of how far a load is in step with the counter's sampling; 1 is fully.
+STEP_SPREAD = 0.75
 # Step in s of the lags that are tried.
 LAG_STEP_S = 1e-3
 # Variance of the counter's resolution of 1 mJ.
@@ -106,21 +263,12 @@ POWER_SPAN_S = 40e-3
 MOST_VALUES = 48
 # Least scale of the variances: values that agree by chance say little about the shape at the windows' ends.
 LEAST_SCALE = 0.6
-# Sums of a curve in the order of :class:`Steps`.
-SUMS = ("variance_j2", "sampled_j2", "counted_j2", "coherent_j")
-
-Hypotheses = Sequence[tuple[Sequence[Anchors], float]]
-"""Anchors next to each curve by one grid, and the grid's weight."""
 
 
 def bridge(
-    hypotheses: Hypotheses,
-    curves: Sequence[Curve],
-    windows_s: Windows,
-    lags_s: tuple[float, float],
-    least_scale: float = LEAST_SCALE,
-) -> Bridged:
-    """Joules within the windows.
+    hypotheses: Hypotheses, curves: Sequence[Curve], windows_s: Windows, lags_s: tuple[float, float], least_scale: float
+) -> tuple[float, float, float]:
+    """Joules within the windows, their standard deviation, and the misfit: 1 as expected, more is worse.
 
     Args:
         hypotheses: anchors by each grid.
@@ -131,73 +279,48 @@ def bridge(
     """
     ends_s = np.ravel(windows_s)
     tried_s = np.arange(lags_s[0], lags_s[1] + LAG_STEP_S / 2, LAG_STEP_S)
-    parts = [_Part.of(hypotheses, number, curve, ends_s, tried_s) for number, curve in enumerate(curves)]
-    belief = np.repeat([weight for _, weight in hypotheses], len(tried_s))
-    return together(_followed(parts, belief), least_scale)
-
-
-def _followed(parts: Sequence[_Part], belief: Matrix) -> Outcome:
-    gain_spread = max(
-        part.curve.mean_sigma_w * float(np.ptp(part.at_s)) / max(part.steps.spent_j.sum(axis=0).max(), 1e-9)
-        for part in parts
-    )
-    before, after = parts[0].before, parts[-1].after
-    beyond_j, beyond_j2 = before.energy_j + after.energy_j, before.variance_j2 + after.variance_j2
-    values = [(part.values_j, part.value_j2, part.steps) for part in parts]
-    return filtered(values, belief, gain_spread, beyond_j, beyond_j2)
-
-
-@dataclass(frozen=True)
-class _Taken:
-    """Energy within the windows, by hypothesis."""
-
-    energy_j: Matrix
-    variance_j2: Matrix
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Input of the filter for one curve: by value and hypothesis.
-
-    ``before`` is the windows' energy before the first value, ``after`` that after the last.
-    """
-
-    curve: Curve
-    at_s: Matrix
-    values_j: Matrix
-    value_j2: Matrix
-    steps: Steps
-    before: _Taken
-    after: _Taken
-
-    @classmethod
-    def of(cls, hypotheses: Hypotheses, number: int, curve: Curve, ends_s: Column, lags_s: Column) -> _Part:
-        """Every lag with every grid. Values count from the first one of the first curve."""
+    columns, gain_spread = [], 0.0
+    # Joules within the windows before the first value of each curve and after the last, with their variances.
+    before, after = [], []
+    # Every lag with every grid. Values count from the first one of the first curve.
+    for number, curve in enumerate(curves):
         by_grid = [anchors[number] for anchors, _ in hypotheses]
         away_s = np.min(np.abs(by_grid[0].time_s[:, None] - ends_s), axis=1)
         chosen = np.sort(np.argsort(away_s, kind="stable")[:MOST_VALUES])
         time_s = np.stack([anchors.time_s[chosen] for anchors in by_grid], axis=1)
         blur_s = np.stack([anchors.blur_s[chosen] for anchors in by_grid], axis=1)
-        at_s = (time_s[:, :, None] - lags_s).reshape(len(chosen), -1)
+        at_s = (time_s[:, :, None] - tried_s).reshape(len(chosen), -1)
         values_j = by_grid[0].energy_j[chosen] - hypotheses[0][0][0].energy_j[0]
-        blurs_s = np.repeat(blur_s, len(lags_s), axis=1)
         half_s = POWER_SPAN_S / 2
         before_j, energy_j, after_j = curve.at(np.stack((at_s - half_s, at_s, at_s + half_s)))
-        value_j2 = ((after_j - before_j) / POWER_SPAN_S * blurs_s) ** 2 + DIGIT_J2 + curve.drifting_j2
-        sums = curve.sums_at(SUMS, at_s)
-        variance_j2, ends_j, ends_j2 = sums[0], curve.at(ends_s), curve.sums_at(SUMS[:1], ends_s)[0]
+        blurred_j = (after_j - before_j) / POWER_SPAN_S * np.repeat(blur_s, len(tried_s), axis=1)
+        sums = curve.sums_at(("variance_j2", "sampled_j2", "counted_j2", "coherent_j"), at_s)
+        ends_j, ends_j2 = curve.at(ends_s), curve.sums_at(("variance_j2",), ends_s)[0]
         taken_j = _energy.within(ends_s, ends_j, at_s, energy_j)
-        taken_j2 = _energy.within(ends_s, ends_j2, at_s, variance_j2)
+        taken_j2 = _energy.within(ends_s, ends_j2, at_s, sums[0])
         if curve.in_step_w:
             sums[3] += curve.in_step_w * at_s / STEP_SPREAD
-        further = sums[1:, 1:] - sums[1:, :-1]
-        steps = Steps(
-            np.diff(energy_j, axis=0),
-            np.diff(taken_j, axis=0),
-            np.diff(variance_j2, axis=0) + DIGIT_J2,
-            np.diff(taken_j2, axis=0),
-            *further,
+        # From each value to the next: joules by the series, joules within the windows, their variances, and the other
+        # sums.
+        spent_j = np.diff(energy_j, axis=0)
+        steps = (spent_j, np.diff(taken_j, axis=0), np.diff(sums[0], axis=0) + DIGIT_J2, np.diff(taken_j2, axis=0))
+        columns.append(
+            (values_j[:, None], blurred_j**2 + DIGIT_J2 + curve.drifting_j2, *steps, *(sums[1:, 1:] - sums[1:, :-1]))
         )
+        mean_spread_j = curve.mean_sigma_w * float(np.ptp(at_s))
+        gain_spread = max(gain_spread, mean_spread_j / max(spent_j.sum(axis=0).max(), 1e-9))
         whole_j, whole_j2 = (float((ends[1::2] - ends[::2]).sum()) for ends in (ends_j, ends_j2))
-        before, after = _Taken(taken_j[0], taken_j2[0]), _Taken(whole_j - taken_j[-1], whole_j2 - taken_j2[-1])
-        return cls(curve, at_s, values_j[:, None], value_j2, steps, before, after)
+        before.append((taken_j[0], taken_j2[0]))
+        after.append((whole_j - taken_j[-1], whole_j2 - taken_j2[-1]))
+    beyond_j, beyond_j2 = (first + last for first, last in zip(before[0], after[-1], strict=True))
+    belief = np.repeat([weight for _, weight in hypotheses], len(tried_s))
+    log_weight, within_j, variance_j2, misfit = _energy.filtered(
+        columns, belief, gain_spread, STEP_SPREAD, beyond_j, beyond_j2
+    )
+    # The weighted mean over all hypotheses, with the variances scaled by the misfit.
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    scale = np.maximum(misfit, least_scale)
+    mean_j = float(weight @ within_j)
+    spread_j2 = scale * np.maximum(variance_j2, 0.0) + (within_j - mean_j) ** 2
+    return mean_j, float(np.sqrt(weight @ spread_j2)), float(weight @ scale)

@@ -199,15 +199,9 @@ def _write_trace_file(file: Path, trace: PowerTrace) -> None:
 
 def _write_plot(file: Path, used: CommandPower) -> None:
     """A page for .html, else a picture."""
-    if file.suffix == ".html":
-        from pybench.power.page import render
+    from pybench.power.page import render, svg
 
-        result = (used.energy, used.trace, used.package_j, used.package_reason)
-        write_text(file, render(used.argv, used.exit_code, *result))
-    else:
-        from pybench.power.page import svg
-
-        write_text(file, svg(used.trace, used.energy))
+    write_text(file, render(used) if file.suffix == ".html" else svg(used.trace, used.energy))
 
 
 def _say(text: str) -> None:

@@ -108,12 +108,6 @@ class Readings:
         return float(np.min(high_s[1:] - low_s[:-1], initial=LONGEST_PERIOD_S))
 
 
-def joined(parts: Sequence[Readings]) -> Readings:
-    """Readings of several parts in their order."""
-    columns = zip(*((part.before_s, part.after_s, part.energy_mj) for part in parts), strict=True)
-    return Readings(*(np.concatenate(column) for column in columns))
-
-
 @dataclass(frozen=True)
 class Anchors:
     """The counter's sum ``energy_j`` at ``time_s``, before the sensor's lag.
@@ -197,6 +191,29 @@ def evenest(placed: Sequence[tuple[Anchors, PublicationGrid]]) -> tuple[Anchors,
     least = min(anchors.unevenness() for anchors, _ in placed)
     even = [pair for pair in placed if pair[0].unevenness() <= EVEN_FACTOR * least + EVEN_FLOOR]
     return max(even, key=lambda pair: pair[1].weight)
+
+
+Hypotheses = list[tuple[list[Anchors], float]]
+"""Anchors of each part of the readings by one grid, and the grid's weight."""
+
+
+def placed(parts: Sequence[Readings], grids: Sequence[PublicationGrid]) -> Hypotheses:
+    """The anchors by one grid of each period; without a grid if none holds the readings."""
+    by_period: dict[float, tuple[list[Anchors], float]] = {}
+    for grid in grids:
+        if grid.period_s not in by_period:
+            anchors = [at for part in parts if (at := grid.place(part)) is not None]
+            if len(anchors) == len(parts):
+                by_period[grid.period_s] = (anchors, grid.weight)
+    return list(by_period.values()) or [([without_grid(part) for part in parts], 1.0)]
+
+
+def lone_anchors(parts: Sequence[Readings], grids: Sequence[PublicationGrid]) -> Anchors:
+    """The anchors of all parts together if only the counter is known; without a grid if none holds the readings."""
+    columns = zip(*((part.before_s, part.after_s, part.energy_mj) for part in parts), strict=True)
+    together = Readings(*(np.concatenate(column) for column in columns))
+    whole = [(anchors, grid) for grid in grids if (anchors := grid.place(together)) is not None]
+    return evenest(whole)[0] if whole else without_grid(together)
 
 
 def candidate_grids(readings: Readings, elsewhere: Readings | None = None) -> list[PublicationGrid]:

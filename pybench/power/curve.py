@@ -12,17 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from pybench import _energy
-from pybench.core.statistics.spread import SD_OF_MAD
 from pybench.power.in_step import MOST_REPEAT, hidden_w, in_step_fraction
 from pybench.power.ripple import Ripple, find_ripple
-from pybench.power.samples import GAP_S, Column, Samples, Windows, median
+from pybench.power.samples import GAP_S, Column, Samples, Windows, median, noise_w, sample_noise_w
 from pybench.power.sensor import SensorModel
 
 # A curve extends this far beyond its ends at its last power. Standard deviation of that power: 0.3 of its range over
@@ -34,24 +32,6 @@ LATELY = 25
 # Correlation of the errors at the ends of several windows: steps begin and end alike. With 0.25, 95.5 % of simulated
 # prefills and decodes of five steps were inside their bound, with 0.5 98.5 %.
 ENDS_ALIKE = 0.5
-# Resolution of the driver's power in W, and its standard deviation.
-POWER_STEP_W = 0.323
-POWER_STEP_SIGMA_W = POWER_STEP_W / 12**0.5
-# White noise of a sample as a fraction of its power: measured on H200s, and at most; beyond is the load's.
-USUAL_NOISE_FRACTION = 0.024
-MOST_NOISE_FRACTION = 0.03
-# Standard deviation of a sample less its two neighbours' mean, over a sample's own.
-NEIGHBOUR_SIGMAS = 1.5**0.5
-# Samples needed for an estimate of the noise.
-MIN_NOISY = 6
-
-
-@dataclass(frozen=True)
-class LowPass:
-    """Time constant of the sensor and its standard deviation."""
-
-    tau_s: float
-    sigma_s: float
 
 
 @dataclass(frozen=True)
@@ -61,12 +41,12 @@ class Curve:
     The variance of the energy between two times is the difference of the variances.
 
     Attributes:
+        sampled_j2: sum of the variance of a sampling counter at jumps of any phase.
+        counted_j2: sum of the variance by noise of the load.
+        coherent_j: sum of the counter's error at jumps of one phase.
+        in_step_j: sum of the possible error by a load in step with the samples.
         shift_s: standard deviation of a time error common to all.
         ripples: fast periodic loads, folded; their energy is added to ``energy_j``.
-        sampled_j2: sum of the variance of a sampling counter at jumps of any phase.
-        coherent_j: sum of its error at jumps of one phase.
-        counted_j2: sum of the variance by noise of the load.
-        in_step_j: sum of the possible error by a load in step with the samples.
         in_step_w: standard deviation of the mean power of a counter that samples in step with a ripple.
         drifting_j2: variance of each counter value by a ripple nearly in step.
         mean_sigma_w: standard deviation of the series' mean power.
@@ -76,12 +56,12 @@ class Curve:
     time_s: Column
     energy_j: Column
     variance_j2: Column
+    sampled_j2: Column
+    counted_j2: Column
+    coherent_j: Column
+    in_step_j: Column
     shift_s: float = 0.0
     ripples: tuple[Ripple, ...] = ()
-    sampled_j2: Column | None = None
-    counted_j2: Column | None = None
-    coherent_j: Column | None = None
-    in_step_j: Column | None = None
     in_step_w: float = 0.0
     drifting_j2: float = 0.0
     mean_sigma_w: float = 0.0
@@ -91,18 +71,23 @@ class Curve:
     def of_pieces(
         cls, time_s: Column, piece_j: Column, piece_sigma_j: Column, shift_s: float = 0.0, **sums: Column
     ) -> Self:
-        """A curve through ``time_s`` from the energy of each piece, extended by ``EXTENSION_S`` at both ends."""
+        """A curve through ``time_s`` from the energy of each piece, extended by ``EXTENSION_S`` at both ends.
+
+        ``sums`` are other sums' growth in each piece, 0 by default.
+        """
         power_w = piece_j / (time_s[1:] - time_s[:-1])
-        sums_j = np.zeros((2 + len(sums), len(time_s) + 2))
+        names = ("sampled_j2", "counted_j2", "coherent_j", "in_step_j")
+        sums_j = np.zeros((2 + len(names), len(time_s) + 2))
         for end, lately_w, edge_w in ((1, power_w[:LATELY], power_w[0]), (-1, power_w[-LATELY:], power_w[-1])):
             sigma_w = EXTENSION_SPREAD * (lately_w.max() - lately_w.min()) + EXTENSION_FLOOR * edge_w
             sums_j[:2, end] = edge_w * EXTENSION_S, (sigma_w * EXTENSION_S) ** 2
         sums_j[0, 2:-1], sums_j[1, 2:-1] = piece_j, piece_sigma_j**2
-        for number, column in enumerate(sums.values(), start=2):
-            sums_j[number, 2:-1] = column
+        for number, name in enumerate(names, start=2):
+            sums_j[number, 2:-1] = sums.get(name, 0.0)
         np.cumsum(sums_j, axis=1, out=sums_j)
         knots_s = np.concatenate(([time_s[0] - EXTENSION_S], time_s, [time_s[-1] + EXTENSION_S]))
-        return cls(knots_s, sums_j[0], sums_j[1], shift_s, **dict(zip(sums, sums_j[2:], strict=True)))
+        energy_j, variance_j2, sampled_j2, counted_j2, coherent_j, in_step_j = sums_j
+        return cls(knots_s, energy_j, variance_j2, sampled_j2, counted_j2, coherent_j, in_step_j, shift_s)
 
     def at(self, time_s: npt.ArrayLike) -> Column:
         """Joules since the curve's zero."""
@@ -113,23 +98,18 @@ class Curve:
         return energy_j
 
     def sums_at(self, names: Sequence[str], time_s: npt.ArrayLike) -> Column:
-        """The sums of these names at each time, one row each; 0 for a sum that the curve lacks."""
-        at_s = np.asarray(time_s, dtype=np.float64)
-        columns = [self._zeros if (column := getattr(self, name)) is None else column for name in names]
-        return _energy.interpolated(self.time_s, columns, at_s)
-
-    @cached_property
-    def _zeros(self) -> Column:
-        return np.zeros_like(self.time_s)
+        """The sums of these names at each time, one row each."""
+        columns = [getattr(self, name) for name in names]
+        return _energy.interpolated(self.time_s, columns, np.asarray(time_s, dtype=np.float64))
 
     def within(self, name: str, windows_s: Windows) -> float:
         """Growth of one sum within windows."""
         (ends,) = self.sums_at((name,), windows_s)
         return float((ends[:, 1] - ends[:, 0]).sum())
 
-    def covers(self, start_s: float, end_s: float) -> bool:
-        """Whether the curve spans the window, extensions included."""
-        return bool(self.time_s[0] <= start_s and end_s <= self.time_s[-1])
+    def covers(self, windows_s: Windows) -> bool:
+        """Whether the curve spans the windows, extensions included."""
+        return bool(self.time_s[0] <= windows_s[0][0] and windows_s[-1][1] <= self.time_s[-1])
 
     def has_gap(self, windows_s: Windows) -> bool:
         """Whether a window contains a part of a piece longer than ``GAP_S``."""
@@ -154,28 +134,28 @@ class Curve:
         A time shift of ±``shift_s``, the shapes of ripples, and the ends of several windows.
         """
         moved_s = np.array([0.0, -self.shift_s, self.shift_s])[:, None, None] + np.asarray(windows_s)
-        ends_j = self.at(moved_s)
-        energy_j = (ends_j[..., 1] - ends_j[..., 0]).sum(axis=1).tolist()
+        at_ends_j = self.at(moved_s)
+        energy_j = (at_ends_j[..., 1] - at_ends_j[..., 0]).sum(axis=1).tolist()
         shifted_j = max(abs(moved_j - energy_j[0]) for moved_j in energy_j[1:])
         ripples_j = (2**0.5 * len(windows_s) * ripple.sigma_j for ripple in self.ripples)
-        return math.hypot(shifted_j, self._ends_alike_j(windows_s), *ripples_j)
-
-    def _ends_alike_j(self, windows_s: Windows) -> float:
-        """Standard deviation added by equal errors in the pieces at the ends of several windows."""
-        if len(windows_s) == 1:
-            return 0.0
-        piece = self._piece_at(np.ravel(windows_s))
-        piece_j2 = self.variance_j2[piece + 1] - self.variance_j2[piece]
-        together_j2 = float(np.sqrt(piece_j2).sum()) ** 2 - float(piece_j2.sum())
-        return ENDS_ALIKE * math.sqrt(max(together_j2, 0.0))
+        ends_j = 0.0
+        if len(windows_s) > 1:  # equal errors in the pieces at the ends add up
+            piece = self._piece_at(np.ravel(windows_s))
+            piece_j2 = self.variance_j2[piece + 1] - self.variance_j2[piece]
+            together_j2 = float(np.sqrt(piece_j2).sum()) ** 2 - float(piece_j2.sum())
+            ends_j = ENDS_ALIKE * math.sqrt(max(together_j2, 0.0))
+        return math.hypot(shifted_j, ends_j, *ripples_j)
 
 
-def undo_low_pass(time_s: Column, power_w: Column, low_pass: LowPass, most_repeat: int = MOST_REPEAT) -> Curve:
+def undo_low_pass(
+    time_s: Column, power_w: Column, tau_s: float, tau_sigma_s: float, most_repeat: int = MOST_REPEAT
+) -> Curve:
     """The load's energy from samples of the series, with at most one step in each cell.
 
-    Cycles of up to ``most_repeat`` samples are looked for.
+    The low-pass has the time constant ``tau_s``, known to within ``tau_sigma_s``. Cycles of up to ``most_repeat``
+    samples are looked for.
     """
-    period_s, tau_s = median(np.diff(time_s)), low_pass.tau_s
+    period_s = median(np.diff(time_s))
     pieces, blind_s = _energy.undone(
         time_s, power_w, sample_noise_w(power_w), tau_s=tau_s, period_s=period_s, gap_s=GAP_S
     )
@@ -187,28 +167,12 @@ def undo_low_pass(time_s: Column, power_w: Column, low_pass: LowPass, most_repea
         piece_j,
         sigma_j,
         # A load in step has all its invisible steps at the same wrong place.
-        shift_s=float(np.hypot(low_pass.sigma_s, blind_s / np.sqrt(12))),
+        shift_s=float(np.hypot(tau_sigma_s, blind_s / np.sqrt(12))),
         sampled_j2=sampled_j2,
         counted_j2=counted_j2,
         coherent_j=in_step * missed_j,
         in_step_j=in_step * (missed_j + unsteady_j),
     )
-
-
-def sample_noise_w(power_w: Column) -> Column:
-    """Standard deviation of each sample's noise in W, by its deviation from its neighbours' mean."""
-    fraction = 0.0
-    if len(power_w) >= MIN_NOISY:
-        fraction = min(SD_OF_MAD * _energy.middle_deviation(power_w) / NEIGHBOUR_SIGMAS, MOST_NOISE_FRACTION)
-    return np.asarray(np.hypot(POWER_STEP_SIGMA_W, fraction * power_w))
-
-
-def noise_w(power_w: Column) -> float:
-    """Standard deviation of the samples' noise in W, at most that of an H200."""
-    if not len(power_w):
-        return 0.0
-    usual_w = math.hypot(POWER_STEP_SIGMA_W, USUAL_NOISE_FRACTION * float(power_w.mean()))
-    return min(usual_w, median(sample_noise_w(power_w)))
 
 
 MIN_SERIES = 4
@@ -228,51 +192,33 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
     """
     if len(samples.time_s) < MIN_SERIES:
         return None
+    start_s, end_s = windows_s[0][0], windows_s[-1][1]
+    # A short window whole, else both its ends.
+    short = end_s - start_s <= 2 * RIPPLE_SPAN_S
+    ends_s = [(start_s, end_s)] if short else [(start_s, start_s), (end_s, end_s)]
+    ripples: list[Ripple] = []
     # Ripples of several windows would overlap. Unfolded, they widen the bound.
-    ripples = tuple(
-        replace(ripple, tau_s=sensor.tau_s, tau_sigma_s=sensor.tau_sigma_s).settled(
-            samples.time_s, samples.power_w, sensor.period_s
-        )
-        for ripple in (_ripples_at_ends(samples, *windows_s[0]) if len(windows_s) == 1 else [])
-    )
+    for first_s, last_s in ends_s if len(windows_s) == 1 else ():
+        near = samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S)
+        ripple = find_ripple(near.time_s, near.power_w, noise_w(near.power_w))
+        if ripple is not None:
+            ripple = replace(ripple, tau_s=sensor.tau_s, tau_sigma_s=sensor.tau_sigma_s)
+            ripples.append(ripple.settled(samples.time_s, samples.power_w, sensor.period_s))
     smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
-    num_inside = (windows_s[-1][1] - windows_s[0][0]) / sensor.period_s
-    most_repeat = int(min(max(num_inside / REPEATS, MOST_REPEAT), LONGEST_REPEAT))
-    curve = undo_low_pass(samples.time_s, smooth_w, LowPass(sensor.tau_s, sensor.tau_sigma_s), most_repeat)
-    return replace(
-        curve,
-        ripples=ripples,
-        in_step_w=max((ripple.in_step_w(sensor.period_s) for ripple in ripples), default=0.0),
-        mean_sigma_w=max((ripple.mean_sigma_w for ripple in ripples), default=0.0),
-        drifting_j2=max((ripple.drifting_j2(sensor.period_s) for ripple in ripples), default=0.0),
-        hidden_w=_hidden_near_ends_w(replace(samples, power_w=smooth_w), windows_s, ripples, sensor)
-        if sensor.resolves
-        else 0.0,
-    )
-
-
-def _ripples_at_ends(samples: Samples, start_s: float, end_s: float) -> list[Ripple]:
-    """The ripples at a window's ends, a single one for a short window."""
-    near = [
-        samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S) for first_s, last_s in _end_spans(start_s, end_s)
-    ]
-    ripples = [find_ripple(part.time_s, part.power_w, noise_w(part.power_w)) for part in near]
-    return [ripple for ripple in ripples if ripple is not None]
-
-
-def _hidden_near_ends_w(samples: Samples, windows_s: Windows, ripples: Sequence[Ripple], sensor: SensorModel) -> float:
-    """The largest possible error of the mean power near the windows' ends; ``samples`` are without ripples."""
+    most_repeat = int(min(max((end_s - start_s) / sensor.period_s / REPEATS, MOST_REPEAT), LONGEST_REPEAT))
+    curve = undo_low_pass(samples.time_s, smooth_w, sensor.tau_s, sensor.tau_sigma_s, most_repeat)
     largest_w = 0.0
-    for first_s, last_s in _end_spans(windows_s[0][0], windows_s[-1][1]):
-        near = samples.nearest(first_s, last_s, LOOKED_AT)
+    for first_s, last_s in ends_s if sensor.resolves else ():
+        near = replace(samples, power_w=smooth_w).nearest(first_s, last_s, LOOKED_AT)
         around = [ripple for ripple in ripples if ripple.start_s <= last_s and ripple.end_s >= first_s]
         for ripple in around:
             near = near.near(ripple.start_s, ripple.end_s)
         largest_w = max(largest_w, hidden_w(near.time_s, near.power_w, sensor, folded=bool(around)))
-    return largest_w
-
-
-def _end_spans(start_s: float, end_s: float) -> Windows:
-    """A short window whole, else both its ends."""
-    short = end_s - start_s <= 2 * RIPPLE_SPAN_S
-    return [(start_s, end_s)] if short else [(start_s, start_s), (end_s, end_s)]
+    return replace(
+        curve,
+        ripples=tuple(ripples),
+        in_step_w=max((ripple.in_step_w(sensor.period_s) for ripple in ripples), default=0.0),
+        mean_sigma_w=max((ripple.mean_sigma_w for ripple in ripples), default=0.0),
+        drifting_j2=max((ripple.drifting_j2(sensor.period_s) for ripple in ripples), default=0.0),
+        hidden_w=largest_w,
+    )

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
@@ -23,35 +20,13 @@ from pybench.model.record import Energy, GpuEnergy
 if (_FAULT := extension_fault("_energy")) is not None:
     raise MachineError(f"energy estimate: {_FAULT}; {REMEDY}")
 
-from pybench.power.bridge import Bridged, Hypotheses, bridge
-from pybench.power.counter import (
-    MIN_CHANGES,
-    PUBLICATION_BLUR_S,
-    Anchors,
-    PublicationGrid,
-    Readings,
-    candidate_grids,
-    evenest,
-    joined,
-    without_grid,
-)
+from pybench.power.bridge import Window, WindowEnergy, cut_window, estimate_by_counter
+from pybench.power.counter import PUBLICATION_BLUR_S
 from pybench.power.curve import Curve, series_curve
-from pybench.power.flags import clock_was_set, state_flags
+from pybench.power.flags import state_flags
 from pybench.power.in_step import FLAGGED_FRACTION, LoadPeriods, alias_fraction
-from pybench.power.samples import (
-    GLITCH_W,
-    IMPOSSIBLE_W,
-    Samples,
-    Windows,
-    averages_of,
-    max_power_w,
-    power_within_mw,
-    samples_of,
-)
-from pybench.power.sensor import UNKNOWN_SENSOR, SensorModel
+from pybench.power.samples import GLITCH_W, IMPOSSIBLE_W, Samples, averages_of, max_power_w, power_within_mw
 from pybench.power.trace import GpuTrace, OffsetColumns, PowerTrace
-
-Method = Literal["counter+series", "counter", "series", "polled", "none"]
 
 # Half a bound, in standard deviations and as a least fraction of the energy. The truth was inside in over 99 % of the
 # windows of every simulated load.
@@ -71,22 +46,6 @@ LEAST_SAMPLED_FRACTION = 0.9
 IN_STEP_FRACTION = 0.025
 # Observed over modelled variance of the counter less the series, from which the window is flagged.
 MISFIT = 6.0
-# Readings within the first reach of a window determine the counter's grid; the second reach is for a counter read once
-# a minute.
-REACHES_S = (30.0, 65.0)
-# Samples within this of an end of the window give its shape, in s; more if the counter was read farther away.
-SHAPE_REACH_S = 8.0
-# A counter value is at most this old when it is read, in s.
-VALUE_AGE_S = 1.0
-# Of longer windows only the samples near the ends are used: the middle cancels.
-LONG_S = 60.0
-# With more readings, the grid's period is taken from the first 20 s, in which the sampler searches for it.
-MOST_READINGS = 400
-BEGINNING_S = 20.0
-# Standard deviation of the energy between two publications without a series, as a fraction.
-UNSHAPED_SPREAD = 0.35
-# A window may end this far past the last publication, in s.
-OVERHANG_S = 0.25
 # Samples needed for an estimate by the polled average.
 MIN_POLLED = 2
 # Standard deviation of the series' gain without a counter: twice their difference over 3 s.
@@ -123,101 +82,6 @@ def gpu_energies(
     return tuple(_gpu_energy(gpu, trace.offsets, windows_ns, within) for gpu in trace.gpus)
 
 
-@dataclass(frozen=True)
-class WindowEnergy:
-    """Joules with their standard deviation.
-
-    Attributes:
-        gap: more than ``GAP_S`` of the windows lack samples.
-        misfit: observed over modelled variance of the counter less the series.
-        hidden_w: possible error of the mean power by a load in step with the samples.
-    """
-
-    energy_j: float
-    sigma_j: float
-    method: Method
-    num_publications: int = 0
-    gap: bool = False
-    misfit: float = 1.0
-    hidden_w: float = 0.0
-
-    def contradicts(self, other: WindowEnergy) -> bool:
-        """Whether two estimates differ by more than 3 % and more than their standard deviations explain."""
-        explained_j = BOUND_SIGMAS * math.hypot(self.sigma_j, other.sigma_j)
-        return abs(self.energy_j - other.energy_j) > max(explained_j, CONTRADICTION_FRACTION * self.energy_j)
-
-
-@dataclass(frozen=True)
-class Window:
-    """One GPU's data around the windows, in seconds since the first window's start.
-
-    ``readings`` is ``None`` if the counter fell within the windows.
-    """
-
-    spans_s: Windows
-    readings: Readings | None
-    samples: Samples
-    sensor: SensorModel
-
-    @property
-    def start_s(self) -> float:
-        """Start of the first span."""
-        return self.spans_s[0][0]
-
-    @property
-    def end_s(self) -> float:
-        """End of the last span."""
-        return self.spans_s[-1][1]
-
-    @property
-    def length_s(self) -> float:
-        """Sum of the spans' lengths."""
-        return sum(end_s - start_s for start_s, end_s in self.spans_s)
-
-    @property
-    def is_long(self) -> bool:
-        """Whether only the samples near both ends are used."""
-        return self.end_s - self.start_s > LONG_S
-
-    @cached_property
-    def curve(self) -> Curve | None:
-        """The series' energy over a window that is not long."""
-        return None if self.is_long else series_curve(self.samples, self.spans_s, self.sensor)
-
-
-def cut_window(
-    gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], *, whole: bool = False
-) -> Window:
-    """The data of one GPU around windows; with ``whole`` all samples, also those far from a long window's ends."""
-    origin_ns = windows_ns[0][0]
-    spans_s = [((start_ns - origin_ns) / 1e9, (end_ns - origin_ns) / 1e9) for start_ns, end_ns in windows_ns]
-    readings = Readings.of(gpu.counter, origin_ns).without_resets(0.0, spans_s[-1][1])
-    start_s, end_s = spans_s[0][0], spans_s[-1][1]
-    if whole:
-        near_s = [(start_s - 1, end_s + 1)]
-    elif end_s - start_s <= LONG_S:
-        near_s = [_shape_span_s(readings, start_s, end_s)]
-    else:
-        ends_s = spans_s if len(spans_s) > 1 else [(at_s, at_s) for at_s in (start_s, end_s)]
-        near_s = [_shape_span_s(readings, *end) for end in ends_s]
-    samples = samples_of(gpu, offsets, origin_ns, near_s)
-    return Window(spans_s, readings, samples, gpu.sensor or UNKNOWN_SENSOR)
-
-
-def _shape_span_s(readings: Readings | None, start_s: float, end_s: float) -> tuple[float, float]:
-    """Span of the samples that give the shape: up to the nearest counter values, but at least ``SHAPE_REACH_S``."""
-    first_s, last_s = start_s - SHAPE_REACH_S, end_s + SHAPE_REACH_S
-    if readings is None:
-        return first_s, last_s
-    seen_s = readings.after_s[readings.changes]
-    before_s, after_s = seen_s[seen_s <= start_s], seen_s[seen_s - VALUE_AGE_S >= end_s]
-    if len(before_s) and before_s[-1] >= start_s - REACHES_S[0]:
-        first_s = min(first_s, float(before_s[-1]) - VALUE_AGE_S)
-    if len(after_s) and after_s[0] <= end_s + REACHES_S[0]:
-        last_s = max(last_s, float(after_s[0]))
-    return first_s, last_s
-
-
 def _gpu_energy(
     gpu: GpuTrace,
     offsets: OffsetColumns,
@@ -225,39 +89,43 @@ def _gpu_energy(
     rhythm: LoadPeriods | None,
 ) -> GpuEnergy:
     window = cut_window(gpu, offsets, windows_ns)
-    by_counter, curve = estimate_by_counter(window, window.curve), window.curve
+    peak_w = max_power_w(gpu, offsets, windows_ns)
+    curve = None if window.is_long else series_curve(window.samples, window.spans_s, window.sensor)
+    # Possible errors by a load in step with the samples, as fractions.
+    deviation = math.inf if window.is_long else window.samples.deviation_fraction(window.spans_s)
+    in_step, alias = 0.0, alias_fraction(rhythm, window.samples.period_s, deviation)
+    by_counter = estimate_by_counter(window, curve)
     if curve is None and by_counter is None:
         every = cut_window(gpu, offsets, windows_ns, whole=True)
         curve = series_curve(every.samples, every.spans_s, every.sensor)
     by_series = estimate_by_series(window, curve)
     estimate, samples = by_counter or by_series, window.samples
     if estimate is None:
-        near_s = (window.start_s - 3, window.end_s + 3)
-        near_ns = [windows_ns[0][0] + int(at_s * 1e9) for at_s in near_s]
-        samples = averages_of(gpu, near_ns[0], near_ns[1], windows_ns[0][0])
+        samples = averages_of(gpu, windows_ns[0][0], window.start_s - 3, window.end_s + 3)
         estimate = estimate_by_average(window, samples)
     gap = estimate is not None and (estimate.gap or (curve is not None and curve.ends_in_gap(window.spans_s)))
     if estimate is not None and gap and BOUND_SIGMAS * estimate.sigma_j >= estimate.energy_j:
         estimate = None
-    peak_w = max_power_w(gpu, offsets, windows_ns)
     contradiction = None
     if estimate is not None and by_counter is not None:
         compared = by_series or _mean_of_series(gpu, offsets, windows_ns, window)
-        if compared is not None and by_counter.contradicts(compared):
+        if compared is not None and abs(by_counter.energy_j - compared.energy_j) > max(
+            BOUND_SIGMAS * math.hypot(by_counter.sigma_j, compared.sigma_j),
+            CONTRADICTION_FRACTION * by_counter.energy_j,
+        ):
             # The mean power can't exceed the peak: a counter above it is wrong.
             too_high = peak_w is not None and by_counter.energy_j > peak_w * window.length_s
             estimate, contradiction = (compared, by_counter) if too_high else (by_counter, compared)
-    # Possible errors by a load in step with the samples, as fractions.
-    deviation = math.inf if window.is_long else window.samples.deviation_fraction(window.spans_s)
-    in_step, alias = 0.0, alias_fraction(rhythm, window.samples.period_s, deviation)
+    half_j = 0.0
     if estimate is not None:
         alias = max(alias, estimate.hidden_w * window.length_s / max(estimate.energy_j, COUNTER_DIGIT_J))
         # A ripple contains what samples in step miss.
         if curve is not None and not curve.ripples:
             in_step = curve.within("in_step_j", window.spans_s) / max(estimate.energy_j, COUNTER_DIGIT_J)
             alias = max(alias, (in_step - IN_STEP_FRACTION) / 2)
+        half_j = _half_bound_j(window, estimate, samples, alias)
     raised = {
-        "clock_step": clock_was_set(offsets),
+        "clock_step": len(offsets.set_by_ns) > 0 and bool(np.ptp(offsets.set_by_ns)),
         "alias_risk": alias > FLAGGED_FRACTION or in_step > IN_STEP_FRACTION,
         "counter_reset": window.readings is None,
         "glitch": samples.num_glitches > 0,
@@ -272,7 +140,6 @@ def _gpu_energy(
     flags = (*states, *(name for name, up in raised.items() if up))
     if estimate is None:
         return GpuEnergy(uuid=gpu.uuid, index=gpu.index, method="none", flags=flags)
-    half_j = _half_bound_j(window, estimate, samples, alias)
     low_j, high_j = estimate.energy_j - half_j, estimate.energy_j + half_j
     if contradiction is not None:
         other_j = BOUND_SIGMAS * contradiction.sigma_j
@@ -338,140 +205,10 @@ def _uncalibrated_j(window: Window, samples: Samples) -> float:
     return ends_j + (unseen * scatter_w + UNCALIBRATED_FRACTION * mean_w) * window.length_s
 
 
-def estimate_by_counter(window: Window, curve: Curve | None) -> WindowEnergy | None:
-    """By the counter, shaped by the series if ``curve`` covers the ends; ``None`` unless readings span the windows.
-
-    Several long windows are estimated one by one, and their standard deviations added.
-    """
-    readings = window.readings
-    if readings is None:
-        return None
-    if window.is_long and len(window.spans_s) > 1:
-        parts = [Window([span], readings, window.samples, window.sensor) for span in window.spans_s]
-        return _sum([estimate_by_counter(part, None) for part in parts])
-    start_s, end_s = window.start_s, window.end_s
-    ends: list[Windows] = [[(start_s, start_s)], [(end_s, end_s)]] if window.is_long else [window.spans_s]
-    near = [close for end in ends if (close := _near(readings, end)) is not None]
-    if len(near) < len(ends):
-        return None
-    shapes: list[Curve] = []
-    for end in ends:
-        shape = curve
-        if shape is None:
-            span_s = _shape_span_s(readings, end[0][0], end[-1][1])
-            shape = series_curve(window.samples.near(*span_s), end, window.sensor)
-        if shape is not None and shape.covers(end[0][0], end[-1][1]):
-            shapes.append(shape)
-    shaped = len(shapes) == len(ends)
-    changes_s = np.concatenate([part.after_s[part.changes] for part in near])
-    if not shaped and (changes_s.min() > start_s or changes_s.max() < end_s):
-        return None
-    bridged = _bridged(readings, near, shapes if shaped else [], window)
-    if bridged is None:
-        return None
-    shared_j = []
-    for shape in shapes if shaped else ():
-        first_s, last_s = float(shape.time_s[0]), float(shape.time_s[-1])
-        inside = [(min(max(start, first_s), last_s), max(min(end, last_s), first_s)) for start, end in window.spans_s]
-        shared_j.append(shape.shared_sigma_j(inside))
-    passed = np.searchsorted(readings.after_s[readings.changes], window.spans_s, side="right")
-    return WindowEnergy(
-        bridged.energy_j,
-        float(np.linalg.norm([bridged.sigma_j, *shared_j])),
-        "counter+series" if shaped else "counter",
-        num_publications=int((passed[:, 1] - passed[:, 0]).sum()),
-        gap=shaped and not window.is_long and window.samples.have_gap(window.spans_s),
-        misfit=bridged.misfit,
-        hidden_w=max((shape.hidden_w for shape in shapes if shaped), default=0.0),
-    )
-
-
-def _near(readings: Readings, windows_s: Windows) -> Readings | None:
-    """The readings around windows; ``None`` if the counter was read on one side only."""
-    start_s, end_s = windows_s[0][0], windows_s[-1][1]
-    for reach_s in REACHES_S:
-        near = readings.near(start_s - reach_s, end_s + reach_s)
-        changes_s = near.after_s[near.changes]
-        if (
-            len(changes_s) >= MIN_CHANGES
-            and changes_s[0] <= start_s + OVERHANG_S
-            and changes_s[-1] >= end_s - OVERHANG_S
-        ):
-            return near
-    return None
-
-
-def _bridged(readings: Readings, near: Sequence[Readings], curves: Sequence[Curve], window: Window) -> Bridged | None:
-    """Join the counter with the curves; without a curve, with straight lines between its own values."""
-    lags_s = (window.sensor.lag_low_s, window.sensor.lag_high_s)
-    many = len(readings.after_s) > MOST_READINGS
-    grids = candidate_grids(near[0], readings.beginning(BEGINNING_S)) if many else candidate_grids(readings)
-    if curves:
-        hypotheses = _covered(_placed(near, grids), curves, window.spans_s)
-        if not hypotheses:
-            return None
-        return bridge(hypotheses, curves, window.spans_s, lags_s)
-    together = joined(near)
-    whole = [(anchors, grid) for grid in grids if (anchors := grid.place(together)) is not None]
-    anchors = evenest(whole)[0] if whole else without_grid(together)
-    pieces_j = np.diff(anchors.energy_j)
-    unshaped = Curve.of_pieces(anchors.time_s, pieces_j, UNSHAPED_SPREAD * pieces_j)
-    found = bridge([([anchors], 1.0)], [unshaped], window.spans_s, lags_s, least_scale=1.0)
-    return Bridged(found.energy_j, found.sigma_j, 1.0)
-
-
-def _placed(near: Sequence[Readings], grids: Sequence[PublicationGrid]) -> list[tuple[list[Anchors], float]]:
-    """The anchors of each part by one grid of each period; without a grid if none holds the readings."""
-    by_period: dict[float, tuple[list[Anchors], float]] = {}
-    for grid in grids:
-        if grid.period_s in by_period:
-            continue
-        parts = [anchors for part in near if (anchors := grid.place(part)) is not None]
-        if len(parts) == len(near):
-            by_period[grid.period_s] = (parts, grid.weight)
-    return list(by_period.values()) or [([without_grid(part) for part in near], 1.0)]
-
-
-def _covered(hypotheses: list[tuple[list[Anchors], float]], curves: Sequence[Curve], windows_s: Windows) -> Hypotheses:
-    """The anchors that the curves cover by every hypothesis; none if a curve has no anchor.
-
-    The shape of a periodic load is unknown outside its folded samples. If anchors within them enclose the windows,
-    only these are used.
-    """
-    for part, curve in enumerate(curves):
-        times_s = np.array([anchors[part].time_s for anchors, _ in hypotheses])
-        inside = np.all((times_s >= curve.time_s[0]) & (times_s <= curve.time_s[-1]), axis=0)
-        if not np.any(inside):
-            return []
-        if len(curve.ripples) == 1:
-            (ripple,) = curve.ripples
-            folded = inside & np.all((times_s >= ripple.start_s) & (times_s <= ripple.end_s), axis=0)
-            if np.any(times_s[0, folded] <= windows_s[0][0]) and np.any(times_s[0, folded] >= windows_s[-1][1]):
-                inside = folded
-        for anchors, _ in hypotheses:
-            anchors[part] = anchors[part].keep(inside)
-    return hypotheses
-
-
-def _sum(estimates: Sequence[WindowEnergy | None]) -> WindowEnergy | None:
-    known = [estimate for estimate in estimates if estimate is not None]
-    if len(known) < len(estimates):
-        return None
-    return WindowEnergy(
-        sum(estimate.energy_j for estimate in known),
-        sum(estimate.sigma_j for estimate in known),
-        "counter" if any(estimate.method == "counter" for estimate in known) else "counter+series",
-        sum(estimate.num_publications for estimate in known),
-        any(estimate.gap for estimate in known),
-        misfit=max(estimate.misfit for estimate in known),
-        hidden_w=max(estimate.hidden_w for estimate in known),
-    )
-
-
 def estimate_by_series(window: Window, curve: Curve | None) -> WindowEnergy | None:
     """By the series alone; ``None`` unless it spans the windows."""
     spans_s = window.spans_s
-    if curve is None or not curve.covers(window.start_s, window.end_s):
+    if curve is None or not curve.covers(spans_s):
         return None
     energy_j = float(np.sum(np.diff(curve.at(spans_s))))
     sigmas_j = (

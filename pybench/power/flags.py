@@ -39,7 +39,7 @@ import numpy.typing as npt
 
 from pybench.core.node_driver import is_throttled
 from pybench.model.health import GpuConditions
-from pybench.power.trace import MISSING, GpuTrace, OffsetColumns, PowerTrace
+from pybench.power.trace import MISSING, GpuTrace, PowerTrace
 
 _HZ_PER_MHZ = 1e6
 # A utilisation reading covers up to a second before it (NVML's documentation: a sixth to one second, by product).
@@ -96,12 +96,6 @@ def _known_values(values: Sequence[int], times_ns: Sequence[int], first: int, en
 
 # Power changes by about 0.2 % per °C, so 10 °C move it by as much as the intervals of a verdict.
 DRIFT_C = 10
-
-
-def clock_was_set(offsets: OffsetColumns) -> bool:
-    """Whether the wall clock was set while recording."""
-    set_by_ns = np.asarray(offsets.set_by_ns, dtype=np.int64)
-    return len(set_by_ns) > 0 and bool(np.ptp(set_by_ns))
 
 
 def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:

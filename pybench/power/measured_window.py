@@ -6,10 +6,11 @@ trace and clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median_high
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from pybench.model.workloads.registry import TRAITS_OF
 from pybench.power.estimate import attempt_energy, gpu_energies
 from pybench.power.flags import conditions_in
 from pybench.power.in_step import SAMPLE_PERIOD_S, LoadPeriods
-from pybench.power.trace import MISSING, GpuTrace, PowerTrace
+from pybench.power.trace import MISSING, PowerTrace
 
 # Percentile of a recording's power that counts as idle: it begins before its load.
 IDLE_PERCENTILE = 1
@@ -55,11 +56,6 @@ def window_energy(point: Point, ranks: Sequence[Sequence[Step]], trace: PowerTra
     if TRAITS_OF[point.settings.workload].phases:
         energy = replace(energy, phases=span_energies(trace, together))
     return energy
-
-
-def window_conditions(ranks: Sequence[Sequence[Step]], trace: PowerTrace) -> tuple[GpuConditions, ...]:
-    """Conditions of each GPU while steps were measured."""
-    return conditions_in(trace, *window_ns(ranks))
 
 
 def window_ns(ranks: Sequence[Sequence[Step]]) -> tuple[int, int]:
@@ -92,34 +88,23 @@ def without_pauses(energy: Energy, trace: PowerTrace, pauses_s: float) -> Energy
     and at most the mean power. The idle power is subtracted; the difference widens the bound downwards.
     """
     length_s = (energy.end_ns - energy.start_ns) / 1e9
-    pairs = zip(energy.gpus, trace.gpus, strict=True)
-    return replace(
-        energy, gpus=tuple(_without_pauses(joules, _idle_w(gpu), pauses_s, length_s) for joules, gpu in pairs)
-    )
-
-
-def _without_pauses(gpu: GpuEnergy, idle_w: float, pauses_s: float, length_s: float) -> GpuEnergy:
-    flags = (*gpu.flags, "dithered")
-    if gpu.energy_j is None or gpu.energy_low_j is None or gpu.energy_high_j is None:
-        return replace(gpu, flags=flags)
-    mean_w = gpu.energy_j / length_s
-    least_j, most_j = min(idle_w, mean_w) * pauses_s, mean_w * pauses_s
-    energy_j = gpu.energy_j - least_j
-    return replace(
-        gpu,
-        energy_j=energy_j,
-        energy_low_j=max(0.0, gpu.energy_low_j - most_j),
-        energy_high_j=gpu.energy_high_j - least_j,
-        mean_power_w=energy_j / (length_s - pauses_s),
-        flags=flags,
-    )
-
-
-def _idle_w(gpu: GpuTrace) -> float:
-    """Power of the idle GPU, 0 if unknown."""
-    power_mw = np.asarray(gpu.series.power_mw, dtype=np.int64)
-    known = power_mw[power_mw != MISSING]
-    return float(np.percentile(known, IDLE_PERCENTILE)) / 1e3 if len(known) else 0.0
+    gpus = []
+    for gpu, recorded in zip(energy.gpus, trace.gpus, strict=True):
+        if gpu.energy_j is not None and gpu.energy_low_j is not None and gpu.energy_high_j is not None:
+            power_mw = np.asarray(recorded.series.power_mw, dtype=np.int64)
+            known_mw = power_mw[power_mw != MISSING]
+            idle_w = float(np.percentile(known_mw, IDLE_PERCENTILE)) / 1e3 if len(known_mw) else 0.0
+            mean_w = gpu.energy_j / length_s
+            least_j = min(idle_w, mean_w) * pauses_s
+            gpu = replace(  # noqa: PLW2901 - the same GPU
+                gpu,
+                energy_j=gpu.energy_j - least_j,
+                energy_low_j=max(0.0, gpu.energy_low_j - mean_w * pauses_s),
+                energy_high_j=gpu.energy_high_j - least_j,
+                mean_power_w=(gpu.energy_j - least_j) / (length_s - pauses_s),
+            )
+        gpus.append(replace(gpu, flags=(*gpu.flags, "dithered")))
+    return replace(energy, gpus=tuple(gpus))
 
 
 def phase_energies(
@@ -154,12 +139,13 @@ def _phase(
     flags = {flag for gpu in gpus for flag in gpu.flags}
     if any((end - start) / 1e9 < SAMPLE_PERIOD_S for start, end in windows_ns):
         flags.add("short_window")
+    energy_j, low_j, high_j = _sums_j(gpus)
     return PhaseEnergy(
         name=name,
         duration_s=sum(end - start for start, end in windows_ns) / 1e9,
-        energy_j=_sum(gpu.energy_j for gpu in gpus),
-        energy_low_j=_sum(gpu.energy_low_j for gpu in gpus),
-        energy_high_j=_sum(gpu.energy_high_j for gpu in gpus),
+        energy_j=energy_j,
+        energy_low_j=low_j,
+        energy_high_j=high_j,
         flags=tuple(sorted(flags)),
         gpus=tuple(gpus),
     )
@@ -211,7 +197,7 @@ def joined_conditions(ranks: Ranks, hosts: Sequence[HostTrace]) -> tuple[GpuCond
         found if host.here else replace(found, index=None)
         for host in hosts
         if host.trace is not None
-        for found in window_conditions(_there(ranks, host.clock), host.trace)
+        for found in conditions_in(host.trace, *window_ns(_there(ranks, host.clock)))
     )
 
 
@@ -223,9 +209,15 @@ def _of_host(point: Point, ranks: Ranks, host: HostTrace) -> Energy | None:
     # Joules that a window may gain or lose at its two ends.
     ends_s = 2 * host.clock.bound_ns / 1e9
     ends_j = {gpu.uuid: ends_s * (gpu.max_power_w or gpu.mean_power_w or 0.0) for gpu in gpus}
-    phases = tuple(_widened_phase(phase, gpus, ends_j, len(ranks[0])) for phase in found.phases)
+    # A phase has a window in every step.
+    indices, times = {gpu.uuid: gpu.index for gpu in gpus}, len(ranks[0])
+    phases = []
+    for phase in found.phases:
+        named = (replace(gpu, index=indices[gpu.uuid]) for gpu in phase.gpus)
+        of_phase = tuple(_widened(gpu, times * ends_j[gpu.uuid]) for gpu in named)
+        phases.append(_widened(replace(phase, gpus=of_phase), times * sum(ends_j.values())))
     gpus = tuple(_widened(gpu, ends_j[gpu.uuid]) for gpu in gpus)
-    return replace(found, gpus=gpus, phases=phases)
+    return replace(found, gpus=gpus, phases=tuple(phases))
 
 
 def _there(ranks: Ranks, clock: HostClock) -> list[list[Step]]:
@@ -238,43 +230,33 @@ def _unknown(host: HostTrace) -> tuple[GpuEnergy, ...]:
     return tuple(GpuEnergy(uuid=uuid, index=None, method="none", flags=(flag,)) for uuid in host.gpu_uuids)
 
 
-def _widened(gpu: GpuEnergy, half_j: float) -> GpuEnergy:
-    if gpu.energy_low_j is None or gpu.energy_high_j is None:
-        return gpu
-    return replace(gpu, energy_low_j=max(0.0, gpu.energy_low_j - half_j), energy_high_j=gpu.energy_high_j + half_j)
+Joules = TypeVar("Joules", GpuEnergy, PhaseEnergy)
 
 
-def _widened_phase(
-    phase: PhaseEnergy, gpus: Sequence[GpuEnergy], ends_j: Mapping[str, float], num_windows: int
-) -> PhaseEnergy:
-    """A phase has a window in every step, and its GPUs the indices of ``gpus``."""
-    half_j = num_windows * sum(ends_j.values())
-    indices = {gpu.uuid: gpu.index for gpu in gpus}
-    own = tuple(_widened(replace(gpu, index=indices[gpu.uuid]), num_windows * ends_j[gpu.uuid]) for gpu in phase.gpus)
-    if phase.energy_low_j is None or phase.energy_high_j is None:
-        return replace(phase, gpus=own)
-    return replace(
-        phase,
-        energy_low_j=max(0.0, phase.energy_low_j - half_j),
-        energy_high_j=phase.energy_high_j + half_j,
-        gpus=own,
-    )
+def _widened(joules: Joules, half_j: float) -> Joules:
+    if joules.energy_low_j is None or joules.energy_high_j is None:
+        return joules
+    low_j, high_j = max(0.0, joules.energy_low_j - half_j), joules.energy_high_j + half_j
+    return replace(joules, energy_low_j=low_j, energy_high_j=high_j)
 
 
 def _joined_phase(together: Sequence[PhaseEnergy], *, complete: bool) -> PhaseEnergy:
     known = together if complete and all(phase.energy_j is not None for phase in together) else ()
+    energy_j, low_j, high_j = _sums_j(known)
     return replace(
         together[0],
-        energy_j=_sum(phase.energy_j for phase in known),
-        energy_low_j=_sum(phase.energy_low_j for phase in known),
-        energy_high_j=_sum(phase.energy_high_j for phase in known),
+        energy_j=energy_j,
+        energy_low_j=low_j,
+        energy_high_j=high_j,
         gpus=tuple(gpu for phase in together for gpu in phase.gpus),
         flags=tuple(dict.fromkeys(flag for phase in together for flag in phase.flags)),
     )
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
-    """The sum; ``None`` without values, or where one is unknown."""
-    values = list(values)
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+def _sums_j(parts: Sequence[GpuEnergy] | Sequence[PhaseEnergy]) -> tuple[float | None, float | None, float | None]:
+    """Joules and both ends of their bound, of all parts together; ``None`` without parts, or where one is unknown."""
+    low, joules, high = (
+        [getattr(part, name) for part in parts] for name in ("energy_low_j", "energy_j", "energy_high_j")
+    )
+    known = bool(parts) and None not in (*low, *joules, *high)
+    return (sum(joules), sum(low), sum(high)) if known else (None, None, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -12,6 +11,7 @@ from pybench.core.numbers import plain, short_percent
 from pybench.model.health import gpu_label
 from pybench.model.record import Energy, GpuEnergy
 from pybench.power.chart import command_payload, power_samples
+from pybench.power.measured_command import CommandPower
 from pybench.power.samples import Column
 from pybench.power.text import GAIN_FRACTION
 from pybench.power.trace import GpuTrace, PowerTrace
@@ -32,22 +32,15 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#00
 MOST_POINTS = 4 * WIDTH
 
 
-def render(
-    argv: Sequence[str],
-    exit_code: int,
-    energy: Energy,
-    trace: PowerTrace,
-    package_j: Mapping[str, float],
-    package_reason: str | None,
-) -> str:
-    """One HTML file. ``package_j`` is joules of each CPU package, empty for ``package_reason``."""
-    command = shlex.join(argv)
+def render(used: CommandPower) -> str:
+    """One HTML file."""
+    energy, trace, command = used.energy, used.trace, shlex.join(used.argv)
     shown = command if len(command) <= _LONGEST else f"{command[:_LONGEST]}…"
     gpus = "\n".join(f"{gpu.name} {gpu.uuid}" for gpu in trace.gpus)
     sensors = dict.fromkeys(f"{gpu.sensor.name}: {gpu.sensor.source}" for gpu in trace.gpus if gpu.sensor)
     provenance = [("command", command), ("GPUs", gpus), ("driver", trace.driver), ("sensors", "\n".join(sensors))]
-    provenance.append(("CPU packages", package_reason or ""))
-    ended = "" if exit_code == 0 else f"; it ended with exit code {exit_code}"
+    provenance.append(("CPU packages", used.package_reason or ""))
+    ended = "" if used.exit_code == 0 else f"; it ended with exit code {used.exit_code}"
     return document(
         "command.html.j2",
         power=command_payload(shown, trace, energy.start_ns, energy.end_ns),
@@ -58,7 +51,7 @@ def render(
         heads=_HEADS,
         rows=[
             *map(_row, energy.gpus),
-            *((name, f"{plain(joules, 6)} J", "-", "-", "-", "RAPL", "-") for name, joules in package_j.items()),
+            *((name, f"{plain(joules, 6)} J", "-", "-", "-", "RAPL", "-") for name, joules in used.package_j.items()),
         ],
         flag_legend=legend(energy.flags),
         provenance=[(name, text) for name, text in provenance if text],

@@ -10,6 +10,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from pybench import _energy
+from pybench.core.statistics.spread import SD_OF_MAD
 from pybench.power.trace import MISSING, GpuTrace, OffsetColumns, PolledColumns, SeriesColumns
 
 Column = npt.NDArray[np.float64]
@@ -57,6 +59,18 @@ def series_times_ns(series: SeriesColumns, offsets: OffsetColumns) -> Nanosecond
     measured_ns = np.asarray(offsets.t_ns, dtype=np.int64) + offsets_ns
     newest = np.searchsorted(measured_ns, realtime_ns, side="right") - 1
     return np.asarray(realtime_ns - offsets_ns[np.maximum(newest, 0)])
+
+
+# Resolution of the driver's power in W, and its standard deviation.
+POWER_STEP_W = 0.323
+POWER_STEP_SIGMA_W = POWER_STEP_W / 12**0.5
+# White noise of a sample as a fraction of its power: measured on H200s, and at most; beyond is the load's.
+USUAL_NOISE_FRACTION = 0.024
+MOST_NOISE_FRACTION = 0.03
+# Standard deviation of a sample less its two neighbours' mean, over a sample's own.
+NEIGHBOUR_SIGMAS = 1.5**0.5
+# Samples needed for an estimate of the noise.
+MIN_NOISY = 6
 
 
 @dataclass(frozen=True)
@@ -109,6 +123,22 @@ class Samples:
         return median(np.diff(self.time_s)) if len(self.time_s) > 1 else None
 
 
+def sample_noise_w(power_w: Column) -> Column:
+    """Standard deviation of each sample's noise in W, by its deviation from its neighbours' mean."""
+    fraction = 0.0
+    if len(power_w) >= MIN_NOISY:
+        fraction = min(SD_OF_MAD * _energy.middle_deviation(power_w) / NEIGHBOUR_SIGMAS, MOST_NOISE_FRACTION)
+    return np.asarray(np.hypot(POWER_STEP_SIGMA_W, fraction * power_w))
+
+
+def noise_w(power_w: Column) -> float:
+    """Standard deviation of the samples' noise in W, at most that of an H200."""
+    if not len(power_w):
+        return 0.0
+    usual_w = math.hypot(POWER_STEP_SIGMA_W, USUAL_NOISE_FRACTION * float(power_w.mean()))
+    return min(usual_w, median(sample_noise_w(power_w)))
+
+
 def _too_high(power_w: Column, usual_w: float) -> npt.NDArray[np.bool_]:
     """Mask of readings that the board did not draw. Adjacent high readings confirm each other."""
     high = power_w > GLITCH_TIMES * usual_w
@@ -155,10 +185,10 @@ def _series_near(series: SeriesColumns, offsets: OffsetColumns, spans_ns: Window
     )
 
 
-def averages_of(gpu: GpuTrace, start_ns: int, end_ns: int, origin_ns: int) -> Samples:
-    """The polled average power between two times of CLOCK_MONOTONIC, in seconds since ``origin_ns``."""
+def averages_of(gpu: GpuTrace, origin_ns: int, start_s: float, end_s: float) -> Samples:
+    """The polled average power between two times, all in seconds since ``origin_ns``."""
     t_ns = np.asarray(gpu.polled.t_ns, dtype=np.int64)
-    first, last = np.searchsorted(t_ns, (start_ns, end_ns))
+    first, last = np.searchsorted(t_ns, [origin_ns + int(at_s * 1e9) for at_s in (start_s, end_s)])
     average_mw = np.asarray(gpu.polled.average_mw[first:last], dtype=np.int64)
     known = average_mw != MISSING
     return Samples.of(seconds_since(t_ns[first:last], origin_ns)[known], average_mw[known] / 1e3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -81,9 +82,7 @@ def _probe(gpu: GpuTrace, trace: PowerTrace) -> SensorProbe:
 def _counter_period_s(gpu: GpuTrace, origin_ns: int) -> float | None:
     readings = Readings.of(gpu.counter, origin_ns)
     placed = [(anchors, grid) for grid in candidate_grids(readings) if (anchors := grid.place(readings))]
-    if not placed:
-        return None
-    return evenest(placed)[1].period_s
+    return evenest(placed)[1].period_s if placed else None
 
 
 def _polled_period_s(gpu: GpuTrace) -> float | None:
@@ -97,13 +96,18 @@ def _polled_period_s(gpu: GpuTrace) -> float | None:
 def _call_costs(gpu: GpuTrace) -> tuple[CallCost, ...]:
     if gpu.index is None:
         return ()  # it could not be opened
+
+    def handle() -> object:
+        """NVML's; the library stays initialised, since a call that hangs may still be in it."""
+        begin()
+        return answer("DeviceGetHandleByUUID", gpu.uuid)
+
     try:
-        opened = returned_within(CALL_LIMIT_S, lambda: _handle(gpu.uuid))
+        opened = returned_within(CALL_LIMIT_S, handle)
     except NvmlError as error:
         return (CallCost("nvmlDeviceGetHandleByUUID", None, None, str(error)),)
     if not opened:
         return (CallCost("nvmlDeviceGetHandleByUUID", None, None, NO_ANSWER),)
-    (handle,) = opened
     fields = [constant("FI_DEV_POWER_INSTANT"), constant("FI_DEV_POWER_AVERAGE")]
     calls: dict[str, tuple[object, ...]] = {
         "DeviceGetTotalEnergyConsumption": (),
@@ -111,19 +115,11 @@ def _call_costs(gpu: GpuTrace) -> tuple[CallCost, ...]:
         "DeviceGetPowerUsage": (),
         "DeviceGetFieldValues": (fields,),
     }
-    return tuple(_limited_cost(name, handle, *rest) for name, rest in calls.items())
-
-
-def _handle(uuid: str) -> object:
-    """NVML's handle; the library stays initialised, since a call that hangs may still be in it."""
-    begin()
-    handle: object = answer("DeviceGetHandleByUUID", uuid)
-    return handle
-
-
-def _limited_cost(name: str, *arguments: object) -> CallCost:
-    found = returned_within(CALL_LIMIT_S, lambda: _cost(name, *arguments))
-    return found[0] if found else CallCost(f"nvml{name}", None, None, NO_ANSWER)
+    costs = []
+    for name, rest in calls.items():
+        cost = returned_within(CALL_LIMIT_S, partial(_cost, name, *opened, *rest))
+        costs.extend(cost or [CallCost(f"nvml{name}", None, None, NO_ANSWER)])
+    return tuple(costs)
 
 
 def _cost(name: str, *arguments: object) -> CallCost:

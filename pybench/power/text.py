@@ -134,21 +134,20 @@ def _with_sigma(value_s: float, sigma_s: float | None) -> str:
 
 def probe_text(probes: Sequence[SensorProbe]) -> str:
     """A block of lines for each GPU."""
-    return "\n".join(line for probe in probes for line in _probe_lines(probe)) + "\n"
-
-
-def _probe_lines(probe: SensorProbe) -> list[str]:
-    spread = probe.series_spacing_s
-    spacing = "" if spread is None else f", spaced {_ms(spread[0])} to {_ms(spread[1])}"
-    depth = "" if probe.series_depth is None else f", {probe.series_depth} kept"
-    return [
-        f"{gpu_label(probe.uuid, probe.index)}: {probe.name}, scope {probe.scope}",
-        f"  works            {', '.join(probe.capabilities) or 'nothing'}",
-        f"  energy counter   every {_ms(probe.counter_period_s)}",
-        f"  driver's series  every {_ms(probe.series_period_s)}{spacing}{depth}",
-        f"  polled power     every {_ms(probe.polled_period_s)}",
-        *(f"  {_cost(cost)}" for cost in probe.calls),
-    ]
+    lines = []
+    for probe in probes:
+        spread = probe.series_spacing_s
+        spacing = "" if spread is None else f", spaced {_ms(spread[0])} to {_ms(spread[1])}"
+        depth = "" if probe.series_depth is None else f", {probe.series_depth} kept"
+        lines += [
+            f"{gpu_label(probe.uuid, probe.index)}: {probe.name}, scope {probe.scope}",
+            f"  works            {', '.join(probe.capabilities) or 'nothing'}",
+            f"  energy counter   every {_ms(probe.counter_period_s)}",
+            f"  driver's series  every {_ms(probe.series_period_s)}{spacing}{depth}",
+            f"  polled power     every {_ms(probe.polled_period_s)}",
+            *(f"  {_cost(cost)}" for cost in probe.calls),
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def _cost(cost: CallCost) -> str:

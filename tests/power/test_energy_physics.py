@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pybench.power.counter import Readings, candidate_grids
-from pybench.power.curve import LowPass, undo_low_pass
+from pybench.power.curve import undo_low_pass
 from pybench.power.estimate import attempt_energy, gpu_energies
 from pybench.power.samples import samples_of
 from pybench.power.trace import CounterColumns
@@ -123,7 +123,7 @@ def test_undoing_the_low_pass_gives_back_the_load() -> None:
     load = square(120, 680, 0.17, 0.23, -5, 3)
     trace = Board().trace(load, -1, 2, rng)
     samples = samples_of(trace.gpus[0], trace.offsets, int(ns(0)))
-    curve = undo_low_pass(samples.time_s, samples.power_w, LowPass(10.9e-3, 0.5e-3))
+    curve = undo_low_pass(samples.time_s, samples.power_w, 10.9e-3, 0.5e-3)
     times_s = np.arange(-1, 1.5, 0.013)
     found_j, true_j = curve.at(times_s), load.energy_j(times_s)
     # Within a millisecond of the jump at any time, also after ten jumps.
@@ -139,7 +139,7 @@ def test_steps_that_are_placed_wrongly_again_and_again_cost_no_joules(period_ms:
         load = Load(np.cumsum([-3.0, *lengths_s])[:-1], np.tile([500.0, 360.0], 1200))
         trace = Board().trace(load, -1, 22, rng)
         samples = samples_of(trace.gpus[0], trace.offsets, int(ns(0)))
-        curve = undo_low_pass(samples.time_s, samples.power_w, LowPass(10.9e-3, 0.5e-3))
+        curve = undo_low_pass(samples.time_s, samples.power_w, 10.9e-3, 0.5e-3)
         found_j = float(np.diff(curve.at([0.5, 20.5]))[0])
         assert found_j == pytest.approx(truth_j(load, 0.5, 20.5), rel=2.5e-3)
 
@@ -183,7 +183,7 @@ def test_noise_is_not_blown_up_by_short_spacing() -> None:
     time_s = np.cumsum(np.tile([0.002, 0.020], 50))
     rng = np.random.default_rng(3)
     power_w = 400 + np.round(rng.normal(0, 0.3, len(time_s)) / 0.323) * 0.323
-    curve = undo_low_pass(time_s, power_w, LowPass(10.9e-3, 0.5e-3))
+    curve = undo_low_pass(time_s, power_w, 10.9e-3, 0.5e-3)
     whole_j = float(np.diff(curve.at([time_s[0], time_s[-1]]))[0])
     assert whole_j == pytest.approx(400 * (time_s[-1] - time_s[0]), rel=2e-3)
 

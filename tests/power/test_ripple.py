@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.power.curve import POWER_STEP_W
 from pybench.power.ripple import Ripple, find_ripple, tuned, wave_sum
+from pybench.power.samples import POWER_STEP_W
 from tests.physics import windows
 from tests.physics.board import BOARDS, Board
 from tests.physics.load import Load, constant, square

@@ -17,6 +17,7 @@ from pybench.nightly.comparison import compare
 from pybench.nightly.history import History, series_of
 from pybench.nightly.values import Accepted
 from pybench.power import page as command
+from pybench.power.measured_command import CommandPower
 from pybench.power.trace import PowerTrace
 from pybench.report.page.render import render
 from pybench.report.run.view import RunView
@@ -99,7 +100,7 @@ def command_page(trace: PowerTrace, start_ns: int, end_ns: int, argv: tuple[str,
         for number, gpu in enumerate(trace.gpus)
     ]
     energy = Energy(start_ns=start_ns, end_ns=end_ns, gpus=tuple(gpus))
-    return command.render(argv, 3, energy, trace, {}, "no RAPL here")
+    return command.render(CommandPower(argv, 3, energy, trace, {}, "no RAPL here"))
 
 
 def explained_page(results: Results, note: str = "other software") -> str:
