@@ -261,7 +261,8 @@ def test_more_gpus_never_promise_much_less(table: ExpectedTable) -> None:
     contexts: dict[tuple[object, ...], list[RatioRow]] = {}
     for row in table.rows:
         if isinstance(row, RatioRow) and METRICS[row.metric].higher_is_better:
-            key = (row.machine, row.fabric, row.backend, row.model_class, row.metric, row.baseline_count, row.kind)
+            machine = (row.machine, row.fabric, row.backend, row.model_class, *row.where.items())
+            key = (*machine, row.metric, row.baseline_count, row.kind)
             contexts.setdefault(key, []).append(row)
     for rows in contexts.values():
         ordered = sorted(rows, key=lambda row: row.count)
