@@ -20,7 +20,7 @@ WAITING := tests/power/recording tests/machine tests/cli/test_power.py
 # pytest every test. Some shells and images forbid it; empty allows it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run check test lint fast waiting slow docker podman bench clean
+.PHONY: run check test lint fast waiting covered slow docker podman bench clean
 
 # Installs what a run needs and no more; a checkout for development has it already.
 run:
@@ -33,14 +33,16 @@ check: $(STAMP)
 	$(MAKE) --no-print-directory --jobs 3 lint fast waiting
 
 fast: $(STAMP)
+	$(PYTEST) -m "pure or process" $(addprefix --ignore ,$(WAITING)) -n $(shell expr $(CORES) + 1) --dist worksteal
+
+covered: $(STAMP)
 	$(PYTEST) -m pure $(TRACED) -n $(CORES) --dist worksteal --cov --cov-report= --cov-fail-under=95
-	$(PYTEST) -m "pure or process" $(addprefix --ignore ,$(TRACED) $(WAITING)) -n $(shell expr $(CORES) + 1) --dist worksteal
 
 waiting: $(STAMP)
 	$(PYTEST) -m "pure or process" $(WAITING) -n $(shell expr 2 \* $(CORES)) --dist worksteal
 
 test: check
-	$(MAKE) --no-print-directory --jobs 3 slow docker podman
+	$(MAKE) --no-print-directory --jobs 3 slow covered docker podman
 
 # In the order that tests/conftest.py gives them: long files first. They wait for a third of their time.
 slow: $(STAMP)
