@@ -48,6 +48,7 @@ FOREIGN = {
     "pybench.worker.backends.turn": {"torch"},
     "pybench.worker.backends.turn.delivery": {"safetensors"},
     "pybench.worker.backends.torch.checkpoints": {"torch", "safetensors"},
+    "pybench.worker.backends.server.entry": {"torch", "transformers", "safetensors"},
     _TRAIN: {"torch"},
     f"{_TRAIN}.evaluation": {"torch", "transformers"},
     f"{_TRAIN}.model": {"torch", "peft"},

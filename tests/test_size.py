@@ -25,7 +25,7 @@ CEILINGS = {
     "nightly": (4126, 20),
     "power": (4653, 23),
     "report": (4216, 39),
-    "run": (8020, 54),
+    "run": (8018, 54),
     "worker": (10583, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

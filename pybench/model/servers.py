@@ -138,15 +138,14 @@ _PASSED = (
     *("tensor_parallel", "pipeline_parallel"),
     *("max_num_seqs", "enforce_eager", "gpu_memory_utilization", "quantization", "prefix_caching"),
 )
-_OF_THE_PLACE = ("python", "stub", "model_folder", "port", "config")
+_OF_THE_PLACE = ("python", "stub", "model_folder", "checkpoint_folder", "port", "config")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 def server_of(settings: Generate) -> ServerTraits:
     """The entry of a suite's server; one without flags for a ``server_command``."""
-    if settings.server_command:
-        return ServerTraits(command=tuple(settings.server_command))
-    return SERVERS[settings.server or "stub"]
+    given = settings.server_command
+    return ServerTraits(command=tuple(given)) if given else SERVERS[settings.server or "stub"]
 
 
 def image_backend(settings: Settings) -> str:
@@ -217,9 +216,8 @@ def _own_command(settings: Generate, place: Mapping[str, str]) -> Iterator[str]:
 
 def server_config(settings: Generate) -> str | None:
     """The text of the server's file, in JSON; ``None`` where it has none."""
-    config = server_of(settings).config
-    values = command_values(settings)
-    return json.dumps({**_filled(config, values), **settings.engine_args}, indent=1) if config else None
+    config = _filled(server_of(settings).config, command_values(settings))
+    return json.dumps({**config, **settings.engine_args}, indent=1) if config else None
 
 
 def _filled(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON

@@ -271,6 +271,8 @@ def encode_event(event: Event) -> str:
 
 STARTER_VARIABLE = "PYBENCH_STARTER"
 """Set for a worker to the id of the process that started it, where both see the same ids."""
+SHARED_VARIABLE = "PYBENCH_SHARED"
+"""Set for a worker to a folder that all workers of its run and backend may write, if there is one."""
 ROOM_VARIABLE = "PYBENCH_ROOM"
 """Set for a process that forks workers: bytes that their environments are shown in."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 
 from pybench.core.assemble import assemble
@@ -106,11 +106,7 @@ class Run:
     @contextmanager
     def opened(self, records: list[Record], progress: Progress, budget: TimeBudget) -> Iterator[OpenRun]:
         """To make attempts beside those in ``records``; the folder must be locked."""
-        # Outside of containers libraries compile into the user's own folders.
-        with (
-            closing(self.launcher),
-            compiled_code() if self.manifest.container else nullcontext() as compiled,
-        ):
+        with closing(self.launcher), compiled_code() as compiled:
             yield OpenRun(
                 self.folder,
                 self.manifest,

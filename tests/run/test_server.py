@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,3 +111,23 @@ def test_a_few_failed_requests_are_part_of_the_record(serve: Serve) -> None:
     assert point.metrics["num_failed_requests"].value == 2
     assert {step.work.samples for record in run.folder.journal.records() for step in record.ranks[0].steps} == {14}
     assert_nothing_is_left(run)
+
+
+def test_a_command_gets_a_checkpoint_that_goes_with_the_run(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every server that is started loads the same one."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    note = (
+        "import os, sys; seen, folder, *rest = sys.argv[1:]; number = os.stat(folder + '/config.json').st_ino; "
+        "open(seen, 'a').write(str(number) + ' '); os.execv(sys.executable, [sys.executable, *rest])"
+    )
+    stub = ["-I", "-B", "{stub}", "--port", "{port}", "--max-num-seqs", "{max_num_seqs}"]
+    words = ["{python}", "-c", note, str(tmp_path / "seen"), "{checkpoint_folder}", *stub]
+    run, results = serve(f"server_command = {json.dumps(words)}\n[benchmark.axes]\nmax_num_seqs = [4, 8]")
+    assert [point.status for point in results.points] == ["ok", "ok"], [point.reason for point in results.points]
+    first, second = (tmp_path / "seen").read_text().split()
+    assert first == second
+    assert_nothing_is_left(run)
+    assert not list((tmp_path / "scratch").iterdir())

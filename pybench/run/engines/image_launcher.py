@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pybench.model.container import ContainerRun, ContainerSetup, ImageIdentity, Mount
 from pybench.model.tuning import LOOPBACK
-from pybench.model.wire import Failure
+from pybench.model.wire import SHARED_VARIABLE, Failure
 from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.environment import fixed, tuning
 from pybench.run.engines.process import WorkerProcess, end_marked
@@ -20,6 +20,7 @@ EXCHANGE = PurePosixPath("/pybench/exchange")
 COMPILED = PurePosixPath("/pybench/compiled")
 """Where a job's folders are inside."""
 _COMPILED_AT = {
+    SHARED_VARIABLE: COMPILED,
     "XDG_CACHE_HOME": COMPILED,  # vLLM's, and torch's extensions
     "CUDA_CACHE_PATH": COMPILED / "cuda",
     "FLASHINFER_WORKSPACE_BASE": COMPILED,

@@ -15,7 +15,7 @@ from pybench.model.container import ContainerRun, EngineFacts
 from pybench.model.errors import UsageError
 from pybench.model.host import OLDEST_PYTHON, RECORDED_PACKAGES, Software
 from pybench.model.machine import DoctorFinding
-from pybench.model.wire import STARTER_VARIABLE, Failure
+from pybench.model.wire import SHARED_VARIABLE, STARTER_VARIABLE, Failure
 from pybench.run.engines.base import Argv, EngineOptions, ImageStore, Launch, Launcher, LaunchRequirements, Notify
 from pybench.run.engines.environment import fixed, on_this_machine
 from pybench.run.engines.process import WorkerProcess, end_marked
@@ -51,7 +51,8 @@ class Local:
     def environment(self, job: Launch) -> dict[str, str]:
         """Allow-listed host variables, the job's GPUs by UUID, and one thread per CPU rank."""
         kept = {name: value for name, value in job.host_environment.items() if name in _KEPT_NAMES}
-        return {**kept, **self.tuning(job.host_environment), **fixed(job.gpu_uuids)}
+        shared = {SHARED_VARIABLE: str(job.compiled)} if job.compiled else {}
+        return {**kept, **shared, **self.tuning(job.host_environment), **fixed(job.gpu_uuids)}
 
     def start(self, job: Launch, log: Path) -> WorkerProcess | ForkedWorker:
         """Start the worker as a process of this machine, a fork where it can be one. Raises ``OSError``."""

@@ -24,7 +24,7 @@ from pybench.model.workloads.generate import Generate, decided_text, drawn_lengt
 from pybench.model.workloads.latency import PERCENTILES, percentile_name, percentiles
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.exchange import Device
-from pybench.worker.gpus import Gpu, show_by_number, visible_gpus
+from pybench.worker.gpus import show_by_number, visible_gpus
 from pybench.worker.process import end_group_with_me
 from pybench.worker.ranks import RankNumbers, Ranks, SingleRank, rank_numbers
 from pybench.worker.seeds import sample_seed
@@ -44,23 +44,18 @@ def config_folder(architecture: dict[str, Any], dtype: str) -> Iterator[Path]:
         raise UnsupportedError(f"model_type {family!r}: engines here know {', '.join(MODEL_CLASSES)}")
     # Both names of the type: libraries before and after its renaming read it.
     values = {**architecture, "architectures": [MODEL_CLASSES[family]], "dtype": dtype, "torch_dtype": dtype}
-    folder = _new_folder()
+    number = 0
+    while True:
+        folder = Path.cwd() / f"model-{number}"
+        with suppress(FileExistsError):  # another rank's of this host
+            folder.mkdir()
+            break
+        number += 1
     try:
         (folder / "config.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _new_folder() -> Path:
-    """A folder that no other rank of this host has."""
-    number = 0
-    while True:
-        folder = Path.cwd() / f"model-{number}"
-        with suppress(FileExistsError):
-            folder.mkdir()
-            return folder
-        number += 1
 
 
 def merged(
@@ -105,46 +100,38 @@ def joined_replica(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
     numbers = rank_numbers()
     replica = replica_of(order, numbers)
     if order.device == "cuda":
-        gpus = _own_gpus(order, numbers)
+        size, rest = divmod(order.settings.num_gpus, numbers.world_size)
+        visible = visible_gpus()
+        first = numbers.local_rank * size
+        if rest or len(visible) < max(order.settings.num_gpus_per_node, first + size):
+            raise UnsupportedError(
+                f"{order.point_id}: needs {order.settings.num_gpus} GPUs in {numbers.world_size} processes, "
+                f"found {len(visible)}"
+            )
+        gpus = visible[first : first + size]
         show_by_number(gpus)
         uuids = tuple(gpu.uuid for gpu in gpus)
         device = Device("cuda", gpus[0].name, uuids[0], uuids=uuids, replica=replica)
     else:
         device = Device("cpu", platform.machine(), replica=replica)
-    ranks = _met(numbers)
+    ranks: Ranks = SingleRank()
+    if numbers.world_size > 1:
+        # Only several replicas need torch, and they were started by torchrun.
+        import torch
+        from torch import distributed
+
+        from pybench.worker.backends.common_torch.process_group import TorchRanks
+
+        distributed.init_process_group("gloo", timeout=_TIMEOUT)
+        ranks = TorchRanks(numbers.rank, numbers.world_size, torch.device("cpu"))
     forget_torchrun()
     yield ranks, device
-
-
-def _own_gpus(order: WorkOrder, numbers: RankNumbers) -> tuple[Gpu, ...]:
-    size, rest = divmod(order.settings.num_gpus, numbers.world_size)
-    visible = visible_gpus()
-    first = numbers.local_rank * size
-    if rest or len(visible) < max(order.settings.num_gpus_per_node, first + size):
-        raise UnsupportedError(
-            f"{order.point_id}: needs {order.settings.num_gpus} GPUs in {numbers.world_size} processes, "
-            f"found {len(visible)}"
-        )
-    return visible[first : first + size]
 
 
 def replica_of(order: WorkOrder, numbers: RankNumbers | Ranks) -> int:
     """The replica that a process is part of: one that spans hosts has a process on each."""
     spanned = order.settings.nodes_of_replica if isinstance(order.settings, Generate) else 1
     return numbers.rank // spanned
-
-
-def _met(numbers: RankNumbers) -> Ranks:
-    if numbers.world_size == 1:
-        return SingleRank()
-    # Only several replicas need it, and they were started by torchrun.
-    import torch
-    from torch import distributed
-
-    from pybench.worker.backends.common_torch.process_group import TorchRanks
-
-    distributed.init_process_group("gloo", timeout=_TIMEOUT)
-    return TorchRanks(numbers.rank, numbers.world_size, torch.device("cpu"))
 
 
 def forget_torchrun() -> None:

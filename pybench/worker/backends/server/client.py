@@ -11,6 +11,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,8 +64,13 @@ class LoadClient:
         self._requests = requests
         self._concurrency = concurrency
         self._limit_s = limit_s
-        # A prompt takes longer to encode than to send: its time is no part of a step.
-        self._bodies = {request.index: _body(request) for request in requests}
+        common = {"model": SERVED_MODEL, "temperature": 1.0, "ignore_eos": True, "stream": True}
+        common["stream_options"] = {"include_usage": True}
+        # Each behind its opening brace. A prompt takes longer to encode than to send: its time is no part of a step.
+        self._bodies = {
+            each.index: json.dumps({**common, "prompt": each.prompt, "max_tokens": each.output_tokens}).encode()[1:]
+            for each in requests
+        }
         self._load = Load()
         self._session: aiohttp.ClientSession | None = None
         self._salt = b""
@@ -151,35 +157,16 @@ class LoadClient:
         body = b"{" + self._salt[1:] + self._bodies[request.index]
         try:
             async with self._session.post(self._url + "/v1/completions", data=body, allow_redirects=False) as response:
+                if location := response.headers.get("Location"):  # which is not followed
+                    raise RequestError(f"redirect {response.status}", f"to {location}")
                 if response.status != 200:  # noqa: PLR2004 - HTTP's OK
-                    raise await _refusal(response)
+                    words = await response.content.read(_MAX_WORDS)
+                    raise RequestError(f"status {response.status}", words.decode(errors="replace"))
                 return await _read_answer(request, _payloads(response.content))
         except asyncio.TimeoutError as error:  # noqa: UP041 - another one in Python 3.10
             raise RequestError("cancelled", f"no end within {self._limit_s:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise RequestError("connection lost", repr(error)) from error
-
-
-def _body(request: Request) -> bytes:
-    """The request behind its opening brace."""
-    fields = {
-        "model": SERVED_MODEL,
-        "prompt": request.prompt,
-        "max_tokens": request.output_tokens,
-        "temperature": 1.0,
-        "ignore_eos": True,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    return json.dumps(fields).encode()[1:]
-
-
-async def _refusal(response: aiohttp.ClientResponse) -> RequestError:
-    """The fault of any status but 200: a redirect's target is named, and not followed."""
-    if location := response.headers.get("Location"):
-        return RequestError(f"redirect {response.status}", f"to {location}")
-    words = await response.content.read(_MAX_WORDS)
-    return RequestError(f"status {response.status}", words.decode(errors="replace"))
 
 
 async def _payloads(content: aiohttp.StreamReader) -> AsyncIterator[tuple[int, bytes]]:
@@ -216,27 +203,22 @@ async def _read_answer(request: Request, payloads: AsyncIterator[tuple[int, byte
         usage = event.get("usage") or usage
     if usage is None:
         raise RequestError("broken stream", f"it ended after {len(stamps_ns)} events without its usage")
-    _check_counts(request, stamps_ns, usage)
-    return stamps_ns
-
-
-def _event(payload: bytes) -> dict[str, Any]:
-    try:
-        event = json.loads(payload)
-    except (ValueError, RecursionError) as error:
-        raise RequestError("malformed event", repr(payload[:_MAX_WORDS])) from error
-    if not isinstance(event, dict):
-        raise RequestError("malformed event", repr(payload[:_MAX_WORDS]))
-    if event.get("error"):
-        raise RequestError("error event", json.dumps(event["error"]))
-    return event
-
-
-def _check_counts(request: Request, stamps_ns: Sequence[int], usage: Any) -> None:
-    """The server counted the tokens that were ordered, and sent no more events than that."""
+    # The server counted the tokens that were ordered, and sent no more events than that.
     ordered = {"prompt_tokens": len(request.prompt), "completion_tokens": request.output_tokens}
     counted = {name: usage.get(name) for name in ordered} if isinstance(usage, dict) else usage
     if counted != ordered:
         raise RequestError("wrong counts", f"usage {counted}, ordered {ordered}")
     if not 0 < len(stamps_ns) <= request.output_tokens:
         raise RequestError("wrong counts", f"{len(stamps_ns)} events for {request.output_tokens} tokens")
+    return stamps_ns
+
+
+def _event(payload: bytes) -> dict[str, Any]:
+    event: Any = None
+    with suppress(ValueError, RecursionError):
+        event = json.loads(payload)
+    if not isinstance(event, dict):
+        raise RequestError("malformed event", repr(payload[:_MAX_WORDS]))
+    if event.get("error"):
+        raise RequestError("error event", json.dumps(event["error"]))
+    return event

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPConnection, HTTPException
@@ -19,7 +21,7 @@ from pathlib import Path
 
 from pybench.model.servers import server_command, server_config, server_of
 from pybench.model.tuning import LOOPBACK
-from pybench.model.wire import Metric, WorkOrder
+from pybench.model.wire import SHARED_VARIABLE, Metric, WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import EngineError, Session, StepOutcome, WrongResultError, generation_of
 from pybench.worker.backends.engine import (
@@ -31,7 +33,8 @@ from pybench.worker.backends.engine import (
     work_of,
 )
 from pybench.worker.backends.server.client import LoadClient, RequestError
-from pybench.worker.ranks import Ranks
+from pybench.worker.imports import needs_package
+from pybench.worker.ranks import Ranks, scratch_folder
 
 ADDRESS = "127.0.0.1"
 _START_LIMIT_S = 1800.0
@@ -53,34 +56,27 @@ class Server:
     log: Path
     num_steps: int = 0
 
-    def check(self) -> None:
-        """Raise :class:`EngineError` when the server has ended, or does so shortly after its connections."""
-        with suppress(subprocess.TimeoutExpired):
-            code = self.process.wait(_ENDING_S)
-            raise EngineError(f"the server ended with exit code {code} at work")
-
-    def last_words(self) -> str:
-        """The last line of its log."""
-        return log_tail(self.log).rpartition("\n")[2]
-
 
 @contextmanager
-def served(settings: Generate, folder: Path) -> Iterator[Server]:
-    """A server for the model in ``folder``, as long as the context is open.
+def served(settings: Generate, folder: Path, weights: Path | None = None) -> Iterator[Server]:
+    """A server for the model in ``folder``, with a checkpoint in ``weights``, as long as the context is open.
 
     Raises :class:`EngineError` where it ends or does not answer.
     """
     traits = server_of(settings)
     config = server_config(settings)
     (folder / "server.json").write_text(config or "", encoding="utf-8")
-    with _free_port() as port:
-        place = {
-            "python": sys.executable,
-            "stub": str(_STUB),
-            "model_folder": str(folder),
-            "port": str(port),
-            "config": str(folder / "server.json"),
-        }
+    with socket.create_server((ADDRESS, 0)) as held:  # a port that nobody has, given up before the server takes it
+        port = int(held.getsockname()[1])
+    place = {
+        "python": sys.executable,
+        "stub": str(_STUB),
+        # A relative path is the same in every attempt: vLLM's key of compiled code has it.
+        "model_folder": str(folder if settings.server_command else os.path.relpath(folder)),
+        "checkpoint_folder": str(weights),
+        "port": str(port),
+        "config": str(folder / "server.json"),
+    }
     command = server_command(settings, place)
     print("server:", json.dumps(command), flush=True)  # noqa: T201 - standard output is the attempt's log
     environment = {**os.environ, **LOOPBACK, **traits.environment}
@@ -97,14 +93,14 @@ def served(settings: Generate, folder: Path) -> Iterator[Server]:
         print(log_tail(log), file=sys.stderr, flush=True)  # noqa: T201 - standard error is the attempt's log
         raise
     finally:
-        _end(process)
-
-
-@contextmanager
-def _free_port() -> Iterator[int]:
-    """A port that nobody has; it is given up just before the server takes it."""
-    with socket.create_server((ADDRESS, 0)) as held:
-        yield int(held.getsockname()[1])
+        # Processes that the server leaves behind end with this one.
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_TERMINATE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _wait_until_healthy(process: subprocess.Popen[bytes], port: int, path: str) -> None:
@@ -127,17 +123,6 @@ def _is_healthy(port: int, path: str) -> bool:
         return False
     finally:
         connection.close()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, then SIGKILL. Processes that the server leaves behind end with this one."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(_TERMINATE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def log_tail(log: Path) -> str:
@@ -163,9 +148,9 @@ class ServerLoad:
         requests = draw_requests(settings, vocab_size, replica)
         self._num_requests = len(requests)
         concurrency = None if settings.request_rate_per_s else own_concurrency(settings) or len(requests)
-        self._loop = asyncio.new_event_loop()
-        self._client = LoadClient(server.url, requests, concurrency, settings.request_limit_s)
-        self._loop.run_until_complete(self._client.open())
+        self.loop = asyncio.new_event_loop()
+        self.client = LoadClient(server.url, requests, concurrency, settings.request_limit_s)
+        self.loop.run_until_complete(self.client.open())
         self._counters = self._read_counters()
 
     def step(self, _index: int) -> StepOutcome:
@@ -176,10 +161,12 @@ class ServerLoad:
             self._server.num_steps += 1
             salt = (self._traits.salt, f"step {self._server.num_steps}")
         try:
-            load = self._loop.run_until_complete(self._client.send_all(salt))
+            load = self.loop.run_until_complete(self.client.send_all(salt))
         except WrongResultError as error:
-            self._server.check()
-            words = self._server.last_words()
+            with suppress(subprocess.TimeoutExpired):  # a server ends shortly after its connections
+                code = self._server.process.wait(_ENDING_S)
+                raise EngineError(f"the server ended with exit code {code} at work") from error
+            words = log_tail(self._server.log).rpartition("\n")[2]
             raise WrongResultError(f"{error}; the server's last words: {words}" if words else str(error)) from error
         return StepOutcome(
             work=work_of(load.times),
@@ -198,11 +185,6 @@ class ServerLoad:
         """All there is to report comes with the steps."""
         return ()
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._loop.run_until_complete(self._client.close())
-        self._loop.close()
-
     def _server_values(self) -> dict[str, float]:
         """The increase of the server's own counters in the step that ended."""
         before, self._counters = self._counters, self._read_counters()
@@ -212,7 +194,7 @@ class ServerLoad:
         if not self._traits.metrics:
             return {}
         try:
-            page = self._loop.run_until_complete(self._client.page(self._traits.metrics_path))
+            page = self.loop.run_until_complete(self.client.page(self._traits.metrics_path))
         except RequestError as fault:
             print("server metrics:", fault, flush=True)  # noqa: T201 - standard output is the attempt's log
             return {}
@@ -249,13 +231,19 @@ def increases(
 def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     """Start this replica's server on a model with random weights."""
     settings, architecture = generation_of(order)
-    client_cores, server_cores = _split_cores(ranks)
-    with config_folder(architecture, settings.dtype) as folder:
-        _write_tokenizer(folder, architecture["vocab_size"])
+    # The last cores are those of load generators, one each.
+    cores = sorted(os.sched_getaffinity(0))
+    client_cores = server_cores = cores
+    if len(cores) >= _CORES_A_REPLICA * ranks.world_size:
+        client_cores, server_cores = [cores[-1 - ranks.rank]], cores[: -ranks.world_size]
+    with config_folder(architecture, settings.dtype) as folder, ExitStack() as held:
+        write_tokenizer(folder, architecture["vocab_size"])
+        loads_weights = any("{checkpoint_folder}" in part for part in server_of(settings).command)
+        weights = held.enter_context(checkpoint(folder, settings, ranks)) if loads_weights else None
         os.sched_setaffinity(0, server_cores)  # which the server inherits
-        with served(settings, folder) as server:
-            os.sched_setaffinity(0, client_cores)
-            yield partial(_generation, server=server, replica=ranks.rank)
+        server = held.enter_context(served(settings, folder, weights))
+        os.sched_setaffinity(0, client_cores)
+        yield partial(_generation, server=server, replica=ranks.rank)
 
 
 @contextmanager
@@ -265,18 +253,15 @@ def _generation(order: WorkOrder, server: Server, replica: int) -> Iterator[Serv
     try:
         yield load
     finally:
-        load.close()
+        load.loop.run_until_complete(load.client.close())
+        load.loop.close()
 
 
-def _split_cores(ranks: Ranks) -> tuple[set[int], set[int]]:
-    """The core of this replica's load generator, and those of the server: the last cores are load generators'."""
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < _CORES_A_REPLICA * ranks.world_size:
-        return set(cores), set(cores)
-    return {cores[-1 - ranks.rank]}, set(cores[: -ranks.world_size])
+SHARD_BYTES = 4 * 2**30
+"""Weights of one file at most, unless one alone is larger: so much of them is in host memory at a time."""
 
 
-def _write_tokenizer(folder: Path, vocab_size: int) -> None:
+def write_tokenizer(folder: Path, vocab_size: int) -> None:
     """A tokenizer with a word for each token, in the form of ``tokenizers``: every token of an answer is a text."""
     special = ("<unk>", "<s>", "</s>")
     vocabulary = {special[token] if token < len(special) else f"t{token}": token for token in range(vocab_size)}
@@ -300,3 +285,57 @@ def _write_tokenizer(folder: Path, vocab_size: int) -> None:
     words = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps({**names, **words}), encoding="utf-8")
+
+
+@contextmanager
+def checkpoint(model_folder: Path, settings: Generate, ranks: Ranks) -> Iterator[Path]:
+    """A copy of ``model_folder`` with weights, for all replicas of a host; each must call it.
+
+    It is in the run's folder for what workers share, where later attempts find it; that has one at a time. Without such
+    a folder it lasts as long as the context. Raises :class:`UnsupportedError` where the disk has no room.
+    """
+    shared = os.environ.get(SHARED_VARIABLE)
+    with nullcontext(Path(shared)) if shared else scratch_folder("shared") as place:
+        words = f"{(model_folder / 'config.json').read_text(encoding='utf-8')} {settings.seed}"
+        folder = place / f"checkpoint-{hashlib.sha256(words.encode()).hexdigest()[:16]}"
+        if ranks.rank == 0 and not folder.is_dir():
+            for other in place.glob("checkpoint-*"):
+                shutil.rmtree(other, ignore_errors=True)
+            _write(model_folder, folder, settings)
+        ranks.barrier()
+        yield folder
+
+
+def _write(model_folder: Path, folder: Path, settings: Generate) -> None:
+    """Write shards and their index as ``save_pretrained`` does; ``folder`` is there once it is complete."""
+    with needs_package("{checkpoint_folder}", "torch"):
+        import torch
+        from safetensors.torch import save_file
+        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
+
+        from pybench.worker.backends.torch.checkpoints import require_room
+        from pybench.worker.backends.transformers.entry import state_dict
+    config = AutoConfig.from_pretrained(model_folder)
+    weights = state_dict(
+        MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], config, getattr(torch, settings.dtype), settings.seed
+    )
+    shards: list[list[str]] = []
+    room = total = 0
+    for name, weight in weights.items():
+        room, total = room - weight.nbytes, total + weight.nbytes
+        if room < 0:
+            shards.append([])
+            room = SHARD_BYTES - weight.nbytes
+        shards[-1].append(name)
+    require_room(folder.parent, total, "free some, or set TMPDIR to a folder on a larger disk")
+    unfinished = folder.with_suffix(".unfinished")
+    shutil.copytree(model_folder, unfinished)
+    files = [f"model-{number:05}-of-{len(shards):05}.safetensors" for number in range(1, len(shards) + 1)]
+    for file, names in zip(files, shards, strict=True):
+        save_file({name: weights[name].clone() for name in names}, unfinished / file, metadata={"format": "pt"})
+    index = {
+        "metadata": {"total_size": total},
+        "weight_map": {name: file for file, names in zip(files, shards, strict=True) for name in names},
+    }
+    (unfinished / "model.safetensors.index.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
+    unfinished.rename(folder)

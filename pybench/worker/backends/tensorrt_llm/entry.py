@@ -44,19 +44,6 @@ from pybench.worker.backends.tensorrt_llm.translation import (
 )
 from pybench.worker.ranks import Ranks
 
-_NOT_STARTED = BACKENDS["tensorrt_llm"].log_words.not_started
-
-
-@contextmanager
-def engine_starts() -> Iterator[None]:
-    """Raise :class:`EngineError` for an error that reports a worker which did not start."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not any(words in str(error) for words in _NOT_STARTED):
-            raise
-        raise EngineError(f"TensorRT-LLM's worker did not start: {_named(error.__cause__ or error)}") from error
-
 
 @contextmanager
 def engine_works() -> Iterator[None]:
@@ -211,8 +198,12 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         eager = {GRAPHS: "enforce_eager"} if settings.enforce_eager else {}
         decided = {**decided_arguments("tensorrt_llm", Generate), **eager}
         arguments = {**merged(ours, settings.engine_args, valid, version, decided), GRAPHS: None}
-        with engine_starts():
+        try:
             engine = TensorrtEngine(settings, arguments)
+        except RuntimeError as error:
+            if not any(words in str(error) for words in BACKENDS["tensorrt_llm"].log_words.not_started):
+                raise
+            raise EngineError(f"TensorRT-LLM's worker did not start: {_named(error.__cause__ or error)}") from error
         try:
             yield partial(_generation, engine=engine, replica=ranks.rank)
         finally:

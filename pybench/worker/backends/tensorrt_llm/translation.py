@@ -42,7 +42,11 @@ class Iterations:
             num_running = max(num_running, min(sum(scheduled.values()), one.get("numActiveRequests", 0)))
         if not num_running:
             return {}
-        counts = {"num_preemptions": float(num_paused), **self._hits(before)}
+        counts = {"num_preemptions": float(num_paused)}
+        if before is not None and self._blocks is not None:
+            found, missed = (now - then for now, then in zip(self._blocks, before, strict=True))
+            if found + missed:
+                counts["prefix_hit_fraction"] = found / (found + missed)
         # Versions that number every batch 0 leave unknown what a pipeline's stages ran together.
         return counts if len(scheduled) < self._num_stages else {**counts, "num_running": float(num_running)}
 
@@ -66,13 +70,6 @@ class Iterations:
         found, missed = cache.get("reusedBlocks"), cache.get("missedBlocks")
         if self._caches_prefixes and found is not None and missed is not None:
             self._blocks = (found, missed)
-
-    def _hits(self, before: tuple[int, int] | None) -> dict[str, float]:
-        """Share of the prompts' blocks since then that were found; unknown where none was looked up."""
-        if before is None or self._blocks is None:
-            return {}
-        found, missed = (now - then for now, then in zip(self._blocks, before, strict=True))
-        return {"prefix_hit_fraction": found / (found + missed)} if found + missed else {}
 
 
 GRAPHS = "cuda_graph_config"

@@ -187,14 +187,14 @@ def flush(path: Path) -> None:
 _MORE_FRACTION, _MORE_BYTES = 0.05, 64 * 2**20
 
 
-def require_room(folder: Path, num_bytes: int) -> None:
+def require_room(folder: Path, num_bytes: int, remedy: str) -> None:
     """Raise :class:`UnsupportedError` if the disk of ``folder`` has no room for a checkpoint of this size."""
     needed = int(num_bytes * (1 + _MORE_FRACTION)) + _MORE_BYTES
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise UnsupportedError(
             f"{folder}: a checkpoint needs {amount_text(needed)}, {amount_text(free)} are free; nothing was written: "
-            "free some, give --runs a folder on a larger disk, or save less (contents)"
+            f"{remedy}"
         )
 
 
@@ -250,7 +250,9 @@ class Checkpoints:
     """A trainer's live ``state``, and the ``files`` that it is saved to, in a folder of their own."""
 
     def __init__(self, settings: Checkpoint, state: State, ranks: TorchRanks, folder: Path) -> None:
-        require_room(folder, num_bytes(state))
+        require_room(
+            folder, num_bytes(state), "free some, give --runs a folder on a larger disk, or save less (contents)"
+        )
         self._settings = settings
         self.state = state
         self._ranks = ranks
