@@ -145,21 +145,17 @@ def write_bytes(file: Path, content: bytes) -> None:
     """
     try:
         if file.exists() and not file.is_file():
-            _write_special(file, content)
+            # A pipe whose reader has gone is an error, and not waited for.
+            opened = os.open(file, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.set_blocking(opened, True)
+            with open(opened, "wb") as stream:  # noqa: PTH123 - a descriptor
+                stream.write(content)
         else:
             _replace(file.resolve(), content)
     except OSError as error:
         remedies = {IsADirectoryError: "; give a file", FileNotFoundError: "; make its folder first"}
         remedy = remedies.get(type(error), "")
         raise UsageError(f"{file}: cannot be written: {error.strerror}{remedy}") from error
-
-
-def _write_special(file: Path, content: bytes) -> None:
-    """A pipe whose reader has gone is an error, and not waited for."""
-    opened = os.open(file, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    os.set_blocking(opened, True)
-    with open(opened, "wb") as stream:  # noqa: PTH123 - a descriptor
-        stream.write(content)
 
 
 def _replace(target: Path, content: bytes) -> None:

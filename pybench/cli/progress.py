@@ -64,7 +64,9 @@ class PlainProgress:
         left_s = self._left_by_rounds_s(point_id, 0.0, total - position)
         if not (self._is_timed or self._is_first_round) and left_s is not None:
             self._is_timed = True
-            self._say_left(left_s, total - position + 1)
+            num_left = total - position + 1
+            others = "attempt" if num_left == 1 else f"{num_left} attempts"
+            self._say(f"about {rough_time(left_s)} for the other {others}, by the first round")
         self._point_id, self._place, self._attempt = point_id, f"[{position}/{total}]", f"attempt {attempt}"
         self._left = total - position
         self._started_s = time.monotonic()
@@ -106,10 +108,6 @@ class PlainProgress:
         medians = {other: statistics.median(took) for other, took in self._took_s.items()}
         each_s = statistics.fmean(medians.values())
         return max(medians.get(point_id, each_s) - elapsed_s, 0.0) + num_left * each_s
-
-    def _say_left(self, left_s: float, num_left: int) -> None:
-        others = "attempt" if num_left == 1 else f"{num_left} attempts"
-        self._say(f"about {rough_time(left_s)} for the other {others}, by the first round")
 
     def _say(self, text: str) -> None:
         echo(printable(text), stream=self._stream)

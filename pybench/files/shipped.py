@@ -44,29 +44,24 @@ def find_suite(named: Path) -> Path:
 
     Raises ``FileError`` naming the closest of both, and how to list the shipped suites, when there is neither.
     """
+    suites = _suite_files()
+    is_named_suite = is_bare(named) and named.name in suites
     try:
         named.lstat()
-        if is_bare(named) and named.is_dir():
-            return _suite_files().get(named.name, named)
-    except FileNotFoundError:
-        return _shipped_suite(named)
+        return suites[named.name] if is_named_suite and named.is_dir() else named
+    except FileNotFoundError as error:
+        if is_named_suite:
+            return suites[named.name]
+        what = "neither a file nor a shipped suite" if is_bare(named) else "no such file"
+        hint = meant(named, (*names_beside(named), *suites))
+        raise refuse(named, f"{what}{hint}; `pybench plan` alone lists the shipped suites") from error
     except (OSError, ValueError):
-        pass  # what is wrong with a file that is there is reported by its reader
-    return named
+        return named  # what is wrong with a file that is there is reported by its reader
 
 
 def is_bare(named: Path) -> bool:
     """Whether it may be a shipped suite's name: one with a folder or an ending means a file."""
     return not named.suffix and len(named.parts) == 1
-
-
-def _shipped_suite(named: Path) -> Path:
-    suites = _suite_files()
-    if is_bare(named) and named.name in suites:
-        return suites[named.name]
-    what = "neither a file nor a shipped suite" if is_bare(named) else "no such file"
-    hint = meant(named, (*names_beside(named), *suites))
-    raise refuse(named, f"{what}{hint}; `pybench plan` alone lists the shipped suites")
 
 
 @dataclass(frozen=True, kw_only=True)

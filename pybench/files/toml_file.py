@@ -95,13 +95,16 @@ MAX_LEVELS = 16
 def read_toml(path: Path, noun: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     """The document and the line of each key. Raises ``FileError``, calling the file ``noun``, unless small and TOML."""
     text = read_text(path, noun, 'schema = 1 and name = "…"')
-    _refuse_dots(path, text, noun)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (dots := line.count(".")) > MAX_DOTS:
+            message = f"{dots} dots in one line, at most {MAX_DOTS} are allowed; {noun} has keys of at most four parts"
+            raise refuse(path, message, number)
     try:
         document = tomllib.loads(text)
         lines = None if _is_deep(document) else toml_lines(text)
     except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        raise refuse(path, f"not valid TOML: {error}", int(line[1]) if line else None) from error
+        place = re.search(r"at line (\d+)", str(error))
+        raise refuse(path, f"not valid TOML: {error}", int(place[1]) if place else None) from error
     except RecursionError:
         lines = None
     except ValueError as error:
@@ -109,13 +112,6 @@ def read_toml(path: Path, noun: str) -> tuple[dict[str, Any], dict[KeyPath, int]
     if lines is None:
         raise refuse(path, f"nested too deeply; {noun} needs no more than four levels")
     return document, lines
-
-
-def _refuse_dots(path: Path, text: str, noun: str) -> None:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if (dots := line.count(".")) > MAX_DOTS:
-            message = f"{dots} dots in one line, at most {MAX_DOTS} are allowed; {noun} has keys of at most four parts"
-            raise refuse(path, message, number)
 
 
 def _is_deep(document: dict[str, Any]) -> bool:

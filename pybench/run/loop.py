@@ -78,7 +78,12 @@ class Run:
             self.held() as records,
             self.opened(records, progress, TimeBudget(self.manifest.options.time_limit_s)) as opened,
         ):
-            self._name_others(progress)
+            indices = {gpu.uuid: gpu.index for gpu in self.manifest.machine.gpus}
+            for process, facts in look_once(self.uuids()):
+                if is_foreign(facts, self.folder.mark, None):
+                    progress.note(
+                        f"GPU {indices[process.uuid]}: process {process} is on it; beside it no scaling row passes"
+                    )
             try:
                 owed = pending(self.manifest.plan.points, records)
                 takes_s = expected_s(self.folder, self.manifest, owed, records)
@@ -140,12 +145,3 @@ class Run:
         """Every GPU that a point may run on."""
         most = most_gpus(self.manifest.plan)
         return tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:most]) if self.manifest.device == "cuda" else ()
-
-    def _name_others(self, progress: Progress) -> None:
-        """Name processes that are on this run's GPUs already."""
-        indices = {gpu.uuid: gpu.index for gpu in self.manifest.machine.gpus}
-        for process, facts in look_once(self.uuids()):
-            if is_foreign(facts, self.folder.mark, None):
-                progress.note(
-                    f"GPU {indices[process.uuid]}: process {process} is on it; beside it no scaling row passes"
-                )

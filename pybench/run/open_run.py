@@ -94,7 +94,7 @@ class OpenRun:
 
     def decide(self) -> None:
         """Add attempts while a verdict is inconclusive and its points' budget lasts."""
-        while extra := self._undecided():
+        while extra := undecided(self.manifest.plan.points, self.judge(self.records).rows, self.records):
             if not self._in_time(extra):
                 owed = self.pending()
                 self.note_left_out([attempt for attempt in extra if attempt not in owed], "inconclusive; ")
@@ -122,9 +122,6 @@ class OpenRun:
         if not self.budget.is_limited:
             return tuple(attempts)
         return in_time(attempts, self._attempts_s(), self.budget.left_s)
-
-    def _undecided(self) -> tuple[Attempt, ...]:
-        return undecided(self.manifest.plan.points, self.judge(self.records).rows, self.records)
 
     def _measure(self, attempts: tuple[Attempt, ...], num_owed: int) -> None:
         """Make the attempts in one process, up to the first that fails or has no time, and keep their records."""

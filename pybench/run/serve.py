@@ -246,7 +246,8 @@ class Part:
         code = self._worker.wait(0)
         problem = self._send_events()
         if code is not None and not problem:
-            problem = self._unlike_plan()
+            failure = self._launcher.verify(self._worker.container(), self._job, self._log)
+            problem = "" if failure is None else failure.message
         if code is None and not problem and time.monotonic() > self._end_s:
             problem = "it ran longer than it may; the host that leads did not end it"
         if problem or code is not None:
@@ -276,11 +277,6 @@ class Part:
         report = Report(health=health, power_reason=reason, log=log)
         send(self._frames, report, b"" if trace is None else encode_trace(trace))
 
-    def _unlike_plan(self) -> str:
-        """Why the worker did not run in the container that was planned for it; empty where it did."""
-        failure = self._launcher.verify(self._worker.container(), self._job, self._log)
-        return "" if failure is None else failure.message
-
     def _send_events(self) -> str:
         """New lines of every rank; gives what is wrong with a file that can't be read, if anything is."""
         for rank, file in self._files.items():
@@ -289,19 +285,15 @@ class Part:
             except ValueError as error:
                 return str(error)
             if rank == self._order.first_rank:
-                self._anchor(lines)
+                for text in lines:  # energy counters are read where the rank begins and ends to measure
+                    try:
+                        event = decode_event(text.encode())
+                    except ValueError:
+                        continue  # the host that leads refuses it
+                    self._gpus.note(0, event)
             if lines:
                 send(self._frames, Events(rank=rank), "".join(line + "\n" for line in lines).encode())
         return ""
-
-    def _anchor(self, lines: list[str]) -> None:
-        """Have energy counters read where this host's first rank begins and ends to measure."""
-        for line in lines:
-            try:
-                event = decode_event(line.encode())
-            except ValueError:
-                continue  # the host that leads refuses it
-            self._gpus.note(0, event)
 
 
 def _job(order: Begin, name: str, folder: Path, local: tuple[str, int]) -> Launch:

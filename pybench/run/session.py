@@ -98,7 +98,10 @@ class SessionWorker:
         if self._worker is None:
             self._worker = self._started()
         else:
-            self._release(place)
+            # An existing file is the worker's: no link is followed, nothing overwritten.
+            with suppress(FileExistsError):
+                path = self._session.job.exchange / go_file(place)
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
         return self._worker
 
     @property
@@ -136,9 +139,3 @@ class SessionWorker:
         clocks = tuple(site.joined for site in session.sites)
         limit_s = session.attempts[0][0].effort.time_limit_s
         return HostsWorker(job, session.log, links, clocks, session.launcher.start, limit_s)
-
-    def _release(self, place: int) -> None:
-        # An existing file is the worker's: no link is followed, nothing overwritten.
-        with suppress(FileExistsError):
-            path = self._session.job.exchange / go_file(place)
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))

@@ -87,7 +87,10 @@ def plan_suite(
         ids = abridged([*(point.id for point in every.points), *skipped_ids], 3)
         raise UsageError(f"-k {options.keep!r} keeps no point of {path}{_in_profile(suite)}, which has {ids}")
     _require_gpus(required, plan, machine, assumed=there.assumed)
-    _require_backends(required, suite)
+    profile = _in_profile(suite)
+    for name in sorted(required.backends):
+        if not any(name in (*each.axes.get("backend", ()), each.settings.get("backend")) for each in suite.benchmarks):
+            raise UsageError(f"--require backend={name}: no benchmark of {suite.name} has it{profile}")
     given = {benchmark.name for benchmark in suite.benchmarks if benchmark.gives_rates}
     rates = [point for point in plan.points if point.benchmark in given]
     if rates and earlier_rates is not None and root is not None:
@@ -117,13 +120,6 @@ def _require_gpus(required: Required, plan: Plan, machine: Machine, *, assumed: 
     raise MachineError(
         f"--require gpus={required.num_gpus}: {there} here{reason}; see pybench doctor, or require what is here"
     )
-
-
-def _require_backends(required: Required, suite: Suite) -> None:
-    profile = _in_profile(suite)
-    for name in sorted(required.backends):
-        if not any(name in (*each.axes.get("backend", ()), each.settings.get("backend")) for each in suite.benchmarks):
-            raise UsageError(f"--require backend={name}: no benchmark of {suite.name} has it{profile}")
 
 
 def _in_profile(suite: Suite) -> str:

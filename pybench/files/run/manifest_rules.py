@@ -92,7 +92,12 @@ def _of_plan(manifest: Manifest) -> Iterator[Breach]:
         yield from _of_numbers(f"plan.points.{number}.settings", point.settings)
         if point.job is not None:
             yield from _of_numbers(f"plan.points.{number}.job", point.job)
-        yield from _of_shape(f"plan.points.{number}", point)
+        try:
+            _ = point.shape
+        except KeyError as error:
+            yield f"plan.points.{number}.architecture", f"has no {error}"
+        except (ValueError, TypeError, ArithmeticError) as error:
+            yield f"plan.points.{number}.architecture", str(error)
 
 
 def _of_run(manifest: Manifest) -> Iterator[Breach]:
@@ -158,12 +163,3 @@ def _of_entry(
         for value in (*benchmark.axes.get(axis, ()), *([axes[axis]] if axis in axes else [])):
             if not isinstance(value, int) or value < 1:
                 yield f"{key}.axes.{axis}", f"scaling runs along it, and {value!r} is no count"
-
-
-def _of_shape(key: str, point: Point) -> Iterator[Breach]:
-    try:
-        _ = point.shape
-    except KeyError as error:
-        yield f"{key}.architecture", f"has no {error}"
-    except (ValueError, TypeError, ArithmeticError) as error:
-        yield f"{key}.architecture", str(error)

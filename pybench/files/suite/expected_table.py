@@ -80,7 +80,7 @@ def _find(suite_path: Path, name: str, folders: list[Path]) -> Path:
 
 @cache
 def _table_model() -> type[BaseModel]:
-    required = required_keys()
+    required = set.intersection(*(_without_default(kind) for kind in (RatioRow, FigureRow)))
     row_fields: dict[str, Any] = {
         name: (kind, ...) if name in required else (kind | None, None) for name, kind in row_keys().items()
     }
@@ -173,11 +173,6 @@ def row_keys() -> dict[str, Any]:
     return {name: kind for name, kind in (fields_of(RatioRow) | fields_of(FigureRow)).items() if name != _FORM}
 
 
-def required_keys() -> set[str]:
-    """Keys that every row has."""
-    return set.intersection(*(_without_default(kind) for kind in (RatioRow, FigureRow)))
-
-
 def _without_default(kind: type[RatioRow | FigureRow]) -> set[str]:
     unset = dataclasses.MISSING
     return {
@@ -207,7 +202,12 @@ def table_problems(written: WrittenTable, file_name: str) -> Iterator[KeyProblem
 
 
 def _row_problems(row: ExpectedRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
-    yield from _limit_problems(row, keys)
+    if (row.value is None) == (row.minimum is None and row.maximum is None):
+        yield (), "needs either value, or minimum and/or maximum"
+    if row.value is None and "tolerance" in keys:
+        yield ("tolerance",), "belongs to value; minimum and maximum are exact"
+    if row.minimum is not None and row.maximum is not None and row.minimum > row.maximum:
+        yield ("minimum",), f"{row.minimum} is above maximum = {row.maximum}"
     if row.model_class not in (classes := (ANY, *MODEL_CLASSES)):
         valid = ", ".join(classes)
         yield ("model_class",), f"found {row.model_class!r}{did_you_mean(row.model_class, classes)}; valid are {valid}"
@@ -216,17 +216,11 @@ def _row_problems(row: ExpectedRow, keys: frozenset[str]) -> Iterator[KeyProblem
     if row.nodes > 1 and row.fabric not in (networks := get_args(Network)):
         yield ("fabric",), f"found {row.fabric!r}; between {row.nodes} nodes it is one of {', '.join(networks)}"
     yield from _metric_problems(row)
-    yield from _where_problems(row)
+    settings = fields_of_workload(row.workload) if row.workload in METRICS_OF else frozenset()
+    for name in row.where:
+        if name not in settings:
+            yield ("where", name), f"no setting of {row.workload}{did_you_mean(name, settings)}"
     yield from _ratio_problems(row, keys) if isinstance(row, RatioRow) else _figure_problems(row, keys)
-
-
-def _limit_problems(row: ExpectedRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
-    if (row.value is None) == (row.minimum is None and row.maximum is None):
-        yield (), "needs either value, or minimum and/or maximum"
-    if row.value is None and "tolerance" in keys:
-        yield ("tolerance",), "belongs to value; minimum and maximum are exact"
-    if row.minimum is not None and row.maximum is not None and row.minimum > row.maximum:
-        yield ("minimum",), f"{row.minimum} is above maximum = {row.maximum}"
 
 
 def _metric_problems(row: ExpectedRow) -> Iterator[KeyProblem]:
@@ -256,13 +250,6 @@ def _figure_problems(row: FigureRow, keys: frozenset[str]) -> Iterator[KeyProble
         yield ("unit",), f"found {row.unit!r}, {row.metric} is in {metric.unit!r}"
     if "baseline_count" in keys:
         yield ("baseline_count",), "belongs to ratios, those without a unit"
-
-
-def _where_problems(row: ExpectedRow) -> Iterator[KeyProblem]:
-    valid = fields_of_workload(row.workload) if row.workload in METRICS_OF else frozenset()
-    for name in row.where:
-        if name not in valid:
-            yield ("where", name), f"no setting of {row.workload}{did_you_mean(name, valid)}"
 
 
 def table_text(table: ExpectedTable) -> str:

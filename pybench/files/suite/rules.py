@@ -100,7 +100,8 @@ def benchmark_problems(benchmark: Benchmark) -> Iterator[KeyProblem]:
     yield from _settings(benchmark)
     yield from _effort(benchmark)
     yield from _all_gpus(benchmark)
-    yield from _rounded_batch(benchmark)
+    if benchmark.round_up_batch and not isinstance(benchmark.settings.get(SHARED_BATCH[benchmark.workload]), int):
+        yield ("round_up_batch",), f"there is no batch to round up: give {SHARED_BATCH[benchmark.workload]} one number"
     for breach in TRAITS_OF[benchmark.workload].rules(benchmark.given):
         yield _where(benchmark, breach.key), breach.message
     for index, expectation in enumerate(benchmark.expectations):
@@ -151,11 +152,6 @@ def _all_gpus(benchmark: Benchmark) -> Iterator[KeyProblem]:
         several = [other for other, own in degrees.items() if other != name and (len(own) > 1 or ALL_GPUS in own)]
         if ALL_GPUS in values and several:
             yield ("axes", name), f"{ALL_GPUS!r} is what the other degrees leave: give {several[0]} one number"
-
-
-def _rounded_batch(benchmark: Benchmark) -> Iterator[KeyProblem]:
-    if benchmark.round_up_batch and not isinstance(benchmark.settings.get(SHARED_BATCH[benchmark.workload]), int):
-        yield ("round_up_batch",), f"there is no batch to round up: give {SHARED_BATCH[benchmark.workload]} one number"
 
 
 def _limits(expectation: Limits) -> Iterator[KeyProblem]:

@@ -66,13 +66,12 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
     ]
     words = [kind for kind in kinds if get_origin(kind) is Literal]
     numbers = [kind for kind in kinds if kind not in words]
-    one = _either(numbers[0], words[0]) if words and numbers else _any_of(kinds)
-    return Annotated[one, Field(description=description)]
-
-
-def _any_of(kinds: list[Any]) -> Any:  # noqa: ANN401 - types are values here
-    # A union of one is that one, but typing's cache may hand out an equal Literal with its values in another order.
-    return kinds[0] if len(kinds) == 1 else Union[tuple(kinds)]  # noqa: UP007 - at run time
+    if words and numbers:
+        kind = _either(numbers[0], words[0])
+    else:
+        # A union of one is that one, but typing's cache may hand out an equal Literal with its values in another order.
+        kind = kinds[0] if len(kinds) == 1 else Union[tuple(kinds)]  # noqa: UP007 - at run time
+    return Annotated[kind, Field(description=description)]
 
 
 def _either(number: Any, word: Any) -> Any:  # noqa: ANN401 - types are values here
@@ -86,10 +85,6 @@ def _either(number: Any, word: Any) -> Any:  # noqa: ANN401 - types are values h
 def _with_word(kind: Any, word: str) -> Any:  # noqa: ANN401 - types are values here
     names, *notes = get_args(kind)
     return Annotated[Literal[(*get_args(names), word)], *notes]
-
-
-def _or_rest(kind: Any) -> Any:  # noqa: ANN401 - types are values here
-    return Annotated[_either(kind, Literal[REST]), get_args(kind)[-1]]  # its description
 
 
 def _variables(text: str) -> str:
@@ -159,7 +154,10 @@ def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
 def _override(name: str, types: dict[str, Any], /, **more: Any) -> type[BaseModel]:  # noqa: ANN401 - field definitions
     axes = _axes_model(f"{name}_axes", types)
     # A word that stands for one number, other than the words of an axis.
-    fixed = {key: _or_rest(kind) if key in _COUNTS else kind for key, kind in types.items()}
+    fixed = {
+        key: Annotated[_either(kind, Literal[REST]), get_args(kind)[-1]] if key in _COUNTS else kind  # its description
+        for key, kind in types.items()
+    }
     return _model(name, {**_optional({**fixed, **fields_of(Effort), "axes": axes}), **more})
 
 

@@ -31,7 +31,12 @@ def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: N
     Raises ``UsageError``, ``FileError`` or ``MachineError`` when there can be none.
     """
     name = needs.engine or options.engine
-    _check_secrets(needs.request.secrets)
+    for secret in needs.request.secrets:
+        value = os.environ.get(secret)
+        if value is None:
+            raise UsageError(f"the suite needs the secret {secret}, which the environment doesn't have")
+        if len(value) < MIN_SECRET_LENGTH or not value.isprintable():
+            raise UsageError(f"the secret {secret} must be one line of {MIN_SECRET_LENGTH} characters or more")
     if options.python and name == "auto":
         name = LOCAL
     if options.python and name != LOCAL:
@@ -76,16 +81,6 @@ def _name_unapplied(request: ContainerRequest, notify: Notify) -> None:
     }
     if found := [f"{key} {value}" for key, value in wanted.items() if value]:
         notify(f"no container, so the suite's [container] has no effect: {'; '.join(found)}")
-
-
-def _check_secrets(names: tuple[str, ...]) -> None:
-    """Raise ``UsageError`` for a secret that is not set, can't be passed on, or is too short to be recognised."""
-    for name in names:
-        value = os.environ.get(name)
-        if value is None:
-            raise UsageError(f"the suite needs the secret {name}, which the environment doesn't have")
-        if len(value) < MIN_SECRET_LENGTH or not value.isprintable():
-            raise UsageError(f"the secret {name} must be one line of {MIN_SECRET_LENGTH} characters or more")
 
 
 def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:

@@ -105,13 +105,22 @@ class Contract:
         require(log.header is not None, rank, "header", "is not the first event")
         match event:
             case Phase():
-                self._check_phase(rank, log, event, now_ns)
+                before = _PHASES.index(log.phase.name) if log.phase else -1
+                require(_PHASES.index(event.name) > before, rank, "phase.name", f"{event.name} comes late or twice")
+                self._check_time(rank, "phase.start_ns", event.start_ns, log, now_ns)
             case Step():
                 self._check_step(rank, log, event, now_ns)
             case Metric():
-                self._check_metric(rank, log, event)
+                field = f"metric.{event.name[:80]}"
+                require(event.name not in {other.name for other in log.metrics}, rank, field, "comes twice")
+                unit = self._check_value(rank, field, event.name, event.value)
+                same(rank, f"{field}.unit", event.unit, unit)
             case Result():
-                self._check_result(rank, log, event)
+                same(rank, "result.warmup_steps", event.warmup_steps, log.num_steps - len(log.steps))
+                if len(log.steps) != self.order.steps and not self._had_no_time(log):
+                    ordered = f"{self.order.steps} were ordered"
+                    raise broken(rank, "result", f"the rank measured {len(log.steps)} steps, {ordered}")
+                same(rank, "phase.name", log.phase.name if log.phase else None, _PHASES[-1])
 
     def _check_header(self, rank: int, header: Header) -> None:
         same(rank, "header.protocol", header.protocol, PROTOCOL_VERSION)
@@ -130,11 +139,6 @@ class Contract:
             known = _VERSION.fullmatch(name) and _VERSION.fullmatch(version)
             require(known is not None, rank, "header.packages", "has a name or version that is none")
         require(header.pid > 0, rank, "header.pid", "is no process id")
-
-    def _check_phase(self, rank: int, log: RankLog, phase: Phase, now_ns: int) -> None:
-        before = _PHASES.index(log.phase.name) if log.phase else -1
-        require(_PHASES.index(phase.name) > before, rank, "phase.name", f"{phase.name} comes late or twice")
-        self._check_time(rank, "phase.start_ns", phase.start_ns, log, now_ns)
 
     def _check_time(self, rank: int, field: str, time_ns: int, log: RankLog, now_ns: int) -> None:
         slack_ns = self.site(rank).joined.bound_ns
@@ -180,12 +184,6 @@ class Contract:
                 total = sum(getattr(request, name) for request in step.requests)
                 same(rank, f"step.requests.{name}", total, getattr(step.work, name))
 
-    def _check_metric(self, rank: int, log: RankLog, metric: Metric) -> None:
-        field = f"metric.{metric.name[:80]}"
-        require(metric.name not in {other.name for other in log.metrics}, rank, field, "comes twice")
-        unit = self._check_value(rank, field, metric.name, metric.value)
-        same(rank, f"{field}.unit", metric.unit, unit)
-
     def _check_value(self, rank: int, field: str, name: str, value: float) -> str:
         """The declared unit of the value ``name``. A value with a unit is not negative."""
         workload = self.order.settings.workload
@@ -196,12 +194,6 @@ class Contract:
         require(abs(value) <= LARGEST, rank, field, "is larger than any measurement")
         return unit
 
-    def _check_result(self, rank: int, log: RankLog, result: Result) -> None:
-        same(rank, "result.warmup_steps", result.warmup_steps, log.num_steps - len(log.steps))
-        if len(log.steps) != self.order.steps and not self._had_no_time(log):
-            raise broken(rank, "result", f"the rank measured {len(log.steps)} steps, {self.order.steps} were ordered")
-        same(rank, "phase.name", log.phase.name if log.phase else None, _PHASES[-1])
-
     def _had_no_time(self, log: RankLog) -> bool:
         """Whether another step, as long as the longest, would have ended behind the run's time."""
         longest_ns = max((step.duration_ns for step in log.steps), default=0)
@@ -211,18 +203,16 @@ class Contract:
         """Hold a finished attempt's ranks against the order and each other."""
         try:
             for rank, log in enumerate(ranks):
-                self._check_complete(rank, log)
+                if log.header is None or log.result is None:
+                    raise broken(rank, "header" if log.header is None else "result", "is missing")
+                with_gpu = bool(self.site(rank).gpu_uuids)
+                require(bool(log.header.all_uuids) == with_gpu, rank, "header.device_uuid", "is missing")
+                if ordered_work(self.order.settings, 0) is None:
+                    self._check_found_batch(rank, log)
             self._check_together(ranks)
         except ValueError as error:
             return Failure(cause="protocol", message=str(error))
         return None
-
-    def _check_complete(self, rank: int, log: RankLog) -> None:
-        if log.header is None or log.result is None:
-            raise broken(rank, "header" if log.header is None else "result", "is missing")
-        require(bool(log.header.all_uuids) == bool(self.site(rank).gpu_uuids), rank, "header.device_uuid", "is missing")
-        if ordered_work(self.order.settings, 0) is None:
-            self._check_found_batch(rank, log)
 
     def _check_found_batch(self, rank: int, log: RankLog) -> None:
         """The work of an ``auto`` batch size follows from the size that the worker found."""
@@ -257,11 +247,21 @@ def _is_the_rest(work: Work, ordered: Work, num_failed: float) -> bool:
 def ordered_work(settings: AnySettings, replica: int) -> Work | None:
     """Work that each rank of a replica reports for a step; ``None`` before an ``auto`` batch size is found."""
     if isinstance(settings, Generate):
-        return _generated(settings, replica)
+        requests = tuple(drawn_lengths(settings, replica))
+        return Work(
+            prompt_tokens=sum(request.prompt_tokens for request in requests),
+            output_tokens=sum(request.output_tokens for request in requests),
+            samples=len(requests),
+        )
     if isinstance(settings, Train):
         return None if settings.finds_batch_size else Work(samples=settings.effective_batch_size)
     if isinstance(settings, Turn):
-        return _taken_turns(settings)
+        samples = settings.turns * settings.batch_size
+        return Work(
+            prompt_tokens=samples * settings.prompt_tokens,
+            output_tokens=samples * settings.output_tokens,
+            samples=samples,
+        )
     return Work(samples=settings.batch_size) if isinstance(settings, Evaluate) else Work()
 
 
@@ -295,24 +295,6 @@ def _handed_over(settings: Turn) -> tuple[str, ...]:
         return (*away, *awake, "handover", *away, "wake_cache")
     read = () if settings.async_weight_syncing else ("handover",)
     return ("handover", *away, *awake, *read, "wake_cache")
-
-
-def _taken_turns(settings: Turn) -> Work:
-    samples = settings.turns * settings.batch_size
-    return Work(
-        prompt_tokens=samples * settings.prompt_tokens,
-        output_tokens=samples * settings.output_tokens,
-        samples=samples,
-    )
-
-
-def _generated(settings: Generate, replica: int) -> Work:
-    requests = tuple(drawn_lengths(settings, replica))
-    return Work(
-        prompt_tokens=sum(request.prompt_tokens for request in requests),
-        output_tokens=sum(request.output_tokens for request in requests),
-        samples=len(requests),
-    )
 
 
 # Times of tokens and requests come from an engine's own stamps, or from a GPU's clock.

@@ -30,7 +30,12 @@ def interface_of(address: str) -> str | None:
     if wanted.is_loopback:
         return "lo"
     if wanted.version == 6:  # noqa: PLR2004 - of the Internet Protocol
-        return _inet6(wanted.exploded.replace(":", ""))
+        try:
+            lines = _INET6.read_text(encoding="ascii").splitlines()
+        except OSError:
+            return None
+        digits = wanted.exploded.replace(":", "")
+        return next((fields[5] for fields in map(str.split, lines) if fields[0] == digits), None)
     return next((name for _, name in socket.if_nameindex() if _inet(name) == wanted.packed), None)
 
 
@@ -70,11 +75,3 @@ def _inet(name: str) -> bytes | None:
             return None
     address: bytes = _REQUEST.unpack(found)[2]
     return address
-
-
-def _inet6(wanted: str) -> str | None:
-    try:
-        lines = _INET6.read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    return next((fields[5] for fields in map(str.split, lines) if fields[0] == wanted), None)

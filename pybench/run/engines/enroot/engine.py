@@ -72,7 +72,9 @@ def _launcher(setup: ContainerSetup, files: Files, needs: LaunchRequirements) ->
         environment_of_suite=request.environment,
         secrets=request.secrets,
     )
-    _refuse_quoted(launcher)
+    for name, value in launcher.tuning(os.environ).items():  # enroot takes quotes around a value for its own
+        if _QUOTED.fullmatch(value):
+            raise UsageError(f"enroot takes the quotes off the value of {name}; remove them, or use another --engine")
     found = tried((replace(launcher, isolation=isolation) for isolation in tries), needs.gpu_uuids, _REMEDIES)
     relaxations = (*found.isolation.relaxations(online=online), *setup.relaxations)
     return replace(found, container=replace(found.container, relaxations=relaxations))
@@ -99,13 +101,6 @@ def _set_up(words: str) -> str:
     return f"{words}; {own}" if "ermission denied" in words else words
 
 
-def _refuse_quoted(launcher: EnrootLauncher) -> None:
-    """Enroot takes quotes around a value for its own. Raises ``UsageError``."""
-    for name, value in launcher.tuning(os.environ).items():
-        if _QUOTED.fullmatch(value):
-            raise UsageError(f"enroot takes the quotes off the value of {name}; remove them, or use another --engine")
-
-
 # Unpacking 10 GB and writing them as one file takes minutes, on a slow disk many.
 _IMPORT_LIMIT_S = 7200.0
 _BLOB = re.compile(r"[0-9a-f]{64}")
@@ -127,7 +122,12 @@ def import_image(reference: str, file: Path) -> None:
             failed = f"can't make an image file of {reference}"
             words = answer.error_line.removeprefix("[ERROR] ")
             raise engine_error("enroot", str(file.parent), failed, words, _remedy(words))
-        _require_blobs(reference, manifest, blobs)
+        fetched = {f"{_SCHEME}{path.name}" for path in blobs.iterdir() if _BLOB.fullmatch(path.name)}
+        if fetched != {manifest.config, *manifest.layers}:
+            raise MachineError(
+                f"enroot received another manifest as {reference} than the one with that digest; do not use the "
+                "registry until that is explained"
+            )
     finally:
         for folder in (blobs, layers):
             shutil.rmtree(folder, ignore_errors=True)
@@ -168,16 +168,6 @@ def _manifest(reference: str) -> RegistryManifest:
 def _require_digest(reference: str, digest: str, served: str) -> None:
     if served != digest:
         raise MachineError(f"the registry serves {served} as {reference}; do not use it until that is explained")
-
-
-def _require_blobs(reference: str, manifest: RegistryManifest, blobs: Path) -> None:
-    """Raises ``MachineError`` where enroot fetched other blobs than ``manifest`` names."""
-    fetched = {f"{_SCHEME}{path.name}" for path in blobs.iterdir() if _BLOB.fullmatch(path.name)}
-    if fetched != {manifest.config, *manifest.layers}:
-        raise MachineError(
-            f"enroot received another manifest as {reference} than the one with that digest; do not use the registry "
-            "until that is explained"
-        )
 
 
 def _remedy(words: str) -> str:

@@ -46,7 +46,10 @@ class OciImageStore:
 
     def build(self, folder: Path, tag: str, notify: Notify) -> str:
         """Build the Dockerfile of ``folder`` and return the image's id. Raises ``MachineError``."""
-        return build_dockerfile(self.facts, folder, tag, notify)
+        with tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
+            file = Path(scratch) / "id"
+            _build(self.facts, ("build", "--force-rm", "--iidfile", str(file), "--tag", tag, str(folder)), notify)
+            return with_algorithm(file.read_text(encoding="utf-8").strip())
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,10 @@ class OciEngine:
 
     def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:
         """Missing parts for an ordinary user, and room for images."""
-        yield from rootless_findings(facts)
+        lacks = _lacks() if facts.rootless else {}
+        if lacks:
+            found, remedy = ", ".join(lacks), "; ".join(lacks.values())
+            yield DoctorFinding.warning(f"{facts.name} rootless", found, remedy)
         if facts.data_root:
             yield storage_finding(facts.name, Path(facts.data_root))
 
@@ -154,14 +160,6 @@ def storage_finding(engine: str, folder: Path) -> DoctorFinding:
 
 
 _TAIL_LINES = 10
-
-
-def build_dockerfile(facts: EngineFacts, folder: Path, tag: str, notify: Notify) -> str:
-    """Build the Dockerfile of ``folder`` under ``tag`` and return the image's id. Raises ``MachineError``."""
-    with tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
-        file = Path(scratch) / "id"
-        _build(facts, ("build", "--force-rm", "--iidfile", str(file), "--tag", tag, str(folder)), notify)
-        return with_algorithm(file.read_text(encoding="utf-8").strip())
 
 
 def _build(facts: EngineFacts, command: tuple[str, ...], notify: Notify) -> None:
@@ -255,14 +253,6 @@ def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> C
             raise MachineError(f"{message}; {CDI_COMMAND}") from None
         finally:
             run_command(launcher.remove_argv(job), outlives=True)
-
-
-def rootless_findings(facts: EngineFacts) -> Iterator[DoctorFinding]:
-    """One warning where a rootless engine lacks something; nothing for an engine that runs as root."""
-    lacks = _lacks() if facts.rootless else {}
-    if lacks:
-        found, remedy = ", ".join(lacks), "; ".join(lacks.values())
-        yield DoctorFinding.warning(f"{facts.name} rootless", found, remedy)
 
 
 def _lacks() -> dict[str, str]:
