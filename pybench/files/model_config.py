@@ -122,7 +122,14 @@ def read_model_config(path: Path) -> Architecture:
 
     Of a model that also sees, its text model is taken (``text_config``).
     """
-    config = _family(path, _table(path))
+    text = read_text(path, _NOUN, "{", ".json")
+    try:
+        found = decode_json(text.encode())
+    except ValueError as error:
+        raise refuse(path, f"{error}") from error
+    if not isinstance(found, dict):
+        raise refuse(path, f"found {describe(found)}, expected a table: the config.json of a model")
+    config = _family(path, found)
     own = {key: value for key, value in config.items() if key not in _NOT_SHAPING}
     architecture = {**_ASSUMED.get(own["model_type"], {}), **own}
     if architecture.get("layer_types"):
@@ -145,17 +152,6 @@ def config_name(path: Path, architecture: Architecture) -> str:
 def config_digest(architecture: Architecture) -> str:
     """Twelve digits of the SHA-256 over the keys in order."""
     return hashlib.sha256(json.dumps(architecture, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _table(path: Path) -> Architecture:
-    text = read_text(path, _NOUN, "{", ".json")
-    try:
-        found = decode_json(text.encode())
-    except ValueError as error:
-        raise refuse(path, f"{error}") from error
-    if not isinstance(found, dict):
-        raise refuse(path, f"found {describe(found)}, expected a table: the config.json of a model")
-    return found
 
 
 def _family(path: Path, config: Architecture) -> Architecture:

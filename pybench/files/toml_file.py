@@ -101,7 +101,11 @@ def read_toml(path: Path, noun: str) -> tuple[dict[str, Any], dict[KeyPath, int]
             raise refuse(path, message, number)
     try:
         document = tomllib.loads(text)
-        lines = None if _is_deep(document) else toml_lines(text)
+        level: list[Any] = [document]  # tables and arrays, nested one level deeper each time
+        for _ in range(MAX_LEVELS):
+            inner = [list(value.values()) if isinstance(value, dict) else value for value in level]
+            level = [value for values in inner for value in values if isinstance(value, dict | list)]
+        lines = None if level else toml_lines(text)
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"at line (\d+)", str(error))
         raise refuse(path, f"not valid TOML: {error}", int(place[1]) if place else None) from error
@@ -112,15 +116,6 @@ def read_toml(path: Path, noun: str) -> tuple[dict[str, Any], dict[KeyPath, int]
     if lines is None:
         raise refuse(path, f"nested too deeply; {noun} needs no more than four levels")
     return document, lines
-
-
-def _is_deep(document: dict[str, Any]) -> bool:
-    """Whether tables and arrays are nested beyond ``MAX_LEVELS``, found level by level."""
-    level: list[Any] = [document]
-    for _ in range(MAX_LEVELS):
-        inner = [list(value.values()) if isinstance(value, dict) else value for value in level]
-        level = [value for values in inner for value in values if isinstance(value, dict | list)]
-    return bool(level)
 
 
 # Number of keys that fill a screen.

@@ -75,7 +75,11 @@ def run_command(argv: Sequence[str], limit_s: float = ANSWER_LIMIT_S, *, outlive
         except OverflowError:
             return CommandResult(None, "", f"{argv[0]} printed more than {MAX_OUTPUT_BYTES} bytes")
         finally:
-            _end(process, guarded=not outlives)
+            if process.poll() is None and not outlives:  # its guardian kills all that it started
+                process.send_signal(signal.SIGUSR2)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_END_LIMIT_S)
+            process.kill()
     # Reversible, so that a digest can be taken over the output.
     return CommandResult(
         process.returncode, out.decode(errors="surrogateescape"), error_output.decode(errors="replace")
@@ -104,15 +108,6 @@ def is_program(name: str) -> bool:
             raise
         return False
     return stat.S_ISREG(mode) and os.access(name, os.X_OK)
-
-
-def _end(process: subprocess.Popen[bytes], *, guarded: bool) -> None:
-    """Kill a program that still runs, with all that it started where it is guarded."""
-    if process.poll() is None and guarded:
-        process.send_signal(signal.SIGUSR2)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_LIMIT_S)
-    process.kill()
 
 
 def _outputs(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytearray, bytearray]:

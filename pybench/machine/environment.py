@@ -49,6 +49,10 @@ def snapshot(notify: Callable[[str], None] | None = None) -> Machine:
     commit, dirty = _git()
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     quota = cpu_quota()
+    # An ARM processor has numbers instead of a name: its maker's, and the part's.
+    maker, part = _field("/proc/cpuinfo", "CPU implementer"), _field("/proc/cpuinfo", "CPU part")
+    arm = None if maker is None or part is None else f"ARM {maker} {part}"
+    memory = _field("/proc/meminfo", "MemTotal")
     return Machine(
         kind=machine_kind(names),
         fabric=fabric_of(inventory.topology),
@@ -62,12 +66,12 @@ def snapshot(notify: Callable[[str], None] | None = None) -> Machine:
         topology=inventory.topology,
         driver=inventory.driver,
         cuda_driver=inventory.cuda_driver,
-        cpu_model=_field("/proc/cpuinfo", "model name") or _arm_model(),
+        cpu_model=_field("/proc/cpuinfo", "model name") or arm,
         cpu_cores=len(cpus) if quota is None else max(1, min(len(cpus), int(quota))),
         cpu_quota=quota,
         cpus=cpus,
         numa_nodes=len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
-        memory_bytes=_memory_bytes(),
+        memory_bytes=int(memory.split()[0]) * 1024 if memory else None,
         kernel=platform.release(),
         operating_system=platform.freedesktop_os_release().get("PRETTY_NAME") if _has_os_release() else None,
         python=platform.python_version(),
@@ -117,12 +121,6 @@ def _field(path: str, name: str) -> str | None:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), None)
 
 
-def _arm_model() -> str | None:
-    """An ARM processor has numbers instead of a name: its maker's, and the part's."""
-    maker, part = _field("/proc/cpuinfo", "CPU implementer"), _field("/proc/cpuinfo", "CPU part")
-    return None if maker is None or part is None else f"ARM {maker} {part}"
-
-
 def cpu_quota(root: Path = Path("/")) -> float | None:
     """Cores' worth of time that the control groups of this process grant (v1 and v2); ``None`` without a quota.
 
@@ -154,11 +152,6 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
             if quota > 0 and period > 0:
                 quotas.append(quota / period)
     return min(quotas, default=None)
-
-
-def _memory_bytes() -> int | None:
-    text = _field("/proc/meminfo", "MemTotal")
-    return int(text.split()[0]) * 1024 if text else None
 
 
 def _has_os_release() -> bool:

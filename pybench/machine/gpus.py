@@ -118,10 +118,11 @@ def _inventory() -> GpuInventory:
     kept = visible(gpus, setting)
     handles = {gpu.index: handle for gpu, handle in found}
     chosen = [handles[gpu.index] for gpu in kept]
+    number = query("SystemGetCudaDriverVersion_v2")
     return GpuInventory(
         gpus=kept,
         driver=text(query("SystemGetDriverVersion")),
-        cuda_driver=_cuda_version(query("SystemGetCudaDriverVersion_v2")),
+        cuda_driver=None if number is None else f"{number // 1000}.{number % 1000 // 10}",
         topology=tuple(tuple(_link(a, b) for b in chosen) for a in chosen),
         reason=None if kept else _why_none(gpus, setting, faults),
         remedy=None if kept or hides_all() else _what_to_do(gpus, faults),
@@ -188,6 +189,9 @@ def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's hand
     uuid = text(answer("DeviceGetUUID", handle)) or ""
     if not uuid.isascii() or "\\" in uuid:
         raise NvmlError(f"its UUID is unreadable: {uuid}")
+    info = fabric_info(handle)
+    fabric = None if info is None else _FABRIC_STATES.get(info.state)
+    links = [state for _, state in _nvlink_states(handle)]
     return GpuInfo(
         index=index,
         uuid=uuid,
@@ -204,32 +208,15 @@ def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's hand
         persistence_enabled=_flag(query("DeviceGetPersistenceMode", handle)),
         pcie_generation=query("DeviceGetCurrPcieLinkGeneration", handle),
         pcie_width=query("DeviceGetCurrPcieLinkWidth", handle),
-        num_nvlinks=_active_nvlinks(handle),
+        num_nvlinks=sum(links) if links else None,
         serial=text(query("DeviceGetSerial", handle)),
-        fabric=_fabric(fabric_info(handle)),
+        fabric=f"{fabric} with error {info.status}" if fabric == "completed" and info.status else fabric,
     )
-
-
-def _fabric(info: Any) -> str | None:  # noqa: ANN401 - NVML's structure
-    state = None if info is None else _FABRIC_STATES.get(info.state)
-    return f"{state} with error {info.status}" if state == "completed" and info.status else state
-
-
-def _active_nvlinks(handle: Any) -> int | None:  # noqa: ANN401 - NVML's handle
-    known = [state for _, state in _nvlink_states(handle)]
-    return sum(known) if known else None
 
 
 def _nvlink_states(handle: Any) -> list[tuple[int, int]]:  # noqa: ANN401 - NVML's handle
     states = [(link, query("DeviceGetNvLinkState", handle, link)) for link in range(constant("NVLINK_MAX_LINKS"))]
     return [(link, state) for link, state in states if state is not None]
-
-
-def _nvlinks_towards(a: Any, b: Any) -> int:  # noqa: ANN401 - NVML's handles
-    """Active links of ``a`` that end at ``b``, or at a switch, behind which every GPU is."""
-    ends = [_other_gpu(a, link) for link, state in _nvlink_states(a) if state]
-    own = query("DeviceGetPciInfo", b)
-    return sum(end is None or own is None or end == text(own.busId) for end in ends)
 
 
 def _other_gpu(handle: Any, link: int) -> str | None:  # noqa: ANN401 - NVML's handle
@@ -247,11 +234,10 @@ def _link(a: Any, b: Any) -> str:  # noqa: ANN401 - NVML's handles
     if a is b:
         return "X"
     status = query("DeviceGetP2PStatus", a, b, constant("P2P_CAPS_INDEX_NVLINK"))
-    links = _nvlinks_towards(a, b)
+    # A link may end at a switch, behind which every GPU is.
+    ends = [_other_gpu(a, link) for link, state in _nvlink_states(a) if state]
+    own = query("DeviceGetPciInfo", b)
+    links = sum(end is None or own is None or end == text(own.busId) for end in ends)
     if status == constant("P2P_STATUS_OK") and links:
         return f"NV{links}"
     return names.get(level, "?") if level is not None else "?"
-
-
-def _cuda_version(number: int | None) -> str | None:
-    return None if number is None else f"{number // 1000}.{number % 1000 // 10}"

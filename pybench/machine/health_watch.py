@@ -84,7 +84,14 @@ class HealthWatch:
             over = self._over.wait(_PERIOD_S)
             self._processes.look(handles)
             for uuid, handle in handles.items():
-                self._links[uuid] = _better(self._links.get(uuid), _link(uuid, handle))
+                link = PcieLink(
+                    uuid=uuid,
+                    generation=query("DeviceGetCurrPcieLinkGeneration", handle),
+                    generation_max=query("DeviceGetMaxPcieLinkGeneration", handle),
+                    width=query("DeviceGetCurrPcieLinkWidth", handle),
+                    width_max=query("DeviceGetMaxPcieLinkWidth", handle),
+                )
+                self._links[uuid] = _better(self._links.get(uuid), link)
             if over:
                 break
         self._after = _counters(found)
@@ -107,16 +114,6 @@ def _gpu_counters(uuid: str, handle: Any) -> GpuCounters:  # noqa: ANN401 - NVML
         rows_remapped_uncorrected=uncorrected,
         remap_pending=None if pending is None else bool(pending),
         remap_failed=None if failed is None else bool(failed),
-    )
-
-
-def _link(uuid: str, handle: Any) -> PcieLink:  # noqa: ANN401 - NVML's handle
-    return PcieLink(
-        uuid=uuid,
-        generation=query("DeviceGetCurrPcieLinkGeneration", handle),
-        generation_max=query("DeviceGetMaxPcieLinkGeneration", handle),
-        width=query("DeviceGetCurrPcieLinkWidth", handle),
-        width_max=query("DeviceGetMaxPcieLinkWidth", handle),
     )
 
 

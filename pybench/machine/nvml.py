@@ -64,7 +64,14 @@ def begin() -> None:
     """
     open_library()
     try:
-        _init()
+        try:
+            _persist(pynvml.nvmlInit)
+        except pynvml.NVMLError_FunctionNotFound:
+            older = getattr(pynvml.nvmlLib, "nvmlInit_v2", None) or getattr(pynvml.nvmlLib, "nvmlInit", None)
+            if older is None:
+                raise
+            if code := older():
+                raise pynvml.NVMLError(code) from None
     except pynvml.NVMLError as error:
         raise NoDriverError(f"NVML does not start: {error}", error.value) from None
 
@@ -107,17 +114,6 @@ def constant(name: str) -> int:
 def text(value: str | bytes | None) -> str | None:
     """A text, which older bindings give as bytes."""
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
-
-
-def _init() -> None:
-    try:
-        _persist(pynvml.nvmlInit)
-    except pynvml.NVMLError_FunctionNotFound:
-        older = getattr(pynvml.nvmlLib, "nvmlInit_v2", None) or getattr(pynvml.nvmlLib, "nvmlInit", None)
-        if older is None:
-            raise
-        if code := older():
-            raise pynvml.NVMLError(code) from None
 
 
 def _persist(call: Callable[..., Answer], *arguments: object) -> Answer:

@@ -17,11 +17,11 @@ from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.health import Health
 from pybench.model.host import HostPart
 from pybench.model.progress import Progress
-from pybench.model.record import Energy, Record
+from pybench.model.record import Record
 from pybench.model.results import Estimate
 from pybench.model.suite import Point
 from pybench.model.text import os_text
-from pybench.model.wire import Failure, Step
+from pybench.model.wire import Failure
 from pybench.model.workloads.registry import METRICS
 from pybench.power.measured_window import HostTrace, joined_conditions, joined_energy
 from pybench.power.trace import PowerTrace
@@ -89,7 +89,10 @@ def _attempt(
     failure = failure or contract.verify(ranks)
     joined = joined_parts(session.run_path, hosts, gpus.trace)
     steps = [rank.steps for rank in ranks]
-    energy, energy_reason = (None, "the attempt failed") if failure else _energy(point, steps, joined, session)
+    energy = None
+    if failure is None and any(host.trace is not None for host in joined):
+        energy = joined_energy(point, steps, joined)
+    unknown = "the attempt failed" if failure else session.power_reason or "no GPU takes part"
     begun_ns = [rank.first_warmup_ns for rank in ranks if rank.first_warmup_ns is not None]
     foreign = partial(is_foreign, run_mark=session.job.run_mark, container=container)
     return Record(
@@ -102,7 +105,7 @@ def _attempt(
         ranks=tuple(report for rank in ranks if (report := rank.report())),
         failure=failure,
         energy=energy,
-        energy_reason=energy_reason,
+        energy_reason=None if energy else unknown,
         log=str(session.log.relative_to(session.run_path)),
         trace=trace,
         argv=tuple(map(os_text, session_worker.argv)),
@@ -135,14 +138,6 @@ def _followed(
     failure = follow(session, place, worker, reader, gpus, progress)
     container = worker.container()
     return session.launcher.verify(container, session.job, session.log) or failure, container
-
-
-def _energy(
-    point: Point, steps: list[list[Step]], hosts: Sequence[HostTrace], session: Session
-) -> tuple[Energy | None, str | None]:
-    if all(host.trace is None for host in hosts):
-        return None, session.power_reason or "no GPU takes part"
-    return joined_energy(point, steps, hosts), None
 
 
 def host_parts(

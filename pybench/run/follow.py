@@ -19,7 +19,7 @@ from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
 from pybench.model.progress import Progress
 from pybench.model.suite import Point
 from pybench.model.text import plural
-from pybench.model.wire import Event, Failure, FailureCause, Phase, Step, Work
+from pybench.model.wire import Event, Failure, FailureCause, Phase, Step
 from pybench.run.engines.base import Worker
 from pybench.run.engines.process import log_tail
 from pybench.run.events.reader import EventReader, RankLog
@@ -72,7 +72,9 @@ def _until_over(
                 _show(point, rank, event, ranks, progress)
                 gpus.note(rank, event)
             if gpus.samples_power:
-                progress.power(_power_w(worker, gpus))
+                own_w = gpus.power_w()
+                others_w = worker.power_w() if isinstance(worker, HostsWorker) else 0.0
+                progress.power(None if own_w is None or others_w is None else own_w + others_w)
             if not session.is_last(place) and _all_reported(ranks):
                 return None
             if time.monotonic() > session.end_s and _all_reported(ranks):
@@ -93,13 +95,6 @@ def _until_over(
     return None if not session.is_last(place) and _all_reported(ranks) else code
 
 
-def _power_w(worker: Worker, gpus: GpuObservation) -> float | None:
-    """Newest power of all GPUs together, also those of other hosts; ``None`` where one's is unknown."""
-    own_w = gpus.power_w()
-    others_w = worker.power_w() if isinstance(worker, HostsWorker) else 0.0
-    return None if own_w is None or others_w is None else own_w + others_w
-
-
 def _all_reported(ranks: list[RankLog]) -> bool:
     return all(log.result is not None for log in ranks)
 
@@ -114,17 +109,12 @@ def _show(point: Point, rank: int, event: Event, ranks: list[RankLog], progress:
         measuring = event.phase == "measure"
         position = len(ranks[0].steps) if measuring else event.index + 1
         total = point.effort.steps if measuring else point.effort.max_warmup_steps
-        done, unit = _done(point, event.work)
+        samples = event.work.samples
+        done, unit = (samples, "samples/s") if samples else (1, "steps/s")  # a node check has steps alone
+        if tokens := event.work.output_tokens or samples * getattr(point.settings, "sequence_tokens", 0):
+            done, unit = tokens, "tok/s"
         replicas = len({log.header.replica for log in ranks if log.header})
         progress.step(position, total, event.phase, done * replicas / event.duration_s, unit)
-
-
-def _done(point: Point, work: Work) -> tuple[int, str]:
-    """A step's work in the unit of its rate; a node check has steps alone."""
-    tokens = work.output_tokens or work.samples * getattr(point.settings, "sequence_tokens", 0)
-    if tokens:
-        return tokens, "tok/s"
-    return (work.samples, "samples/s") if work.samples else (1, "steps/s")
 
 
 # A rank's end in the launcher's report.

@@ -135,7 +135,10 @@ class OpenRun:
                 try:
                     record = next(measured)
                 except HostLostError as error:
-                    raise self._without(error, point, number) from error
+                    lost = f"{error}; it was lost in {point.id} attempt {number}"
+                    kept = plural(len(self.records), "attempt")
+                    again = resume_command(self.folder.path, self.launcher, "--rendezvous", "HOST:PORT", "--nodes", "N")
+                    raise MachineError(f"{lost} ({kept} kept); once it is back, on every host: {again}") from error
                 except OutOfTimeError:
                     self.progress.note(f"{point.id} attempt {number}: ended, {self.budget.limit} is over")
                     return
@@ -149,14 +152,6 @@ class OpenRun:
                 self.progress.attempt_finished(point.id, outcome, failure is None, attempt_figure(point, record))
                 if failure:
                     return
-
-    def _without(self, error: HostLostError, point: Point, number: int) -> MachineError:
-        """The error of a lost host; its attempt is not recorded."""
-        command = resume_command(self.folder.path, self.launcher, "--rendezvous", "HOST:PORT", "--nodes", "N")
-        return MachineError(
-            f"{error}; it was lost in {point.id} attempt {number} ({plural(len(self.records), 'attempt')} kept); "
-            f"once it is back, on every host: {command}"
-        )
 
     def _session(self, attempts: tuple[Attempt, ...]) -> Session:
         folders = tuple(self.folder.fresh_attempt(point.id, number) for point, number in attempts)
@@ -189,23 +184,18 @@ class OpenRun:
         )
 
     def _job(self, point: Point, exchange: Path) -> Launch:
+        is_here = point.settings.num_nodes == 1  # other hosts do not see this one's folder
         return Launch(
             stage=self.folder.worker,
             exchange=exchange,
             backend=image_backend(point.settings),
             num_processes=BACKENDS[point.settings.backend].num_processes(point.settings),
             places=self._places(point),
-            host=self.gathering.lead.name if self.gathering and point.settings.num_nodes > 1 else "",
+            host=self.gathering.lead.name if self.gathering and not is_here else "",
             token=f"{self.folder.mark}/{secrets.token_hex(8)}",
             host_environment={**os.environ, **variables_of(point.settings.environment)},
-            compiled=self._compiled(point),
+            compiled=folder_of(point.settings.backend, self.compiled) if self.compiled and is_here else None,
         )
-
-    def _compiled(self, point: Point) -> Path | None:
-        """Other hosts do not see this one's folder."""
-        if self.compiled is None or point.settings.num_nodes > 1:
-            return None
-        return folder_of(point.settings.backend, self.compiled)
 
     def _places(self, point: Point) -> tuple[Place, ...]:
         nodes, each, on_gpus = (

@@ -125,7 +125,13 @@ class NodeRunner:
             case Begin():
                 send(self._frames, Begun(problem=self._begin(message)))
             case Stop():
-                self._stop()
+                part = self._part
+                if part is None:
+                    raise ConnectionLostError("it ordered the end of a worker, and none was begun")
+                part.end()
+                part.report()
+                self._end()
+                self._held.close()
             case _:
                 raise ConnectionLostError(f"it ordered {type(message).__name__.lower()}")
 
@@ -174,15 +180,6 @@ class NodeRunner:
         except (OSError, PybenchError) as error:
             return _reason(error)
         return ""
-
-    def _stop(self) -> None:
-        part = self._part
-        if part is None:
-            raise ConnectionLostError("it ordered the end of a worker, and none was begun")
-        part.end()
-        part.report()
-        self._end()
-        self._held.close()
 
     def _end(self) -> None:
         if self._part is not None:

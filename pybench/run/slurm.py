@@ -41,7 +41,14 @@ def run_step(argv: Sequence[str], root: Path, environment: Mapping[str, str], sh
         code = _ran(argv, own, last, show)
         verdict = read_verdict(Path(folder), 0)
     if verdict is None:
-        raise MachineError(_unknown(code, root, last))
+        text = "\n".join(last).lower()
+        if "munge" in text:
+            remedy = "munge does not answer: start it on every node (systemctl start munge), with one key"
+        elif not last:
+            remedy = f"is {root} a folder that all nodes share? Give one with --runs"
+        else:
+            remedy = f"srun's own lines are above; is {root} a folder that all nodes share?"
+        raise MachineError(f"srun ended with code {code}, and the first node left no verdict; {remedy}")
     return verdict
 
 
@@ -66,18 +73,6 @@ def _ran(argv: Sequence[str], environment: Mapping[str, str], last: deque[str], 
                 process.kill()
             raise
     return process.returncode
-
-
-def _unknown(code: int, root: Path, lines: Sequence[str]) -> str:
-    """Why there may be no verdict, by what srun reported."""
-    text = "\n".join(lines).lower()
-    if "munge" in text:
-        remedy = "munge does not answer: start it on every node (systemctl start munge), with one key"
-    elif not lines:
-        remedy = f"is {root} a folder that all nodes share? Give one with --runs"
-    else:
-        remedy = f"srun's own lines are above; is {root} a folder that all nodes share?"
-    return f"srun ended with code {code}, and the first node left no verdict; {remedy}"
 
 
 _MAX_BYTES = 4096

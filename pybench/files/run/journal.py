@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -107,7 +107,13 @@ class Journal:
             number = data.count(b"\n") + 1
             raise RunFolderError(f"{self._path}:{number}: does not end its line; the journal was edited or damaged")
         records = tuple(decode_line(self._path, number, line) for number, line in enumerate(_lines(data, end), start=1))
-        _refuse_twins(self._path, records)
+        seen: dict[tuple[str, int], int] = {}
+        for number, record in enumerate(records, start=1):
+            first = seen.setdefault((record.point_id, record.attempt), number)
+            if first != number:
+                raise RunFolderError(
+                    f"{self._path}:{number}: attempt {record.attempt} at {record.point_id} is on line {first} too"
+                )
         self._num_records = len(records)
         return records
 
@@ -145,17 +151,6 @@ def _last_line(file: int) -> tuple[int, bytes]:
         tail = os.pread(file, length, start) + tail
     end = start + tail.rfind(b"\n") + 1
     return end, tail[: end - start].rpartition(b"\n")[0].rpartition(b"\n")[2]
-
-
-def _refuse_twins(path: Path, records: Sequence[Record]) -> None:
-    """An attempt is recorded once. Raises ``RunFolderError``."""
-    seen: dict[tuple[str, int], int] = {}
-    for number, record in enumerate(records, start=1):
-        first = seen.setdefault((record.point_id, record.attempt), number)
-        if first != number:
-            raise RunFolderError(
-                f"{path}:{number}: attempt {record.attempt} at {record.point_id} is on line {first} too"
-            )
 
 
 MAX_LINE_BYTES = 2**26

@@ -60,7 +60,10 @@ def breaches(manifest: Manifest) -> Iterator[Breach]:
     yield from _of_suite(manifest)
     for name, table in manifest.tables.items():
         for number, row in enumerate(table.rows):
-            yield from _of_row(f"tables.{name}.rows.{number}", row)
+            key = f"tables.{name}.rows.{number}"
+            yield from _of_numbers(key, row)
+            if row.limits == (None, None):
+                yield key, "has no value, minimum or maximum"
     yield from _of_plan(manifest)
 
 
@@ -72,7 +75,16 @@ def _of_suite(manifest: Manifest) -> Iterator[Breach]:
         yield from _of_numbers(f"suite.benchmarks.{number}.effort", benchmark.effort)
         for place, expectation in enumerate(benchmark.expectations):
             key = f"suite.benchmarks.{number}.expectations.{place}"
-            yield from _of_expectation(key, expectation, benchmark, manifest)
+            # A comparison may name a benchmark that the profile omits: it has no rows then.
+            if (table := table_of(expectation)) is not None and table not in manifest.tables:
+                yield "tables", f"holds no table {table!r}, which {key} names"
+            if expectation.metric not in METRICS_OF[benchmark.workload]:
+                yield f"{key}.metric", f"{expectation.metric!r} is no metric of workload {benchmark.workload}"
+            yield from _of_numbers(key, expectation)
+            if isinstance(expectation, Limits) and expectation.minimum is None and expectation.maximum is None:
+                yield key, "has no minimum and no maximum"
+            if isinstance(expectation, Scaling) and not benchmark.axes.get(expectation.along):
+                yield f"{key}.along", f"the benchmark has no values of {expectation.along!r}"
     for name, architecture in manifest.suite.own_models.items():
         if name.rpartition("@")[2] != (found := config_digest(architecture)):
             yield f"suite.own_models.{name}", f"its config has the digest {found}"
@@ -114,12 +126,6 @@ def _of_run(manifest: Manifest) -> Iterator[Breach]:
         yield "options.time_limit_s", f"{limit_s:g} is no time limit, which is above 0 s and at most {MOST_TIME_S} s"
 
 
-def _of_row(key: str, row: ExpectedRow) -> Iterator[Breach]:
-    yield from _of_numbers(key, row)
-    if row.limits == (None, None):
-        yield key, "has no value, minimum or maximum"
-
-
 def _of_numbers(key: str, values: Effort | AnySettings | TrainingJob | Expectation | ExpectedRow) -> Iterator[Breach]:
     """Numbers beyond the limits that a suite file has for them: what runs so often, or is so large, never ends."""
     for name, limits in _limits(cast("Any", type(values))).items():
@@ -138,19 +144,6 @@ def _limits(kind: Any) -> dict[str, Range]:  # noqa: ANN401 - a class, which myp
     hints = get_type_hints(kind, include_extras=True)
     found = {name: next((n for n in get_args(hint) if isinstance(n, Range)), None) for name, hint in hints.items()}
     return {name: limits for name, limits in found.items() if limits is not None}
-
-
-def _of_expectation(key: str, expectation: Expectation, benchmark: Benchmark, manifest: Manifest) -> Iterator[Breach]:
-    # A comparison may name a benchmark that the profile omits: it has no rows then.
-    if (table := table_of(expectation)) is not None and table not in manifest.tables:
-        yield "tables", f"holds no table {table!r}, which {key} names"
-    if expectation.metric not in METRICS_OF[benchmark.workload]:
-        yield f"{key}.metric", f"{expectation.metric!r} is no metric of workload {benchmark.workload}"
-    yield from _of_numbers(key, expectation)
-    if isinstance(expectation, Limits) and expectation.minimum is None and expectation.maximum is None:
-        yield key, "has no minimum and no maximum"
-    if isinstance(expectation, Scaling) and not benchmark.axes.get(expectation.along):
-        yield f"{key}.along", f"the benchmark has no values of {expectation.along!r}"
 
 
 def _of_entry(

@@ -51,7 +51,9 @@ def read_table(path: Path) -> ExpectedTable:
     document, lines = read_toml(path, "an expected table")
     if problems := _type_problems(document):
         raise _refusal(path, document, lines, problems)
-    written = _written(document)
+    rows = tuple(_row(row) for row in document["row"])
+    table = ExpectedTable(name=document["name"], description=document["description"], rows=rows)
+    written = WrittenTable(table, tuple(frozenset(row) for row in document["row"]))
     if problems := [*table_problems(written, path.stem)]:
         raise _refusal(path, document, lines, problems)
     return written.table
@@ -109,13 +111,6 @@ def _siblings(loc: KeyPath) -> list[str]:
     if loc[:1] == ("row",):
         return list(row_keys())
     return ["schema", "name", "description", "row"]
-
-
-def _written(document: dict[str, Any]) -> WrittenTable:
-    """The values of a document whose keys and types were checked."""
-    rows = tuple(_row(row) for row in document["row"])
-    table = ExpectedTable(name=document["name"], description=document["description"], rows=rows)
-    return WrittenTable(table, tuple(frozenset(row) for row in document["row"]))
 
 
 def _row(written: dict[str, Any]) -> ExpectedRow:

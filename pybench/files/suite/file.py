@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from pybench.files.toml_file import (
     refuse,
 )
 from pybench.model.errors import FileError, Problem
-from pybench.model.suite import Benchmark, Suite
+from pybench.model.suite import Suite
 from pybench.model.workloads.registry import SETTINGS_OF
 
 __all__ = ["read_suite", "suite_schema"]
@@ -60,29 +60,22 @@ def read_suite(
         raise FileError(_located(path, document, lines, problems))
     written = written_suite(document, files)
     own = profile_of(written.profiles, machine_kind, gpu_memory_bytes)
-    chosen = _chosen(path, written.profiles, profile, own)
+    if profile is not None and profile not in written.profiles:
+        valid = ", ".join(written.profiles) or "none, the suite has no profiles"
+        raise refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, written.profiles)}; valid: {valid}")
+    chosen = own if profile is None else profile
     if problems := suite_problems(written, (chosen, *written.profiles)):
         raise FileError(_located(path, document, lines, problems))
     suite = _suite(path, with_settings(document, written, chosen, settings, path.parent), chosen)
     if document.get("rates") and "cpu" not in (machine_kind, chosen):
-        suite = replace(suite, benchmarks=(*_rates(machine_kind, gpu_memory_bytes), *suite.benchmarks))
+        shipped = shipped_suites() / f"{_RATES}.toml"
+        rates = read_suite(shipped, profile=None, machine_kind=machine_kind, gpu_memory_bytes=gpu_memory_bytes)
+        added = (replace(benchmark, gives_rates=True) for benchmark in rates.benchmarks)
+        suite = replace(suite, benchmarks=(*added, *suite.benchmarks))
         twice = [name for name, number in Counter(each.name for each in suite.benchmarks).items() if number > 1]
         if twice:
             raise refuse(path, f"benchmark {describe(twice[0])}: rates = true adds one of this name; rename it")
     return suite
-
-
-def _rates(machine_kind: str, gpu_memory_bytes: float | None) -> tuple[Benchmark, ...]:
-    path = shipped_suites() / f"{_RATES}.toml"
-    rates = read_suite(path, profile=None, machine_kind=machine_kind, gpu_memory_bytes=gpu_memory_bytes)
-    return tuple(replace(benchmark, gives_rates=True) for benchmark in rates.benchmarks)
-
-
-def _chosen(path: Path, profiles: Collection[str], profile: str | None, own: str | None) -> str | None:
-    if profile is not None and profile not in profiles:
-        valid = ", ".join(profiles) or "none, the suite has no profiles"
-        raise refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, profiles)}; valid: {valid}")
-    return own if profile is None else profile
 
 
 def _suite(path: Path, written: WrittenSuite, chosen: str | None) -> Suite:

@@ -108,19 +108,7 @@ def _benchmark_of(word: str, path: str, names: Sequence[str]) -> tuple[str, str]
 
 
 def _laid(document: dict[str, Any], profile: str | None, override: _Override) -> dict[str, Any]:
-    takes = _targets(document["benchmark"], override)
-    errors: list[str] = []
-    for value in override.values():
-        changed = _with(document, profile, takes, override.key, value)
-        if (error := _shape_error(changed)) is None:
-            return changed
-        errors.append(error)
-    raise override.refuse(errors[0])
-
-
-def _targets(tables: Sequence[dict[str, Any]], override: _Override) -> set[str]:
-    """Names of the benchmarks that have the key. Raises ``UsageError`` where none has."""
-    meant = [table for table in tables if override.benchmark in {None, table["name"]}]
+    meant = [table for table in document["benchmark"] if override.benchmark in {None, table["name"]}]
     valid = {table["name"]: _keys(table, axes_only=override.is_axis) for table in meant}
     takes = {name for name, keys in valid.items() if override.key in keys}
     if not takes:
@@ -128,7 +116,20 @@ def _targets(tables: Sequence[dict[str, Any]], override: _Override) -> set[str]:
         noun = "axis" if override.is_axis else "setting"
         where = f"of benchmark {override.benchmark}" if override.benchmark else "of any benchmark"
         raise override.refuse(f"{override.key!r} is no {noun} {where}{valid_text(override.key, everything)}")
-    return takes
+    errors: list[str] = []
+    for value in override.values():
+        changed = deepcopy(document)
+        for table in changed["benchmark"]:
+            if table["name"] in takes:
+                is_axis = bool(_same_place(override.key) & {*table.get("axes", {})})
+                _put(table, override.key, value, is_axis=is_axis)
+                if profile is not None:
+                    over = changed["profile"][profile].setdefault("benchmark", {}).setdefault(table["name"], {})
+                    _put(over, override.key, value, is_axis=is_axis)
+        if (error := _shape_error(changed)) is None:
+            return changed
+        errors.append(error)
+    raise override.refuse(errors[0])
 
 
 def _keys(table: dict[str, Any], *, axes_only: bool) -> set[str]:
@@ -136,19 +137,6 @@ def _keys(table: dict[str, Any], *, axes_only: bool) -> set[str]:
         return set(fields_of_workload(table["workload"])) | (_JOB if "job" in table else set())
     axes = set(table.get("axes", {}))
     return axes | {MODEL, MODEL_CONFIG} if axes & {MODEL, MODEL_CONFIG} else axes
-
-
-def _with(document: dict[str, Any], profile: str | None, takes: set[str], key: str, value: object) -> dict[str, Any]:
-    """The document with the value in the tables of the benchmarks ``takes``, and in the profile's tables for them."""
-    changed = deepcopy(document)
-    for table in changed["benchmark"]:
-        if table["name"] in takes:
-            is_axis = bool(_same_place(key) & {*table.get("axes", {})})
-            _put(table, key, value, is_axis=is_axis)
-            if profile is not None:
-                own = changed["profile"][profile].setdefault("benchmark", {}).setdefault(table["name"], {})
-                _put(own, key, value, is_axis=is_axis)
-    return changed
 
 
 def _put(table: dict[str, Any], key: str, value: object, *, is_axis: bool) -> None:

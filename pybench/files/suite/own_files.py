@@ -35,10 +35,7 @@ class OwnFiles:
 
     def named(self, values: dict[str, Any]) -> dict[str, Any]:
         """Settings, or axes, with models' names and other files' content in the places of files."""
-        return {self._key(key): self._value(key, value) for key, value in values.items()}
-
-    def _key(self, key: str) -> str:
-        return MODEL if key == MODEL_CONFIG else key
+        return {(MODEL if key == MODEL_CONFIG else key): self._value(key, value) for key, value in values.items()}
 
     def _value(self, key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
         if key == _DEEPSPEED:

@@ -65,21 +65,20 @@ def written_suite(document: dict[str, Any], files: OwnFiles) -> WrittenSuite:
     return WrittenSuite(
         name=document["name"],
         description=document.get("description", ""),
-        benchmarks=tuple(_benchmark(table, files) for table in document["benchmark"]),
+        benchmarks=tuple(
+            WrittenBenchmark(
+                name=table["name"],
+                workload=table["workload"],
+                fields=_fields(table, files),
+                expectations=tuple(expectation_of(values) for values in table.get("expect", [])),
+                required=table.get("required", False),
+                round_up_batch=table.get("round_up_batch", False),
+            )
+            for table in document["benchmark"]
+        ),
         profiles={name: _profile(table, files) for name, table in document.get("profile", {}).items()},
         container=container_request(document.get("container", {})),
         own_models=files.architectures,
-    )
-
-
-def _benchmark(table: dict[str, Any], files: OwnFiles) -> WrittenBenchmark:
-    return WrittenBenchmark(
-        name=table["name"],
-        workload=table["workload"],
-        fields=_fields(table, files),
-        expectations=tuple(expectation_of(values) for values in table.get("expect", [])),
-        required=table.get("required", False),
-        round_up_batch=table.get("round_up_batch", False),
     )
 
 

@@ -57,12 +57,15 @@ class WrittenBenchmark:
         fields = self.fields
         for override in (profile.everywhere, profile.benchmarks.get(self.name)) if profile else ():
             fields = fields if override is None else _laid(fields, override, fields_of_workload(self.workload))
+        given = {key: _number(key, value) for key, value in fields.values.items() if key in _EFFORT}
+        effort = Effort(**given)
+        most = effort.max_attempts if "max_attempts" in given else max(effort.attempts, effort.max_attempts)
         return Benchmark(
             name=self.name,
             workload=self.workload,
             settings={key: _number(key, value) for key, value in fields.values.items() if key not in _EFFORT},
             axes={key: tuple(_number(key, value) for value in values) for key, values in fields.axes.items()},
-            effort=_effort({key: _number(key, value) for key, value in fields.values.items() if key in _EFFORT}),
+            effort=dataclasses.replace(effort, max_attempts=most),
             expectations=self.expectations,
             required=self.required,
             round_up_batch=self.round_up_batch,
@@ -108,13 +111,6 @@ def _fractional() -> frozenset[str]:
     kinds = (Effort, *SETTINGS_OF.values())
     hints = [(name, hint) for kind in kinds for name, hint in get_type_hints(kind).items()]
     return frozenset(name for name, hint in hints if float in (hint, *get_args(hint)))
-
-
-def _effort(given: dict[str, Any]) -> Effort:
-    """More attempts raise the most attempts, unless that is given, too."""
-    effort = Effort(**given)
-    most = effort.max_attempts if "max_attempts" in given else max(effort.attempts, effort.max_attempts)
-    return dataclasses.replace(effort, max_attempts=most)
 
 
 _BYTES_PER_GIB = 2**30

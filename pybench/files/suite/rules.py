@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pybench.files.suite.container import container_problems
 from pybench.files.suite.profiles import Fields, WrittenBenchmark, WrittenSuite, fields_of_workload
 from pybench.files.toml_file import KeyPath, KeyProblem, did_you_mean
-from pybench.model.container import ContainerRequest
 from pybench.model.suite import Benchmark, Comparison, Limits, Scaling
 from pybench.model.tuning import variables_of
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, TRAITS_OF, count_axes
@@ -41,16 +40,11 @@ def _benchmarks(suite: WrittenSuite, profile: str | None) -> Iterator[KeyProblem
             return
         for path, message in benchmark_problems(benchmark):
             yield ("benchmark", index, *path), message
-        for variable in _set_for_all(benchmark.given.values(ENVIRONMENT), suite.container):
+        own = {name for text in benchmark.given.values(ENVIRONMENT) for name in variables_of(str(text))}
+        for variable in sorted(own & {*suite.container.environment, *suite.container.secrets}):
             message = f"{variable} is set for all benchmarks in [container]; remove it there or here"
             yield ("benchmark", index, ENVIRONMENT), message
     yield from comparison_problems(benchmarks)
-
-
-def _set_for_all(environments: Iterable[object], container: ContainerRequest) -> list[str]:
-    """Variables of a benchmark that the container's would replace."""
-    own = {name for text in environments for name in variables_of(str(text))}
-    return sorted(own & {*container.environment, *container.secrets})
 
 
 def _names(suite: WrittenSuite) -> Iterator[KeyProblem]:
@@ -97,28 +91,6 @@ MAX_POINTS = 4096
 
 def benchmark_problems(benchmark: Benchmark) -> Iterator[KeyProblem]:
     """Every rule that the benchmark breaks without a look at others, by keys of its table."""
-    yield from _settings(benchmark)
-    yield from _effort(benchmark)
-    yield from _all_gpus(benchmark)
-    if benchmark.round_up_batch and not isinstance(benchmark.settings.get(SHARED_BATCH[benchmark.workload]), int):
-        yield ("round_up_batch",), f"there is no batch to round up: give {SHARED_BATCH[benchmark.workload]} one number"
-    for breach in TRAITS_OF[benchmark.workload].rules(benchmark.given):
-        yield _where(benchmark, breach.key), breach.message
-    for index, expectation in enumerate(benchmark.expectations):
-        if isinstance(expectation, Limits):
-            problems = _limits(expectation)
-        else:
-            problems = _scaling(expectation, benchmark) if isinstance(expectation, Scaling) else iter(())
-        yield from (((*("expect", index), *path), message) for path, message in problems)
-
-
-def _where(benchmark: Benchmark, setting: str | None) -> KeyPath:
-    if setting is None:
-        return ()
-    return ("axes", setting) if setting in benchmark.axes else (setting,)
-
-
-def _settings(benchmark: Benchmark) -> Iterator[KeyProblem]:
     for name in benchmark.axes:
         if name in benchmark.settings:
             yield ("axes", name), "both fixed and an axis; keep one of the two"
@@ -126,6 +98,19 @@ def _settings(benchmark: Benchmark) -> Iterator[KeyProblem]:
         required = field.default is field.default_factory is dataclasses.MISSING
         if required and not benchmark.given.values(field.name):
             yield (field.name,), "missing, and it is required, as a value or an axis"
+    yield from _effort(benchmark)
+    yield from _all_gpus(benchmark)
+    if benchmark.round_up_batch and not isinstance(benchmark.settings.get(SHARED_BATCH[benchmark.workload]), int):
+        yield ("round_up_batch",), f"there is no batch to round up: give {SHARED_BATCH[benchmark.workload]} one number"
+    for breach in TRAITS_OF[benchmark.workload].rules(benchmark.given):
+        key = () if breach.key is None else (breach.key,)
+        yield ("axes", *key) if breach.key in benchmark.axes else key, breach.message
+    for index, expectation in enumerate(benchmark.expectations):
+        if isinstance(expectation, Limits):
+            problems = _limits(expectation)
+        else:
+            problems = _scaling(expectation, benchmark) if isinstance(expectation, Scaling) else iter(())
+        yield from (((*("expect", index), *path), message) for path, message in problems)
 
 
 def _num_points(benchmark: Benchmark) -> int:

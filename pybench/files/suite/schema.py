@@ -66,12 +66,9 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
     ]
     words = [kind for kind in kinds if get_origin(kind) is Literal]
     numbers = [kind for kind in kinds if kind not in words]
-    if words and numbers:
-        kind = _either(numbers[0], words[0])
-    else:
-        # A union of one is that one, but typing's cache may hand out an equal Literal with its values in another order.
-        kind = kinds[0] if len(kinds) == 1 else Union[tuple(kinds)]  # noqa: UP007 - at run time
-    return Annotated[kind, Field(description=description)]
+    # A union of one is that one, but typing's cache may hand out an equal Literal with its values in another order.
+    whole = kinds[0] if len(kinds) == 1 else Union[tuple(kinds)]  # noqa: UP007 - at run time
+    return Annotated[_either(numbers[0], words[0]) if words and numbers else whole, Field(description=description)]
 
 
 def _either(number: Any, word: Any) -> Any:  # noqa: ANN401 - types are values here
@@ -167,13 +164,6 @@ def _settings(workload: WorkloadName) -> dict[str, Any]:
     return {**own, MODEL_CONFIG: _ModelConfig} if MODEL_CONFIG in names else own
 
 
-def _expectation_fields() -> dict[str, Any]:
-    """Every key of a table of ``expect`` with its checked type, but ``below`` and ``above``."""
-    kinds = (Scaling, Limits, TableFigure, Comparison)
-    fields = {name: kind for cls in kinds for name, kind in fields_of(cls).items()}
-    return {name: kind for name, kind in fields.items() if name not in {"form", "order", "other"}}
-
-
 def _benchmark(workload: WorkloadName) -> type[BaseModel]:
     types = _settings(workload)
     metrics = tuple(METRICS_OF[workload])
@@ -181,7 +171,10 @@ def _benchmark(workload: WorkloadName) -> type[BaseModel]:
     along: Any = Literal[(*count_axes(workload), *over_nodes)]
     along_note = Field(description="axis the GPU count grows along")
     names = dict.fromkeys(("table", "below", "above", "widening_along"), _Name)
-    expect = {**_expectation_fields(), **names, "along": Annotated[along, along_note]}
+    kinds = (Scaling, Limits, TableFigure, Comparison)
+    fields = {name: kind for cls in kinds for name, kind in fields_of(cls).items()}
+    given = {name: kind for name, kind in fields.items() if name not in {"form", "order", "other"}}
+    expect = {**given, **names, "along": Annotated[along, along_note]}
     metric = (Literal[metrics], Field(description="metric that is judged"))
     expectation = _model(f"{workload}_expect", {**_optional(expect), "metric": metric})
     listed = Annotated[list[expectation], Field(max_length=MAX_AXIS_VALUES)]  # type: ignore[valid-type]

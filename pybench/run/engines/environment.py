@@ -104,15 +104,12 @@ class Redaction:
         # Bottom up: a folder's new name is not looked for.
         for parent, folders, names in os.walk(folder, topdown=False, onerror=_remove_hidden):
             for path in (Path(parent, name) for name in (*names, *folders)):
-                self._entry(path)
-
-    def _entry(self, path: Path) -> None:
-        if path.is_symlink() and self._bytes.search(os.fsencode(path.readlink())):
-            path.unlink()
-        elif os.path.lexists(path):
-            if stat.S_ISREG(path.lstat().st_mode):
-                self._file(path)
-            self._name(path)
+                if path.is_symlink() and self._bytes.search(os.fsencode(path.readlink())):
+                    path.unlink()
+                elif os.path.lexists(path):
+                    if stat.S_ISREG(path.lstat().st_mode):
+                        self._file(path)
+                    self._name(path)
 
     def _file(self, path: Path) -> None:
         if path.lstat().st_size > _MAX_FILE_BYTES:

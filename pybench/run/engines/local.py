@@ -107,7 +107,13 @@ class LocalEngine:
         del facts, notify, fetch
         if options.python is None:
             return Local(secrets=needs.request.secrets)
-        _check(options.python)
+        if not is_program(options.python):
+            raise UsageError(f"--python {options.python}: no such program; name an interpreter that has the backends")
+        software = python_software(options.python, ())
+        if software is None:
+            raise UsageError(f"--python {options.python}: it runs no Python; name an interpreter that has the backends")
+        if tuple(int(part) for part in software.python.split(".")[:2]) < OLDEST_PYTHON:
+            raise UsageError(f"--python {options.python}: Python {software.python}; workers need 3.10 or newer")
         return Local(options.python, needs.request.secrets)
 
     def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:
@@ -119,17 +125,6 @@ class LocalEngine:
         """None: it uses no images."""
         del facts
         return None
-
-
-def _check(python: str) -> None:
-    """Raises ``UsageError`` for what runs no worker."""
-    if not is_program(python):
-        raise UsageError(f"--python {python}: no such program; name an interpreter that has the backends")
-    software = python_software(python, ())
-    if software is None:
-        raise UsageError(f"--python {python}: it runs no Python; name an interpreter that has the backends")
-    if tuple(int(part) for part in software.python.split(".")[:2]) < OLDEST_PYTHON:
-        raise UsageError(f"--python {python}: Python {software.python}; workers need 3.10 or newer")
 
 
 ENGINE = LocalEngine()

@@ -81,16 +81,11 @@ def tried(tries: Iterable[_Launcher], gpu_uuids: tuple[str, ...], remedies: Mapp
             return replace(launcher, container=replace(launcher.container, images=images))
     assert refused is not None
     image, result = refused
-    words = _words(result)
-    remedy = next((remedy for part, remedy in remedies.items() if part in words), _OTHER_REMEDY)
-    raise MachineError(f"{launcher.name} can't start a worker in image {image.name}: {words}; {remedy}")
-
-
-def _words(result: CommandResult) -> str:
-    """The reason: a hook's or a program's own line stands before enroot's last one."""
     lines = [line.strip().removeprefix("[ERROR] ") for line in result.error.splitlines() if line.strip()]
     useful = [line for line in lines if "exited with return code" not in line]
-    return useful[-1] if useful else result.error_line
+    words = useful[-1] if useful else result.error_line
+    remedy = next((remedy for part, remedy in remedies.items() if part in words), _OTHER_REMEDY)
+    raise MachineError(f"{launcher.name} can't start a worker in image {image.name}: {words}; {remedy}")
 
 
 def _probe(launcher: ImageFileLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> CommandResult:

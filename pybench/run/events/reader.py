@@ -121,19 +121,16 @@ class EventReader:
         for rank, file in enumerate(self._files):
             for line in file.new_lines():
                 event = moved(decode_event(line), -self._ahead_ns[rank])
-                place = self._place(rank)
+                # A result is the last word on a point that another one follows.
+                here = self.points[self._places[rank]][rank]
+                if here.result is not None and self._places[rank] + 1 < len(self.points):
+                    self._places[rank] += 1
+                place = self._places[rank]
                 log = self.points[place][rank]
                 self._checks[place](rank, log, event, time.monotonic_ns())
                 log.add(event)
                 news.append((rank, event))
         return news
-
-    def _place(self, rank: int) -> int:
-        """Of the point that the rank is at: a result is the last word on a point that another one follows."""
-        here = self.points[self._places[rank]][rank]
-        if here.result is not None and self._places[rank] + 1 < len(self.points):
-            self._places[rank] += 1
-        return self._places[rank]
 
 
 # A step of 2^17 requests takes 20 MiB.
@@ -198,7 +195,10 @@ def decode_event(line: bytes | str) -> Event:
     try:
         kinds = _validator().validate_json(line)
     except ValidationError as error:
-        raise ValueError(_refusal(line, _first(error))) from error
+        detail = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part)[:_MAX_SHOWN] for part in detail["loc"])
+        reason = str(detail["msg"])[:_MAX_SHOWN]
+        raise ValueError(_refusal(line, f"{place}: {reason}" if place else reason)) from error
     given = [event for name in EVENT_KINDS if (event := getattr(kinds, name)) is not None]
     if len(given) != 1:
         raise ValueError(_refusal(line, f"{len(given)} events in one line"))
@@ -214,12 +214,6 @@ def decode_event(line: bytes | str) -> Event:
 def _validator() -> SchemaValidator:
     """Of an object with one event, by its kind."""
     return object_reader("event", [(name, kind | None, None) for name, kind in EVENT_KINDS.items()])
-
-
-def _first(error: ValidationError) -> str:
-    detail = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part)[:_MAX_SHOWN] for part in detail["loc"])
-    return f"{place}: {detail['msg'][:_MAX_SHOWN]}" if place else str(detail["msg"])[:_MAX_SHOWN]
 
 
 def _refusal(line: bytes | str, reason: str) -> str:

@@ -72,6 +72,9 @@ class OciEngine:
         lock = needs.lock(options)
         confinement = confinement_for(request, facts, (os.getuid(), os.getgid()))
         images = tuple(_image(facts, lock, backend, needs, options, notify, fetch=fetch) for backend in needs.backends)
+        # The shell's Hugging Face hub cache, where it has one; the folder around it holds a token.
+        home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+        models = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
         launcher = OciLauncher(
             container=ContainerSetup(
                 engine=facts.name,
@@ -88,7 +91,7 @@ class OciEngine:
             runner=this_runner(),
             environment_of_suite=request.environment,
             secrets=request.secrets,
-            models=_model_cache(),
+            models=models.resolve() if models.is_dir() else None,
         )
         return probed(launcher, facts, needs.gpu_uuids)
 
@@ -131,13 +134,6 @@ def _image(
     if options.allow_unpinned or (needs.began and not needs.began.pinned):
         return unpinned_image(facts, name, backend)
     raise UsageError(f"image {name!r} is not in {lock.path}; lock it, or use --allow-unpinned and never pass")
-
-
-def _model_cache() -> Path | None:
-    """The shell's Hugging Face hub cache, where it has one; the folder around it holds a token."""
-    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
-    folder = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
-    return folder.resolve() if folder.is_dir() else None
 
 
 # The largest locked images unpack to about as much.

@@ -85,6 +85,8 @@ class OciLauncher(ImageLauncher):
         """``run`` of the job's image with any arguments for its Python; the container is kept for reading back."""
         image = self.image(job)
         replaces = image.entrypoint == "replace"
+        # Podman reads a list where docker reads one path, and point names have commas.
+        file = str(self.environment_file(job))
         return (
             *self.engine,
             "run",
@@ -96,7 +98,7 @@ class OciLauncher(ImageLauncher):
             *self.confinement.options(),
             *self.gpu_access.options(job.gpu_uuids),
             *(part for mount in self._mounts(job) for part in ("--mount", mount)),
-            *("--env-file", self._env_file(job)),
+            *("--env-file", _csv_line(file) if self.name == "podman" else file),
             *("--workdir", "/tmp"),  # noqa: S108 - inside, private
             *(("--entrypoint", image.interpreter) if replaces else ()),
             image.id,
@@ -147,11 +149,6 @@ class OciLauncher(ImageLauncher):
         """Remove with its anonymous volumes, whatever its state."""
         return (*self.engine, "rm", "--force", "--volumes", container_name(job))
 
-    def _env_file(self, job: Launch) -> str:
-        """Podman reads a list where docker reads one path, and point names have commas."""
-        path = str(self.environment_file(job))
-        return _csv_line(path) if self.name == "podman" else path
-
     def _mounts(self, job: Launch) -> tuple[str, ...]:
         ours = [Mount(source=str(job.stage), target=str(STAGE))]
         if self.models:
@@ -200,7 +197,8 @@ def remove_orphans(engine: Sequence[str], run_mark: str) -> int:
         raise MachineError(f"{engine[0]} can't list its containers: {listed.error_line}")
     count = 0
     for container in listed.out.split():
-        labels = _labels(engine, container)
+        result = run_command((*engine, "container", "inspect", container))
+        labels = (json.loads(result.out)[0]["Config"]["Labels"] or {}) if result.ok else {}
         if _is_orphan(labels.get(OWNER_LABEL, "")) or labels.get(ATTEMPT_LABEL, "").startswith(f"{run_mark}/"):
             run_command((*engine, "rm", "--force", "--volumes", container), outlives=True)
             count += 1
@@ -210,11 +208,6 @@ def remove_orphans(engine: Sequence[str], run_mark: str) -> int:
 def listing_argv(engine: Argv) -> Argv:
     """Ids of every container that any pybench has started and not removed, running or not."""
     return (*engine, "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={OWNER_LABEL}")
-
-
-def _labels(engine: Sequence[str], container: str) -> dict[str, str]:
-    result = run_command((*engine, "container", "inspect", container))
-    return (json.loads(result.out)[0]["Config"]["Labels"] or {}) if result.ok else {}
 
 
 def _is_orphan(owner: str) -> bool:
