@@ -16,7 +16,7 @@ from pybench.machine.environment import snapshot
 from pybench.machine.extension import REMEDY, extension_fault
 from pybench.machine.gpus import hides_all
 from pybench.machine.health_watch import read_xids
-from pybench.model.backend import BACKENDS, BackendTraits
+from pybench.model.backend import BACKENDS
 from pybench.model.machine import DoctorFinding, GpuInfo, Machine
 from pybench.model.text import amount_text, counted, plural
 
@@ -48,7 +48,10 @@ def examine(notify: Callable[[str], None] | None = None) -> tuple[DoctorFinding,
         *_backends(machine),
         _gpus(machine),
         *_links(machine),
-        *(map(_left_out, machine.gpu_faults) if machine.gpus else ()),
+        *(
+            DoctorFinding.warning("GPU left out", fault.partition("; ")[0], fault.partition("; ")[2] or _LOST_REMEDY)
+            for fault in (machine.gpu_faults if machine.gpus else ())
+        ),
         *(finding for gpu in machine.gpus for finding in _gpu(gpu, machine)),
         _space(_SHM, "shared memory", _MIN_SHM_BYTES, "mount it larger: mount -o remount,size=8G /dev/shm"),
         _space(".", "disk", _MIN_DISK_BYTES, "free space, or keep runs elsewhere with --runs"),
@@ -70,29 +73,20 @@ def _extension(name: str, module: Literal["_energy", "_nvml"]) -> DoctorFinding:
     return _finding(name, well=fault is None, found=fault or "extension built", remedy=REMEDY, otherwise="missing")
 
 
-def _backends(machine: Machine) -> tuple[DoctorFinding, ...]:
+def _backends(machine: Machine) -> Iterator[DoctorFinding]:
     """Each backend. One suffices: the others' absence is a warning then."""
-    versions = {name: {p: _version(p) for p in traits.packages} for name, traits in BACKENDS.items()}
-    any_whole = any(None not in found.values() for found in versions.values())
-    return tuple(
-        _backend(name, traits, versions[name], machine, "warning" if any_whole else "missing")
-        for name, traits in BACKENDS.items()
-    )
-
-
-def _backend(
-    name: str,
-    traits: BackendTraits,
-    versions: dict[str, str | None],
-    machine: Machine,
-    otherwise: Literal["warning", "missing"],
-) -> DoctorFinding:
-    absent = [package for package, version in versions.items() if version is None]
-    found = ", ".join(f"{package} {version or 'not installed'}" for package, version in versions.items())
-    if not absent and machine.gpus and (versions.get("torch") or "").endswith("+cpu"):
-        remedy = "this torch can't use the GPUs: install a CUDA build of the same version"
-        return _finding(f"backend {name}", well=False, found=found, remedy=remedy)
-    return _finding(f"backend {name}", well=not absent, found=found, remedy=traits.remedy, otherwise=otherwise)
+    of_all = {name: {p: _version(p) for p in traits.packages} for name, traits in BACKENDS.items()}
+    any_whole = any(None not in versions.values() for versions in of_all.values())
+    for name, versions in of_all.items():
+        whole = None not in versions.values()
+        found = ", ".join(f"{package} {version or 'not installed'}" for package, version in versions.items())
+        if whole and machine.gpus and (versions.get("torch") or "").endswith("+cpu"):
+            remedy = "this torch can't use the GPUs: install a CUDA build of the same version"
+            yield DoctorFinding.warning(f"backend {name}", found, remedy)
+            continue
+        otherwise: Literal["warning", "missing"] = "warning" if any_whole else "missing"
+        remedy = BACKENDS[name].remedy
+        yield _finding(f"backend {name}", well=whole, found=found, remedy=remedy, otherwise=otherwise)
 
 
 def _version(package: str) -> str | None:
@@ -102,32 +96,25 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _left_out(fault: str) -> DoctorFinding:
-    """A fault that has a remedy of its own ends with it."""
-    what, _, remedy = fault.partition("; ")
-    return DoctorFinding.warning("GPU left out", what, remedy or _LOST_REMEDY)
-
-
 def _gpus(machine: Machine) -> DoctorFinding:
     kinds = (
         gpu.name if gpu.vram_gib is None else f"{gpu.name} of {amount_text(gpu.vram_gib * _GIB)}"
         for gpu in machine.gpus
     )
-    return _finding(
-        "GPUs",
-        well=bool(machine.gpus),
-        found=f"{counted(kinds)}, driver {machine.driver or 'unknown'}" if machine.gpus else str(machine.gpu_reason),
-        remedy=(
-            f"{machine.gpu_remedy}; until then a run ends with exit code 3, or measures CPU cores with --profile cpu"
-            if machine.gpu_remedy
-            else f"{_for_gpus()}; until then suites use their cpu profile and power is unknown"
-        ),
-        otherwise="missing" if machine.gpu_remedy else "warning",
-    )
-
-
-def _for_gpus() -> str:
-    return "unset CUDA_VISIBLE_DEVICES for GPUs" if hides_all() else "install the NVIDIA driver for GPUs"
+    if machine.gpus:
+        return DoctorFinding.ok("GPUs", f"{counted(kinds)}, driver {machine.driver or 'unknown'}")
+    if machine.gpu_remedy:
+        until = "until then a run ends with exit code 3, or measures CPU cores with --profile cpu"
+        return _finding(
+            "GPUs",
+            well=False,
+            found=str(machine.gpu_reason),
+            remedy=f"{machine.gpu_remedy}; {until}",
+            otherwise="missing",
+        )
+    first = "unset CUDA_VISIBLE_DEVICES for GPUs" if hides_all() else "install the NVIDIA driver for GPUs"
+    until = "until then suites use their cpu profile and power is unknown"
+    return DoctorFinding.warning("GPUs", str(machine.gpu_reason), f"{first}; {until}")
 
 
 def _links(machine: Machine) -> Iterator[DoctorFinding]:
@@ -135,40 +122,29 @@ def _links(machine: Machine) -> Iterator[DoctorFinding]:
     pairs = Counter(machine.topology[a][b] for a, b in combinations(range(len(machine.topology)), 2))
     if pairs:
         found = ", ".join(f"{way}: {plural(count, 'pair')}" for way, count in pairs.most_common())
-        yield DoctorFinding(name="GPU links", state="ok", found=found, remedy="")
+        yield DoctorFinding.ok("GPU links", found)
 
 
 def _gpu(gpu: GpuInfo, machine: Machine) -> list[DoctorFinding]:
     """Settings of one GPU that make its figures unlike another's; a healthy GPU has no line of its own."""
     name = f"GPU {gpu.index}"
     limit, default = gpu.power_limit_w, gpu.power_limit_default_w
-    findings: list[DoctorFinding] = []
+    faults: dict[str, str] = {}
     if gpu.mig_enabled:
-        findings.append(
-            DoctorFinding.warning(name, "MIG is on", "turn it off: power of instances can't be measured separately")
-        )
+        faults["MIG is on"] = "turn it off: power of instances can't be measured separately"
     if gpu.ecc_enabled is False:
-        findings.append(DoctorFinding.warning(name, "ECC is off", "turn it on: expected tables were measured with it"))
+        faults["ECC is off"] = "turn it on: expected tables were measured with it"
     if gpu.persistence_enabled is False:
-        findings.append(
-            DoctorFinding.warning(name, "persistence mode is off", "turn it on: the driver unloads between attempts")
-        )
+        faults["persistence mode is off"] = "turn it on: the driver unloads between attempts"
     if limit is not None and default is not None and limit < default:
-        findings.append(
-            DoctorFinding.warning(name, f"power limit {limit:g} W of {default:g} W", "restore the default power limit")
-        )
+        faults[f"power limit {limit:g} W of {default:g} W"] = "restore the default power limit"
     if gpu.awaits_fabric:
-        findings.append(DoctorFinding.warning(name, f"its NVSwitch fabric is {gpu.fabric}", _FABRIC_REMEDY))
+        faults[f"its NVSwitch fabric is {gpu.fabric}"] = _FABRIC_REMEDY
     most = max((other.num_nvlinks or 0 for other in machine.gpus if other.name == gpu.name), default=0)
     if gpu.num_nvlinks is not None and gpu.num_nvlinks < most:
-        findings.append(
-            DoctorFinding.warning(
-                name,
-                f"{gpu.num_nvlinks} NVLinks of {most}",
-                "look for the inactive ones: nvidia-smi nvlink --status; every collective waits for this GPU",
-            )
-        )
-    return findings
+        inactive = "look for the inactive ones: nvidia-smi nvlink --status; every collective waits for this GPU"
+        faults[f"{gpu.num_nvlinks} NVLinks of {most}"] = inactive
+    return [DoctorFinding.warning(name, fault, remedy) for fault, remedy in faults.items()]
 
 
 def _space(path: str, name: str, needed_bytes: int, remedy: str) -> DoctorFinding:
