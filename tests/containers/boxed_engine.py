@@ -15,8 +15,7 @@ from pybench.model.container import ContainerRequest
 from pybench.model.host import Place
 from pybench.run.engines.base import EngineOptions, Launch, LaunchRequirements
 from pybench.run.engines.choice import choose_launcher
-from pybench.run.engines.oci.container import prepare_files
-from pybench.run.engines.oci.launcher import OciLauncher, listing_argv
+from pybench.run.engines.oci.launcher import OciLauncher, listing_argv, prepare_files
 from pybench.run.engines.stage import stage_worker
 from pybench.run.images.lock import this_platform
 from tests.builders import decode_benchmark, training_over_hosts

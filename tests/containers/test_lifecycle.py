@@ -17,8 +17,7 @@ from pybench.cli.progress import PlainProgress
 from pybench.files.run.folder import RunFolder
 from pybench.model.results import Estimate
 from pybench.run.engines.base import Launch, get_engine
-from pybench.run.engines.oci.container import ContainerWorker
-from pybench.run.engines.oci.launcher import remove_orphans
+from pybench.run.engines.oci.launcher import ContainerWorker, remove_orphans
 from tests.containers.boxed_engine import Boxed, job, suite_text
 from tests.processes import wait_for
 
@@ -159,7 +158,7 @@ def test_an_orphan_goes_with_the_next_start_of_any_run(boxed: Boxed, tmp_path: P
     code = f"""
 import sys; sys.path[:0] = {sys.path!r}
 from pathlib import Path
-from pybench.run.engines.oci.container import ContainerWorker
+from pybench.run.engines.oci.launcher import ContainerWorker
 from tests.containers.boxed_engine import Boxed, job
 boxed = Boxed({boxed.name!r}, Path({str(boxed.lock)!r}), {boxed.image_id!r})
 task, launcher = job(Path({str(tmp_path / "killed")!r})), boxed.launcher()

@@ -7,27 +7,24 @@ import os
 import pwd
 import resource
 import shutil
-import subprocess
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pybench.machine.command import CommandResult, guarded_argv, run_command
+from pybench.machine.command import CommandResult, run_command
 from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, ImageLock, LockedImage
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.model.text import amount_text
 from pybench.run.engines.base import EngineOptions, LaunchRequirements, Notify, engine_error, facts_of_command
 from pybench.run.engines.oci.confinement import Confinement, after_refusal, confinement_for
-from pybench.run.engines.oci.container import prepare_files
 from pybench.run.engines.oci.gpu_access import CDI_COMMAND, GpuAccess
-from pybench.run.engines.oci.images import is_present, pinned_image, unpinned_image, with_algorithm
-from pybench.run.engines.oci.launcher import OciLauncher, this_runner
+from pybench.run.engines.oci.images import complaint, find_image, pinned_image, unpinned_image, with_algorithm
+from pybench.run.engines.oci.launcher import OciLauncher, prepare_files, this_runner
 from pybench.run.engines.trial import python_version, trial_job
-from pybench.run.images.lock import locked_image
+from pybench.run.images.lock import locked_image, this_platform
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class OciImageStore:
 
     def has(self, image: LockedImage) -> bool:
         """Whether ``image`` is there by a locked digest. Raises ``MachineError``."""
-        return is_present(self.facts, image)
+        return find_image(self.facts, image, this_platform()) is not None
 
     def pull(self, image: LockedImage, notify: Notify) -> ImageIdentity:
         """Fetch ``image`` by digest. Raises ``MachineError``."""
@@ -97,10 +94,8 @@ class OciEngine:
 
     def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:
         """Missing parts for an ordinary user, and room for images."""
-        lacks = _lacks() if facts.rootless else {}
-        if lacks:
-            found, remedy = ", ".join(lacks), "; ".join(lacks.values())
-            yield DoctorFinding.warning(f"{facts.name} rootless", found, remedy)
+        if facts.rootless and (lacks := _lacks()):
+            yield DoctorFinding.warning(f"{facts.name} rootless", ", ".join(lacks), "; ".join(lacks.values()))
         if facts.data_root:
             yield storage_finding(facts.name, Path(facts.data_root))
 
@@ -155,31 +150,15 @@ def storage_finding(engine: str, folder: Path) -> DoctorFinding:
     return DoctorFinding.warning(name, found, f"free space: images take {amount_text(_IMAGE_BYTES)} each")
 
 
-_TAIL_LINES = 10
-
-
 def _build(facts: EngineFacts, command: tuple[str, ...], notify: Notify) -> None:
     """Run ``command``; an engine that refuses its runtime or cgroup manager here is given another, as for workers."""
     confinement = Confinement()
-    while words := _complaint((facts.name, *confinement.engine_options, *command), notify):
+    while words := complaint((facts.name, *confinement.engine_options, *command), notify):
         relaxed = after_refusal(confinement, "\n".join(words), {}, facts)
         if relaxed is None or relaxed.engine_options == confinement.engine_options:
             raise engine_error(facts.name, facts.data_root, f"can't build {command[-1]}", words[-1])
         confinement = relaxed
         notify(f"{facts.name}: again with {' '.join(confinement.engine_options)}")
-
-
-def _complaint(argv: tuple[str, ...], notify: Notify) -> list[str]:
-    """The last lines of a command that failed; none when it succeeded."""
-    tail: deque[str] = deque(["no output"], maxlen=_TAIL_LINES)
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        guarded_argv(argv), stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as process:
-        for line in process.stdout or ():
-            notify(line.rstrip())
-            tail.extend([line.strip()] if line.strip() else [])
-    return list(tail) if process.returncode else []
 
 
 # Every relaxation that a machine may force takes one more try: four limits that may take some halvings, and the rest.
@@ -225,16 +204,13 @@ def _started(
         if relaxed is None:
             break
         launcher = replace(launcher, confinement=relaxed)
-    failed = f"can't start a worker in image {image.name}"
-    raise engine_error(launcher.name, facts.data_root, failed, result.error_line, _remedy(image, result.error_line))
-
-
-def _remedy(image: ImageIdentity, complaint: str) -> str:
-    """What to do about a refusal; an image may keep its Python, or the root folder, from users other than root."""
-    if "permission denied" in complaint.lower():
+    remedy = "pybench doctor lists what this machine lacks"
+    # An image may keep its Python, or the root folder, from users other than root.
+    if "permission denied" in result.error_line.lower():
         opened = f"let all users reach {image.interpreter} in the image"
-        return f'{opened}, or set relax = ["root_user"] in the suite\'s [container]'
-    return "pybench doctor lists what this machine lacks"
+        remedy = f'{opened}, or set relax = ["root_user"] in the suite\'s [container]'
+    failed = f"can't start a worker in image {image.name}"
+    raise engine_error(launcher.name, facts.data_root, failed, result.error_line, remedy)
 
 
 def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> CommandResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from pybench.model.errors import MachineError, UsageError
 from pybench.run.engines.base import Notify, engine_error
 from pybench.run.images.lock import AbsentImageError, this_platform
 
-_TAIL_LINES = 5
+_TAIL_LINES = 10
 # How docker and podman, old and new, report that they do not have an image.
 _ABSENT = ("no such image", "image not known", "failed to find image", "no such object")
 
@@ -79,8 +80,17 @@ def with_algorithm(digest: str) -> str:
 
 def pull_image(engine: EngineFacts, reference: str, platform: str, notify: Notify) -> None:
     """Pull by digest, passing the engine's progress on. Raises ``MachineError`` with its last words."""
-    argv = (engine.name, "pull", "--platform", platform, reference)
-    tail: list[str] = []
+    if words := complaint((engine.name, "pull", "--platform", platform, reference), notify):
+        remedy = "check the network and the login, or load the image from a file"
+        raise engine_error(engine.name, engine.data_root, f"can't pull {reference}", words[-1], remedy)
+
+
+def complaint(argv: Sequence[str], notify: Notify) -> list[str]:
+    """The last lines of a command that failed, none when it succeeded; ``notify`` shows each line as it comes.
+
+    Raises ``MachineError`` where it can't be started.
+    """
+    tail: deque[str] = deque(["no output"], maxlen=_TAIL_LINES)
     try:
         with subprocess.Popen(
             guarded_argv(argv),
@@ -90,16 +100,12 @@ def pull_image(engine: EngineFacts, reference: str, platform: str, notify: Notif
             text=True,
             errors="replace",
         ) as process:
-            for line in process.stdout or ():
-                if line.strip():
-                    notify(line.strip())
-                    tail = [*tail, line.strip()][-_TAIL_LINES:]
+            for line in filter(str.strip, process.stdout or ()):
+                notify(line.rstrip())
+                tail.append(line.strip())
     except OSError as error:
-        raise MachineError(f"{engine.name}: {error.strerror}") from error
-    if process.returncode != 0:
-        words = tail[-1] if tail else "no output"
-        remedy = "check the network and the login, or load the image from a file"
-        raise engine_error(engine.name, engine.data_root, f"can't pull {reference}", words, remedy)
+        raise MachineError(f"{argv[0]}: {error.strerror}") from error
+    return list(tail) if process.returncode else []
 
 
 def pinned_image(facts: EngineFacts, image: LockedImage, backend: str, notify: Notify, *, pull: bool) -> ImageIdentity:
@@ -108,15 +114,18 @@ def pinned_image(facts: EngineFacts, image: LockedImage, backend: str, notify: N
     Raises ``AbsentImageError`` when it isn't there, ``MachineError`` when what is there isn't it.
     """
     platform = this_platform()
-    found = _find(facts, image, platform)
+    found = find_image(facts, image, platform)
     if found is None and pull and image.references(platform)[0].count("@"):
         notify(f"{facts.name}: pulling image {image.name}, {image.references(platform)[0]}")
         pull_image(facts, image.references(platform)[0], platform, notify)
-        found = _find(facts, image, platform)
+        found = find_image(facts, image, platform)
     if found is None:
+        # A tag that is here and means something else is the usual way to believe in an image that isn't there.
+        other = inspect_image((facts.name,), f"{image.repository}:{image.tag}")
+        impostor = f"; its tag {image.tag} is here, but names {other.id}, another image" if other else ""
         raise AbsentImageError(
             f"{facts.name} has no image {image.name} by its locked digest ({image.references(platform)[0]}); "
-            f"get it: pybench images pull {image.name}{_impostor(facts, image)}"
+            f"get it: pybench images pull {image.name}{impostor}"
         )
     reference, image_facts = found
     if not image_facts.known_by.intersection(image.digests(platform)):
@@ -139,23 +148,13 @@ def unpinned_image(facts: EngineFacts, reference: str, backend: str) -> ImageIde
     return _identity(backend, reference, reference, found, None)
 
 
-def is_present(facts: EngineFacts, image: LockedImage) -> bool:
-    """Whether the engine has ``image`` by a locked digest. Raises ``MachineError``."""
-    return _find(facts, image, this_platform()) is not None
-
-
-def _find(facts: EngineFacts, image: LockedImage, platform: str) -> tuple[str, ImageFacts] | None:
+def find_image(facts: EngineFacts, image: LockedImage, platform: str) -> tuple[str, ImageFacts] | None:
+    """The first of the image's locked references that the engine has. Raises ``MachineError``."""
     for reference in image.references(platform):
         found = inspect_image((facts.name,), reference)
         if found:
             return reference, found
     return None
-
-
-def _impostor(facts: EngineFacts, image: LockedImage) -> str:
-    """Warn when the tag is here and means something else: the usual way to believe in an image that isn't there."""
-    found = inspect_image((facts.name,), f"{image.repository}:{image.tag}")
-    return f"; its tag {image.tag} is here, but names {found.id}, another image" if found else ""
 
 
 def _identity(backend: str, name: str, reference: str, facts: ImageFacts, image: LockedImage | None) -> ImageIdentity:

@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from pybench.machine.command import run_command
@@ -19,9 +21,9 @@ from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.environment import fixed
 from pybench.run.engines.image_launcher import STAGE, ImageLauncher
 from pybench.run.engines.oci.confinement import Confinement
-from pybench.run.engines.oci.container import ContainerWorker
 from pybench.run.engines.oci.gpu_access import GpuAccess
-from pybench.run.engines.process import end_marked, log_tail
+from pybench.run.engines.oci.images import with_algorithm
+from pybench.run.engines.process import GRACE_S, WorkerProcess, end_marked, log_tail
 
 MODELS = PurePosixPath("/pybench/models")
 OWNER_LABEL = "pybench.run"
@@ -29,6 +31,10 @@ OWNER_LABEL = "pybench.run"
 ATTEMPT_LABEL = "pybench.attempt"
 """Label of a container: the token of its job."""
 _NO_LETTERS = str.maketrans("/@", "--")
+# Docker waits its own time for a container that doesn't die; ours must be longer than the grace it is given.
+_STOP_LIMIT_S = GRACE_S + 30
+# As in a shell, a process that signal N ended has exit code 128 + N.
+_SIGNALLED = 128
 
 # Variables for the engine's client: paths of programs and configuration, and the daemon.
 _CLIENT_NAMES = frozenset({"PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"})
@@ -157,6 +163,70 @@ class OciLauncher(ImageLauncher):
             *(_bind(mount.source, mount.target, read_only=True) for mount in (*ours, *self.container.mounts)),
             *(_bind(mount.source, mount.target, read_only=False) for mount in self.writable(job)),
         )
+
+
+class ContainerWorker:
+    """The engine's client as a process of this machine, and the container it started."""
+
+    def __init__(self, launcher: OciLauncher, job: Launch, argv: Sequence[str], log: Path) -> None:
+        """Start ``argv``, which is one of the launcher's for ``job``. Raises ``OSError`` when that can't be done."""
+        self._launcher, self._job = launcher, job
+        self._ended = False
+        self._found: ContainerRun | None = None
+        prepare_files(launcher, job)
+        self._started_utc_s = time.time()
+        environment = launcher.environment(job)
+        self._client = WorkerProcess(argv, environment, log, job.token)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Exit code of the container's first process once it has ended (negative: the signal), ``None`` before."""
+        code = self._client.wait(timeout_s)
+        return code if code is None or code <= _SIGNALLED else _SIGNALLED - code
+
+    def container(self) -> ContainerRun | None:
+        """The container as the engine describes it now, once it has ended as it was then; ``None`` when it can't."""
+        if not self._ended:
+            self._look()
+        return self._found
+
+    def end(self) -> None:
+        """Stop the container if it still runs, read back what it was, and leave nothing of it."""
+        if self._ended:
+            return
+        if self.wait(0) is None:
+            run_command(self._launcher.stop_argv(self._job, GRACE_S), _STOP_LIMIT_S, outlives=True)
+        self._client.end()
+        if self._look():
+            run_command(self._launcher.remove_argv(self._job), outlives=True)
+        self._launcher.environment_file(self._job).unlink(missing_ok=True)
+        self._ended = True
+
+    def _look(self) -> bool:
+        result = run_command(self._launcher.inspect_argv(self._job))
+        if result.ok:
+            values = json.loads(result.out)[0]
+            state = values["State"]
+            start_s = datetime.fromisoformat(state["StartedAt"]).timestamp()
+            began = start_s > 0  # year 1: the container never started
+            self._found = ContainerRun(
+                id=values["Id"],
+                image_id=with_algorithm(values["Image"]),
+                exit_code=state.get("ExitCode") if began and not state.get("Running") else None,
+                start_s=max(0.0, start_s - self._started_utc_s) if began else None,
+            )
+        return result.ok
+
+
+def prepare_files(launcher: OciLauncher, job: Launch) -> None:
+    """Give what the worker writes to the user inside, and write the environment where only this user reads it."""
+    if os.geteuid() == 0:
+        owner = launcher.owner()
+        for path in (job.exchange, *job.exchange.iterdir(), *((job.compiled,) if job.compiled else ())):
+            os.chown(path, *owner, follow_symlinks=False)
+    file = launcher.environment_file(job)
+    file.unlink(missing_ok=True)
+    file.touch(mode=0o600, exist_ok=False)
+    file.write_text(launcher.environment_text(job), encoding="utf-8")
 
 
 def container_name(job: Launch) -> str:
