@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -212,18 +213,16 @@ def facts_of_command(name: str, examine: Callable[[], EngineFacts]) -> EngineFac
     return examine()
 
 
-class Engine(Protocol):
-    """A way to start workers. The registry lists all of them."""
+class Engine(ABC):
+    """A way to start workers, by its name on the command line and in the manifest. The registry lists all of them."""
 
-    @property
-    def name(self) -> str:
-        """Its name on the command line and in the manifest."""
-        ...
+    name: str
 
+    @abstractmethod
     def find(self) -> EngineFacts:
         """Look whether this machine has it. An engine that can't be used has a ``reason``."""
-        ...
 
+    @abstractmethod
     def launcher(
         self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool
     ) -> Launcher:
@@ -231,15 +230,14 @@ class Engine(Protocol):
 
         Raises ``AbsentImageError`` when an image is missing, ``UsageError``, ``FileError`` or ``MachineError``.
         """
-        ...
 
-    def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:
+    def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:  # noqa: ARG002 - for an engine that has any
         """What ``pybench doctor`` reports of an engine that can be used."""
-        ...
+        return iter(())
 
-    def store(self, facts: EngineFacts) -> ImageStore | None:
+    def store(self, facts: EngineFacts) -> ImageStore | None:  # noqa: ARG002 - for an engine that has one
         """Its store of images; ``None`` where images are kept elsewhere."""
-        ...
+        return None
 
 
 def get_engine(name: str) -> Engine:

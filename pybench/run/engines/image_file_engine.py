@@ -12,7 +12,7 @@ from pathlib import Path
 from pybench.model.container import ContainerSetup, EngineFacts, Entrypoint, ImageIdentity, LockedImage, Relaxation
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
-from pybench.run.engines.base import EngineOptions, ImageStore, LaunchRequirements, Notify, facts_of_command
+from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements, Notify, facts_of_command
 from pybench.run.engines.image_launcher import ImageFileLauncher
 from pybench.run.images.lock import AbsentImageError, locked_image, this_platform
 
@@ -21,7 +21,7 @@ Files = Mapping[str, Path]
 
 
 @dataclass(frozen=True)
-class ImageFileEngine:
+class ImageFileEngine(Engine):
     """An engine whose images are files of the suffix ``kind``, which ``make`` writes by their locked digests.
 
     ``examine`` describes an installed engine. ``prepare`` makes the launcher of a run, whose container names the
@@ -81,11 +81,6 @@ class ImageFileEngine:
         """What ``report`` finds."""
         del facts
         return self.report()
-
-    def store(self, facts: EngineFacts) -> ImageStore | None:
-        """None: image files are made by digest when a run needs them."""
-        del facts
-        return None
 
 
 Make = Callable[[str, Path], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,8 @@ from pybench.machine.python_packages import missing_packages, python_software
 from pybench.model.container import ContainerRun, EngineFacts
 from pybench.model.errors import UsageError
 from pybench.model.host import OLDEST_PYTHON, RECORDED_PACKAGES, Software
-from pybench.model.machine import DoctorFinding
 from pybench.model.wire import SHARED_VARIABLE, STARTER_VARIABLE, Failure
-from pybench.run.engines.base import Argv, EngineOptions, ImageStore, Launch, Launcher, LaunchRequirements, Notify
+from pybench.run.engines.base import Argv, Engine, EngineOptions, Launch, Launcher, LaunchRequirements, Notify
 from pybench.run.engines.environment import fixed, on_this_machine
 from pybench.run.engines.process import WorkerProcess, end_marked
 from pybench.run.engines.starter import ForkedWorker, Starters
@@ -91,7 +90,7 @@ class Local:
 
 
 @dataclass(frozen=True)
-class LocalEngine:
+class LocalEngine(Engine):
     """No container engine: this machine's Python."""
 
     name: str = "none"
@@ -115,16 +114,6 @@ class LocalEngine:
         if tuple(int(part) for part in software.python.split(".")[:2]) < OLDEST_PYTHON:
             raise UsageError(f"--python {options.python}: Python {software.python}; workers need 3.10 or newer")
         return Local(options.python, needs.request.secrets)
-
-    def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:
-        """Nothing: ``pybench doctor`` examines the machine itself elsewhere."""
-        del facts
-        return iter(())
-
-    def store(self, facts: EngineFacts) -> ImageStore | None:
-        """None: it uses no images."""
-        del facts
-        return None
 
 
 ENGINE = LocalEngine()

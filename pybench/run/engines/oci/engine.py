@@ -18,7 +18,7 @@ from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, 
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.model.text import amount_text
-from pybench.run.engines.base import EngineOptions, LaunchRequirements, Notify, engine_error, facts_of_command
+from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements, Notify, engine_error, facts_of_command
 from pybench.run.engines.oci.confinement import Confinement, after_refusal, confinement_for
 from pybench.run.engines.oci.gpu_access import CDI_COMMAND, GpuAccess
 from pybench.run.engines.oci.images import complaint, find_image, pinned_image, unpinned_image, with_algorithm
@@ -50,7 +50,7 @@ class OciImageStore:
 
 
 @dataclass(frozen=True)
-class OciEngine:
+class OciEngine(Engine):
     """Docker or podman. ``examine`` describes it; ``gpu_access`` is its way to GPUs where CDI names none."""
 
     name: str
