@@ -25,6 +25,7 @@ from pybench.model.host import Place, Software
 from pybench.model.machine import DeviceKind, DoctorFinding
 from pybench.model.wire import Failure
 from pybench.run.engines import CONTAINER_ENGINES, MODULES
+from pybench.run.engines.process import end_marked
 from pybench.run.engines.stage import WORKER_SCRIPT
 from pybench.run.images.lock import default_lock, read_lock
 
@@ -136,58 +137,54 @@ class Worker(Protocol):
         """End all its processes, wherever they run. A second call does nothing."""
 
 
-class Launcher(Protocol):
-    """Starts the workers of one run."""
+class Launcher(ABC):
+    """Starts the workers of one run.
+
+    ``container`` is what its containers have in common, ``None`` when it starts none. ``secrets`` are host variables
+    whose values reach the worker and are removed from everything it writes.
+    """
+
+    container: ContainerSetup | None
+    secrets: tuple[str, ...]
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Name of the engine, for the manifest."""
-        ...
 
-    @property
-    def container(self) -> ContainerSetup | None:
-        """The containers it starts; ``None`` when it starts none."""
-        ...
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Host variables whose values reach the worker and are removed from everything it writes."""
-        ...
-
+    @abstractmethod
     def argv(self, job: Launch) -> Argv:
         """Command line of the job, for its record."""
-        ...
 
+    @abstractmethod
     def start(self, job: Launch, log: Path) -> Worker:
         """Start the job's worker; its output goes to ``log``. Raises ``OSError`` when it can't be started."""
-        ...
 
-    def verify(self, container: ContainerRun | None, job: Launch, log: Path) -> Failure | None:
-        """Refuse a job that did not run in the container that was planned for it."""
-        ...
-
+    @abstractmethod
     def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
         """Those variables that tune its workers and reach them from the shell ``host`` or the suite; with secrets."""
-        ...
+
+    def verify(self, container: ContainerRun | None, job: Launch, log: Path) -> Failure | None:  # noqa: ARG002
+        """Refuse a job that did not run in the container that was planned for it, where the engine can tell."""
+        return None
 
     def software(self) -> Software | None:
         """Python and packages that its workers would have; ``None`` where an image brings them, or nothing answers."""
-        ...
+        return None
 
-    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
-        """Those Python ``packages`` that its workers could not import."""
-        ...
+    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG002
+        """Those Python ``packages`` that its workers could not import; an image brings its own."""
+        return ()
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """End what is kept between workers; the run is over."""
-        ...
 
     def remove_leftovers(self, run_mark: str) -> None:
         """End and remove what killed runners left of the run whose tokens begin with ``run_mark``.
 
         Raises ``MachineError`` when the engine does not answer.
         """
-        ...
+        end_marked(f"{run_mark}/")
 
 
 class ImageStore(Protocol):

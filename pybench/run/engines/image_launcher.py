@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
-from pybench.model.container import ContainerRun, ContainerSetup, ImageIdentity, Mount
+from pybench.model.container import ContainerSetup, ImageIdentity, Mount
 from pybench.model.tuning import LOOPBACK
-from pybench.model.wire import SHARED_VARIABLE, Failure
-from pybench.run.engines.base import Argv, Launch
+from pybench.model.wire import SHARED_VARIABLE
+from pybench.run.engines.base import Argv, Launch, Launcher
 from pybench.run.engines.environment import fixed, tuning
-from pybench.run.engines.process import WorkerProcess, end_marked
+from pybench.run.engines.process import WorkerProcess
 
 STAGE = PurePosixPath("/pybench/stage")
 EXCHANGE = PurePosixPath("/pybench/exchange")
@@ -30,7 +30,7 @@ _COMPILED_AT = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageLauncher:
+class ImageLauncher(Launcher):
     """Base of the launchers whose workers run in images: ``container`` is what all jobs of the run have in common."""
 
     container: ContainerSetup
@@ -72,17 +72,9 @@ class ImageLauncher:
         secrets = {name: host[name] for name in self.secrets if name in host}
         return {**tuning(host), **self.environment_of_suite, **secrets}
 
-    def software(self) -> None:
-        """Nothing: an image brings it, and images are compared by their ids."""
-
-    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
-        """None: an image brings its own packages."""
-        del packages
-        return ()
-
 
 @dataclass(frozen=True, kw_only=True)
-class ImageFileLauncher(ImageLauncher, ABC):
+class ImageFileLauncher(ImageLauncher):
     """Base of the launchers: ``files`` maps each backend to its image file, whose digest is the image's id.
 
     ``GUARDED`` is for an engine that leaves a worker's processes where this machine's own are.
@@ -106,18 +98,6 @@ class ImageFileLauncher(ImageLauncher, ABC):
     def start(self, job: Launch, log: Path) -> WorkerProcess:
         """Start the worker as a child of this process. Raises ``OSError``."""
         return WorkerProcess(self.argv(job), self.environment(job), log, job.token, guarded=self.GUARDED)
-
-    def verify(self, container: ContainerRun | None, job: Launch, log: Path) -> Failure | None:
-        """Nothing to read back: the image is the file that was named, which the engine opens itself."""
-        del container, job, log
-        return None
-
-    def close(self) -> None:
-        """Nothing is kept: each worker has its own container."""
-
-    def remove_leftovers(self, run_mark: str) -> None:
-        """End workers of a killed runner; nothing else stays of them."""
-        end_marked(f"{run_mark}/")
 
     def inside(self, job: Launch) -> dict[str, str]:
         """Variables of the worker."""

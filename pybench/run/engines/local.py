@@ -11,13 +11,13 @@ from pathlib import Path
 
 from pybench.machine.command import is_program
 from pybench.machine.python_packages import missing_packages, python_software
-from pybench.model.container import ContainerRun, EngineFacts
+from pybench.model.container import EngineFacts
 from pybench.model.errors import UsageError
 from pybench.model.host import OLDEST_PYTHON, RECORDED_PACKAGES, Software
-from pybench.model.wire import SHARED_VARIABLE, STARTER_VARIABLE, Failure
+from pybench.model.wire import SHARED_VARIABLE, STARTER_VARIABLE
 from pybench.run.engines.base import Argv, Engine, EngineOptions, Launch, Launcher, LaunchRequirements, Notify
 from pybench.run.engines.environment import fixed, on_this_machine
-from pybench.run.engines.process import WorkerProcess, end_marked
+from pybench.run.engines.process import WorkerProcess
 from pybench.run.engines.starter import ForkedWorker, Starters
 
 # Where programs, caches and libraries are. No other variable of the shell is passed on.
@@ -25,7 +25,7 @@ _KEPT_NAMES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY
 
 
 @dataclass(frozen=True)
-class Local:
+class Local(Launcher):
     """Launcher for this machine: ``python`` is the interpreter that has the backend."""
 
     python: str = sys.executable
@@ -67,11 +67,6 @@ class Local:
         """End the starters."""
         self.starters.close()
 
-    def verify(self, container: ContainerRun | None, job: Launch, log: Path) -> Failure | None:
-        """Nothing to verify: no container is planned."""
-        del container, job, log
-        return None
-
     def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
         """The shell's, and the secrets that the suite names."""
         return {**on_this_machine(host), **{name: host[name] for name in self.secrets if name in host}}
@@ -83,10 +78,6 @@ class Local:
     def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
         """Those ``packages`` that its Python does not have."""
         return missing_packages(self.python, packages)
-
-    def remove_leftovers(self, run_mark: str) -> None:
-        """End workers of a killed runner, which may still hold GPUs."""
-        end_marked(f"{run_mark}/")
 
 
 @dataclass(frozen=True)

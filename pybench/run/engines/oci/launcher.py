@@ -79,9 +79,6 @@ class OciLauncher(ImageLauncher):
             return Failure(cause="identity", message=message, detail=log_tail(log))
         return None
 
-    def close(self) -> None:
-        """Nothing is kept: each worker has its own container."""
-
     def remove_leftovers(self, run_mark: str) -> None:
         """End clients of a killed runner, then remove its containers and all whose runner is dead."""
         end_marked(f"{run_mark}/")
