@@ -20,9 +20,8 @@ from pybench.model.errors import PybenchError
 class ErrorBoundary(click.Group):
     """A command that ends with its own exit code, one line for an error, and never a traceback."""
 
-    def is_judging(self, name: str | None) -> bool:  # noqa: ARG002 - a group of judging commands overrides it
-        """Whether the exit code of a command is a verdict."""
-        return False
+    judging: frozenset[str] = frozenset()
+    """Commands whose exit code is a verdict."""
 
     def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - click's own signature
         """Run the command line. Standard output or error that is closed or full stops nothing."""
@@ -93,7 +92,7 @@ def _checked_output(ctx: click.Context) -> Iterator[None]:
 
 def _check_output(ctx: click.Context, code: int) -> None:
     group = ctx.command
-    is_verdict = isinstance(group, ErrorBoundary) and group.is_judging(ctx.invoked_subcommand)
+    is_verdict = isinstance(group, ErrorBoundary) and ctx.invoked_subcommand in group.judging
     sys.stdout.flush()
     error = sys.stdout.error if isinstance(sys.stdout, _GuardedStream) else None
     if error is None or error.errno == errno.EPIPE:

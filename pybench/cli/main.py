@@ -74,6 +74,8 @@ _BY_NAME = {entry.name: entry for entry in COMMANDS}
 class Commands(ErrorBoundary):
     """The group of :data:`COMMANDS`."""
 
+    judging = frozenset(entry.name for entry in COMMANDS if entry.judges)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Names in the order of the table."""
         return [*_BY_NAME]
@@ -100,10 +102,6 @@ class Commands(ErrorBoundary):
 
         names = [CompletionItem(entry.name, help=entry.help) for entry in COMMANDS if entry.name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
-
-    def is_judging(self, name: str | None) -> bool:
-        """Whether the exit code of a command is a verdict."""
-        return name in _BY_NAME and _BY_NAME[name].judges
 
 
 def imported(place: str) -> Any:  # noqa: ANN401 - commands and functions of products

@@ -33,8 +33,11 @@ _PHASES = {
 _WIDTH = 80
 
 
-class PlainProgress:
-    """One line for each event that matters; nothing is overwritten, so a log file stays readable."""
+class PlainProgress(Progress):
+    """One line for each event that matters; nothing is overwritten, so a log file stays readable.
+
+    Phases and steps pass too quickly for a line of their own.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -71,15 +74,6 @@ class PlainProgress:
         self._left = total - position
         self._started_s = time.monotonic()
 
-    def phase(self, name: str) -> None:
-        """Phases pass too quickly for a line of their own."""
-
-    def step(self, position: int, total: int, phase: str, rate: float, rate_unit: str) -> None:
-        """Steps pass too quickly for a line of their own."""
-
-    def power(self, watts: float | None) -> None:
-        """Power is in the report."""
-
     def attempt_finished(self, point_id: str, outcome: str, ok: bool, figure: Estimate | None = None) -> None:
         """Show how the attempt ended, its figure as the final table defines it, and how long it took."""
         took_s = time.monotonic() - self._started_s
@@ -93,9 +87,6 @@ class PlainProgress:
     def note(self, text: str) -> None:
         """Show it on a line of its own."""
         self._say(text)
-
-    def finished(self) -> None:
-        """Nothing is left open."""
 
     def _label(self, point_id: str) -> str:
         """The words of the final table, ``decode torch, TP 2``."""
@@ -196,15 +187,8 @@ class _Line:
         return self._progress.line()
 
 
-class QuietProgress(PlainProgress):
-    """Nothing, for a log that keeps the report alone."""
-
-    def _say(self, text: str) -> None:
-        pass
-
-
 def make_progress(stream: TextIO, *, quiet: bool = False) -> Progress:
     """Live progress when ``stream`` is a terminal, plain lines otherwise; none where ``quiet``."""
     if quiet:
-        return QuietProgress(stream)
+        return Progress()
     return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)

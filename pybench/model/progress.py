@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from pybench.model.results import Estimate
 from pybench.model.suite import Point
 
 
-class Progress(Protocol):
-    """Listener to one run."""
+class Progress:
+    """Listener to one run; it ignores what a subclass does not show."""
 
     def run_started(
         self, run_id: str, folder: str, points: Sequence[Point], num_attempts: int, expected_s: float | None = None

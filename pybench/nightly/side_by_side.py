@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,6 @@ from pybench.core.schedule import next_side
 from pybench.machine.signals import signals_interrupt
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate, Results
-from pybench.model.suite import Point
 from pybench.run.loop import Run
 from pybench.run.open_run import OpenRun
 from pybench.run.time_budget import TimeBudget
@@ -82,17 +80,12 @@ class _Count:
 
 
 @dataclass(frozen=True)
-class _Named:
+class _Named(Progress):
     """Progress of one of the two: its points are named by the stack that measures them, its attempts count with all."""
 
     progress: Progress
     name: str
     count: _Count
-
-    def run_started(
-        self, run_id: str, folder: str, points: Sequence[Point], num_attempts: int, expected_s: float | None = None
-    ) -> None:
-        self.progress.run_started(run_id, folder, points, num_attempts, expected_s)
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         del position, total  # those of one run alone
@@ -113,6 +106,3 @@ class _Named:
 
     def note(self, text: str) -> None:
         self.progress.note(f"{self.name}: {text}")
-
-    def finished(self) -> None:
-        self.progress.finished()

@@ -8,11 +8,11 @@ import pynvml
 import pytest
 
 from pybench.machine import health_watch
+from pybench.model.progress import Progress
 from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run.view import RunView
 from pybench.run.engines.base import Launch
 from pybench.run.prepare import prepare_run
-from tests.progress import NoProgress
 from tests.run.drill import suite_text, table_text
 from tests.run.fake_launcher import FakeLauncher
 
@@ -51,7 +51,7 @@ def measure(folder: Path, fake_library: Path) -> Path:
         patch.setattr(health_watch, "read_xids", lambda: ())
         pynvml._nvmlGetFunctionPointer_cache.clear()
         made = prepare_run(suite, folder / "runs", lambda _needs: GpuLauncher())
-        view = RunView.of_folder(made.folder, made.finish(NoProgress()))
+        view = RunView.of_folder(made.folder, made.finish(Progress()))
         for name, file in REPORT_FILES.items():
             made.folder.write_report(file, render(view, name))
         pynvml._nvmlGetFunctionPointer_cache.clear()

@@ -9,9 +9,9 @@ import pytest
 
 from pybench.cli.exit_codes import BY_VERDICT
 from pybench.model.manifest import PlanOptions
+from pybench.model.progress import Progress
 from pybench.model.results import Results
 from pybench.run.prepare import prepare_run
-from tests.progress import NoProgress
 from tests.run.fake_launcher import FakeLauncher
 
 pytestmark = pytest.mark.usefixtures("fake_node")
@@ -76,7 +76,7 @@ def run(tmp_path: Path, fake_nvml: Callable[..., None], monkeypatch: pytest.Monk
         Path("expected").mkdir()
         Path("expected/any.toml").write_text(TABLE + figure)
         job = prepare_run(Path("any.toml"), Path("runs"), lambda _needs: WithoutVllm(), PlanOptions(require=require))
-        return job.finish(NoProgress())
+        return job.finish(Progress())
 
     return measure
 

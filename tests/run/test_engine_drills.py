@@ -12,6 +12,7 @@ from statistics import fmean, median
 import pytest
 
 from pybench.core.joint_step import joint_steps, phase_cuts_ns
+from pybench.model.progress import Progress
 from pybench.model.results import Results
 from pybench.run.engines import local
 from pybench.run.engines.base import Launch
@@ -19,7 +20,6 @@ from pybench.run.engines.local import Local
 from pybench.run.engines.process import processes_marked
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
-from tests.progress import NoProgress
 
 WORKER_TESTS = Path(__file__).parents[1] / "worker"
 SUITE = """
@@ -77,7 +77,7 @@ def drill(tmp_path: Path, fake_nvml: Callable[..., None], fake_library: Path, mo
         made = prepare_run(suite, tmp_path / "runs", lambda _: launcher)
         shutil.copy(WORKER_TESTS / "fakes/vllm.py", made.folder.worker)
         shutil.copy(WORKER_TESTS / "recorded/vllm-0.20.2.json", made.folder.worker)
-        return made, made.finish(NoProgress())
+        return made, made.finish(Progress())
 
     return run
 

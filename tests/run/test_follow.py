@@ -21,7 +21,6 @@ from pybench.run.events.reader import EventReader
 from pybench.run.follow import follow
 from pybench.run.time_budget import OutOfTimeError
 from tests.builders import HEADER
-from tests.progress import NoProgress
 
 RESULT = Result(warmup_steps=0, steady=True)
 
@@ -83,24 +82,24 @@ def test_copies_rates_add_up(tmp_path: Path, replicas: tuple[int, int], rate: fl
 
 def test_a_worker_that_only_has_to_end_is_measured_when_the_time_is_over(tmp_path: Path) -> None:
     """An engine takes seconds to end, and what it reported counts."""
-    assert followed(tmp_path, [(HEADER, step(100), RESULT)], None, NoProgress()) is None
+    assert followed(tmp_path, [(HEADER, step(100), RESULT)], None, Progress()) is None
 
 
 def test_a_worker_without_its_result_is_not(tmp_path: Path) -> None:
     """Also with all of its steps: what comes behind them can fail."""
     with pytest.raises(OutOfTimeError):
-        followed(tmp_path, [(HEADER, step(100))], None, NoProgress())
+        followed(tmp_path, [(HEADER, step(100))], None, Progress())
 
 
 def test_a_worker_with_all_its_steps_has_half_a_minute_to_end(tmp_path: Path) -> None:
     """Its engine ends before the result comes. Minutes of work would be lost for seconds."""
     finishing = (HEADER, step(100), Phase(name="finish", start_ns=0))
     over = time.monotonic() - 1.0
-    assert followed(tmp_path, [finishing, finishing], None, NoProgress(), end_s=over, later=(RESULT,)) is None
+    assert followed(tmp_path, [finishing, finishing], None, Progress(), end_s=over, later=(RESULT,)) is None
     with pytest.raises(OutOfTimeError):
-        followed(tmp_path, [finishing, (HEADER, step(100))], None, NoProgress(), end_s=over)
+        followed(tmp_path, [finishing, (HEADER, step(100))], None, Progress(), end_s=over)
     with pytest.raises(OutOfTimeError):
-        followed(tmp_path, [finishing], None, NoProgress(), end_s=over - 30.0)
+        followed(tmp_path, [finishing], None, Progress(), end_s=over - 30.0)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +113,6 @@ def test_the_limit_of_an_attempt_names_what_it_waited_for(
     events: Sequence[Event], message: str, tmp_path: Path
 ) -> None:
     """Of a worker that hangs at its end the result is there."""
-    failed = followed(tmp_path, [events], None, NoProgress(), end_s=math.inf, time_limit_s=0.0)
+    failed = followed(tmp_path, [events], None, Progress(), end_s=math.inf, time_limit_s=0.0)
     assert failed is not None
     assert (failed.cause, failed.message.startswith(message)) == ("time_limit", True), failed.message

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pybench.machine import gpu_processes
+from pybench.model.progress import Progress
 from pybench.model.results import Results
 from pybench.run.engines.base import Launch
 from pybench.run.prepare import prepare_run
-from tests.progress import NoProgress
 from tests.run.fake_launcher import FakeLauncher
 
 pytestmark = pytest.mark.usefixtures("fake_node")
@@ -46,7 +46,7 @@ class Waiting(FakeLauncher):
         return {**super().behaviour(job), "FAKE_WAIT": str(Path("seen").absolute())}
 
 
-class Attempts(NoProgress):
+class Attempts(Progress):
     """Calls ``between`` when an attempt begins."""
 
     def __init__(self, between: Callable[[], None]) -> None:

@@ -16,6 +16,7 @@ import pytest
 from pybench.evidence.verify import verify_folder
 from pybench.files.run.folder import RunFolder
 from pybench.model.errors import RunFolderError
+from pybench.model.progress import Progress
 from pybench.model.results import Results
 from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run import terminal
@@ -27,7 +28,6 @@ from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
 from pybench.run.resume import resume_run
 from tests.processes import wait_for
-from tests.progress import NoProgress
 from tests.run.drill import suite_text, table_text
 from tests.run.fake_launcher import FakeLauncher
 
@@ -64,7 +64,7 @@ def prepare(tmp_path: Path) -> Run:
 
 
 def finish(run: Run) -> Results:
-    return run.finish(NoProgress())
+    return run.finish(Progress())
 
 
 def pass_once_a_worker_hangs(run: Run, monkeypatch: pytest.MonkeyPatch, passed_s: float, *modules: ModuleType) -> None:
@@ -227,9 +227,9 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from test_run import fake
-from tests.progress import NoProgress
+from pybench.model.progress import Progress
 from pybench.run.resume import resume_run
-resume_run(Path({str(run.folder.path)!r}), fake).finish(NoProgress())
+resume_run(Path({str(run.folder.path)!r}), fake).finish(Progress())
 """
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as runner:
         hung = run.folder.path / "attempts" / "decode_tensor_parallel=2.1" / "exchange" / "events.0.jsonl"
@@ -258,7 +258,7 @@ def test_a_resumed_run_that_is_killed_is_unfinished(tmp_path: Path) -> None:
     assert states(run) == {"unfinished"}
 
 
-class StopsBefore(NoProgress):
+class StopsBefore(Progress):
     """An attempt by its place in the run."""
 
     def __init__(self, position: int) -> None:

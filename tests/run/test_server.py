@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from pybench.model.progress import Progress
 from pybench.model.results import Results
 from pybench.run.engines.local import Local
 from pybench.run.engines.process import processes_marked
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
-from tests.progress import NoProgress
 
 SUITE = """
 schema = 1
@@ -48,7 +48,7 @@ def serve(tmp_path: Path) -> Serve:
         suite = tmp_path / "served.toml"
         suite.write_text(SUITE.format(settings=settings))
         made = prepare_run(suite, tmp_path / "runs", lambda _: Local())
-        return made, made.finish(NoProgress())
+        return made, made.finish(Progress())
 
     return run
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
 from pybench.run.resume import resume_run
-from tests.progress import NoProgress
 from tests.run.test_run import causes, fake, finish
 
 SUITE = """
@@ -169,7 +169,7 @@ def test_an_interrupt_keeps_what_was_told(tmp_path: Path) -> None:
     """Between two points of one process; the worker is gone then."""
     run = prepare(tmp_path, attempts=1)
 
-    class Interrupting(NoProgress):
+    class Interrupting(Progress):
         def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:  # noqa: ARG002
             if short(point_id) == "3":
                 raise KeyboardInterrupt

@@ -11,6 +11,7 @@ from pybench.core.schedule import pending
 from pybench.evidence.verify import verify_folder
 from pybench.model.errors import UsageError
 from pybench.model.manifest import PlanOptions
+from pybench.model.progress import Progress
 from pybench.model.verdict import Counts
 from pybench.report.run.more_attempts import decided_sentence
 from pybench.report.run.terminal import render
@@ -20,12 +21,11 @@ from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
 from pybench.run.resume import resume_run
 from pybench.run.suite_plan import plan_suite
-from tests.progress import NoProgress
 from tests.run.drill import suite_text, table_text
 from tests.run.test_run import causes, fake, pass_once_a_worker_hangs
 
 
-class Notes(NoProgress):
+class Notes(Progress):
     """Keeps what would be shown."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ def test_a_point_that_no_earlier_run_has_is_named(tmp_path: Path) -> None:
     """The other one was measured here."""
     prepare(tmp_path, None)
     one = PlanOptions(keep="tensor_parallel=1")
-    prepare_run(tmp_path / "drill.toml", tmp_path / "runs", fake, one).finish(NoProgress())
+    prepare_run(tmp_path / "drill.toml", tmp_path / "runs", fake, one).finish(Progress())
     notes = Notes()
     prepare(tmp_path, 600.0).finish(notes)
     assert notes.texts[0] == (
@@ -99,7 +99,7 @@ def test_an_attempt_ends_with_the_last_step_that_fits(tmp_path: Path, monkeypatc
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "short")
     run = prepare(tmp_path, 600.0)
     monkeypatch.setattr(time_budget.TimeBudget, "end_ns", 1)
-    results = run.finish(NoProgress())
+    results = run.finish(Progress())
     records = run.folder.journal.records()
     assert all(record.ok for record in records)
     flags = {point.id[-2]: point.flags for point in results.points}
@@ -110,7 +110,7 @@ def test_a_worker_that_stops_far_from_the_end_fails(tmp_path: Path, monkeypatch:
     """A limit is no licence for fewer steps."""
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "short")
     run = prepare(tmp_path, 600.0)
-    run.finish(NoProgress())
+    run.finish(Progress())
     assert set(causes(run).values()) == {None, "protocol"}
 
 
@@ -119,23 +119,23 @@ def test_a_resumed_run_has_its_limit_again(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
     run = prepare(tmp_path, 4.0)
     pass_once_a_worker_hangs(run, monkeypatch, 5.0, follow, time_budget)
-    run.finish(NoProgress())
+    run.finish(Progress())
     assert causes(run) == {("1", 1): None}
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
     again = resume_run(run.folder.path, fake, PlanOptions(time_limit_s=4.0))
-    again.finish(NoProgress())
+    again.finish(Progress())
     assert ("2", 1) in causes(again)
 
 
 def test_an_earlier_run_shows_what_does_not_fit(tmp_path: Path) -> None:
     """It is left out before anything runs, in the plan of another run and in that of ``pybench plan``."""
     run = prepare(tmp_path, None)
-    run.finish(NoProgress())
+    run.finish(Progress())
     second = prepare(tmp_path, 0.01)
     plan = second.manifest.plan
     assert plan.points == ()
     assert {skip.lacks for skip in plan.left_out} == {"points beyond --time-limit 0s"}
-    results = second.finish(NoProgress())
+    results = second.finish(Progress())
     assert results.verdict == "no_expectation"
     assert results.left_out == ("points beyond --time-limit 0s",)
     planned = plan_suite(
@@ -183,7 +183,7 @@ def test_an_attempt_without_time_is_noted_once(tmp_path: Path, monkeypatch: pyte
 def test_the_report_begins_with_what_was_decided_and_the_time_of_the_rest(tmp_path: Path) -> None:
     """Three attempts of 100 s: the plan owes one more at the other point, of which nothing is known yet."""
     run = prepare(tmp_path, 600.0)
-    run.finish(NoProgress())
+    run.finish(Progress())
     view = RunView.of_folder(run.folder)
     assert decided_sentence(view) is None
     records = tuple(replace(record, duration_s=100.0) for record in view.records[:-1])

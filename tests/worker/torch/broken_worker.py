@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from pybench.model.progress import Progress
 from pybench.model.wire import Failure
 from pybench.run.engines.local import Local
 from pybench.run.engines.process import processes_marked
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
 from tests.builders import NO_DRIVER
-from tests.progress import NoProgress
 
 
 def measure_broken(python: Path, folder: Path, benchmarks: Sequence[str], module: str, source: str) -> Run:
@@ -24,7 +24,7 @@ def measure_broken(python: Path, folder: Path, benchmarks: Sequence[str], module
         run = prepare_run(folder / "drills.toml", folder / "runs", lambda _: Local(str(python)))
         staged = run.folder.worker / module
         staged.write_text(staged.read_text() + source)
-        run.finish(NoProgress())
+        run.finish(Progress())
     assert list(processes_marked(f"{run.folder.mark}/")) == []
     return run
 
