@@ -15,13 +15,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from pybench.files.json_values import decode_json
-from pybench.files.toml_file import describe, did_you_mean, message_of, read_text, refuse
+from pybench.files.toml_file import describe, did_you_mean, message_of, read_json_table, refuse
 from pybench.model.backend import MODEL_CLASSES
 from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.errors import FileError, Problem
 
-_NOUN = "a model's config"
 _Size = Annotated[int, Field(ge=1, le=2**24)]
 _Count = Annotated[int, Field(ge=1, le=4096)]
 _Number = Annotated[float | int, Field(ge=-1e9, le=1e9)]
@@ -122,14 +120,7 @@ def read_model_config(path: Path) -> Architecture:
 
     Of a model that also sees, its text model is taken (``text_config``).
     """
-    text = read_text(path, _NOUN, "{", ".json")
-    try:
-        found = decode_json(text.encode())
-    except ValueError as error:
-        raise refuse(path, f"{error}") from error
-    if not isinstance(found, dict):
-        raise refuse(path, f"found {describe(found)}, expected a table: the config.json of a model")
-    config = _family(path, found)
+    config = _family(path, read_json_table(path, "a model's config", "a table: the config.json of a model"))
     own = {key: value for key, value in config.items() if key not in _NOT_SHAPING}
     architecture = {**_ASSUMED.get(own["model_type"], {}), **own}
     if architecture.get("layer_types"):

@@ -15,6 +15,7 @@ import tree_sitter_toml
 from pydantic_core import ErrorDetails
 from tree_sitter import Language, Node, Parser
 
+from pybench.files.json_values import decode_json
 from pybench.files.safe_folder import read_named
 from pybench.model.errors import FileError, Problem, is_machine_fault
 from pybench.model.text import abridged, plural
@@ -23,6 +24,17 @@ from pybench.model.workloads.settings import ALL_GPUS, REST
 MAX_FILE_BYTES = 2**20
 MOST_NAMES = 3
 """Of files or suites, in a message."""
+
+
+def read_json_table(path: Path, noun: str, expected: str) -> dict[str, Any]:
+    """The table in a JSON file, which is ``expected``. Raises ``FileError``, calling the file ``noun``."""
+    try:
+        values = decode_json(read_text(path, noun, "{", ".json").encode())
+    except ValueError as error:
+        raise refuse(path, f"{error}") from error
+    if not isinstance(values, dict):
+        raise refuse(path, f"found {describe(values)}, expected {expected}")
+    return values
 
 
 def refuse(path: Path, message: str, line: int | None = None) -> FileError:
@@ -169,12 +181,24 @@ def valid_text(found: object, valid: Iterable[str]) -> str:
     return f"{close}; valid are {', '.join(names) or 'none'}"
 
 
+def located(
+    path: Path, document: dict[str, Any], lines: dict[KeyPath, int], problems: Iterable[KeyProblem]
+) -> FileError:
+    """The error of a file with these problems, in the order of their lines."""
+    found = [
+        Problem(file=str(path), line=nearest_line(lines, keys), path=key_text(keys, document), message=message)
+        for keys, message in problems
+    ]
+    return FileError(tuple(sorted(found, key=lambda problem: problem.line or 0)))
+
+
 def key_text(path: KeyPath, document: dict[str, Any]) -> str:
     """Key path in the file's own words, e.g. ``[[benchmark]] "decode" -> axes.tensor_parallel[2]``."""
-    if path[:1] == ("benchmark",) and len(path) > 1 and isinstance(path[1], int):
-        table = document["benchmark"][path[1]]
+    if path[:1] in (("benchmark",), ("image",)) and len(path) > 1 and isinstance(path[1], int):
+        table = document[str(path[0])][path[1]]
         name = table.get("name") if isinstance(table, dict) else None
-        head = f'[[benchmark]] "{name}"' if isinstance(name, str) and _BARE.fullmatch(name) else f"benchmark[{path[1]}]"
+        is_named = isinstance(name, str) and _BARE.fullmatch(name)
+        head = f'[[{path[0]}]] "{name}"' if is_named else f"{path[0]}[{path[1]}]"
         rest = path[2:]
     elif path[:1] == ("profile",) and len(path) > 1:
         end = 4 if path[2:3] == ("benchmark",) and len(path) > 3 else 2  # noqa: PLR2004 - profile.NAME.benchmark.BENCH

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -19,16 +18,13 @@ from pybench.files.suite.profiles import fields_of_workload
 from pybench.files.suite.schema import fields_of
 from pybench.files.toml_file import (
     MOST_NAMES,
-    KeyPath,
     KeyProblem,
     did_you_mean,
-    key_text,
+    located,
     message_of,
-    nearest_line,
     read_toml,
     refuse,
 )
-from pybench.model.errors import FileError, Problem
 from pybench.model.expected import ANY, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Network, Switch
 from pybench.model.text import abridged, plural
@@ -50,23 +46,12 @@ def read_table(path: Path) -> ExpectedTable:
     """Read one table. Raises ``FileError`` with all its problems."""
     document, lines = read_toml(path, "an expected table")
     if problems := _type_problems(document):
-        raise _refusal(path, document, lines, problems)
+        raise located(path, document, lines, problems)
     rows = tuple(_row(row) for row in document["row"])
     table = ExpectedTable(name=document["name"], description=document["description"], rows=rows)
-    written = WrittenTable(table, tuple(frozenset(row) for row in document["row"]))
-    if problems := [*table_problems(written, path.stem)]:
-        raise _refusal(path, document, lines, problems)
-    return written.table
-
-
-def _refusal(
-    path: Path, document: dict[str, Any], lines: dict[KeyPath, int], problems: Iterable[KeyProblem]
-) -> FileError:
-    located = [
-        Problem(file=str(path), line=nearest_line(lines, keys), path=key_text(keys, document), message=message)
-        for keys, message in problems
-    ]
-    return FileError(tuple(sorted(located, key=lambda problem: problem.line or 0)))
+    if problems := [*_table_problems(table, document["row"], path.stem)]:
+        raise located(path, document, lines, problems)
+    return table
 
 
 def _find(suite_path: Path, name: str, folders: list[Path]) -> Path:
@@ -103,14 +88,12 @@ def _type_problems(document: dict[str, Any]) -> list[KeyProblem]:
     try:
         _table_model().model_validate(document)
     except ValidationError as error:
-        return [(item["loc"], message_of(item, _siblings(item["loc"]))) for item in error.errors(include_url=False)]
+        of_row, of_table = list(row_keys()), ["schema", "name", "description", "row"]
+        return [
+            (item["loc"], message_of(item, of_row if item["loc"][:1] == ("row",) else of_table))
+            for item in error.errors(include_url=False)
+        ]
     return []
-
-
-def _siblings(loc: KeyPath) -> list[str]:
-    if loc[:1] == ("row",):
-        return list(row_keys())
-    return ["schema", "name", "description", "row"]
 
 
 def _row(written: dict[str, Any]) -> ExpectedRow:
@@ -175,28 +158,19 @@ def _without_default(kind: type[RatioRow | FigureRow]) -> set[str]:
     }
 
 
-@dataclass(frozen=True)
-class WrittenTable:
-    """A table as its file has it: its values, and the keys that each row gives, also those of the other form."""
-
-    table: ExpectedTable
-    keys: tuple[frozenset[str], ...]
-
-
-def table_problems(written: WrittenTable, file_name: str) -> Iterator[KeyProblem]:
-    """Every rule that the table breaks; ``file_name`` is its file's, without ``.toml``."""
-    name = written.table.name
-    if name != file_name:
-        yield ("name",), f"found {name!r}, must be the file's own name, {file_name!r}"
+def _table_problems(table: ExpectedTable, written: list[dict[str, Any]], file_name: str) -> Iterator[KeyProblem]:
+    """Every rule that the table breaks; ``written`` rows may have keys of the other form."""
+    if table.name != file_name:
+        yield ("name",), f"found {table.name!r}, must be the file's own name, {file_name!r}"
     first: dict[str, int] = {}
-    for index, (row, keys) in enumerate(zip(written.table.rows, written.keys, strict=True)):
+    for index, (row, keys) in enumerate(zip(table.rows, written, strict=True)):
         for path, message in _row_problems(row, keys):
             yield ("row", index, *path), message
         if (other := first.setdefault(row.key, index)) != index:
             yield ("row", index), f"has every key of row[{other}], which alone would be used; keep one of them"
 
 
-def _row_problems(row: ExpectedRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
+def _row_problems(row: ExpectedRow, keys: Collection[str]) -> Iterator[KeyProblem]:
     if (row.value is None) == (row.minimum is None and row.maximum is None):
         yield (), "needs either value, or minimum and/or maximum"
     if row.value is None and "tolerance" in keys:
@@ -230,7 +204,7 @@ def _metric_problems(row: ExpectedRow) -> Iterator[KeyProblem]:
         yield (), f"can't fail anything: {row.metric} needs a {gate}"
 
 
-def _ratio_problems(row: RatioRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
+def _ratio_problems(row: RatioRow, keys: Collection[str]) -> Iterator[KeyProblem]:
     if "where" in keys and "baseline_count" not in keys:
         yield ("where",), "belongs to absolute figures, those with a unit, and to ratios that give baseline_count"
     if "per_gpu" in keys:
@@ -239,7 +213,7 @@ def _ratio_problems(row: RatioRow, keys: frozenset[str]) -> Iterator[KeyProblem]
         yield ("count",), f"{row.count} is not above the baseline's count"
 
 
-def _figure_problems(row: FigureRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
+def _figure_problems(row: FigureRow, keys: Collection[str]) -> Iterator[KeyProblem]:
     metric = METRICS_OF.get(row.workload, {}).get(row.metric)
     if metric is not None and metric.unit != row.unit:
         yield ("unit",), f"found {row.unit!r}, {row.metric} is in {metric.unit!r}"

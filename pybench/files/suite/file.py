@@ -13,8 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pybench.files.shipped import shipped_suites
 from pybench.files.suite.overrides import with_settings
 from pybench.files.suite.own_files import read_own_files
-from pybench.files.suite.parse import form_problems, written_suite
-from pybench.files.suite.profiles import WrittenSuite, profile_of
+from pybench.files.suite.profiles import form_problems, profile_of, written_suite
 from pybench.files.suite.rules import suite_problems
 from pybench.files.suite.schema import MARKS, WORD, suite_model, suite_schema
 from pybench.files.toml_file import (
@@ -22,9 +21,8 @@ from pybench.files.toml_file import (
     KeyProblem,
     describe,
     did_you_mean,
-    key_text,
+    located,
     message_of,
-    nearest_line,
     read_toml,
     refuse,
 )
@@ -54,10 +52,10 @@ def read_suite(
     """
     document, lines = read_toml(path, "a suite")
     if problems := _schema_problems(document) or list(form_problems(document)):
-        raise FileError(_located(path, document, lines, problems))
+        raise _refusal(path, document, lines, problems)
     files, problems = read_own_files(document, path.parent)
     if problems:
-        raise FileError(_located(path, document, lines, problems))
+        raise _refusal(path, document, lines, problems)
     written = written_suite(document, files)
     own = profile_of(written.profiles, machine_kind, gpu_memory_bytes)
     if profile is not None and profile not in written.profiles:
@@ -65,8 +63,18 @@ def read_suite(
         raise refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, written.profiles)}; valid: {valid}")
     chosen = own if profile is None else profile
     if problems := suite_problems(written, (chosen, *written.profiles)):
-        raise FileError(_located(path, document, lines, problems))
-    suite = _suite(path, with_settings(document, written, chosen, settings, path.parent), chosen)
+        raise _refusal(path, document, lines, problems)
+    written = with_settings(document, written, chosen, settings, path.parent)
+    over = None if chosen is None else written.profiles[chosen]
+    suite = Suite(
+        name=written.name,
+        description=written.description,
+        benchmarks=tuple(each.under(over) for each in written.benchmarks if not each.is_omitted(over)),
+        profile=chosen,
+        path=str(path),
+        container=written.container,
+        own_models=written.own_models,
+    )
     if document.get("rates") and "cpu" not in (machine_kind, chosen):
         shipped = shipped_suites() / f"{_RATES}.toml"
         rates = read_suite(shipped, profile=None, machine_kind=machine_kind, gpu_memory_bytes=gpu_memory_bytes)
@@ -76,19 +84,6 @@ def read_suite(
         if twice:
             raise refuse(path, f"benchmark {describe(twice[0])}: rates = true adds one of this name; rename it")
     return suite
-
-
-def _suite(path: Path, written: WrittenSuite, chosen: str | None) -> Suite:
-    override = None if chosen is None else written.profiles[chosen]
-    return Suite(
-        name=written.name,
-        description=written.description,
-        benchmarks=tuple(each.under(override) for each in written.benchmarks if not each.is_omitted(override)),
-        profile=chosen,
-        path=str(path),
-        container=written.container,
-        own_models=written.own_models,
-    )
 
 
 def _schema_problems(document: dict[str, Any]) -> list[KeyProblem]:
@@ -128,14 +123,9 @@ def _child(hint: Any, part: str | int) -> Any:  # noqa: ANN401 - types are value
     return getattr(last, "__origin__", last) if getattr(last, "__metadata__", None) else last
 
 
-def _located(
-    path: Path, document: dict[str, Any], lines: dict[KeyPath, int], problems: list[KeyProblem]
-) -> tuple[Problem, ...]:
-    located = [
-        Problem(file=str(path), line=nearest_line(lines, keys), path=key_text(keys, document), message=message)
-        for keys, message in problems[:MAX_PROBLEMS]
-    ]
-    located.sort(key=lambda problem: problem.line or 0)
-    if len(problems) > MAX_PROBLEMS:
-        located.append(Problem(file=str(path), line=None, path="", message="more problems follow; fix these first"))
-    return tuple(located)
+def _refusal(path: Path, document: dict[str, Any], lines: dict[KeyPath, int], problems: list[KeyProblem]) -> FileError:
+    error = located(path, document, lines, problems[:MAX_PROBLEMS])
+    if len(problems) <= MAX_PROBLEMS:
+        return error
+    more = Problem(file=str(path), line=None, path="", message="more problems follow; fix these first")
+    return FileError((*error.problems, more))

@@ -13,8 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pybench.files.suite.own_files import FILE_SETTINGS, MODEL, read_own_files
-from pybench.files.suite.parse import written_suite
-from pybench.files.suite.profiles import WrittenSuite, fields_of_workload
+from pybench.files.suite.profiles import WrittenSuite, fields_of_workload, written_suite
 from pybench.files.suite.rules import suite_problems
 from pybench.files.suite.schema import suite_model
 from pybench.files.toml_file import did_you_mean, key_text, message_of, valid_text

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pybench.files.json_values import decode_json
 from pybench.files.model_config import config_name, read_model_config
-from pybench.files.toml_file import KeyPath, KeyProblem, describe, read_text, refuse
+from pybench.files.toml_file import KeyPath, KeyProblem, read_json_table
 from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import FileError, Problem
 from pybench.model.text import listed
@@ -35,14 +34,13 @@ class OwnFiles:
 
     def named(self, values: dict[str, Any]) -> dict[str, Any]:
         """Settings, or axes, with models' names and other files' content in the places of files."""
-        return {(MODEL if key == MODEL_CONFIG else key): self._value(key, value) for key, value in values.items()}
-
-    def _value(self, key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
-        if key == _DEEPSPEED:
-            return self.tables[value]
-        if key != MODEL_CONFIG:
-            return value
-        return [self.names[each] for each in value] if isinstance(value, list) else self.names[value]
+        named: dict[str, Any] = {}  # in the same order, which is that of points
+        for key, value in values.items():
+            if key == MODEL_CONFIG:
+                named[MODEL] = [self.names[each] for each in value] if isinstance(value, list) else self.names[value]
+            else:
+                named[key] = self.tables[value] if key == _DEEPSPEED else value
+        return named
 
 
 def read_own_files(document: dict[str, Any], folder: Path) -> tuple[OwnFiles, list[KeyProblem]]:
@@ -51,24 +49,17 @@ def read_own_files(document: dict[str, Any], folder: Path) -> tuple[OwnFiles, li
     problems: list[KeyProblem] = []
     for path, table in _tables(document):
         problems += _twofold(path, table)
-        for key, name in _files(path, table):
+        for key, written in _files(path, table):
             try:
-                _take(found, key[-1], name, folder / name)
+                if key[-1] == _DEEPSPEED:
+                    found.tables[written] = read_deepspeed_config(folder / written)
+                elif written not in found.names:
+                    architecture = read_model_config(folder / written)
+                    name = found.names[written] = config_name(folder / written, architecture)
+                    found.architectures[name] = architecture
             except FileError as error:
                 problems += [(key, str(problem)) for problem in error.problems]
     return found, problems
-
-
-def _take(found: OwnFiles, key: str | int, written: str, path: Path) -> None:
-    if key == _DEEPSPEED:
-        found.tables[written] = read_deepspeed_config(path)
-        return
-    if written in found.names:
-        return
-    architecture = read_model_config(path)
-    name = config_name(path, architecture)
-    found.names[written] = name
-    found.architectures[name] = architecture
 
 
 def _tables(document: dict[str, Any]) -> _Tables:
@@ -114,17 +105,12 @@ def read_deepspeed_config(path: Path) -> dict[str, Any]:
 
     Whether its values agree with a point's settings is for the plan to find.
     """
-    try:
-        found = decode_json(read_text(path, "a DeepSpeed config", "{", ".json").encode())
-    except ValueError as error:
-        raise refuse(path, f"{error}") from error
-    if not isinstance(found, dict):
-        raise refuse(path, f"found {describe(found)}, expected a table of DeepSpeed's own keys")
-    problems = [
+    found = read_json_table(path, "a DeepSpeed config", "a table of DeepSpeed's own keys")
+    problems = tuple(
         Problem(file=str(path), line=None, path=key, message=f"{why}: remove the key")
         for key, why in _REFUSED.items()
         if key in found
-    ]
+    )
     if problems:
-        raise FileError(tuple(problems))
+        raise FileError(problems)
     return found

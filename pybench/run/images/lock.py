@@ -15,9 +15,9 @@ from pydantic_core import PydanticCustomError
 
 from pybench.files.shipped import shipped_containers
 from pybench.files.suite.schema import NAME_PATTERN, fields_of
-from pybench.files.toml_file import KeyPath, key_text, message_of, nearest_line, read_toml, refuse
+from pybench.files.toml_file import KeyPath, located, message_of, read_toml, refuse
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
-from pybench.model.errors import FileError, MachineError, Problem, UsageError, is_machine_fault
+from pybench.model.errors import MachineError, UsageError, is_machine_fault
 from pybench.model.machine import DeviceKind
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -61,13 +61,8 @@ def digest_problem(digest: str) -> str | None:
 def read_lock(path: Path) -> ImageLock:
     """Read a lock file. Raises ``FileError`` with all its problems."""
     document, lines = read_toml(path, "an image lock")
-    problems = _problems(document) or list(_cross_problems(document))
-    if problems:
-        located = [
-            Problem(file=str(path), line=nearest_line(lines, keys), path=_key_text(keys, document), message=message)
-            for keys, message in problems
-        ]
-        raise FileError(tuple(sorted(located, key=lambda problem: problem.line or 0)))
+    if problems := _problems(document) or list(_cross_problems(document)):
+        raise located(path, document, lines, problems)
     return ImageLock(path=str(path), images=tuple(_image(values) for values in document["image"]))
 
 
@@ -184,15 +179,6 @@ def _cross_problems(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
                 message = f"the digest of {owners[digest]}, too: an index and its platforms have one each"
                 yield ("image", index, *keys), message
             owners.setdefault(digest, f"{image['name']} {'.'.join(map(str, keys))}")
-
-
-def _key_text(keys: KeyPath, document: dict[str, Any]) -> str:
-    if keys[:1] == ("image",) and len(keys) > 1 and isinstance(keys[1], int):
-        table = document["image"][keys[1]]
-        name = table.get("name") if isinstance(table, dict) else None
-        rest = key_text(keys[2:], document)
-        return f'[[image]] "{name}"' + (f" -> {rest}" if rest else "")
-    return key_text(keys, document)
 
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
