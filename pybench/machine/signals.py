@@ -30,34 +30,24 @@ def signals_interrupt() -> Iterator[None]:
             raise
         except Exception as error:
             # Such as pydantic's, whose compiled code calls Python and wraps whatever that raises.
-            if interruption.has_come:
+            if interruption.last is not None:
                 raise KeyboardInterrupt from error
             raise
-        if interruption.is_due:
+        if not interruption.raised.is_set():
             raise KeyboardInterrupt
 
 
 class _Interruption:
-    """Raises ``KeyboardInterrupt`` on a signal.
+    """Raises ``KeyboardInterrupt`` on a signal, the ``last`` of which it keeps.
 
     Inside a finalizer, or a callback of a weak reference such as imports have, Python prints an exception and goes on:
-    the signal is sent again from another thread until one is raised elsewhere.
+    the signal is sent again from another thread until one is ``raised`` elsewhere.
     """
 
     def __init__(self) -> None:
-        self._last: signal.Signals | None = None
-        self._raised = Event()
-        self._raised.set()
-
-    @property
-    def has_come(self) -> bool:
-        """Whether there was a signal."""
-        return self._last is not None
-
-    @property
-    def is_due(self) -> bool:
-        """Whether a signal is about to be sent again."""
-        return not self._raised.is_set()
+        self.last: signal.Signals | None = None
+        self.raised = Event()
+        self.raised.set()
 
     def __enter__(self) -> Self:
         # nohup ignores SIGHUP; a shell ignores SIGINT for background jobs.
@@ -67,29 +57,29 @@ class _Interruption:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._raised.set()
+        self.raised.set()
         sys.unraisablehook = self._hook
         for number, handler in self._former.items():
             signal.signal(number, handler)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        self._last = signal.Signals(number)
+        self.last = signal.Signals(number)
         while frame is not None:
             if frame.f_code is _Interruption._ignored.__code__:
                 return  # an exception of the hook is ignored, too
             frame = frame.f_back
-        self._raised.set()
+        self.raised.set()
         raise KeyboardInterrupt
 
     def _ignored(self, found: sys.UnraisableHookArgs) -> None:
-        if self._last is None or not issubclass(found.exc_type, KeyboardInterrupt):
+        if self.last is None or not issubclass(found.exc_type, KeyboardInterrupt):
             self._hook(found)
-        elif self._raised.is_set():
-            self._raised.clear()
-            Thread(target=self._send, args=(self._last,), daemon=True).start()
+        elif self.raised.is_set():
+            self.raised.clear()
+            Thread(target=self._send, args=(self.last,), daemon=True).start()
 
     def _send(self, number: signal.Signals) -> None:
         thread = main_thread().ident
         assert thread is not None, "the main thread runs"
-        while not self._raised.wait(_AGAIN_S):
+        while not self.raised.wait(_AGAIN_S):
             signal.pthread_kill(thread, number)

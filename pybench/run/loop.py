@@ -56,9 +56,6 @@ class Run:
             self.folder.write_manifest(manifest)
         return assemble(manifest, measurements)
 
-    def _judge(self, records: Sequence[Record]) -> Results:
-        return assemble(*self._predicted(records))
-
     def _predicted(self, records: Sequence[Record]) -> tuple[Manifest, Measurements]:
         measurements = Measurements.of(self.manifest.plan, records)
         if self.predict is None:
@@ -81,9 +78,8 @@ class Run:
             indices = {gpu.uuid: gpu.index for gpu in self.manifest.machine.gpus}
             for process, facts in look_once(self.uuids()):
                 if is_foreign(facts, self.folder.mark, None):
-                    progress.note(
-                        f"GPU {indices[process.uuid]}: process {process} is on it; beside it no scaling row passes"
-                    )
+                    on_gpu = f"GPU {indices[process.uuid]}: process {process} is on it"
+                    progress.note(f"{on_gpu}; beside it no scaling row passes")
             try:
                 owed = pending(self.manifest.plan.points, records)
                 takes_s = expected_s(self.folder, self.manifest, owed, records)
@@ -111,18 +107,13 @@ class Run:
     @contextmanager
     def opened(self, records: list[Record], progress: Progress, budget: TimeBudget) -> Iterator[OpenRun]:
         """To make attempts beside those in ``records``; the folder must be locked."""
-        with closing(self.launcher), compiled_code() as compiled:
-            yield OpenRun(
-                self.folder,
-                self.manifest,
-                self.launcher,
-                records,
-                progress,
-                budget,
-                self._judge,
-                self.gathering,
-                compiled,
-            )
+        # Outside of containers libraries compile into the user's own folders.
+        with (
+            closing(self.launcher),
+            compiled_code() if self.manifest.container else nullcontext() as compiled,
+        ):
+            run = self.folder, self.manifest, self.launcher, records, progress, budget
+            yield OpenRun(*run, lambda so_far: assemble(*self._predicted(so_far)), self.gathering, compiled)
 
     @contextmanager
     def devices(self, progress: Progress, *beside: Run) -> Iterator[None]:

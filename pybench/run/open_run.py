@@ -110,10 +110,6 @@ class OpenRun:
         if attempts:
             self.progress.note(f"{why}{self.budget.left_out_note(attempts)}")
 
-    def measure_next(self, owed: Sequence[Attempt]) -> None:
-        """Make the first of ``owed`` and those that its process can make, too."""
-        self._measure(next_session(owed, self.records), len(owed))
-
     def _attempts_s(self) -> dict[str, float]:
         """Seconds of an attempt by the digest of its point, where one was made here."""
         return {**self._earlier_s, **attempts_s(self.records)}
@@ -123,9 +119,13 @@ class OpenRun:
             return tuple(attempts)
         return in_time(attempts, self._attempts_s(), self.budget.left_s)
 
-    def _measure(self, attempts: tuple[Attempt, ...], num_owed: int) -> None:
-        """Make the attempts in one process, up to the first that fails or has no time, and keep their records."""
-        total = len(self.records) + num_owed
+    def measure_next(self, owed: Sequence[Attempt]) -> None:
+        """Make the first of ``owed`` and those that its process can make, too, and keep their records.
+
+        It ends with the first that fails or has no time.
+        """
+        attempts = next_session(owed, self.records)
+        total = len(self.records) + len(owed)
         with closing(run_session(self._session(attempts), self.progress)) as measured:
             for point, number in attempts:
                 if not self._in_time(((point, number),)):
@@ -158,12 +158,11 @@ class OpenRun:
         exchange = folders[0] / "exchange"
         exchange.mkdir()
         job = self._job(attempts[0][0], exchange)
+        device, end_ns = self.manifest.device, self.budget.end_ns
         return Session(
             run_path=self.folder.path,
             attempts=attempts,
-            orders=tuple(
-                work_order(point, self.manifest.device, self.records, self.budget.end_ns) for point, _ in attempts
-            ),
+            orders=tuple(work_order(point, device, self.records, end_ns) for point, _ in attempts),
             folders=folders,
             job=job,
             launcher=self.launcher,
@@ -198,11 +197,8 @@ class OpenRun:
         )
 
     def _places(self, point: Point) -> tuple[Place, ...]:
-        nodes, each, on_gpus = (
-            point.settings.num_nodes,
-            point.settings.num_gpus_per_node,
-            self.manifest.device == "cuda",
-        )
+        nodes, each = point.settings.num_nodes, point.settings.num_gpus_per_node
+        on_gpus = self.manifest.device == "cuda"
         if self.gathering is not None and nodes > 1:
             return self.gathering.places(nodes, each, on_gpus=on_gpus)
         gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:each])

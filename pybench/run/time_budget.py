@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
@@ -70,9 +71,8 @@ _MOST_RUNS = 20
 def expected_s(folder: RunFolder, manifest: Manifest, owed: Sequence[Attempt], own: Sequence[Record]) -> float | None:
     """Seconds that ``owed`` will take; ``None`` where one of the points was never measured on this machine."""
     known = durations_s(folder, manifest, owed, own)
-    found = [known.get(point.digest) for point, _ in owed]
-    seconds = [value for value in found if value is not None]
-    return sum(seconds) if seconds and len(seconds) == len(found) else None
+    seconds = [known[point.digest] for point, _ in owed if point.digest in known]
+    return sum(seconds) if seconds and len(seconds) == len(owed) else None
 
 
 def durations_s(
@@ -90,8 +90,9 @@ def earlier_attempts_s(
 ) -> dict[str, float]:
     """Seconds of an attempt at the points of the digests ``wanted``, each by the latest run of the suite here."""
     found: dict[str, float] = {}
-    for records in _earlier(root, suite, fingerprint, own) if wanted else ():
-        found = {**attempts_s(records), **found}
+    for run, _ in earlier_runs(root, fingerprint, most=_MOST_RUNS, suite=suite, own=own) if wanted else ():
+        with suppress(RunFolderError, OSError):
+            found = {**attempts_s(run.journal.records()), **found}
         if wanted <= found.keys():
             break
     return {digest: value for digest, value in found.items() if digest in wanted}
@@ -115,12 +116,3 @@ def attempts_s(records: Sequence[Record]) -> dict[str, float]:
         if record.ok:
             found.setdefault(record.point_digest, []).append(record.duration_s)
     return {digest: median(values) for digest, values in found.items()}
-
-
-def _earlier(root: Path, suite: str, fingerprint: str, own: Path | None) -> Iterator[tuple[Record, ...]]:
-    """Records of the latest runs of the same suite on the same machine, the newest first."""
-    for run, _ in earlier_runs(root, fingerprint, most=_MOST_RUNS, suite=suite, own=own):
-        try:
-            yield run.journal.records()
-        except (RunFolderError, OSError):
-            continue

@@ -26,7 +26,6 @@ from pybench.files.reader import Reader, check_version, first_fault, utc_time
 from pybench.files.safe_folder import opened_file, opened_folder, read_file, write_all
 from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.record import JOURNAL_FILE, RECORD_VERSION, Record
-from pybench.model.wire import Step
 
 DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
 """Errors of reading a folder that is no run of this pybench."""
@@ -226,18 +225,13 @@ def _fault(record: Record) -> str | None:
 def _fault_in_times(record: Record) -> str | None:
     for place, rank in enumerate(record.ranks):
         for number, step in enumerate(rank.steps):
-            if (name := _reversed(step)) is not None:
-                return f"ranks.{place}.steps.{number}{name}: its times are negative, go backwards, or have no length"
+            wrong = [f".spans.{n}" for n, span in enumerate(step.spans) if not 0 <= span.start_ns <= span.end_ns]
+            if not 0 <= step.start_ns < step.end_ns:
+                wrong.insert(0, "")
+            if wrong:
+                key = f"ranks.{place}.steps.{number}{wrong[0]}"
+                return f"{key}: its times are negative, go backwards, or have no length"
     return None
-
-
-def _reversed(step: Step) -> str | None:
-    """The part of a step without a span of time, or the step itself."""
-    if not 0 <= step.start_ns < step.end_ns:
-        return ""
-    spans = (number for number, span in enumerate(step.spans) if not 0 <= span.start_ns <= span.end_ns)
-    number = next(spans, None)
-    return None if number is None else f".spans.{number}"
 
 
 def _fault_in_steps(record: Record) -> str | None:

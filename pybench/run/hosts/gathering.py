@@ -240,9 +240,16 @@ def unlike(hosts: Sequence[Host], wall_offsets_s: Sequence[float]) -> tuple[str,
     ``wall_offsets_s`` are each host's wall clock less the first one's, in s.
     """
     first, *others = hosts
-    lines = list(twice(hosts))
+    names = Counter(host.name for host in hosts).items()
+    lines = [
+        f"{count} hosts are called {name}; give each its own with PYBENCH_HOST_NAME"
+        for name, count in names
+        if count > 1
+    ]
     for host, wall_s in zip(others, wall_offsets_s[1:], strict=True):
-        lines += _lines(first, host)
+        for noun, here, there, remedy in _compared(first, host):
+            if here != there:
+                lines.append(f"host {host.name}: {noun} {there or 'none'}, {first.name} has {here or 'none'}; {remedy}")
         if abs(wall_s) > WALL_CLOCK_LIMIT_S:
             ahead = "ahead of" if wall_s > 0 else "behind"
             lines.append(
@@ -272,13 +279,6 @@ def _short(digests: Sequence[str]) -> str:
     return digests[0][: len("sha256:") + _SHOWN_DIGITS] if digests else "none"
 
 
-def twice(hosts: Sequence[Host]) -> Iterator[str]:
-    """A line for each name that several hosts have."""
-    for name, count in Counter(host.name for host in hosts).items():
-        if count > 1:
-            yield f"{count} hosts are called {name}; give each its own with PYBENCH_HOST_NAME"
-
-
 def on_one_device(locks: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
     """A line for each two hosts, given by name and ``locks`` of their devices, that would measure on one device."""
     for (first, held), (second, wanted) in combinations(locks, 2):
@@ -289,12 +289,6 @@ def on_one_device(locks: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
             )
 
 
-def _lines(first: Host, host: Host) -> Iterator[str]:
-    for noun, here, there, remedy in _compared(first, host):
-        if here != there:
-            yield f"host {host.name}: {noun} {there or 'none'}, {first.name} has {here or 'none'}; {remedy}"
-
-
 def _compared(first: Host, host: Host) -> Iterator[tuple[str, str, str, str]]:
     """Noun, value on the first host, value on the other, remedy."""
     same = "install the same on both"
@@ -303,21 +297,14 @@ def _compared(first: Host, host: Host) -> Iterator[tuple[str, str, str, str]]:
         digests = first.worker_sha256[:12], host.worker_sha256[:12]
         yield "worker's source", *digests, "install the same build of pybench on both"
     yield "driver", first.machine.driver or "", host.machine.driver or "", same
-    yield "GPUs", _gpus(first), _gpus(host), "use hosts with the same GPUs"
-    yield (
-        "network",
-        first.machine.network or "",
-        host.machine.network or "",
-        "make the ports of their cards active, or set NCCL_IB_DISABLE=1 on all",
-    )
+    ours, theirs = (counted(sorted(gpu.name for gpu in each.machine.gpus)) for each in (first, host))
+    yield "GPUs", ours, theirs, "use hosts with the same GPUs"
+    network = "make the ports of their cards active, or set NCCL_IB_DISABLE=1 on all"
+    yield "network", first.machine.network or "", host.machine.network or "", network
     yield "engine", first.engine, host.engine, "name one with --engine on both"
     here, there = _packages(first), _packages(host)
     for name in sorted({*here, *there}):
         yield f"package {name}", here.get(name, ""), there.get(name, ""), "install the same on both, or give --python"
-
-
-def _gpus(host: Host) -> str:
-    return counted(sorted(gpu.name for gpu in host.machine.gpus))
 
 
 def _packages(host: Host) -> dict[str, str]:
