@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybench.model.container import ContainerSetup, EngineFacts, Entrypoint, ImageIdentity, LockedImage, Relaxation
+from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, LockedImage, Relaxation
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements, Notify, facts_of_command
@@ -52,26 +52,37 @@ class ImageFileEngine(Engine):
             backend: locked_image(lock, options.image or needs.image_name(backend), backend, needs.device)
             for backend in needs.backends
         }
-        files = {
-            backend: image_file(self.name, self.kind, image, self.make, notify, fetch=fetch)
-            for backend, image in locked.items()
-        }
+        images, files = [], {}
+        for backend, image in locked.items():
+            reference = registry_reference(self.name, image)
+            file = image_path(self.kind, reference)
+            if not file.exists():
+                if not fetch:
+                    raise AbsentImageError(f"{self.name} has no image file of {image.name}")
+                notify(f"{self.name}: making an image file of {image.name}, {reference}")
+            files[backend] = made_once(file, reference, self.make)
+            images.append(
+                ImageIdentity(
+                    backend=backend,
+                    name=image.name,
+                    reference=reference,
+                    id=file_digest(files[backend]),
+                    digests=(reference.rpartition("@")[2],),
+                    platform=this_platform(),
+                    labels={},
+                    python=None,
+                    interpreter=image.interpreter,
+                    entrypoint=image.entrypoint if self.honours_entrypoint else "replace",
+                    pinned=True,
+                )
+            )
         setup = ContainerSetup(
             engine=self.name,
             engine_version=facts.version,
             runtime=None,
             rootless=True,
             lock=lock.path,
-            images=tuple(
-                identity(
-                    backend,
-                    image,
-                    registry_reference(self.name, image),
-                    files[backend],
-                    image.entrypoint if self.honours_entrypoint else "replace",
-                )
-                for backend, image in locked.items()
-            ),
+            images=tuple(images),
             mounts=request.mounts,
             relaxations=tuple(Relaxation(name=name, reason="the suite requests it") for name in request.relax),
         )
@@ -85,20 +96,6 @@ class ImageFileEngine(Engine):
 
 Make = Callable[[str, Path], None]
 """Writes the image file of ``repository@sha256:…`` to a path where no file is. Raises ``MachineError``."""
-
-
-def image_file(engine: str, kind: str, image: LockedImage, make: Make, notify: Notify, *, fetch: bool) -> Path:
-    """The ``engine``'s file of ``image``, made if ``fetch``.
-
-    Raises ``AbsentImageError``, ``MachineError`` where the path is no file, and the errors of ``make``.
-    """
-    reference = registry_reference(engine, image)
-    file = image_path(kind, reference)
-    if not file.exists():
-        if not fetch:
-            raise AbsentImageError(f"{engine} has no image file of {image.name}")
-        notify(f"{engine}: making an image file of {image.name}, {reference}")
-    return made_once(file, reference, make)
 
 
 def registry_reference(engine: str, image: LockedImage) -> str:
@@ -140,23 +137,6 @@ def _regular(file: Path) -> Path:
         what = "a folder" if file.is_dir() else "no regular file"
         raise MachineError(f"{file}: {what} in place of the image file; remove it, then run the same command again")
     return file
-
-
-def identity(backend: str, image: LockedImage, reference: str, file: Path, entrypoint: Entrypoint) -> ImageIdentity:
-    """The image that runs ``backend``, whose id is the digest of its file."""
-    return ImageIdentity(
-        backend=backend,
-        name=image.name,
-        reference=reference,
-        id=file_digest(file),
-        digests=(reference.rpartition("@")[2],),
-        platform=this_platform(),
-        labels={},
-        python=None,
-        interpreter=image.interpreter,
-        entrypoint=entrypoint,
-        pinned=True,
-    )
 
 
 def file_digest(file: Path) -> str:

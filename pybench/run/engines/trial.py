@@ -50,17 +50,17 @@ def python_version(image: ImageIdentity, result: CommandResult) -> str:
 
 _Launcher = TypeVar("_Launcher", bound=ImageFileLauncher)
 
-# What every worker needs; the engine brings the driver's library.
-_PROBE = """
-import ctypes, json, os, platform, sys
+# What every worker needs, tried by the image's own Python before anything is measured.
+PROBE = """
+import json, os, platform, sys
 os.listdir("/pybench/stage")
 with open("/pybench/exchange/probe", "w") as stream:
     stream.write("ok")
-if os.environ["CUDA_VISIBLE_DEVICES"]:
-    ctypes.CDLL("libcuda.so.1")
 print(json.dumps({"python": platform.python_version(), "version": sys.version_info[:2]}))
 """
-_OTHER_REMEDY = "pybench doctor lists what this machine lacks"
+# An engine of image files brings the driver's library.
+_WITH_DRIVER = PROBE + 'import ctypes; os.environ["CUDA_VISIBLE_DEVICES"] and ctypes.CDLL("libcuda.so.1")'
+OTHER_REMEDY = "pybench doctor lists what this machine lacks"
 USER_NAMESPACES = (
     "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
     "kernel.apparmor_restrict_unprivileged_userns)"
@@ -84,7 +84,7 @@ def tried(tries: Iterable[_Launcher], gpu_uuids: tuple[str, ...], remedies: Mapp
     lines = [line.strip().removeprefix("[ERROR] ") for line in result.error.splitlines() if line.strip()]
     useful = [line for line in lines if "exited with return code" not in line]
     words = useful[-1] if useful else result.error_line
-    remedy = next((remedy for part, remedy in remedies.items() if part in words), _OTHER_REMEDY)
+    remedy = next((remedy for part, remedy in remedies.items() if part in words), OTHER_REMEDY)
     raise MachineError(f"{launcher.name} can't start a worker in image {image.name}: {words}; {remedy}")
 
 
@@ -92,4 +92,4 @@ def _probe(launcher: ImageFileLauncher, backend: str, gpu_uuids: tuple[str, ...]
     with trial_job(backend, gpu_uuids) as job:
         bare = replace(launcher, secrets=())
         variables = (f"{name}={value}" for name, value in bare.environment(job).items())
-        return run_command(("env", "-i", *variables, *bare.start_argv(job, "-I", "-B", "-c", _PROBE)))
+        return run_command(("env", "-i", *variables, *bare.start_argv(job, "-I", "-B", "-c", _WITH_DRIVER)))

@@ -23,7 +23,7 @@ from pybench.run.engines.oci.confinement import Confinement, after_refusal, conf
 from pybench.run.engines.oci.gpu_access import CDI_COMMAND, GpuAccess
 from pybench.run.engines.oci.images import complaint, find_image, pinned_image, unpinned_image, with_algorithm
 from pybench.run.engines.oci.launcher import OciLauncher, prepare_files, this_runner
-from pybench.run.engines.trial import python_version, trial_job
+from pybench.run.engines.trial import OTHER_REMEDY, PROBE, python_version, trial_job
 from pybench.run.images.lock import locked_image, this_platform
 
 
@@ -169,14 +169,6 @@ _LIMITS = {
     "memlock": resource.RLIMIT_MEMLOCK,
     "stack": resource.RLIMIT_STACK,
 }
-# What every worker needs, tried by the image's own Python before anything is measured.
-_PROBE = """
-import json, os, platform, sys
-os.listdir("/pybench/stage")
-with open("/pybench/exchange/probe", "w") as stream:
-    stream.write("ok")
-print(json.dumps({"python": platform.python_version(), "version": sys.version_info[:2]}))
-"""
 
 
 def probed(launcher: OciLauncher, facts: EngineFacts, gpu_uuids: tuple[str, ...]) -> OciLauncher:
@@ -204,7 +196,7 @@ def _started(
         if relaxed is None:
             break
         launcher = replace(launcher, confinement=relaxed)
-    remedy = "pybench doctor lists what this machine lacks"
+    remedy = OTHER_REMEDY
     # An image may keep its Python, or the root folder, from users other than root.
     if "permission denied" in result.error_line.lower():
         opened = f"let all users reach {image.interpreter} in the image"
@@ -217,7 +209,7 @@ def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> C
     with trial_job(backend, gpu_uuids) as job:
         prepare_files(launcher, job)
         try:
-            return run_command(launcher.run_argv(job, "-I", "-B", "-c", _PROBE))
+            return run_command(launcher.run_argv(job, "-I", "-B", "-c", PROBE))
         except KeyError as error:
             message = (
                 f"{launcher.name} can't be given GPU {error}: it has no device file, and no CDI specification names it"
