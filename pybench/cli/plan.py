@@ -102,8 +102,8 @@ def plan(
     from pybench.model.errors import UsageError
     from pybench.model.manifest import PlanOptions
     from pybench.report.plan import plan_values, render, render_suites
-    from pybench.run.suite_plan import earlier_times_s, plan_suite
-    from pybench.run.time_budget import kept_attempts_s
+    from pybench.run.suite_plan import plan_suite
+    from pybench.run.time_budget import earlier_times_s, kept_attempts_s
 
     width = get_terminal_size().columns
     if suite is None:

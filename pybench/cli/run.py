@@ -195,8 +195,7 @@ def _name_judges(ctx: click.Context, job: Run, progress: Progress) -> None:
     from pybench.cli.plan import predicts_here
     from pybench.core.judged_by import judged_by, judged_sentence
     from pybench.report.plan import takes_text
-    from pybench.run.suite_plan import earlier_times_s
-    from pybench.run.time_budget import kept_attempts_s
+    from pybench.run.time_budget import earlier_times_s, kept_attempts_s
 
     manifest, root = job.manifest, job.folder.path.parent
     predicts = predicts_here(ctx, root, manifest.machine, manifest.plan)

@@ -32,15 +32,7 @@ from pybench.model.suite import NOT_INSTALLED, Plan, Suite
 from pybench.model.text import abridged, listed
 from pybench.model.workloads.settings import Settings
 from pybench.run.engines.base import Launcher, LaunchRequirements
-from pybench.run.time_budget import earlier_attempts_s
-
-
-def earlier_times_s(
-    suite: Suite, plan: Plan, machine: Machine, root: Path, hosts: Sequence[Host] = ()
-) -> dict[str, float]:
-    """Seconds of an attempt by the digest of its point, of those that runs below ``root`` measured on these hosts."""
-    digests = {point.digest for point in plan.points}
-    return earlier_attempts_s(root, suite.name, fingerprint(run_fields(machine, hosts)), digests)
+from pybench.run.time_budget import earlier_times_s
 
 
 def plan_suite(
@@ -70,6 +62,7 @@ def plan_suite(
     )
     efforts = with_effort(read, attempts=options.attempts, steps=options.steps)
     suite = with_words(efforts, num_devices=there.count, max_gpus=options.max_gpus)
+    in_profile = f" in its profile {suite.profile}" if suite.profile else ""
     required = parse_required(options.require)
     planned = functools.partial(
         expand,
@@ -85,12 +78,11 @@ def plan_suite(
         every = expand(suite, load_models(), there)
         skipped_ids = [skip.id for skip in (*every.skips, *every.left_out)]
         ids = abridged([*(point.id for point in every.points), *skipped_ids], 3)
-        raise UsageError(f"-k {options.keep!r} keeps no point of {path}{_in_profile(suite)}, which has {ids}")
+        raise UsageError(f"-k {options.keep!r} keeps no point of {path}{in_profile}, which has {ids}")
     _require_gpus(required, plan, machine, assumed=there.assumed)
-    profile = _in_profile(suite)
     for name in sorted(required.backends):
         if not any(name in (*each.axes.get("backend", ()), each.settings.get("backend")) for each in suite.benchmarks):
-            raise UsageError(f"--require backend={name}: no benchmark of {suite.name} has it{profile}")
+            raise UsageError(f"--require backend={name}: no benchmark of {suite.name} has it{in_profile}")
     given = {benchmark.name for benchmark in suite.benchmarks if benchmark.gives_rates}
     rates = [point for point in plan.points if point.benchmark in given]
     if rates and earlier_rates is not None and root is not None:
@@ -120,10 +112,6 @@ def _require_gpus(required: Required, plan: Plan, machine: Machine, *, assumed: 
     raise MachineError(
         f"--require gpus={required.num_gpus}: {there} here{reason}; see pybench doctor, or require what is here"
     )
-
-
-def _in_profile(suite: Suite) -> str:
-    return f" in its profile {suite.profile}" if suite.profile else ""
 
 
 def launch_requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchRequirements:

@@ -11,14 +11,16 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
+from pybench.core.provenance import fingerprint, run_fields
 from pybench.core.schedule import Attempt
 from pybench.files.run.folder import RunFolder, earlier_runs
 from pybench.files.shipped import load_durations
 from pybench.model.errors import RunFolderError
+from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest, time_limit_text
 from pybench.model.record import Record
-from pybench.model.suite import Plan
+from pybench.model.suite import Plan, Suite
 from pybench.model.text import plural
 from pybench.model.workloads.traits import NodeSettings
 
@@ -85,12 +87,20 @@ def durations_s(
     return {**earlier_attempts_s(root, manifest.suite.name, manifest.fingerprint, wanted, folder.path), **known}
 
 
+def earlier_times_s(
+    suite: Suite, plan: Plan, machine: Machine, root: Path, hosts: Sequence[Host] = ()
+) -> dict[str, float]:
+    """Seconds of an attempt by the digest of its point, of those that runs below ``root`` measured on these hosts."""
+    digests = {point.digest for point in plan.points}
+    return earlier_attempts_s(root, suite.name, fingerprint(run_fields(machine, hosts)), digests)
+
+
 def earlier_attempts_s(
-    root: Path, suite: str, fingerprint: str, wanted: AbstractSet[str], own: Path | None = None
+    root: Path, suite: str, machine: str, wanted: AbstractSet[str], own: Path | None = None
 ) -> dict[str, float]:
     """Seconds of an attempt at the points of the digests ``wanted``, each by the latest run of the suite here."""
     found: dict[str, float] = {}
-    for run, _ in earlier_runs(root, fingerprint, most=_MOST_RUNS, suite=suite, own=own) if wanted else ():
+    for run, _ in earlier_runs(root, machine, most=_MOST_RUNS, suite=suite, own=own) if wanted else ():
         with suppress(RunFolderError, OSError):
             found = {**attempts_s(run.journal.records()), **found}
         if wanted <= found.keys():

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
-from pybench.files.suite.container import container_request
 from pybench.files.suite.own_files import OwnFiles
 from pybench.files.toml_file import KeyProblem
-from pybench.model.container import ContainerRequest
+from pybench.model.container import ContainerRequest, Mount
 from pybench.model.decoder_shape import Architecture
 from pybench.model.suite import (
     AxisValue,
@@ -176,6 +175,7 @@ _FIELDS = frozenset(name for kind in (Effort, *SETTINGS_OF.values()) for name in
 
 def written_suite(document: dict[str, Any], files: OwnFiles) -> WrittenSuite:
     """Build it from a document that the schema and ``form_problems`` found no fault with, and its ``files``."""
+    container = document.get("container", {})
     return WrittenSuite(
         name=document["name"],
         description=document.get("description", ""),
@@ -197,7 +197,13 @@ def written_suite(document: dict[str, Any], files: OwnFiles) -> WrittenSuite:
             )
             for name, table in document.get("profile", {}).items()
         },
-        container=container_request(document.get("container", {})),
+        container=ContainerRequest(
+            image=container.get("image"),
+            mounts=tuple(Mount(**mount) for mount in container.get("mounts", [])),
+            environment=dict(container.get("environment", {})),
+            secrets=tuple(container.get("secrets", [])),
+            relax=tuple(dict.fromkeys(container.get("relax", []))),
+        ),
         own_models=files.architectures,
     )
 

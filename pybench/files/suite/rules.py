@@ -6,11 +6,11 @@ import dataclasses
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from pybench.files.suite.container import container_problems
 from pybench.files.suite.profiles import Fields, WrittenBenchmark, WrittenSuite, fields_of_workload
 from pybench.files.toml_file import KeyPath, KeyProblem, did_you_mean
+from pybench.model.container import ContainerRequest
 from pybench.model.suite import Benchmark, Comparison, Limits, Scaling
-from pybench.model.tuning import variables_of
+from pybench.model.tuning import credentials_in, is_secret, variables_of
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, TRAITS_OF, count_axes
 from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, NODES, REST
 
@@ -20,7 +20,7 @@ def suite_problems(suite: WrittenSuite, profiles: Collection[str | None]) -> lis
 
     A problem that a benchmark has under several profiles is reported for the first of them.
     """
-    found = [*_names(suite), *_profiles(suite), *container_problems(suite.container)]
+    found = [*_names(suite), *_profiles(suite), *_container(suite.container)]
     seen = {path for path, _ in found}
     for profile in profiles:
         under = f" under profile {profile}" if profile else ""
@@ -84,6 +84,43 @@ def _unknown_fields(path: KeyPath, fields: Fields, benchmarks: Collection[Writte
             yield (*path, "job"), "no benchmark here has a job; give it one: [benchmark.job] with samples"
     for key in (key for key in fields.axes if key not in axes):
         yield (*path, "axes", key), f"no benchmark here has this axis; valid are {', '.join(sorted(axes)) or 'none'}"
+
+
+# The kernel's own file systems and sockets of daemons: read-only mounts of those still hand over the host.
+_FORBIDDEN_SOURCES = ("/proc", "/sys", "/dev", "/run", "/var/run")
+_FORBIDDEN_TARGETS = ("/pybench", "/proc", "/sys", "/dev", "/run", "/tmp")  # noqa: S108 - inside the container
+# What pybench sets to choose GPUs, and what makes another Python or library of the one in the image.
+_RESERVED = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HOME", "USER", "RANK", "WORLD_SIZE"}
+)
+
+
+def _container(request: ContainerRequest) -> Iterator[KeyProblem]:
+    """Rules about places and names that are each well formed."""
+    targets: set[str] = set()
+    for index, mount in enumerate(request.mounts):
+        source, target = ("container", "mounts", index, "source"), ("container", "mounts", index, "target")
+        if inside := forbidden_source(mount.source):
+            yield source, f"{mount.source} can't be mounted: {inside} belongs to the host alone"
+        if inside := _inside(mount.target, _FORBIDDEN_TARGETS):
+            yield target, f"{mount.target} is taken: pybench or the engine mounts {inside} itself"
+        if mount.target in targets:
+            yield target, f"{mount.target} is the target of an earlier mount"
+        targets.add(mount.target)
+    for name, value in request.environment.items():
+        if is_secret(name, value) or credentials_in(value):
+            yield ("container", "environment"), f"{name} holds a credential: name it in secrets instead"
+    for key, names in (("environment", request.environment), ("secrets", request.secrets)):
+        yield from ((("container", key), f"{name} is set by pybench; remove it") for name in names if name in _RESERVED)
+
+
+def forbidden_source(path: str) -> str | None:
+    """The folder of the host alone that ``path`` lies in; ``None`` where it may be mounted."""
+    return _inside(path, _FORBIDDEN_SOURCES)
+
+
+def _inside(path: str, folders: tuple[str, ...]) -> str | None:
+    return next((folder for folder in folders if path == folder or path.startswith(f"{folder}/")), None)
 
 
 MAX_POINTS = 4096

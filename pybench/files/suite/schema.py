@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import posixpath
+import re
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -12,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 from pydantic_core import PydanticCustomError
 
 from pybench.files.shipped import load_models
-from pybench.files.suite.container import container_model, without_default
+from pybench.model.container import ContainerRequest, RelaxationName
 from pybench.model.suite import Comparison, Effort, Limits, Scaling, TableFigure, TrainingJob
 from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names
@@ -29,6 +31,14 @@ _TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-
 WORD, NUMBER = "[word]", "[number]"
 MARKS = frozenset((WORD, NUMBER))
 
+_MAX_ENTRIES = 64
+_MAX_VALUE = 4096
+# Nothing that a command line, a mount option, an environment file or a terminal reads as more than a letter.
+_PATH = re.compile(r"(/[A-Za-z0-9_.+@=%-]+)+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_ONE_LINE = re.compile(r"[^\x00-\x1f\x7f]*")
+_IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,255}$"
+
 _Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 _FilePath = Annotated[str, Field(min_length=1, pattern=_TEXT_PATTERN)]
 _ModelConfig = Annotated[
@@ -37,6 +47,59 @@ _ModelConfig = Annotated[
 JOB_WORKLOAD = "train"
 _COUNTS = {axis for workload in SETTINGS_OF for axis in count_axes(workload)}
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+def without_default(schema: dict[str, Any]) -> None:
+    """Leave the default out of a field's JSON schema: what is left out has the benchmark's or no value."""
+    schema.pop("default", None)
+
+
+@cache
+def container_model() -> type[BaseModel]:
+    """The table's shape."""
+    path = Annotated[str, AfterValidator(_checked_path)]
+    mount = create_model("mount", __config__=_CONFIG, source=(path, ...), target=(path, ...))
+    many = Field(max_length=_MAX_ENTRIES)
+    name: Any = Annotated[str, AfterValidator(_checked_variable)]
+    value: Any = Annotated[str, AfterValidator(_checked_value)]
+    fields: dict[str, Any] = {
+        "image": Annotated[str, Field(pattern=_IMAGE)],
+        "mounts": Annotated[list[mount], many],  # type: ignore[valid-type]
+        "environment": Annotated[dict[name, value], many],
+        "secrets": Annotated[list[name], many],
+        "relax": Annotated[list[RelaxationName], Field(max_length=len(get_args(RelaxationName)))],
+    }
+    hints = get_type_hints(ContainerRequest, include_extras=True)
+    described = {
+        key: (
+            Annotated[kind, Field(description=get_args(hints[key])[-1])],
+            Field(default=None, json_schema_extra=without_default),
+        )
+        for key, kind in fields.items()
+    }
+    return create_model("container", __config__=_CONFIG, **described)  # type: ignore[call-overload, no-any-return]
+
+
+def _checked_path(path: str) -> str:
+    if not _PATH.fullmatch(path) or posixpath.normpath(path) != path:
+        raise PydanticCustomError(
+            "path", "a path is absolute, has no . or .. in it, and only letters, digits and _ . + @ = % -", {}
+        )
+    return path
+
+
+def _checked_variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise PydanticCustomError(
+            "variable", "a variable's name is letters, digits and _, and begins with no digit", {}
+        )
+    return name
+
+
+def _checked_value(value: str) -> str:
+    if not _ONE_LINE.fullmatch(value) or len(value) > _MAX_VALUE:
+        raise PydanticCustomError("value", "a value is one line without control characters", {})
+    return value
 
 
 def fields_of(kind: type) -> dict[str, Any]:

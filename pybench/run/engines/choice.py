@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
-from pybench.files.suite.container import forbidden_source
+from pybench.files.suite.rules import forbidden_source
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, UsageError
 from pybench.run.engines import LOCAL
