@@ -6,7 +6,6 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -173,20 +172,3 @@ def _records(log: int) -> list[str]:
         if not data:  # a plain file, which has an end
             return records
         records += data.decode(errors="replace").splitlines()
-
-
-VMSTAT = Path("/proc/vmstat")
-_NAME = "oom_kill"
-
-
-def num_oom_kills(path: Path = VMSTAT) -> int | None:
-    """Since the host started, of all control groups together; ``None`` where the kernel does not count them.
-
-    Linux counts them in ``/proc/vmstat`` since 4.13, inside containers too.
-    """
-    try:
-        lines = path.read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return None
-    found = (line.split() for line in lines)
-    return next((int(words[1]) for words in found if len(words) == 2 and words[0] == _NAME), None)  # noqa: PLR2004

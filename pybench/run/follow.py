@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pybench.machine.health_watch import num_oom_kills
 from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
 from pybench.model.progress import Progress
 from pybench.model.suite import Point
@@ -56,6 +55,19 @@ def follow(
     return failure_of_exit(ended, reader.points[place], session.log, oom_kills)
 
 
+def num_oom_kills(path: Path = Path("/proc/vmstat")) -> int | None:
+    """Since the host started, of all control groups together; ``None`` where the kernel does not count them.
+
+    Linux counts them in ``/proc/vmstat`` since 4.13, inside containers too.
+    """
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    found = (line.split() for line in lines)
+    return next((int(words[1]) for words in found if len(words) == 2 and words[0] == "oom_kill"), None)  # noqa: PLR2004
+
+
 def _until_over(
     session: Session, place: int, worker: Worker, reader: EventReader, gpus: GpuObservation, progress: Progress
 ) -> Failure | int | None:
@@ -86,7 +98,7 @@ def _until_over(
                 worker.end()
                 reader.poll()
                 what = "did not end" if _all_reported(ranks) else "no result"
-                return failure("time_limit", f"{what} within {limit_s:g} s, {last_seen(ranks)}", session.log)
+                return failure("time_limit", f"{what} within {limit_s:g} s, {ranks[0].reached}", session.log)
         for rank, event in reader.poll():
             _show(point, rank, event, ranks, progress)
     except ValueError as error:
@@ -175,12 +187,12 @@ def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: Path)
     if reported and not (killed and reported[0].cause == "exception"):
         return root_cause(reported[0], log_tail(log))
     if code < 0:
-        return failure("signal", f"ended by signal {-code}, {last_seen(ranks)}", log)
+        return failure("signal", f"ended by signal {-code}, {ranks[0].reached}", log)
     if code > 0:
         # The launcher reports a rank's death in its log and exits with 1; other ranks report only that a peer is gone.
         if killed:
-            return failure("signal", f"a rank was ended by signal {killed}, {last_seen(ranks)}", log)
-        return failure("exit_code", f"exit code {code} without a result, {last_seen(ranks)}", log)
+            return failure("signal", f"a rank was ended by signal {killed}, {ranks[0].reached}", log)
+        return failure("exit_code", f"exit code {code} without a result, {ranks[0].reached}", log)
     if silent := [rank for rank, log_of_rank in enumerate(ranks) if log_of_rank.result is None]:
         return failure("protocol", f"exit code 0, but no result from rank {silent[0]}", log)
     return None
@@ -194,14 +206,6 @@ def _killing_signal(log: str) -> int | None:
     codes = [int(code) for code in _EXIT_CODE.findall(log)]
     signals = [-code for code in codes if code < 0 and (code == codes[-1] or code != -signal.SIGTERM)]
     return signals[-1] if signals else None
-
-
-def last_seen(ranks: Sequence[RankLog]) -> str:
-    """How far the first rank came."""
-    first = ranks[0]
-    if first.phase is None:
-        return "before its first event"
-    return f"last seen in phase {first.phase.name} after {len(first.steps)} measured steps"
 
 
 _WORD = string.ascii_letters + string.digits + "_."
@@ -219,9 +223,10 @@ def root_cause(failure: Failure, log: str) -> Failure:
     lines = log.splitlines()
     reported = [error for line in lines if (error := _error(line))]
     errors = [error for error in reported if not any(echo in error for echo in _ECHOES)]
-    memory = next((error for error in errors if is_out_of_memory(error)), None)
     # A process's death explains the errors that follow it.
-    cause = memory or next(_deaths(lines), None) or next(reversed(errors), None)
+    other = next(_deaths(lines), None) or next(reversed(errors), None)
+    memory = next((error for error in errors if is_out_of_memory(error)), None)
+    cause = memory or other
     if cause is None:
         return replace(failure, detail=log)
     message = f"{failure.message}: {without_allocator(cause)[:_MAX_WORDS]}"

@@ -72,6 +72,13 @@ class RankLog:
             case Failure():
                 self.failure = event
 
+    @property
+    def reached(self) -> str:
+        """How far the rank came, in words."""
+        if self.phase is None:
+            return "before its first event"
+        return f"last seen in phase {self.phase.name} after {len(self.steps)} measured steps"
+
     def report(self) -> RankReport | None:
         """The rank's part of a record; ``None`` when it never introduced itself."""
         if self.header is None:
