@@ -44,8 +44,8 @@ from pybench.power.sensor import shipped_model
 from pybench.power.trace_file import read_trace
 from pybench.report.run.results_json import render as results_text
 from pybench.report.run.view import RunView
-from pybench.run.attempt import joined_parts
 from pybench.run.engines.stage import installed_digest, worker_digest
+from pybench.run.hosts.worker import joined_parts
 
 _TOLERANCE = 1e-9
 """Relative tolerance of figures: builds of NumPy sum in different orders. No report prints that many digits."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 from pybench.core.metrics import metric_values
-from pybench.files.safe_folder import opened_folder, write_file
 from pybench.model.container import ContainerRun
-from pybench.model.errors import RunFolderError, is_machine_fault
-from pybench.model.health import Health
-from pybench.model.host import HostPart
+from pybench.model.errors import is_machine_fault
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.results import Estimate
@@ -23,15 +19,14 @@ from pybench.model.suite import Point
 from pybench.model.text import os_text
 from pybench.model.wire import Failure
 from pybench.model.workloads.registry import METRICS
-from pybench.power.measured_window import HostTrace, joined_conditions, joined_energy
-from pybench.power.trace import PowerTrace
-from pybench.power.trace_file import read_trace, write_trace
+from pybench.power.measured_window import joined_conditions, joined_energy
+from pybench.power.trace_file import write_trace
 from pybench.report.run.headline import headline_of
 from pybench.run.events.contract import Contract
 from pybench.run.events.reader import EventReader
 from pybench.run.follow import follow
 from pybench.run.gpu_observation import GpuObservation, is_foreign
-from pybench.run.hosts.worker import HostReport
+from pybench.run.hosts.worker import joined_parts
 from pybench.run.session import Session, SessionWorker
 
 
@@ -82,7 +77,7 @@ def _attempt(
         write_trace(gpus.trace, folder / "trace.npz")
         trace = str((folder / "trace.npz").relative_to(session.run_path))
     over = session_worker.over_hosts
-    hosts = () if over is None else host_parts(session, folder, over.reports(), trace)
+    hosts = () if over is None else over.host_parts(session.run_path, folder, trace, session.power_reason)
     if failure is not None and over is not None and over.failed_part is not None:
         host, problem = over.failed_part
         failure = replace(failure, message=f"host {host}: {problem or failure.message}")
@@ -92,6 +87,7 @@ def _attempt(
     energy = None
     if failure is None and any(host.trace is not None for host in joined):
         energy = joined_energy(point, steps, joined)
+    conditions = () if failure else joined_conditions(steps, joined)
     unknown = "the attempt failed" if failure else session.power_reason or "no GPU takes part"
     begun_ns = [rank.first_warmup_ns for rank in ranks if rank.first_warmup_ns is not None]
     foreign = partial(is_foreign, run_mark=session.job.run_mark, container=container)
@@ -110,8 +106,8 @@ def _attempt(
         trace=trace,
         argv=tuple(map(os_text, session_worker.argv)),
         container=container,
-        conditions=() if failure else joined_conditions(steps, joined),
-        health=all_health(gpus.health(foreign), () if over is None else over.reports()),
+        conditions=conditions,
+        health=gpus.health(foreign) if over is None else over.health(gpus.health(foreign)),
         warm_after=session.before(place),
         hosts=hosts,
         start=session_worker.start,
@@ -138,75 +134,6 @@ def _followed(
     failure = follow(session, place, worker, reader, gpus, progress)
     container = worker.container()
     return session.launcher.verify(container, session.job, session.log) or failure, container
-
-
-def host_parts(
-    session: Session, folder: Path, reports: Sequence[HostReport], own_trace: str | None
-) -> tuple[HostPart, ...]:
-    """A part for every place of the session's job; the traces of other hosts are written below ``folder``."""
-    by_name = {report.name: report for report in reports}
-    each = session.job.ranks_each
-    parts = []
-    for number, place in enumerate(session.job.places):
-        report = by_name.get(place.host)
-        trace, reason = own_trace, session.power_reason
-        if report is not None:
-            trace, reason = _written(session.run_path, folder, report)
-        part = HostPart(
-            name=place.host,
-            ranks=(number * each, each),
-            clock=session.sites[number].joined if report is None else report.clock,
-            gpu_uuids=place.gpu_uuids,
-            trace=trace,
-            power_reason=None if trace else reason or "no GPU takes part",
-        )
-        parts.append(part)
-    return tuple(parts)
-
-
-def _written(run_path: Path, folder: Path, report: HostReport) -> tuple[str | None, str | None]:
-    """Path of a host's trace below the run's folder, or why there is none."""
-    if not report.trace:
-        return None, report.power_reason
-    name = f"trace.{report.name}.npz"
-    with opened_folder(folder) as opened:
-        write_file(opened, name, report.trace)
-    path = str((folder / name).relative_to(run_path))
-    try:
-        read_trace(run_path, path)
-    except RunFolderError as error:
-        return None, str(error)
-    return path, None
-
-
-def joined_parts(run_path: Path, parts: Sequence[HostPart], own: PowerTrace | None) -> tuple[HostTrace, ...]:
-    """The power of every host, read back from the run's folder where it is not this one's ``own``.
-
-    Without parts, the attempt was this host's alone. Raises ``RunFolderError``.
-    """
-    if not parts:
-        return (HostTrace((), own),)
-    joined = []
-    for part in parts:
-        here = own is not None and part.trace is not None and Path(part.trace).name == "trace.npz"
-        trace = own if here else None if part.trace is None else read_trace(run_path, part.trace)
-        joined.append(HostTrace(part.gpu_uuids, trace, part.clock, here=here))
-    return tuple(joined)
-
-
-def all_health(own: Health | None, reports: Sequence[HostReport]) -> Health | None:
-    """The drivers' counts of all hosts together."""
-    known = [health for health in (own, *(report.health for report in reports)) if health is not None]
-    if len(known) <= 1:
-        return known[0] if known else None
-    logs = [health.xids for health in known if health.xids is not None]
-    return Health(
-        before=tuple(one for health in known for one in health.before),
-        after=tuple(one for health in known for one in health.after),
-        links=tuple(one for health in known for one in health.links),
-        xids=tuple(xid for log in logs for xid in log) if len(logs) == len(known) else None,
-        others=tuple(one for health in known for one in health.others),
-    )
 
 
 def attempt_figure(point: Point, record: Record) -> Estimate | None:

@@ -10,10 +10,15 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pybench.files.safe_folder import opened_folder, write_file
 from pybench.model.container import ContainerRun
+from pybench.model.errors import RunFolderError
 from pybench.model.health import Health
-from pybench.model.host import HostClock
+from pybench.model.host import HostClock, HostPart
 from pybench.model.wire import ORDERS_FILE, events_file
+from pybench.power.measured_window import HostTrace
+from pybench.power.trace import PowerTrace
+from pybench.power.trace_file import read_trace
 from pybench.run.engines.base import Launch, Meeting, Worker
 from pybench.run.hosts.interface import held_port, on_network, port_of
 from pybench.run.hosts.link import HostLink, HostLostError
@@ -81,7 +86,7 @@ class HostsWorker:
         limit_s: float,
     ) -> None:
         """Start all parts. Raises ``OSError`` where one can't be started, ``HostLostError``."""
-        self._job, self._log = job, log
+        self._job, self._log, self._clocks = job, log, clocks
         self._here: Worker | None = None
         self._parts: list[_Part] = []
         self._reports: tuple[HostReport, ...] | None = None
@@ -146,6 +151,47 @@ class HostsWorker:
             raise self._lost
         return self._reports or ()
 
+    def host_parts(
+        self, run_path: Path, folder: Path, own_trace: str | None, own_reason: str | None
+    ) -> tuple[HostPart, ...]:
+        """A part for every place of the job; the traces of other hosts are written below ``folder``.
+
+        ``own_trace`` is this host's below ``run_path``, ``own_reason`` why power is not sampled here. Raises
+        ``HostLostError``.
+        """
+        by_name = {report.name: report for report in self.reports()}
+        each = self._job.ranks_each
+        parts = []
+        for number, place in enumerate(self._job.places):
+            report = by_name.get(place.host)
+            trace, reason = own_trace, own_reason
+            if report is not None:
+                trace, reason = _written(run_path, folder, report)
+            part = HostPart(
+                name=place.host,
+                ranks=(number * each, each),
+                clock=self._clocks[number] if report is None else report.clock,
+                gpu_uuids=place.gpu_uuids,
+                trace=trace,
+                power_reason=None if trace else reason or "no GPU takes part",
+            )
+            parts.append(part)
+        return tuple(parts)
+
+    def health(self, own: Health | None) -> Health | None:
+        """The drivers' counts of all hosts together; ``own`` are this host's."""
+        known = [health for health in (own, *(report.health for report in self.reports())) if health is not None]
+        if len(known) <= 1:
+            return known[0] if known else None
+        logs = [health.xids for health in known if health.xids is not None]
+        return Health(
+            before=tuple(counters for health in known for counters in health.before),
+            after=tuple(counters for health in known for counters in health.after),
+            links=tuple(link for health in known for link in health.links),
+            xids=tuple(xid for log in logs for xid in log) if len(logs) == len(known) else None,
+            others=tuple(process for health in known for process in health.others),
+        )
+
     def _taken(self) -> Iterator[HostReport]:
         for part in self._parts:
             try:
@@ -209,6 +255,36 @@ class HostsWorker:
         file = os.open(self._job.exchange / events_file(rank), flags, 0o644)
         with os.fdopen(file, "wb") as stream:
             stream.write(lines)
+
+
+def _written(run_path: Path, folder: Path, report: HostReport) -> tuple[str | None, str | None]:
+    """Path of a host's trace below the run's folder, or why there is none."""
+    if not report.trace:
+        return None, report.power_reason
+    name = f"trace.{report.name}.npz"
+    with opened_folder(folder) as opened:
+        write_file(opened, name, report.trace)
+    path = str((folder / name).relative_to(run_path))
+    try:
+        read_trace(run_path, path)
+    except RunFolderError as error:
+        return None, str(error)
+    return path, None
+
+
+def joined_parts(run_path: Path, parts: Sequence[HostPart], own: PowerTrace | None) -> tuple[HostTrace, ...]:
+    """The power of every host, read back from the run's folder where it is not this one's ``own``.
+
+    Without parts, the attempt was this host's alone. Raises ``RunFolderError``.
+    """
+    if not parts:
+        return (HostTrace((), own),)
+    joined = []
+    for part in parts:
+        here = own is not None and part.trace is not None and Path(part.trace).name == "trace.npz"
+        trace = own if here else None if part.trace is None else read_trace(run_path, part.trace)
+        joined.append(HostTrace(part.gpu_uuids, trace, part.clock, here=here))
+    return tuple(joined)
 
 
 def first_part(job: Launch) -> Launch:
