@@ -54,9 +54,8 @@ _UNSIGNED, _SIGNED = "energy_mj", {"realtime_offset_ns", "set_by_ns"}
 
 def write_trace(trace: PowerTrace, path: Path) -> None:
     """Write ``trace`` to ``path`` whole, replacing what is there. Raises ``OSError``."""
-    data = encode_trace(trace)
     with opened_folder(path.parent) as folder:
-        write_file(folder, path.name, data)
+        write_file(folder, path.name, encode_trace(trace))
 
 
 def encode_trace(trace: PowerTrace) -> bytes:
