@@ -82,15 +82,11 @@ class PlainProgress(Progress):
         found = f", {quantity(figure)}" if ok and figure is not None else ""
         result = f"{self._attempt}: {outcome}{found} ({took_s:.1f} s)"
         room = _WIDTH - len(f"{self._place}  {result}")
-        self._say(f"{self._place} {cut(self._label(point_id), room) if ok else point_id} {result}")
+        self._say(f"{self._place} {cut(self._labels.get(point_id, point_id), room) if ok else point_id} {result}")
 
     def note(self, text: str) -> None:
         """Show it on a line of its own."""
         self._say(text)
-
-    def _label(self, point_id: str) -> str:
-        """The words of the final table, ``decode torch, TP 2``."""
-        return self._labels.get(point_id, point_id)
 
     def _left_by_rounds_s(self, point_id: str, elapsed_s: float, num_left: int) -> float | None:
         """Rest of the attempt that runs, and ``num_left`` others: the mean over the points' medians each."""
@@ -131,7 +127,7 @@ class LiveProgress(PlainProgress):
         super().attempt_started(point_id, attempt, position, total)
         self._phase, self._steps, self._watts, self._rates = "starting", "", "", []
         # The line is made anew at each refresh, so that the time in a phase without events counts up.
-        self._status.update(_Line(self))
+        self._status.update(self)
 
     def phase(self, name: str) -> None:
         """Show the phase."""
@@ -152,14 +148,15 @@ class LiveProgress(PlainProgress):
         """Close the live line."""
         self._status.stop()
 
-    def line(self) -> Text:
-        """The live line as of now; a narrow terminal cuts the name of the point, not the time left."""
+    def __rich__(self) -> Text:
+        """The live line at each refresh; a narrow terminal cuts the name of the point, not the time left."""
         elapsed_s = time.monotonic() - self._started_s
         left_s = self._left_s(elapsed_s)
         left = "" if left_s is None else f", about {rough_time(left_s)} left"
         lasts = f" {elapsed_s:.0f} s" if self._phase in {"starting", "prepare"} else ""
         doing = f"{_PHASES.get(self._phase, self._phase)}{lasts}{self._steps}"
-        text = f"{self._place} {doing}{self._watts}{left}: {self._label(self._point_id)} {self._attempt}"
+        label = self._labels.get(self._point_id, self._point_id)
+        text = f"{self._place} {doing}{self._watts}{left}: {label} {self._attempt}"
         text = encodable(printable(text), self._stream.encoding)
         return self._text(text, no_wrap=True, overflow="ellipsis")
 
@@ -175,16 +172,6 @@ class LiveProgress(PlainProgress):
     def _say(self, text: str) -> None:
         shown = broken_lines(encodable(printable(text), self._stream.encoding))
         self._console.print(self._text(shown), soft_wrap=True)
-
-
-class _Line:
-    """The text of the live display at each refresh."""
-
-    def __init__(self, progress: LiveProgress) -> None:
-        self._progress = progress
-
-    def __rich__(self) -> Text:
-        return self._progress.line()
 
 
 def make_progress(stream: TextIO, *, quiet: bool = False) -> Progress:

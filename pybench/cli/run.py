@@ -212,12 +212,12 @@ def _prepare(ctx: click.Context, options: RunOptions, gathering: Gathering | Non
     """Plan the suite, or read the run to resume; choose what starts its workers."""
     from pybench.cli.plan import of_product
     from pybench.run.engines.choice import choose_launcher
-    from pybench.run.prepare import chosen_on_all, prepare_run
+    from pybench.run.prepare import choose_on_all, prepare_run
     from pybench.run.resume import resume_run
 
     choose: Any = partial(choose_launcher, options.engine, notify=progress.note)
     if gathering is not None:
-        choose = chosen_on_all(choose, gathering)
+        choose = partial(choose_on_all, choose, gathering)
     if options.suite is not None:
         rates = of_product(ctx, "rates")
         job = prepare_run(options.suite, options.root, choose, options.plan, gathering, None, progress.note, rates)

@@ -101,11 +101,13 @@ def _let_go(gathering: Gathering | None) -> Iterator[Gathering | None]:
 
 
 def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callable[[str], None]) -> Gathering | None:
+    from pybench.machine.disk import scratch_folder
+    from pybench.machine.signals import signals_interrupt
     from pybench.run.engines import LOCAL
     from pybench.run.engines.choice import choose_launcher
     from pybench.run.hosts.gathering import gather
     from pybench.run.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous, host_name, read_secret, this_host
-    from pybench.run.serve import serve_run
+    from pybench.run.serve import NodeRunner
 
     limit_s = options.join_limit_s or JOIN_LIMIT_S
     meet = Rendezvous.parse(options.rendezvous or "", options.nodes or 0, options.node_rank, limit_s)
@@ -116,7 +118,9 @@ def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callab
     if listener is not None:
         notify(f"host {name} leads; waiting at {meet} for {meet.num_nodes - 1} more")
         return gather(meet, listener, host, secret, notify)
-    serve_run(host, meet, secret, partial(choose_launcher, engine, notify=notify), notify)
+    choose = partial(choose_launcher, engine, notify=notify)
+    with signals_interrupt(), scratch_folder("pybench-node-") as folder:
+        NodeRunner(host, meet.joined(secret), choose, folder, notify, meet.limit_s).serve()
     return None
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -114,21 +113,3 @@ def remove_file(folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
         return
-
-
-def fresh_folder(folder: int, name: str) -> None:
-    """Make an empty folder, in the place of an earlier one with all that it holds. Raises ``OSError`` for a link."""
-    with suppress(FileNotFoundError):
-        shutil.rmtree(name, dir_fd=folder)
-    os.mkdir(name, 0o755, dir_fd=folder)
-    os.fsync(folder)
-
-
-def foreign_files(path: Path, names: tuple[str, ...]) -> Iterator[Path]:
-    """``path``, and those of ``names`` in it, that do not belong to this user. Follows no links."""
-    for candidate in (path, *(path / name for name in names)):
-        try:
-            if candidate.lstat().st_uid != os.geteuid():
-                yield candidate
-        except FileNotFoundError:
-            continue

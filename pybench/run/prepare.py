@@ -101,25 +101,13 @@ PREPARE_LIMIT_S = 7500.0
 """A host pulls an image, or makes an image file, within this; one that is gone is noticed at once."""
 
 
-def chosen_on_all(choose: Choose, gathering: Gathering) -> Choose:
-    """``choose``, which then has all other hosts choose the same.
+def choose_on_all(choose: Choose, gathering: Gathering, needs: LaunchRequirements) -> Launcher:
+    """Choose a launcher here, then have all other hosts choose the same, at the same time.
 
-    This host is first: where hosts share a cache of images, the others find there what it has fetched.
+    This host is first: where hosts share a cache of images, the others find there what it has fetched. Raises
+    ``MachineError`` with a line for each host that can't, or has other images.
     """
-
-    def chosen(needs: LaunchRequirements) -> Launcher:
-        launcher = choose(needs)
-        prepare_others(gathering, needs, launcher)
-        return launcher
-
-    return chosen
-
-
-def prepare_others(gathering: Gathering, needs: LaunchRequirements, launcher: Launcher) -> None:
-    """Have all other hosts choose what ``launcher`` is here, at the same time.
-
-    Raises ``MachineError`` with a line for each host that can't, or has other images.
-    """
+    launcher = choose(needs)
     container = launcher.container
     order = Prepare(
         engine=launcher.name,
@@ -137,6 +125,7 @@ def prepare_others(gathering: Gathering, needs: LaunchRequirements, launcher: La
     gathering.lead = replace(gathering.lead, engine=launcher.name, images=images)
     for link in gathering.links:
         link.host = replace(link.host, engine=launcher.name, images=images)
+    return launcher
 
 
 def _problems(link: HostLink, lead: str, launcher: Launcher) -> Iterator[str]:

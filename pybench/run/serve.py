@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from pybench.machine.device_lock import lock_names, locked_devices
-from pybench.machine.disk import scratch_folder
-from pybench.machine.signals import signals_interrupt
 from pybench.model.errors import MachineError, PybenchError
 from pybench.model.host import Host, Place
 from pybench.model.wire import ORDERS_FILE, events_file
@@ -26,7 +24,7 @@ from pybench.run.engines.stage import stage_worker
 from pybench.run.events.reader import EventFile, decode_event
 from pybench.run.gpu_observation import GpuObservation, is_foreign
 from pybench.run.hosts.frames import ConnectionLostError, Frames
-from pybench.run.hosts.interface import held_port, in_own_zone, on_network, port_of
+from pybench.run.hosts.interface import held_port, on_network, port_of
 from pybench.run.hosts.messages import (
     PROTOCOL,
     Beat,
@@ -50,7 +48,7 @@ from pybench.run.hosts.messages import (
     send,
     take,
 )
-from pybench.run.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous
+from pybench.run.hosts.rendezvous import JOIN_LIMIT_S
 from pybench.run.images.lock import default_lock
 
 _IDLE_S, _RUNNING_S = 1.0, 0.1
@@ -194,15 +192,6 @@ def _reason(error: BaseException) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-def serve_run(host: Host, meet: Rendezvous, secret: bytes, choose: Choose, notify: Notify) -> None:
-    """Join a run and take its orders to the end; waits end with the limit of ``meet``.
-
-    Raises ``MachineError``, or ``KeyboardInterrupt`` with all workers ended.
-    """
-    with signals_interrupt(), scratch_folder("pybench-node-") as root:
-        NodeRunner(host, meet.joined(secret), choose, root, notify, meet.limit_s).serve()
-
-
 _BEAT_S = 1.0
 _MAX_LOG = 2**15
 
@@ -310,7 +299,8 @@ def _job(order: Begin, name: str, folder: Path, local: tuple[str, int]) -> Launc
         meeting=Meeting(
             num_nodes=order.num_nodes,
             node_rank=order.node_rank,
-            address=in_own_zone(order.address, local[0]),
+            # The address that the host that leads gave, with this host's own IPv6 zone.
+            address=order.address.partition("%")[0] + "".join(local[0].partition("%")[1:]),
             port=order.port,
             local_address=local[0],
             local_port=local[1],

@@ -176,7 +176,7 @@ def test_the_live_line_of_the_first_round_counts_down_what_earlier_runs_took(clo
         shown.run_started("run", "runs/run", (), 2, expected_s)
         _rounds(shown, clock, ("a", 1, True))
         shown.attempt_started("b", 1, 2, 2)
-        assert left in str(shown.line())
+        assert left in str(shown.__rich__())
         shown.finished()
 
 
@@ -222,7 +222,7 @@ def test_live_line_of_a_long_start(clock: SimpleNamespace) -> None:
     shown.attempt_started(_POINT, 1, 1, 2)
     clock.now_s += 30.0
     shown.phase("prepare")
-    assert str(shown.line()) == f"[1/2] loading the model 30 s: {_POINT} attempt 1"
+    assert str(shown.__rich__()) == f"[1/2] loading the model 30 s: {_POINT} attempt 1"
     clock.now_s += 50.0
     shown.step(1, 10, "warmup", 5.0, "tok/s")
     clock.now_s += 20.0
@@ -231,7 +231,7 @@ def test_live_line_of_a_long_start(clock: SimpleNamespace) -> None:
     shown.phase("prepare")
     clock.now_s += 42.0
     expected = "loading the model 42 s, about 58 s left"
-    assert str(shown.line()) == f"[2/2] {expected}: {_POINT} attempt 2"
+    assert str(shown.__rich__()) == f"[2/2] {expected}: {_POINT} attempt 2"
 
 
 def test_the_time_left_weighs_every_point_alike(clock: SimpleNamespace) -> None:
@@ -243,7 +243,7 @@ def test_the_time_left_weighs_every_point_alike(clock: SimpleNamespace) -> None:
         shown.attempt_finished(point, "ok", ok=True)
     shown.attempt_started("b", 2, 4, 8)
     clock.now_s += 12.0
-    assert f", about {rough_time(18.0 + 80.0)} left: b attempt 2" in str(shown.line())
+    assert f", about {rough_time(18.0 + 80.0)} left: b attempt 2" in str(shown.__rich__())
 
 
 @pytest.mark.parametrize("terminal", [False, True])

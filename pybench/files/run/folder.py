@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
@@ -27,8 +28,6 @@ from pybench.files.reader import Reader, check_version, first_fault
 from pybench.files.run.journal import AbsentError, Journal, run_folder_errors
 from pybench.files.run.manifest_rules import breaches
 from pybench.files.safe_folder import (
-    foreign_files,
-    fresh_folder,
     opened_file,
     opened_folder,
     read_file,
@@ -136,9 +135,10 @@ class RunFolder:
         """Refuse to write into a folder that another user prepared. Raises ``RunFolderError``."""
         with run_folder_errors(self.path, "look for a run"):
             names = (MANIFEST_FILE, JOURNAL_FILE, "lock", "worker", "attempts", "reruns")
-            foreign = next(foreign_files(self.path, names), None)
-        if foreign is not None:
-            raise RunFolderError(f"{foreign}: belongs to another user; start a new run instead")
+            for path in (self.path, *(self.path / name for name in names)):
+                with suppress(FileNotFoundError):
+                    if path.lstat().st_uid != os.geteuid():
+                        raise RunFolderError(f"{path}: belongs to another user; start a new run instead")
 
     @property
     def mark(self) -> str:
@@ -161,7 +161,10 @@ class RunFolder:
             with suppress(FileExistsError):
                 os.mkdir("attempts", 0o755, dir_fd=folder)
             with opened_folder("attempts", folder) as attempts:
-                fresh_folder(attempts, name)
+                with suppress(FileNotFoundError):  # an error for a link in its place
+                    shutil.rmtree(name, dir_fd=attempts)
+                os.mkdir(name, 0o755, dir_fd=attempts)
+                os.fsync(attempts)
         return path
 
     def subfolder(self, name: str) -> Path:

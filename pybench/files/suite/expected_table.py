@@ -67,7 +67,8 @@ def _find(suite_path: Path, name: str, folders: list[Path]) -> Path:
 
 @cache
 def _table_model() -> type[BaseModel]:
-    required = set.intersection(*(_without_default(kind) for kind in (RatioRow, FigureRow)))
+    of_ratio, of_figure = _defaults(RatioRow), _defaults(FigureRow)
+    required = {name for name in of_ratio if of_ratio[name] is of_figure.get(name) is dataclasses.MISSING}
     row_fields: dict[str, Any] = {
         name: (kind, ...) if name in required else (kind | None, None) for name, kind in row_keys().items()
     }
@@ -151,13 +152,6 @@ def row_keys() -> dict[str, Any]:
     return {name: kind for name, kind in (fields_of(RatioRow) | fields_of(FigureRow)).items() if name != _FORM}
 
 
-def _without_default(kind: type[RatioRow | FigureRow]) -> set[str]:
-    unset = dataclasses.MISSING
-    return {
-        field.name for field in dataclasses.fields(kind) if field.default is unset and field.default_factory is unset
-    }
-
-
 def _table_problems(table: ExpectedTable, written: list[dict[str, Any]], file_name: str) -> Iterator[KeyProblem]:
     """Every rule that the table breaks; ``written`` rows may have keys of the other form."""
     if table.name != file_name:
@@ -228,16 +222,18 @@ def table_text(table: ExpectedTable) -> str:
 
 
 def _written_row(row: ExpectedRow) -> dict[str, object]:
-    fields = [field for field in dataclasses.fields(row) if field.name != "form"]
-    values = {field: _rounded(getattr(row, field.name)) for field in fields}
     # A ratio with settings names its baseline: a figure whose unit was forgotten does not.
     kept = {"baseline_count"} if row.where else set()
-    return {field.name: value for field, value in values.items() if value != _default(field) or field.name in kept}
+    defaults = {name: default for name, default in _defaults(type(row)).items() if name != _FORM}
+    values = {name: _rounded(getattr(row, name)) for name in defaults}
+    return {name: value for name, value in values.items() if value != defaults[name] or name in kept}
 
 
-def _default(field: dataclasses.Field[object]) -> object:
-    """Default of a field; ``MISSING`` for a field that is always written."""
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+def _defaults(kind: type[ExpectedRow]) -> dict[str, object]:
+    """Defaults of a row's keys; ``MISSING`` for a key that is always written."""
+    unset = dataclasses.MISSING
+    fields = dataclasses.fields(kind)
+    return {f.name: f.default if f.default_factory is unset else f.default_factory() for f in fields}
 
 
 def _rounded(value: object) -> object:

@@ -142,11 +142,6 @@ def _either(number: Any, word: Any) -> Any:  # noqa: ANN401 - types are values h
     ]
 
 
-def _with_word(kind: Any, word: str) -> Any:  # noqa: ANN401 - types are values here
-    names, *notes = get_args(kind)
-    return Annotated[Literal[(*get_args(names), word)], *notes]
-
-
 def _variables(text: str) -> str:
     if problem := environment_problem(text):
         raise PydanticCustomError("variables", "{problem}", {"problem": problem})
@@ -198,7 +193,9 @@ def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
     }
     # A word among the numbers of an axis that is no value of the setting.
     single |= {key: _either(kind, Literal[ALL_GPUS]) for key, kind in single.items() if key in _COUNTS}
-    single |= {key: _with_word(kind, INSTALLED) for key, kind in single.items() if key == "backend"}
+    if "backend" in single:
+        names, *notes = get_args(single["backend"])
+        single["backend"] = Annotated[Literal[(*get_args(names), INSTALLED)], *notes]
     axes = {key: Annotated[list[kind], size, AfterValidator(_distinct)] for key, kind in single.items()}  # type: ignore[valid-type]
     return _model(name, _optional(axes))
 

@@ -30,11 +30,6 @@ def tuning(host: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def on_this_machine(host: Mapping[str, str]) -> dict[str, str]:
-    """Tuning variables of a worker in no container: also paths, which mean the same there; no secrets."""
-    return {name: value for name, value in host.items() if tunes(name, value)}
-
-
 def recorded(values: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
     """``values`` as a run's record keeps them, in order of their names.
 

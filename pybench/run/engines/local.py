@@ -14,9 +14,10 @@ from pybench.machine.python_packages import missing_packages, python_software
 from pybench.model.container import EngineFacts
 from pybench.model.errors import UsageError
 from pybench.model.host import OLDEST_PYTHON, RECORDED_PACKAGES, Software
+from pybench.model.tuning import tunes
 from pybench.model.wire import SHARED_VARIABLE, STARTER_VARIABLE
 from pybench.run.engines.base import Argv, Engine, EngineOptions, Launch, Launcher, LaunchRequirements, Notify
-from pybench.run.engines.environment import fixed, on_this_machine
+from pybench.run.engines.environment import fixed
 from pybench.run.engines.process import WorkerProcess
 from pybench.run.engines.starter import ForkedWorker, Starters
 
@@ -69,7 +70,9 @@ class Local(Launcher):
 
     def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
         """The shell's, and the secrets that the suite names."""
-        return {**on_this_machine(host), **{name: host[name] for name in self.secrets if name in host}}
+        # Also paths, which mean the same here; no secrets but those that the suite names.
+        kept = {name: value for name, value in host.items() if tunes(name, value)}
+        return {**kept, **{name: host[name] for name in self.secrets if name in host}}
 
     def software(self) -> Software | None:
         """Of its Python."""

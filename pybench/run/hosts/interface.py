@@ -39,11 +39,6 @@ def interface_of(address: str) -> str | None:
     return next((name for _, name in socket.if_nameindex() if _inet(name) == wanted.packed), None)
 
 
-def in_own_zone(address: str, local_address: str) -> str:
-    """``address``, which another host gave, with the IPv6 zone of this host's ``local_address``."""
-    return address.partition("%")[0] + "".join(local_address.partition("%")[1:])
-
-
 def held_port(address: str) -> socket.socket:
     """A port of ``address`` at which nothing listens, held until the socket is closed. Raises ``OSError``.
 

@@ -175,24 +175,9 @@ class Report:
     log: Text
 
 
-Message = (
-    Hello
-    | Welcome
-    | Goodbye
-    | Ping
-    | Pong
-    | FindPort
-    | FoundPort
-    | Prepare
-    | Prepared
-    | Begin
-    | Begun
-    | Events
-    | Beat
-    | Ended
-    | Stop
-    | Report
-)
+_Order = Welcome | Ping | FindPort | Prepare | Begin | Stop
+_Answer = Hello | Pong | FoundPort | Prepared | Begun | Events | Beat | Ended | Report
+Message = _Order | _Answer | Goodbye
 _KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in get_args(Message)}
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in _KINDS.items()}
 

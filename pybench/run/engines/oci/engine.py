@@ -22,7 +22,7 @@ from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements, 
 from pybench.run.engines.oci.confinement import Confinement, after_refusal, confinement_for
 from pybench.run.engines.oci.gpu_access import CDI_COMMAND, GpuAccess
 from pybench.run.engines.oci.images import complaint, find_image, pinned_image, unpinned_image, with_algorithm
-from pybench.run.engines.oci.launcher import OciLauncher, prepare_files, this_runner
+from pybench.run.engines.oci.launcher import OciLauncher, prepare_files, runner_mark
 from pybench.run.engines.trial import OTHER_REMEDY, PROBE, python_version, trial_job
 from pybench.run.images.lock import locked_image, this_platform
 
@@ -85,7 +85,7 @@ class OciEngine(Engine):
             ),
             confinement=confinement,
             gpu_access=GpuAccess(way="cdi") if facts.cdi else self.gpu_access(),
-            runner=this_runner(),
+            runner=runner_mark(os.getpid()) or "",
             environment_of_suite=request.environment,
             secrets=request.secrets,
             models=models.resolve() if models.is_dir() else None,

@@ -248,11 +248,6 @@ def _csv_line(*fields: str) -> str:
     return line.getvalue()
 
 
-def this_runner() -> str:
-    """Mark of this process on its containers: boot, process namespace, process id and its start, slash-separated."""
-    return _runner(os.getpid()) or ""
-
-
 def remove_orphans(engine: Sequence[str], run_mark: str) -> int:
     """Remove containers whose runner is dead, and all that carry ``run_mark``; returns how many there were.
 
@@ -283,10 +278,11 @@ def _is_orphan(owner: str) -> bool:
         return bool(boot)
     if namespace != _namespace() or not pid.isdigit():
         return False
-    return _runner(int(pid)) != owner
+    return runner_mark(int(pid)) != owner
 
 
-def _runner(pid: int) -> str | None:
+def runner_mark(pid: int) -> str | None:
+    """Mark of a process on its containers: boot, process namespace, process id and its start, slash-separated."""
     try:
         # Fields after the name, which may hold spaces: proc(5), field 22 is the start in clock ticks.
         start = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
