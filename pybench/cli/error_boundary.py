@@ -164,10 +164,7 @@ class _GuardedStream:
 
 
 def _open_absent_streams() -> None:
-    """Put /dev/null where this process began without a standard stream, as after ``>&-``.
-
-    A file opened later would take its number, and what a worker prints would go into that file.
-    """
+    """Open /dev/null for absent standard streams (``>&-``): no file may take such a stream's number."""
     if None not in (sys.stdin, sys.stdout, sys.stderr):
         return
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:

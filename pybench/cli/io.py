@@ -83,10 +83,7 @@ def require_apart(files: Iterable[tuple[str, Path | None]]) -> None:
 
 @contextmanager
 def kept_writable(option: str, file: Path) -> Iterator[None]:
-    """Refuse a file that can't be written, and leave none behind that was not there; a pipe keeps its reader.
-
-    Raises ``UsageError``.
-    """
+    """Refuse, by ``UsageError``, a file that can't be written; leave none behind that was not there."""
     was_there = file.exists()
     try:
         # A pipe without a reader is refused: opening it otherwise would wait for one.
@@ -139,10 +136,7 @@ def write_shown(file: Path, content: bytes) -> None:
 
 
 def write_bytes(file: Path, content: bytes) -> None:
-    """Replace the file or the target of a link after all bytes are on the disk; write to pipes and devices directly.
-
-    Raises ``UsageError``.
-    """
+    """Replace a file, or a link's target, once all bytes are on disk; write to pipes. Raises ``UsageError``."""
     try:
         if file.exists() and not file.is_file():
             # A pipe whose reader has gone is an error, and not waited for.

@@ -34,10 +34,7 @@ _WIDTH = 80
 
 
 class PlainProgress(Progress):
-    """One line for each event that matters; nothing is overwritten, so a log file stays readable.
-
-    Phases and steps pass too quickly for a line of their own.
-    """
+    """One line for each event that matters, steps excepted; nothing is overwritten: logs stay readable."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -53,10 +53,7 @@ class HostOptions:
 
 
 def engine_over_hosts(engine: EngineOptions) -> EngineOptions:
-    """The options with an engine that is the same on every host: none unless one is named.
-
-    Raises ``UsageError`` for an image without an engine.
-    """
+    """The options with an engine that all hosts share: none unless one is named. Raises ``UsageError``."""
     from pybench.model.errors import UsageError
     from pybench.run.engines import CONTAINER_ENGINES, LOCAL
 

@@ -58,10 +58,7 @@ def read_file(folder: int, name: str, max_bytes: int) -> bytes:
 
 
 def read_named(path: Path, max_bytes: int) -> bytes:
-    """Content of a file that the user names, perhaps by a link. Raises ``OSError`` as :func:`read_file`.
-
-    Raises ``ValueError`` or ``RuntimeError`` for a path that no file can have.
-    """
+    """Content of a file that the user names. Raises as :func:`read_file`, ``ValueError``, ``RuntimeError``."""
     whole = path.resolve()
     try:
         with opened_folder(whole.parent) as folder:
@@ -71,10 +68,7 @@ def read_named(path: Path, max_bytes: int) -> bytes:
 
 
 def read_below(path: Path, name: str, max_bytes: int) -> bytes:
-    """Content of a file below the folder ``path``. Raises ``OSError`` as :func:`read_file`.
-
-    ``name`` is a relative path without links and without ``..``.
-    """
+    """Content of a file at a relative path ``name`` below ``path``. Raises ``OSError`` as :func:`read_file`."""
     *parents, last = name.split("/")
     if any(part in _UPWARDS for part in (*parents, last)) or "\0" in name:
         raise OSError(errno.EINVAL, "Not a path below the folder", name)

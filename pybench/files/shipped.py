@@ -88,10 +88,7 @@ def load_durations() -> dict[str, dict[str, dict[str, float]]]:
 
 @cache
 def load_models() -> dict[str, Architecture]:
-    """Hugging Face config mappings by model name, ``model_type`` included, in the data file's order.
-
-    Read once a process.
-    """
+    """Hugging Face configs by model name, ``model_type`` included, in the file's order; read once."""
     text = resources.files("pybench").joinpath("data", "models.toml").read_text(encoding="utf-8")
     return {
         name: {key: value for key, value in table.items() if key != "source"}

@@ -43,10 +43,7 @@ def refuse(path: Path, message: str, line: int | None = None) -> FileError:
 
 
 def read_text(path: Path, noun: str, begins: str, ending: str = ".toml") -> str:
-    """Text of a regular file of at most ``MAX_FILE_BYTES``.
-
-    Raises ``FileError``, which calls the file ``noun`` and shows what it ``begins`` with where it is empty.
-    """
+    """Text of a regular file of at most ``MAX_FILE_BYTES``. Raises ``FileError``, which names the ``noun``."""
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):
@@ -234,10 +231,7 @@ _KINDS = {
 def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
     error: ErrorDetails, siblings: Iterable[str], *, beside_numbers: bool = False
 ) -> str:
-    """One pydantic error in plain words; ``siblings`` are the keys valid beside an unknown one.
-
-    A word may stand ``beside_numbers``, which are valid, too.
-    """
+    """One pydantic error in plain words; ``siblings`` are valid keys, ``beside_numbers`` numbers are, too."""
     kind, context, found = error["type"], error.get("ctx", {}), error["input"]
     if kind == "missing":
         return "missing, and it is required"
@@ -281,10 +275,7 @@ KeyProblem = tuple[KeyPath, str]
 
 
 def toml_lines(text: str) -> dict[KeyPath, int]:
-    """Map key paths such as ``("benchmark", 0, "axes", "backend", 1)`` to 1-based lines.
-
-    ``text`` must be valid TOML.
-    """
+    """Lines (from 1) by key path, such as ``("benchmark", 0, "axes", "backend", 1)``, of valid TOML."""
     root = Parser(Language(tree_sitter_toml.language())).parse(text.encode()).root_node
     lines: dict[KeyPath, int] = {}
     array_lengths: dict[KeyPath, int] = {}

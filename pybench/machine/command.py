@@ -87,10 +87,7 @@ def run_command(argv: Sequence[str], limit_s: float = ANSWER_LIMIT_S, *, outlive
 
 
 def guarded_argv(argv: Sequence[str], mark: str = "-") -> tuple[str, ...]:
-    """Command line of a guardian of ``argv``, for this process to start; ``mark`` as in ``pybench/worker/guardian.py``.
-
-    Raises ``OSError`` as starting ``argv`` itself would.
-    """
+    """Command line of a guardian of ``argv`` with ``mark`` (``worker/guardian.py``). Raises ``OSError``."""
     if not is_program(argv[0]):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
     script = Path(pybench.__file__).parent / "worker" / "guardian.py"

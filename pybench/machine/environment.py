@@ -40,10 +40,7 @@ _NO_COMMIT = "(initial)"
 
 
 def snapshot(notify: Callable[[str], None] | None = None) -> Machine:
-    """Look at this machine once. Unknown values are ``None``; nothing here imports a backend.
-
-    ``notify`` shows a line while a slow driver starts.
-    """
+    """Look at this machine once; unknown is ``None``. ``notify`` shows a line while a slow driver starts."""
     inventory = find_gpus(notify=notify)
     names = tuple(gpu.name for gpu in inventory.gpus)
     commit, dirty = _git()

@@ -94,10 +94,7 @@ def gpus_to_measure() -> GpuInventory:
 
 
 def _find_gpus() -> GpuInventory:
-    """As :func:`find_gpus`, without a limit.
-
-    A GPU that can't be queried, such as a lost one, is left out and reported; the others stay.
-    """
+    """As :func:`find_gpus`, without a limit. GPUs that can't be queried are reported as faults."""
     try:
         with session():
             return _inventory()

@@ -49,10 +49,7 @@ class HealthWatch:
         self._thread.join(self._patience_s)
 
     def health(self, is_foreign: Callable[[ProcessFacts], bool] = lambda _facts: False) -> Health | None:
-        """The observations, with processes for which ``is_foreign`` is true; ``None`` when nothing was.
-
-        Read it after the end.
-        """
+        """Observations after the end, with ``is_foreign`` processes; ``None`` when there were none."""
         now = read_xids()
         known = {xid.sequence for xid in self._xids or ()}
         xids = None if now is None or self._xids is None else tuple(xid for xid in now if xid.sequence not in known)

@@ -58,10 +58,7 @@ def open_library() -> None:
 
 
 def begin() -> None:
-    """Open the library and initialise it.
-
-    A driver older than ``nvmlInitWithFlags`` is initialised by its own call. Raises ``NoDriverError``.
-    """
+    """Open and initialise the library, an older driver by its own call. Raises ``NoDriverError``."""
     open_library()
     try:
         try:
@@ -77,10 +74,7 @@ def begin() -> None:
 
 
 def answer(name: str, *arguments: object) -> Answer:
-    """The answer of a call, repeated at once after a passing failure. Raises ``NvmlError``.
-
-    A text that is not UTF-8, as of a damaged infoROM, has escapes in it.
-    """
+    """The answer of a call, repeated after a passing failure; text is escaped UTF-8. Raises ``NvmlError``."""
     try:
         return _persist(getattr(pynvml, f"nvml{name}"), *arguments)
     except UnicodeDecodeError as error:

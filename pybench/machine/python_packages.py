@@ -46,10 +46,7 @@ def python_software(python: str, names: Iterable[str]) -> Software | None:
 
 
 def missing_packages(python: str, names: Sequence[str]) -> tuple[str, ...]:
-    """``names`` that ``python`` can't find; none is imported.
-
-    None of them where it can't be started or prints anything else: starting a worker then reports why.
-    """
+    """``names`` that ``python`` can't find, without an import; none of them if it does not answer."""
     result = run_command((python, "-I", "-B", "-c", _CODE, *names))
     try:
         found = _NAMES.validate_json(result.out, strict=True) if result.ok else []

@@ -56,10 +56,7 @@ def follow(
 
 
 def num_oom_kills(path: Path = Path("/proc/vmstat")) -> int | None:
-    """Since the host started, of all control groups together; ``None`` where the kernel does not count them.
-
-    Linux counts them in ``/proc/vmstat`` since 4.13, inside containers too.
-    """
+    """Processes that the kernel ended for want of memory since the host started; ``None`` before Linux 4.13."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -199,10 +196,7 @@ def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: Path)
 
 
 def _killing_signal(log: str) -> int | None:
-    """Signal that ended a rank, by the launcher's report, whose last line is the first failure.
-
-    SIGTERM counts there alone: with it the launcher ends the ranks that a failed one leaves behind.
-    """
+    """Signal that ended a rank first; the launcher itself sends SIGTERM to those left behind."""
     codes = [int(code) for code in _EXIT_CODE.findall(log)]
     signals = [-code for code in codes if code < 0 and (code == codes[-1] or code != -signal.SIGTERM)]
     return signals[-1] if signals else None

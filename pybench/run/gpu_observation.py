@@ -72,10 +72,7 @@ _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
 
 def is_foreign(facts: ProcessFacts, run_mark: str, container: ContainerRun | None) -> bool:
-    """Whether the process is no worker of the run ``run_mark``, started by this process; false where that is not known.
-
-    ``container`` is the one that its worker runs in, ``None`` where it runs in none, or none runs.
-    """
+    """Whether the process is, as far as is known, no worker of the run ``run_mark`` and its ``container``."""
     if os.getpid() in facts.ancestors or facts.name.startswith(_SERVER):
         return False
     prefix = f"{ATTEMPT_VARIABLE}={run_mark}/".encode()

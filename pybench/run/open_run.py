@@ -41,10 +41,7 @@ _MOST_NAMED = 4
 
 @dataclass
 class OpenRun:
-    """``records`` grows with each attempt; attempts that do not fit the ``budget`` are left out and named.
-
-    ``compiled`` is the run's folder for compiled code, if it has one.
-    """
+    """A run with its ``records``, ``budget`` of time and, if it has one, folder of ``compiled`` code."""
 
     folder: RunFolder
     manifest: Manifest
@@ -120,10 +117,7 @@ class OpenRun:
         return in_time(attempts, self._attempts_s(), self.budget.left_s)
 
     def measure_next(self, owed: Sequence[Attempt]) -> None:
-        """Make the first of ``owed`` and those that its process can make, too, and keep their records.
-
-        It ends with the first that fails or has no time.
-        """
+        """Make the first of ``owed`` and those its process can make, up to the first that fails."""
         attempts = next_session(owed, self.records)
         total = len(self.records) + len(owed)
         with closing(run_session(self._session(attempts), self.progress)) as measured:

@@ -55,10 +55,7 @@ _IDLE_S, _RUNNING_S = 1.0, 0.1
 
 
 class NodeRunner:
-    """Takes orders from ``frames`` as host ``host``, with files below ``root``.
-
-    ``choose`` gives what starts workers. Another run on the host's devices is waited for, ``wait_s`` at most.
-    """
+    """Takes orders from ``frames`` as ``host``; waits ``wait_s`` at most for another run on its devices."""
 
     def __init__(
         self, host: Host, frames: Frames, choose: Choose, root: Path, notify: Notify, wait_s: float = JOIN_LIMIT_S
@@ -72,10 +69,7 @@ class NodeRunner:
         self._held = ExitStack()
 
     def serve(self) -> None:
-        """Do what is ordered until the run is over.
-
-        Raises ``MachineError`` when it ends with a problem, or the host that leads is gone; every worker has ended.
-        """
+        """Do what is ordered until the run is over, with every worker ended. Raises ``MachineError``."""
         try:
             locks = lock_names(self._host.gpu_uuids)
             send(self._frames, Hello(protocol=PROTOCOL, host=self._host, wall_s=time.time(), locks=locks))

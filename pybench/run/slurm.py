@@ -142,10 +142,7 @@ class Allocation:
         return cls(job=int(job), num_nodes=int(nodes), cpus_each=int(cpus[1]) if cpus else None)
 
     def srun(self, command: Sequence[str], num_nodes: int | None) -> tuple[str, ...]:
-        """Command line that starts ``command`` once on each of its hosts, or on the first ``num_nodes`` of them.
-
-        Raises ``UsageError`` where it has fewer.
-        """
+        """Command line that runs ``command`` once on each of ``num_nodes`` hosts. Raises ``UsageError``."""
         count = num_nodes or self.num_nodes
         if count > self.num_nodes:
             raise UsageError(
@@ -181,10 +178,7 @@ class Task:
 
 
 def expand_nodes(text: str) -> tuple[str, ...]:
-    """Names of a list such as ``gpu[01-03,07],login`` (``scontrol show hostnames`` is in no image).
-
-    Raises ``MachineError`` for anything else.
-    """
+    """Names of a list such as ``gpu[01-03,07],login``; ``scontrol`` is in no image. Raises ``MachineError``."""
     names: list[str] = []
     place = 0
     while place < len(text):

@@ -32,10 +32,7 @@ class OutOfTimeError(Exception):
 
 
 class TimeBudget:
-    """``limit_s`` from now on, for all attempts together; ``None``: without end.
-
-    ``end_s`` is in seconds of ``time.monotonic``.
-    """
+    """``limit_s`` from now on for all attempts, ``None`` without end; ``end_s`` is in ``time.monotonic``."""
 
     def __init__(self, limit_s: float | None) -> None:
         self.end_s = math.inf if limit_s is None else time.monotonic() + limit_s

@@ -46,10 +46,7 @@ _HEAD = b'{\n "checksum": "%s",'
 
 
 def encode_manifest(manifest: Manifest, path: Path) -> bytes:
-    """Content of the file at ``path``. Raises ``RunFolderError`` for one that would not be read back.
-
-    Raises ``ValueError`` where a point would be read back as another one.
-    """
+    """Content of the file at ``path``. Raises ``RunFolderError`` or ``ValueError`` if it can't be read back."""
     body = _MANIFEST.dump_json(manifest, indent=1)[1:] + b"\n"
     data = _HEAD % _digest(body) + body
     if len(data) > MAX_MANIFEST_BYTES or has_too_many(data):
@@ -99,10 +96,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, root: Path, suite_name: str, now: datetime | None = None) -> RunFolder:
-        """Make ``root/<utc>-<suite>`` with an empty journal, and a counter when that second is taken.
-
-        Raises ``RunFolderError``.
-        """
+        """Make ``root/<utc>-<suite>``, with a counter when that is taken. Raises ``RunFolderError``."""
         stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
         for suffix in ("", *(f"-{n}" for n in range(2, 100))):
             path = root / f"{stamp}-{suite_name}{suffix}"
@@ -142,10 +136,7 @@ class RunFolder:
 
     @property
     def mark(self) -> str:
-        """What this run's processes and containers carry: its id, made unique by its place.
-
-        Two runs of one suite may begin in one second, in different folders, and must not end each other's workers.
-        """
+        """Mark of this run's processes: id and place, as two runs may begin in one second in two folders."""
         return f"{self.run_id}-{hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]}"
 
     @property
@@ -278,10 +269,7 @@ def _held(path: Path, flags: int, kind: int) -> Iterator[None]:
 def earlier_runs(
     root: Path, fingerprint: str, *, most: int, suite: str = "", own: Path | None = None
 ) -> Iterator[tuple[RunFolder, Manifest]]:
-    """The latest ``most`` runs without ``own``, of any suite or of one, the newest first.
-
-    Folders that cannot be read are passed over.
-    """
+    """The latest ``most`` readable runs but ``own``, of any suite or of one, the newest first."""
     others = sorted(root.glob(f"*-{suite}*"), reverse=True)
     for path in [path for path in others if path != own][:most]:
         try:

@@ -37,10 +37,7 @@ class AbsentError(RunFolderError):
 
 @contextmanager
 def run_folder_errors(path: Path, doing: str, remedy: str = "") -> Iterator[None]:
-    """Turn an error of the system into a ``RunFolderError`` with the failed action and the next step.
-
-    A fault of the machine stays an ``OSError``.
-    """
+    """Turn a system's error, but for a fault of the machine, into a ``RunFolderError`` with the next step."""
     try:
         yield
     except FileNotFoundError as error:
@@ -65,10 +62,7 @@ class Journal:
         self._num_records: int | None = None  # once this process has read or written it
 
     def append(self, record: Record) -> None:
-        """Add ``record`` and return once it is on disk. Raises ``RunFolderError`` when it can't be written.
-
-        A line that a crash cut short is overwritten.
-        """
+        """Put ``record`` on disk, over a line that a crash cut short. Raises ``RunFolderError``."""
         with run_folder_errors(self._folder, "write the journal"), opened_folder(self._folder) as folder:
             with opened_file(folder, JOURNAL_FILE, os.O_RDWR | os.O_CREAT) as file:
                 end, last = _last_line(file)
@@ -135,10 +129,7 @@ def _lines(data: bytes, end: int) -> Iterator[bytes]:
 
 
 def _last_line(file: int) -> tuple[int, bytes]:
-    """Where the last whole line of a file ends, and the line; what follows it was cut short by a crash.
-
-    Raises ``OSError`` where both are longer than any line.
-    """
+    """End of the last whole line, and the line; a crash cut short the rest. Raises ``OSError`` beyond a line."""
     size = os.fstat(file).st_size
     tail, start = b"", size
     while start and tail.count(b"\n") < 2:  # noqa: PLR2004 - the newline before the line, and its own
@@ -160,10 +151,7 @@ _HEAD = re.compile(rb'\{"sequence": ([1-9]\d{0,8}), "checksum": "([0-9a-f]{16})"
 
 
 def encode_line(record: Record, sequence: int) -> bytes:
-    """A line with its newline. Raises ``ValueError`` for a record that would not be read back as it is.
-
-    Raises ``RunFolderError`` for one with more than a line may have.
-    """
+    """A line with its newline. Raises ``ValueError`` or ``RunFolderError`` if it can't be read back."""
     body = json.dumps(asdict(record), allow_nan=False).encode()
     line = b'{"sequence": %d, "checksum": "%s", "record": %s}\n' % (sequence, _checksum(sequence, body), body)
     if len(line) > MAX_LINE_BYTES or has_too_many(body):

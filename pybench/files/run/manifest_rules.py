@@ -35,10 +35,7 @@ Breach = tuple[str, str]
 
 
 def require_planned(path: Path, manifest: Manifest, records: Sequence[Record]) -> None:
-    """Refuse records that measured something else under an id of the plan. Raises ``RunFolderError``.
-
-    The journal is at fault where other records of the point fit the plan, else the manifest or the version is.
-    """
+    """Refuse records of other settings than the plan's, naming the file at fault. Raises ``RunFolderError``."""
     known = manifest.plan.digests
     fitting = {record.point_id for record in records if known.get(record.point_id) == record.point_digest}
     for number, record in enumerate(records, start=1):

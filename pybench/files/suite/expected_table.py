@@ -105,10 +105,7 @@ def _row(written: dict[str, Any]) -> ExpectedRow:
 
 
 def write_table(table: ExpectedTable, path: Path) -> None:
-    """Write a table, and read it back as any other.
-
-    Raises ``FileError`` when the file can't be written, or holds rows that ``table`` lacks.
-    """
+    """Write a table and read it back. Raises ``FileError``, also where the file has rows that it lacks."""
     if path.suffix != ".toml":
         raise refuse(path, "an expected table is a .toml file")
     if path.exists():

@@ -23,10 +23,7 @@ _Tables = Iterator[tuple[KeyPath, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class OwnFiles:
-    """The name of each file's model by the file's path as it is written, and each model by its name.
-
-    ``tables`` are configs of DeepSpeed by their paths.
-    """
+    """Model names by written path, models by name, and ``tables`` of DeepSpeed by path."""
 
     names: dict[str, str] = field(default_factory=dict)
     architectures: dict[str, Architecture] = field(default_factory=dict)
@@ -101,10 +98,7 @@ _REFUSED = {
 
 
 def read_deepspeed_config(path: Path) -> dict[str, Any]:
-    """The file's table. Raises ``FileError`` with every key that can't be honoured.
-
-    Whether its values agree with a point's settings is for the plan to find.
-    """
+    """The file's table. Raises ``FileError`` with every key that can't be honoured at any settings."""
     found = read_json_table(path, "a DeepSpeed config", "a table of DeepSpeed's own keys")
     problems = tuple(
         Problem(file=str(path), line=None, path=key, message=f"{why}: remove the key")

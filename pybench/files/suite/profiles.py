@@ -225,10 +225,7 @@ _MUCH_MORE = 1.5
 
 
 def profile_of(profiles: Collection[str], machine_kind: str, gpu_memory_bytes: float | None) -> str | None:
-    """``a100-40gb`` on an A100 of that memory, else ``a100``, else the largest of ``40gb``, ``16gb`` … that is there.
-
-    ``None`` where none fits.
-    """
+    """``a100-40gb``, else ``a100``, else the largest of ``40gb``, ``16gb`` … that fits; ``None`` for none."""
     memory_gb = 0.0 if gpu_memory_bytes is None else gpu_memory_bytes / _BYTES_PER_GIB * _UNREPORTED
     own = _largest(profiles, f"{machine_kind}-", memory_gb)
     if own and memory_gb < _MUCH_MORE * own:

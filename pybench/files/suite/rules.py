@@ -16,10 +16,7 @@ from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, NODES, REST
 
 
 def suite_problems(suite: WrittenSuite, profiles: Collection[str | None]) -> list[KeyProblem]:
-    """Every rule that the file breaks, its benchmarks being checked under each of ``profiles``.
-
-    A problem that a benchmark has under several profiles is reported for the first of them.
-    """
+    """Every rule that the file breaks under ``profiles``, each problem with the first of them."""
     found = [*_names(suite), *_profiles(suite), *_container(suite.container)]
     seen = {path for path, _ in found}
     for profile in profiles:

@@ -180,10 +180,7 @@ class Launcher(ABC):
         """End what is kept between workers; the run is over."""
 
     def remove_leftovers(self, run_mark: str) -> None:
-        """End and remove what killed runners left of the run whose tokens begin with ``run_mark``.
-
-        Raises ``MachineError`` when the engine does not answer.
-        """
+        """End and remove what killed runners left of the run ``run_mark``. Raises ``MachineError``."""
         end_marked(f"{run_mark}/")
 
 
@@ -223,10 +220,7 @@ class Engine(ABC):
     def launcher(
         self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool
     ) -> Launcher:
-        """A launcher that is known to work; missing images are fetched if ``fetch``.
-
-        Raises ``AbsentImageError`` when an image is missing, ``UsageError``, ``FileError`` or ``MachineError``.
-        """
+        """A launcher that works; missing images are fetched if ``fetch``, else ``AbsentImageError`` is raised."""
 
     def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:  # noqa: ARG002 - for an engine that has any
         """What ``pybench doctor`` reports of an engine that can be used."""
@@ -285,10 +279,7 @@ class LaunchRequirements:
 
 
 def engine_error(engine: str, storage: str | None, failed: str, words: str, remedy: str = "") -> MachineError:
-    """The error of an ``engine`` that ``failed``, with its own ``words``.
-
-    A full disk names the folder, ``storage``, and how full it is; any other error ends with ``remedy``.
-    """
+    """The error of an ``engine`` with its ``words`` and a ``remedy``; a full disk names ``storage``."""
     if reports_full_disk(words):
         where = f" in {storage} ({room_text(Path(storage))})" if storage else ""
         remedy = f"free space{where}, then run the same command again"

@@ -31,10 +31,7 @@ def tuning(host: Mapping[str, str]) -> dict[str, str]:
 
 
 def recorded(values: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
-    """``values`` as a run's record keeps them, in order of their names.
-
-    Values of ``secrets``, of every name that looks like one, and credentials within values are :data:`MARK`.
-    """
+    """``values`` sorted by name, with :data:`MARK` for ``secrets``, secret names and credentials inside."""
     hidden = frozenset(secrets)
     kept = {}
     for name, value in sorted(values.items()):
@@ -90,10 +87,7 @@ class Redaction:
         return self._clean(value) if self._text else value
 
     def files(self, folder: Path) -> None:
-        """Take secrets out of every file below ``folder`` and out of its name; what can't be looked into goes.
-
-        Follows no links.
-        """
+        """Take secrets out of names and content of files below ``folder``, without following links."""
         if not self._text:
             return
         # Bottom up: a folder's new name is not looked for.

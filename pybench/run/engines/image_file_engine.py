@@ -107,10 +107,7 @@ def registry_reference(engine: str, image: LockedImage) -> str:
 
 
 def image_path(kind: str, reference: str) -> Path:
-    """Place of the image file of ``repository@sha256:…``, made or not.
-
-    Below the user's cache folder, which several hosts may share; ``kind`` is the folder's name and the file's suffix.
-    """
+    """Place of the image file of ``repository@sha256:…`` below the user's cache folder, made or not."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "pybench" / kind / f"{reference.rpartition('@')[2].replace(':', '-')}.{kind}"
 

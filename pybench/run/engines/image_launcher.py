@@ -56,10 +56,7 @@ class ImageLauncher(Launcher):
         return self._tuning({**host, **LOOPBACK})
 
     def variables(self, job: Launch) -> dict[str, str]:
-        """What tunes the job's worker: ranks of several hosts meet on the network that the job names.
-
-        Compiled code goes where the run's next worker finds it, unless the suite names another place.
-        """
+        """What tunes the job's worker; compiled code goes to the run's folder unless the suite names another."""
         tuned = self.tuning(job.host_environment) if job.meeting is None else self._tuning(job.host_environment)
         return {**({name: str(path) for name, path in _COMPILED_AT.items()} if job.compiled else {}), **tuned}
 

@@ -86,10 +86,7 @@ def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
 
 
 class WorkerProcess:
-    """A started worker whose whole process tree carries ``token`` in its environment.
-
-    One that is ``guarded`` leaves no process, either, that took the token out of its environment.
-    """
+    """A worker whose processes carry ``token``; ``guarded``, it also leaves none that dropped the token."""
 
     def __init__(
         self, argv: Sequence[str], environment: Mapping[str, str], log: Path, token: str, *, guarded: bool = False

@@ -69,10 +69,7 @@ class Site:
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """One attempt as the host ordered it.
-
-    Ranks follow each other from site to site, as many on each; ``start_ns`` is when the host began the attempt.
-    """
+    """One attempt as ordered, begun at ``start_ns``; each site has the same number of ranks, in order."""
 
     order: WorkOrder
     num_processes: int
@@ -89,10 +86,7 @@ class Contract:
         return self.sites[rank * len(self.sites) // self.num_processes]
 
     def check(self, rank: int, log: RankLog, event: Event, now_ns: int) -> None:
-        """Hold an event of ``rank``, read at ``now_ns``, against the order and the rank's earlier events.
-
-        Raises ``ValueError``, which names the field.
-        """
+        """Hold an event, read at ``now_ns``, against the order and earlier ones. Raises ``ValueError``."""
         if log.result is not None and not isinstance(event, Failure):
             raise broken(rank, "result", "is not the rank's last event")
         if isinstance(event, Failure):

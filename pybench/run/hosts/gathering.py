@@ -66,10 +66,7 @@ class Gathering:
 
 
 def gather(rendezvous: Rendezvous, listener: socket.socket, lead: Host, secret: bytes, notify: Notify) -> Gathering:
-    """Wait for all hosts, and refuse those that are not like the first.
-
-    Raises ``MachineError`` with a line for each difference, or where hosts are missing after the limit.
-    """
+    """Wait for all hosts. Raises ``MachineError`` with a line for each that is missing or not like the first."""
     gathering = Gathering(lead)
     walls_s, locks = [0.0], [(lead.name, lock_names(lead.gpu_uuids))]
     try:
@@ -235,10 +232,7 @@ _SHOWN_DIGITS = 12
 
 
 def unlike(hosts: Sequence[Host], wall_offsets_s: Sequence[float]) -> tuple[str, ...]:
-    """A line for each difference of a host from the first.
-
-    ``wall_offsets_s`` are each host's wall clock less the first one's, in s.
-    """
+    """A line for each difference from the first host, also in wall clocks, given as offsets from it."""
     first, *others = hosts
     names = Counter(host.name for host in hosts).items()
     lines = [

@@ -188,10 +188,7 @@ def send(frames: Frames, message: Message, body: bytes = b"") -> None:
 
 
 def take(frames: Frames, limit_s: float) -> tuple[Message, bytes] | None:
-    """The next message and its body; ``None`` where none came within ``limit_s``.
-
-    Raises ``ConnectionLostError``, also for bytes that are no message.
-    """
+    """The next message and its body, ``None`` after ``limit_s``. Raises ``ConnectionLostError``."""
     frame = frames.take(limit_s)
     return None if frame is None else (decode(frame[0]), frame[1])
 

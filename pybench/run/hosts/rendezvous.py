@@ -92,10 +92,7 @@ class Rendezvous:
             ) from error
 
     def joined(self, secret: bytes) -> Frames:
-        """A connection to the host that leads, once it listens and answers.
-
-        Raises ``MachineError`` with the last problem after the limit, at once where the two have different secrets.
-        """
+        """A connection to the host that leads. Raises ``MachineError``, at once where secrets differ."""
         deadline_s = time.monotonic() + self.limit_s
         while True:
             try:
@@ -164,10 +161,7 @@ def host_name(environment: Mapping[str, str]) -> str:
 
 
 def this_host(name: str, engine: str, local: Launcher | None, *, alone: bool = False) -> Host:
-    """Look at this host once. ``local`` starts its workers where ``engine`` starts no containers.
-
-    ``alone``: all hosts of the run are this machine. Its images are known once the run's plan is.
-    """
+    """Look at this host once; ``local`` starts workers without containers, ``alone`` is one machine's run."""
     boot_id, time_offset_ns = host_clock()
     return Host(
         name=name,

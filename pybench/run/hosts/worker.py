@@ -273,10 +273,7 @@ def _written(run_path: Path, folder: Path, report: HostReport) -> tuple[str | No
 
 
 def joined_parts(run_path: Path, parts: Sequence[HostPart], own: PowerTrace | None) -> tuple[HostTrace, ...]:
-    """The power of every host, read back from the run's folder where it is not this one's ``own``.
-
-    Without parts, the attempt was this host's alone. Raises ``RunFolderError``.
-    """
+    """Each host's power, ``own`` or read from the run's folder; no ``parts``: one host. Raises ``RunFolderError``."""
     if not parts:
         return (HostTrace((), own),)
     joined = []
@@ -295,10 +292,7 @@ def first_part(job: Launch) -> Launch:
 
 
 def _meetings(links: Sequence[HostLink | None], held: ExitStack) -> list[Meeting]:
-    """Each place's meeting with the others, on the network by which they reached this host. Raises ``OSError``.
-
-    A port of this host is in ``held``; another host holds its own.
-    """
+    """Each place's meeting with the others; a port of this host is in ``held``. Raises ``OSError``."""
     between = next(link for link in links if link is not None).frames
     first = links[0]
     if first is None:

@@ -67,10 +67,7 @@ def read_lock(path: Path) -> ImageLock:
 
 
 def write_lock(lock: ImageLock) -> None:
-    """Write ``lock`` to its path, whole or not at all.
-
-    Raises ``FileError`` when that can't be; a faulty disk is the machine's trouble and stays an ``OSError``.
-    """
+    """Write ``lock`` to its path, whole or not at all. Raises ``FileError``, ``OSError`` on a faulty disk."""
     path = Path(lock.path)
     scratch = path.with_name(path.name + ".new")
     try:

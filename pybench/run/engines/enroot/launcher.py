@@ -36,10 +36,7 @@ _UNMOUNTABLE = re.compile(r"[\s:\\]")
 
 @dataclass(frozen=True, kw_only=True)
 class EnrootLauncher(ImageFileLauncher):
-    """Launcher of one run, whose image files are squashfs files.
-
-    Enroot maps this user to itself and grants no capability; it bounds neither pids nor /dev/shm.
-    """
+    """Launcher of squashfs files. Enroot maps this user to itself, and bounds neither pids nor /dev/shm."""
 
     isolation: Isolation
 

@@ -63,10 +63,7 @@ class Confinement:
 
 
 def confinement_for(request: ContainerRequest, engine: EngineFacts, host_ids: tuple[int, int]) -> Confinement:
-    """Tightest confinement that ``request`` allows; ``host_ids`` are this user's and group's.
-
-    The user inside is the one outside, so that files keep their owner; root becomes nobody.
-    """
+    """Tightest confinement for ``request``; the user inside is this one (``host_ids``), nobody for root."""
     uid, gid = host_ids
     own = Confinement(user=NOBODY if uid == 0 else f"{uid}:{gid}")
     if engine.name == "podman" and engine.rootless:

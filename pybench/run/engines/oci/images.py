@@ -40,10 +40,7 @@ class ImageFacts:
 
 
 def inspect_image(engine: Sequence[str], reference: str) -> ImageFacts | None:
-    """Describe the image that ``reference`` names, ``None`` when the engine has none.
-
-    ``engine`` is the program with its own options. Raises ``MachineError`` when it gives no proper answer.
-    """
+    """Describe the image ``reference``, ``None`` when the ``engine`` has none. Raises ``MachineError``."""
     result = run_command((*engine, "image", "inspect", reference))
     if not result.ok:
         error = result.error.lower()
@@ -86,10 +83,7 @@ def pull_image(engine: EngineFacts, reference: str, platform: str, notify: Notif
 
 
 def complaint(argv: Sequence[str], notify: Notify) -> list[str]:
-    """The last lines of a command that failed, none when it succeeded; ``notify`` shows each line as it comes.
-
-    Raises ``MachineError`` where it can't be started.
-    """
+    """Last lines of a command that failed, each shown by ``notify``; empty on success. Raises ``MachineError``."""
     tail: deque[str] = deque(["no output"], maxlen=_TAIL_LINES)
     try:
         with subprocess.Popen(
