@@ -72,16 +72,7 @@ def gathered(options: HostOptions, engine: EngineOptions, notify: Callable[[str]
     ``None`` without other hosts, and on a host that only took part: its run is over. Raises
     ``UsageError`` or ``MachineError``.
     """
-    if not options.given:
-        yield None
-        return
-    with _let_go(_gather_or_serve(options, engine, notify)) as gathering:
-        yield gathering
-
-
-@contextmanager
-def _let_go(gathering: Gathering | None) -> Iterator[Gathering | None]:
-    """Dismiss the other hosts at the end."""
+    gathering = _gather_or_serve(options, engine, notify) if options.given else None
     problem = "the host that leads failed"
     try:
         yield gathering

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +116,21 @@ def _inventory() -> GpuInventory:
     handles = {gpu.index: handle for gpu, handle in found}
     chosen = [handles[gpu.index] for gpu in kept]
     number = query("SystemGetCudaDriverVersion_v2")
+    reason = remedy = None
+    if not kept and gpus:
+        named = f", by {setting}: list whole GPUs by index or UUID, each once" if setting else ""
+        reason = "; ".join((f"CUDA_VISIBLE_DEVICES hides every GPU{named}", *faults))
+        remedy = "name whole GPUs, not MIG instances, or unset CUDA_VISIBLE_DEVICES"
+    elif not kept:
+        reason = "; ".join(faults) or "the driver lists no GPU"
+        remedy = f"repair them; {_LOOK}" if faults else _NO_GPU
     return GpuInventory(
         gpus=kept,
         driver=text(query("SystemGetDriverVersion")),
         cuda_driver=None if number is None else f"{number // 1000}.{number % 1000 // 10}",
         topology=tuple(tuple(_link(a, b) for b in chosen) for a in chosen),
-        reason=None if kept else _why_none(gpus, setting, faults),
-        remedy=None if kept or hides_all() else _what_to_do(gpus, faults),
+        reason=reason,
+        remedy=None if hides_all() else remedy,
         faults=faults,
     )
 
@@ -130,12 +138,6 @@ def _inventory() -> GpuInventory:
 def hides_all() -> bool:
     """Whether CUDA_VISIBLE_DEVICES asks for no GPU at all: it is set, and empty or -1."""
     return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in {"", "-1"}
-
-
-def _what_to_do(gpus: Sequence[GpuInfo], faults: Sequence[str]) -> str:
-    if gpus:
-        return "name whole GPUs, not MIG instances, or unset CUDA_VISIBLE_DEVICES"
-    return f"repair them; {_LOOK}" if faults else _NO_GPU
 
 
 def _survey(count: int) -> tuple[list[tuple[GpuInfo, Any]], tuple[str, ...]]:
@@ -154,13 +156,6 @@ def _survey(count: int) -> tuple[list[tuple[GpuInfo, Any]], tuple[str, ...]]:
         else:
             found.append((gpu, handle))
     return found, tuple(faults)
-
-
-def _why_none(gpus: Sequence[GpuInfo], setting: str | None, faults: Sequence[str]) -> str:
-    if gpus:
-        remedy = f", by {setting}: list whole GPUs by index or UUID, each once" if setting else ""
-        return "; ".join((f"CUDA_VISIBLE_DEVICES hides every GPU{remedy}", *faults))
-    return "; ".join(faults) or "the driver lists no GPU"
 
 
 def _nothing(reason: str, remedy: str | None = None) -> GpuInventory:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 
-from pybench.model.container import EngineFacts, ImageLock, LockedImage
+from pybench.model.container import EngineFacts, ImageLock
 from pybench.model.errors import FileError, MachineError
 from pybench.model.machine import DoctorFinding, Machine
 from pybench.run.engines.base import ImageStore, find_container_engines
@@ -39,9 +40,8 @@ def _engine(facts: EngineFacts) -> DoctorFinding:
     if facts.version is None and shutil.which(facts.name) is None:
         return DoctorFinding.ok(name, "not installed")
     if facts.reason:
-        return DoctorFinding.warning(
-            name, facts.reason, "start or repair it; without an engine workers run in this machine's Python"
-        )
+        remedy = "start or repair it; without an engine workers run in this machine's Python"
+        return DoctorFinding.warning(name, facts.reason, remedy)
     parts = (facts.version or "unknown version", facts.runtime, "rootless" if facts.rootless else None)
     return DoctorFinding.ok(name, ", ".join(part for part in parts if part))
 
@@ -62,23 +62,14 @@ def _cdi() -> DoctorFinding:
     return DoctorFinding.warning("CDI", "no specification names the GPUs by UUID", CDI_COMMAND)
 
 
-def _drivers(lock: ImageLock, machine: Machine) -> list[DoctorFinding]:
+def _drivers(lock: ImageLock, machine: Machine) -> Iterator[DoctorFinding]:
     """Images whose stated minimum this driver doesn't reach."""
-    return [
-        DoctorFinding.warning(
-            f"image {image.name}",
-            f"needs driver {image.minimum_driver}, this machine has {machine.driver}",
-            "update the driver, or use an older image; data-centre GPUs may get by on forward compatibility",
-        )
-        for image in lock.images
-        if _too_old(image, machine.driver)
-    ]
-
-
-def _too_old(image: LockedImage, driver: str | None) -> bool:
-    if image.minimum_driver is None or driver is None:
-        return False
-    return _numbers(driver) < _numbers(image.minimum_driver)
+    remedy = "update the driver, or use an older image; data-centre GPUs may get by on forward compatibility"
+    here = machine.driver
+    for image in lock.images:
+        if image.minimum_driver and here and _numbers(here) < _numbers(image.minimum_driver):
+            found = f"needs driver {image.minimum_driver}, this machine has {here}"
+            yield DoctorFinding.warning(f"image {image.name}", found, remedy)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -92,7 +83,7 @@ def _images(lock: ImageLock, stores: list[ImageStore]) -> DoctorFinding:
         return DoctorFinding.warning("images", str(error), "repair the engine")
     if here:
         return DoctorFinding.ok("images", f"{', '.join(here)} of {len(lock.images)} locked")
-    remedy = "pybench images pull NAME; until then workers run in this machine's Python"
+    found = f"none of the {len(lock.images)} locked for {this_platform()} is here"
     return DoctorFinding.warning(
-        "images", f"none of the {len(lock.images)} locked for {this_platform()} is here", remedy
+        "images", found, "pybench images pull NAME; until then workers run in this machine's Python"
     )

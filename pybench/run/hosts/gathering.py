@@ -62,7 +62,7 @@ class Gathering:
         for link in self.links:
             with suppress(HostLostError):
                 link.order(Goodbye(problem=problem))
-            link.close()
+            link.frames.close()
 
 
 def gather(rendezvous: Rendezvous, listener: socket.socket, lead: Host, secret: bytes, notify: Notify) -> Gathering:

@@ -86,9 +86,5 @@ class HostLink:
         except ValueError as error:
             raise self._lost(str(error)) from error
 
-    def close(self) -> None:
-        """Close the connection."""
-        self.frames.close()
-
     def _lost(self, problem: str) -> HostLostError:
         return HostLostError(f"host {self.name}: {problem}")

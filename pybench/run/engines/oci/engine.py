@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pybench.machine.command import CommandResult, run_command
-from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, ImageLock, LockedImage
+from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, LockedImage
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.model.text import amount_text
@@ -25,6 +25,9 @@ from pybench.run.engines.oci.images import complaint, find_image, pinned_image, 
 from pybench.run.engines.oci.launcher import OciLauncher, prepare_files, runner_mark
 from pybench.run.engines.trial import OTHER_REMEDY, PROBE, python_version, trial_job
 from pybench.run.images.lock import locked_image, this_platform
+
+# The largest locked images unpack to about as much.
+_IMAGE_BYTES = 30 * 2**30
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,17 @@ class OciEngine(Engine):
         request = needs.request
         lock = needs.lock(options)
         confinement = confinement_for(request, facts, (os.getuid(), os.getgid()))
-        images = tuple(_image(facts, lock, backend, needs, options, notify, fetch=fetch) for backend in needs.backends)
+        images = []
+        for backend in needs.backends:
+            name = options.image or needs.image_name(backend)
+            if name is None or lock.named(name):
+                locked = locked_image(lock, name, backend, needs.device)
+                images.append(pinned_image(facts, locked, backend, notify, pull=fetch))
+            elif options.allow_unpinned or (needs.began and not needs.began.pinned):
+                images.append(unpinned_image(facts, name, backend))
+            else:
+                locks = f"image {name!r} is not in {lock.path}"
+                raise UsageError(f"{locks}; lock it, or use --allow-unpinned and never pass")
         # The shell's Hugging Face hub cache, where it has one; the folder around it holds a token.
         home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
         models = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
@@ -79,7 +92,7 @@ class OciEngine(Engine):
                 runtime=facts.runtime,
                 rootless=facts.rootless,
                 lock=lock.path,
-                images=images,
+                images=tuple(images),
                 mounts=request.mounts,
                 relaxations=confinement.relaxations,
             ),
@@ -96,8 +109,20 @@ class OciEngine(Engine):
         """Missing parts for an ordinary user, and room for images."""
         if facts.rootless and (lacks := _lacks()):
             yield DoctorFinding.warning(f"{facts.name} rootless", ", ".join(lacks), "; ".join(lacks.values()))
-        if facts.data_root:
-            yield storage_finding(facts.name, Path(facts.data_root))
+        if facts.data_root is None:
+            return
+        name = f"{facts.name} storage"
+        try:
+            free = shutil.disk_usage(facts.data_root).free
+        except OSError as error:
+            unread = f"{facts.data_root} can't be read: {error.strerror}"
+            yield DoctorFinding.warning(name, unread, "let its owner find out how much is free")
+            return
+        found = f"{amount_text(free)} free in {facts.data_root}"
+        if free >= 2 * _IMAGE_BYTES:
+            yield DoctorFinding.ok(name, found)
+        else:
+            yield DoctorFinding.warning(name, found, f"free space: images take {amount_text(_IMAGE_BYTES)} each")
 
     def store(self, facts: EngineFacts) -> OciImageStore:
         """Its images."""
@@ -111,43 +136,6 @@ def json_object(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return values if isinstance(values, dict) else {}
-
-
-def _image(
-    facts: EngineFacts,
-    lock: ImageLock,
-    backend: str,
-    needs: LaunchRequirements,
-    options: EngineOptions,
-    notify: Notify,
-    *,
-    fetch: bool,
-) -> ImageIdentity:
-    name = options.image or needs.image_name(backend)
-    if name is None or lock.named(name):
-        return pinned_image(facts, locked_image(lock, name, backend, needs.device), backend, notify, pull=fetch)
-    if options.allow_unpinned or (needs.began and not needs.began.pinned):
-        return unpinned_image(facts, name, backend)
-    raise UsageError(f"image {name!r} is not in {lock.path}; lock it, or use --allow-unpinned and never pass")
-
-
-# The largest locked images unpack to about as much.
-_IMAGE_BYTES = 30 * 2**30
-_MIN_FREE_BYTES = 2 * _IMAGE_BYTES
-
-
-def storage_finding(engine: str, folder: Path) -> DoctorFinding:
-    """Whether ``folder``, where ``engine`` keeps its images, has room for two large ones."""
-    name = f"{engine} storage"
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        found, remedy = f"{folder} can't be read: {error.strerror}", "let its owner find out how much is free"
-        return DoctorFinding.warning(name, found, remedy)
-    found = f"{amount_text(free)} free in {folder}"
-    if free >= _MIN_FREE_BYTES:
-        return DoctorFinding.ok(name, found)
-    return DoctorFinding.warning(name, found, f"free space: images take {amount_text(_IMAGE_BYTES)} each")
 
 
 def _build(facts: EngineFacts, command: tuple[str, ...], notify: Notify) -> None:
