@@ -35,31 +35,28 @@ class ErrorBoundary(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
         """Run the command. A signal is named as Ctrl-C is."""
-        with _checked_output(ctx):
-            return self._invoke(ctx)
-
-    def _invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
         from pybench.machine.signals import signals_interrupt
 
-        try:
-            # From the start on: finding an engine or making an image file takes long before a run begins.
-            with signals_interrupt():
-                _require_memory()
-                return super().invoke(ctx)
-        except PybenchError as error:
-            _end(ctx, str(error), exit_code_of(error))
-        except KeyboardInterrupt:
-            _end(ctx, "interrupted", INTERRUPTED)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            _end(ctx, f"{where}{error.strerror or error}; details: {_details(error)}", MACHINE)
-        except MemoryError:
-            _end(ctx, "too little memory: free some of the host's, or raise the limit (ulimit -v)", MACHINE)
-        except Exception as error:  # noqa: BLE001 - whatever else goes wrong is a defect of pybench
-            text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            _end(ctx, f"internal error: {text}; please report it with {_details(error)}", INTERNAL)
+        with _checked_output(ctx):
+            try:
+                # From the start on: finding an engine or making an image file takes long before a run begins.
+                with signals_interrupt():
+                    _require_memory()
+                    return super().invoke(ctx)
+            except PybenchError as error:
+                _end(ctx, str(error), exit_code_of(error))
+            except KeyboardInterrupt:
+                _end(ctx, "interrupted", INTERRUPTED)
+            except (click.ClickException, click.exceptions.Exit, click.Abort):
+                raise
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                _end(ctx, f"{where}{error.strerror or error}; details: {_details(error)}", MACHINE)
+            except MemoryError:
+                _end(ctx, "too little memory: free some of the host's, or raise the limit (ulimit -v)", MACHINE)
+            except Exception as error:  # noqa: BLE001 - whatever else goes wrong is a defect of pybench
+                text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                _end(ctx, f"internal error: {text}; please report it with {_details(error)}", INTERNAL)
 
 
 _LEAST_BYTES, _BYTES_PER_CORE = 2**28, 2**25

@@ -15,7 +15,7 @@ from pybench.report.table import printable
 from pybench.run.engines import CONTAINER_ENGINES
 
 if TYPE_CHECKING:
-    from pybench.model.container import ImageLock, LockedImage
+    from pybench.model.container import ImageLock
     from pybench.run.engines.base import ImageStore
 
 _LOCK = click.option("--lock", "path", type=PATH, metavar="FILE", help="Another lock file.")
@@ -45,17 +45,15 @@ def lock_text(lock: ImageLock, platform: str, here: Mapping[str, Sequence[str]])
 
     ``here`` names the engines of this machine that have an image. Tag and digest stay whole, to be copied.
     """
-    return "".join(_lines(image, platform, here.get(image.name, ())) for image in lock.images) or "no image is locked\n"
-
-
-def _lines(image: LockedImage, platform: str, engines: Sequence[str]) -> str:
-    digest = next((name.rpartition("@")[2] for name in image.references(platform)), f"not locked for {platform}")
-    verified = f"verified by {image.verified_by}, {image.verified_utc}" if image.verified_by else "unverified"
-    where = f"in {', '.join(engines)}" if engines else "not here"
-    serves = ", ".join(image.backends) or "no backend"
-    about = f"{image.name}  for {serves} on {image.device}; {verified}; {where}"
-    lines = (about, f"  {image.repository}:{image.tag}", f"  {digest}")
-    return "".join(f"{printable(line)}\n" for line in lines)
+    lines = []
+    for image in lock.images:
+        digest = next((name.rpartition("@")[2] for name in image.references(platform)), f"not locked for {platform}")
+        verified = f"verified by {image.verified_by}, {image.verified_utc}" if image.verified_by else "unverified"
+        where = f"in {', '.join(here[image.name])}" if here.get(image.name) else "not here"
+        serves = ", ".join(image.backends) or "no backend"
+        about = f"{image.name}  for {serves} on {image.device}; {verified}; {where}"
+        lines += [about, f"  {image.repository}:{image.tag}", f"  {digest}"]
+    return "".join(f"{printable(line)}\n" for line in lines) or "no image is locked\n"
 
 
 @images.command()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 else:
     _Seconds = _Pair = click.ParamType  # generic from click 8.4 on
 
+_Given = str | os.PathLike[str]
 _FORM = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?")
 
 
@@ -51,9 +52,7 @@ class Duration(_Seconds):
 class _Path(click.Path):
     """A path of at least one character."""
 
-    def convert(
-        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | bytes | os.PathLike[str]:
+    def convert(self, value: _Given, param: click.Parameter | None, ctx: click.Context | None) -> str | bytes | _Given:
         """Refuse an empty text, which Python takes for the current folder."""
         if not os.fspath(value):
             self.fail("an empty path; is a variable of the shell not set?", param, ctx)
@@ -63,9 +62,7 @@ class _Path(click.Path):
 class _Folder(_Path):
     """A folder, such as a run's."""
 
-    def convert(
-        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | bytes | os.PathLike[str]:
+    def convert(self, value: _Given, param: click.Parameter | None, ctx: click.Context | None) -> str | bytes | _Given:
         """Refuse a file in one line, also where only the results of a run are there."""
         path = Path(value)
         if path.is_file():
