@@ -14,18 +14,18 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1910, 13),
+    "cli": (1902, 13),
     "core": (7533, 42),
     "evidence": (1186, 8),
     "explain": (2170, 12),
-    "files": (3229, 21),
+    "files": (3186, 20),
     "fleet": (1604, 10),
-    "machine": (1621, 13),
+    "machine": (1566, 12),
     "model": (5515, 36),
     "nightly": (4126, 20),
     "power": (4653, 23),
     "report": (4216, 39),
-    "run": (7527, 53),
+    "run": (7526, 50),
     "worker": (10583, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

@@ -66,9 +66,8 @@ def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write:
 
     Exits 1 when it serves others.
     """
-    from pybench.run.images.build import confirmed, disagreements, with_image
     from pybench.run.images.lock import chosen
-    from pybench.run.images.registry import fetch_manifest, registry_tool
+    from pybench.run.images.registry import confirmed, disagreements, fetch_manifest, registry_tool, with_image
 
     lock = _read(path)
     tool = registry_tool()
@@ -97,9 +96,8 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
     from dataclasses import replace
 
     from pybench.model.errors import UsageError
-    from pybench.run.images.build import lock_diff, resolved, with_image
     from pybench.run.images.lock import chosen
-    from pybench.run.images.registry import fetch_manifest, registry_tool
+    from pybench.run.images.registry import fetch_manifest, lock_diff, registry_tool, resolved, with_image
 
     if tag and len(names) != 1:
         raise UsageError("--tag moves one image; name it")
@@ -135,7 +133,7 @@ def build(name: str, path: Path | None, engine: str | None) -> None:
 
     The id is that of this platform.
     """
-    from pybench.run.images.build import build_image, lock_diff, with_image
+    from pybench.run.images.registry import build_image, lock_diff, with_image
 
     before = _read(path)
     found_in, store = _store(engine)

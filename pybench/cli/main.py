@@ -130,7 +130,7 @@ def main(ctx: click.Context) -> None:
     gc.set_threshold(100_000)
     has_defaults = any(map(os.path.exists, ("pybench.toml", "pyproject.toml")))
     if ctx.invoked_subcommand in {"run", "plan"} and has_defaults:
-        from pybench.files.defaults import read_defaults
+        from pybench.cli.params import read_defaults
 
         ctx.default_map = dict.fromkeys(("run", "plan"), read_defaults(Path.cwd()))
     ctx.obj = lambda name: imported(EXTENSIONS[name])

@@ -169,3 +169,35 @@ def effects_of(smallest: tuple[str, ...]) -> SmallestEffects:
         else:
             default = fraction
     return SmallestEffects(default=default, by_metric=by_metric)
+
+
+_DEFAULTS = {"runs": "root", "engine": "engine", "python": "python"}
+"""Keys, with the parameter of ``pybench run`` and ``pybench plan`` that each is for."""
+
+
+def read_defaults(folder: Path) -> dict[str, str]:
+    """Defaults in ``pybench.toml``, else in ``[tool.pybench]`` of ``pyproject.toml``. Raises ``FileError``."""
+    import tomllib
+
+    from pybench.files.safe_folder import read_named
+    from pybench.files.toml_file import MAX_FILE_BYTES, describe, refuse, valid_text
+
+    for file, keys in ((folder / "pybench.toml", ()), (folder / "pyproject.toml", ("tool", "pybench"))):
+        try:
+            found = tomllib.loads(read_named(file, MAX_FILE_BYTES).decode())
+        except OSError:
+            continue
+        except ValueError as error:
+            if keys:  # another tool's file, which that tool reports
+                continue
+            raise refuse(file, str(error)) from error
+        for key in keys:
+            found = found.get(key, {}) if isinstance(found, dict) else {}
+        for key, value in found.items():
+            if key not in _DEFAULTS:
+                raise refuse(file, f"unknown key {describe(key)}{valid_text(key, _DEFAULTS)}")
+            if not isinstance(value, str):
+                raise refuse(file, f"{key}: found {describe(value)}, expected a string")
+        if found:
+            return {_DEFAULTS[key]: value for key, value in found.items()}
+    return {}

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from pybench.core.plan import Required, left_out_list
-from pybench.machine.python_packages import missing_packages
 from pybench.model.backend import BACKENDS, install
 from pybench.model.container import ContainerSetup
 from pybench.model.suite import Effort, Plan, Point
@@ -17,7 +16,7 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName
 from pybench.model.workloads.train import Train
 from pybench.run.engines.apptainer.engine import ApptainerLauncher
-from pybench.run.engines.local import Local
+from pybench.run.engines.local import Local, missing_packages
 from pybench.run.suite_plan import with_packages
 
 

@@ -3,14 +3,14 @@
 LOCAL = "none"
 """Workers run in a Python of this machine, in no container."""
 
-MODULES = {
-    "docker": "pybench.run.engines.oci.docker",
-    "podman": "pybench.run.engines.oci.podman",
-    "apptainer": "pybench.run.engines.apptainer.engine",
-    "enroot": "pybench.run.engines.enroot.engine",
-    LOCAL: "pybench.run.engines.local",
+PLACES = {
+    "docker": "oci.engine:DOCKER",
+    "podman": "oci.engine:PODMAN",
+    "apptainer": "apptainer.engine:ENGINE",
+    "enroot": "enroot.engine:ENGINE",
+    LOCAL: "local:ENGINE",
 }
-"""Modules are imported when an engine is used: the command line starts fast. The preferred engine comes first."""
+"""Module and name of each engine, imported when it is used to start fast; the preferred engine comes first."""
 
-ENGINES = tuple(MODULES)
+ENGINES = tuple(PLACES)
 CONTAINER_ENGINES = tuple(name for name in ENGINES if name != LOCAL)

@@ -24,7 +24,7 @@ from pybench.model.errors import MachineError
 from pybench.model.host import Place, Software
 from pybench.model.machine import DeviceKind, DoctorFinding
 from pybench.model.wire import Failure
-from pybench.run.engines import CONTAINER_ENGINES, MODULES
+from pybench.run.engines import CONTAINER_ENGINES, PLACES
 from pybench.run.engines.process import end_marked
 from pybench.run.engines.stage import WORKER_SCRIPT
 from pybench.run.images.lock import default_lock, read_lock
@@ -233,8 +233,9 @@ class Engine(ABC):
 
 def get_engine(name: str) -> Engine:
     """The engine called ``name``."""
-    found: Engine = import_module(MODULES[name]).ENGINE
-    return found
+    module, _, constant = PLACES[name].partition(":")
+    engine: Engine = getattr(import_module(f"pybench.run.engines.{module}"), constant)
+    return engine
 
 
 def find_container_engines() -> tuple[tuple[Engine, EngineFacts], ...]:

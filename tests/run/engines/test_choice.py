@@ -15,8 +15,7 @@ from pybench.run.engines import choice
 from pybench.run.engines.base import EngineOptions, LaunchRequirements, facts_of_command
 from pybench.run.engines.choice import choose_launcher
 from pybench.run.engines.local import Local
-from pybench.run.engines.oci.docker import ENGINE as DOCKER
-from pybench.run.engines.oci.engine import OciEngine
+from pybench.run.engines.oci.engine import DOCKER, OciEngine
 
 NEEDS = LaunchRequirements(backends=("torch",), device="cuda", request=ContainerRequest())
 DOWN = EngineFacts(name="docker", version=None, reason="the docker daemon doesn't answer: connection refused")

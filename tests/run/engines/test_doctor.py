@@ -17,7 +17,6 @@ from pybench.model.machine import DoctorFinding, Machine
 from pybench.run.engines import doctor
 from pybench.run.engines.doctor import examine_containers
 from pybench.run.engines.oci import engine as oci_engine
-from pybench.run.engines.oci.docker import ENGINE
 from pybench.run.engines.oci.engine import OciImageStore
 
 DOCKER = EngineFacts(name="docker", version="28.0", runtime="runc", data_root="/")
@@ -35,7 +34,7 @@ def _healthy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def engine(monkeypatch: pytest.MonkeyPatch, facts: EngineFacts) -> None:
-    spoil(monkeypatch, doctor, find_container_engines=lambda: ((ENGINE, facts),))
+    spoil(monkeypatch, doctor, find_container_engines=lambda: ((oci_engine.DOCKER, facts),))
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, place: object, **parts: Any) -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.model.errors import UsageError
-from pybench.run.images.build import disagreements, lock_diff, resolved, with_image
 from pybench.run.images.lock import chosen
-from pybench.run.images.registry import RegistryManifest
+from pybench.run.images.registry import RegistryManifest, disagreements, lock_diff, resolved, with_image
 
 INDEX, AMD, ARM, CONFIG = (f"sha256:{letter * 64}" for letter in "1234")
 IMAGE = LockedImage(

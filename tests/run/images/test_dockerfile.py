@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pybench.model.errors import FileError
-from pybench.run.images.build import check_dockerfile
 from pybench.run.images.lock import read_lock
+from pybench.run.images.registry import check_dockerfile
 
 CONTAINERS = Path(__file__).parents[3] / "containers"
 DIGEST = f"docker.io/a/b@sha256:{'0123456789abcdef' * 4}"

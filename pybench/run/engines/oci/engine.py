@@ -20,7 +20,7 @@ from pybench.model.machine import DoctorFinding
 from pybench.model.text import amount_text
 from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements, Notify, engine_error, facts_of_command
 from pybench.run.engines.oci.confinement import Confinement, after_refusal, confinement_for
-from pybench.run.engines.oci.gpu_access import CDI_COMMAND, GpuAccess
+from pybench.run.engines.oci.gpu_access import CDI_COMMAND, GpuAccess, device_nodes, has_cdi
 from pybench.run.engines.oci.images import complaint, find_image, pinned_image, unpinned_image, with_algorithm
 from pybench.run.engines.oci.launcher import OciLauncher, prepare_files, runner_mark
 from pybench.run.engines.trial import OTHER_REMEDY, PROBE, python_version, trial_job
@@ -241,3 +241,43 @@ def _delegated_controllers() -> list[str]:
         return Path(f"/sys/fs/cgroup{own}/cgroup.controllers").read_text(encoding="utf-8").split()
     except OSError:
         return []
+
+
+def find_docker() -> EngineFacts:
+    """Ask the docker daemon about itself."""
+    result = run_command(("docker", "info", "--format", "{{json .}}"))
+    info = json_object(result.out)
+    if not info.get("ServerVersion"):
+        complaint = "; ".join(info.get("ServerErrors") or ()) or result.error_line
+        return EngineFacts(name="docker", version=None, reason=f"the docker daemon doesn't answer: {complaint}")
+    return EngineFacts(
+        name="docker",
+        version=info["ServerVersion"],
+        rootless=any("name=rootless" in option for option in info.get("SecurityOptions") or ()),
+        runtime=info.get("DefaultRuntime"),
+        runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        cdi=bool(info.get("CDISpecDirs")) and has_cdi(tuple(info["CDISpecDirs"])),
+        data_root=info.get("DockerRootDir"),
+    )
+
+
+def find_podman() -> EngineFacts:
+    """Ask podman about itself."""
+    result = run_command(("podman", "info", "--format", "json"))
+    info = json_object(result.out)
+    if not result.ok or "host" not in info:
+        return EngineFacts(name="podman", version=None, reason=f"podman does not work here: {result.error_line}")
+    host = info["host"]
+    return EngineFacts(
+        name="podman",
+        version=info.get("version", {}).get("Version"),
+        rootless=bool(host.get("security", {}).get("rootless")),
+        runtime=host.get("ociRuntime", {}).get("name"),
+        runtimes=tuple(name for name in ("crun", "runc") if shutil.which(name)),
+        cdi=has_cdi(),
+        data_root=info.get("store", {}).get("graphRoot"),
+    )
+
+
+DOCKER = OciEngine("docker", find_docker, lambda: GpuAccess(way="toolkit"))
+PODMAN = OciEngine("podman", find_podman, lambda: GpuAccess(way="nodes", device_nodes=device_nodes()))

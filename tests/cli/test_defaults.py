@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.files.defaults import read_defaults
+from pybench.cli.params import read_defaults
 from pybench.model.errors import FileError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pybench.machine import command
 from pybench.machine.command import run_command
-from pybench.machine.python_packages import missing_packages, python_software
+from pybench.run.engines.local import missing_packages, python_software
 from tests.programs import shell_program
 
 
