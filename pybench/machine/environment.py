@@ -31,10 +31,7 @@ def fabric_of(topology: Sequence[Sequence[str]]) -> Fabric:
 
 
 # Whatever of these is installed is recorded: what computes, what communicates, what compiles.
-_PACKAGES = (
-    *("numpy", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-ml-py"),
-    *RECORDED_PACKAGES,
-)
+_PACKAGES = (*("numpy", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-ml-py"), *RECORDED_PACKAGES)
 _GIT_LIMIT_S = 10.0
 _NO_COMMIT = "(initial)"
 

@@ -64,10 +64,7 @@ def _attempt(
     started_utc = datetime.now(UTC).isoformat(timespec="seconds")
     start_ns, started_realtime_ns = time.monotonic_ns(), time.time_ns()
     contract = Contract(
-        order=session.orders[place],
-        num_processes=session.job.num_processes,
-        sites=session.sites,
-        start_ns=start_ns,
+        order=session.orders[place], num_processes=session.job.num_processes, sites=session.sites, start_ns=start_ns
     )
     reader.begin(place, contract.check)
     with GpuObservation(session.job.gpu_uuids, with_power=session.power_reason is None) as gpus:

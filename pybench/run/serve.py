@@ -150,9 +150,7 @@ class NodeRunner:
             return Prepared(problem=_reason(error))
         container = self._launcher.container
         images = container.images if container else ()
-        return Prepared(
-            images=tuple(FoundImage(backend=image.backend, digests=image.known_by) for image in images),
-        )
+        return Prepared(images=tuple(FoundImage(backend=image.backend, digests=image.known_by) for image in images))
 
     def _begin(self, order: Begin) -> str:
         """Start a part; gives why it can't be started, if it can't."""

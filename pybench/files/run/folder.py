@@ -27,13 +27,7 @@ from pybench.files.json_values import decode_json, has_too_many
 from pybench.files.reader import Reader, check_version, first_fault
 from pybench.files.run.journal import AbsentError, Journal, run_folder_errors
 from pybench.files.run.manifest_rules import breaches
-from pybench.files.safe_folder import (
-    opened_file,
-    opened_folder,
-    read_file,
-    remove_file,
-    write_file,
-)
+from pybench.files.safe_folder import opened_file, opened_folder, read_file, remove_file, write_file
 from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.manifest import MANIFEST_FILE, MANIFEST_VERSION, Manifest
 from pybench.model.record import JOURNAL_FILE
@@ -187,10 +181,7 @@ class RunFolder:
     def write_report(self, file: str, text: str) -> None:
         """Write a report into the run's folder. Raises ``RunFolderError``; nothing measured is lost by that."""
         remedy = "; `pybench report` prints it again"
-        with (
-            run_folder_errors(self.path / file, "write the report", remedy),
-            opened_folder(self.path) as folder,
-        ):
+        with run_folder_errors(self.path / file, "write the report", remedy), opened_folder(self.path) as folder:
             write_file(folder, file, text.encode())
 
     def remove_reports(self, files: Iterable[str]) -> None:

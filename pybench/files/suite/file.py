@@ -16,16 +16,7 @@ from pybench.files.suite.own_files import read_own_files
 from pybench.files.suite.profiles import form_problems, profile_of, written_suite
 from pybench.files.suite.rules import suite_problems
 from pybench.files.suite.schema import MARKS, WORD, suite_model, suite_schema
-from pybench.files.toml_file import (
-    KeyPath,
-    KeyProblem,
-    describe,
-    did_you_mean,
-    located,
-    message_of,
-    read_toml,
-    refuse,
-)
+from pybench.files.toml_file import KeyPath, KeyProblem, describe, did_you_mean, located, message_of, read_toml, refuse
 from pybench.model.errors import FileError, Problem
 from pybench.model.suite import Suite
 from pybench.model.workloads.registry import SETTINGS_OF

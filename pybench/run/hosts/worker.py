@@ -22,18 +22,7 @@ from pybench.power.trace_file import read_trace
 from pybench.run.engines.base import Launch, Meeting, Worker
 from pybench.run.hosts.interface import held_port, on_network, port_of
 from pybench.run.hosts.link import HostLink, HostLostError
-from pybench.run.hosts.messages import (
-    Beat,
-    Begin,
-    Begun,
-    Ended,
-    Events,
-    FindPort,
-    FoundPort,
-    Message,
-    Report,
-    Stop,
-)
+from pybench.run.hosts.messages import Beat, Begin, Begun, Ended, Events, FindPort, FoundPort, Message, Report, Stop
 
 BEAT_LIMIT_S = 30.0
 """A host that follows a worker sends something every second; one that is silent for so long is gone."""
@@ -203,11 +192,7 @@ class HostsWorker:
             with self._log.open("a", encoding="utf-8") as log:
                 log.write(f"\n--- host {part.link.name} ---\n{report.log}\n{part.problem}")
             yield HostReport(
-                name=part.link.name,
-                clock=clock,
-                trace=trace,
-                power_reason=report.power_reason,
-                health=report.health,
+                name=part.link.name, clock=clock, trace=trace, power_reason=report.power_reason, health=report.health
             )
 
     def _report(self, part: _Part) -> tuple[Report, bytes]:
