@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pybench.machine.nvml import NvmlError, query, session
+from pybench.machine.nvml import NvmlError, query, returned_within, session
 from pybench.model.health import GpuProcess
 
 # PROC_PID_INIT_INO of include/linux/proc_ns.h: the PID namespace in which the kernel itself counts.
@@ -59,8 +58,9 @@ class ProcessWatch:
         if not self._can_see:
             return
         for uuid, handle in handles.items():
-            for pid, memory_bytes in _computing(handle):
-                self._note(uuid, pid, memory_bytes, time.monotonic_ns())
+            # Clients of a server (MPS) are listed separately.
+            for process in (process for call in _LISTS for process in query(call, handle) or ()):
+                self._note(uuid, process.pid, process.usedGpuMemory, time.monotonic_ns())
 
     def sightings(self) -> tuple[Sighting, ...]:
         """All processes so far."""
@@ -81,22 +81,14 @@ class ProcessWatch:
 def look_once(uuids: Sequence[str], limit_s: float = _LOOK_LIMIT_S) -> tuple[Sighting, ...]:
     """Processes on the GPUs now; none where there is no driver, or none that answers in time."""
     watch = ProcessWatch()
-    thread = threading.Thread(target=_look, args=(watch, uuids), daemon=True, name="gpu processes")
-    thread.start()
-    thread.join(limit_s)
+
+    def look() -> None:
+        with suppress(NvmlError), session():
+            found = {uuid: query("DeviceGetHandleByUUID", uuid) for uuid in uuids}
+            watch.look({uuid: handle for uuid, handle in found.items() if handle is not None})
+
+    returned_within(limit_s, look)
     return watch.sightings()
-
-
-def _look(watch: ProcessWatch, uuids: Iterable[str]) -> None:
-    with suppress(NvmlError), session():
-        found = {uuid: query("DeviceGetHandleByUUID", uuid) for uuid in uuids}
-        watch.look({uuid: handle for uuid, handle in found.items() if handle is not None})
-
-
-def _computing(handle: Any) -> Iterator[tuple[int, int | None]]:  # noqa: ANN401 - NVML's handle
-    """Process ids and bytes; clients of a server (MPS) are listed apart."""
-    for call in _LISTS:
-        yield from ((each.pid, each.usedGpuMemory) for each in query(call, handle) or ())
 
 
 def facts_of(pid: int, proc: Path = Path("/proc")) -> ProcessFacts | None:

@@ -6,7 +6,6 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from pybench.machine.gpu_processes import ProcessFacts, ProcessWatch
@@ -42,9 +41,7 @@ class HealthWatch:
         self._ready.wait(self._patience_s)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(self._patience_s)
 

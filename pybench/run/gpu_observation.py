@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
 
 from pybench.machine.gpu_processes import ProcessFacts
@@ -37,9 +36,7 @@ class GpuObservation:
             self._open.enter_context(self._watch)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._open.close()
 
     def note(self, rank: int, event: Event) -> None:
