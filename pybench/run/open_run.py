@@ -153,6 +153,11 @@ class OpenRun:
         exchange.mkdir()
         job = self._job(attempts[0][0], exchange)
         device, end_ns = self.manifest.device, self.budget.end_ns
+        sites: tuple[Site, ...] = (Site(clock=host_clock(), gpu_uuids=job.gpu_uuids),)
+        if self.gathering is not None and job.spans_hosts:
+            own = {host.name: host.clock for host in self.gathering.hosts}
+            joined = zip(job.places, self.gathering.clocks(job.places), strict=True)
+            sites = tuple(Site(clock=own[p.host], gpu_uuids=p.gpu_uuids, joined=clock) for p, clock in joined)
         return Session(
             run_path=self.folder.path,
             attempts=attempts,
@@ -160,43 +165,31 @@ class OpenRun:
             folders=folders,
             job=job,
             launcher=self.launcher,
-            sites=self._sites(job),
+            sites=sites,
             power_reason=self.manifest.power_reason,
             end_s=self.budget.end_s,
             gathering=self.gathering,
         )
 
-    def _sites(self, job: Launch) -> tuple[Site, ...]:
-        if self.gathering is None or not job.spans_hosts:
-            return (Site(clock=host_clock(), gpu_uuids=job.gpu_uuids),)
-        clocks = {host.name: host.clock for host in self.gathering.hosts}
-        joined = self.gathering.clocks(job.places)
-        return tuple(
-            Site(clock=clocks[place.host], gpu_uuids=place.gpu_uuids, joined=clock)
-            for place, clock in zip(job.places, joined, strict=True)
-        )
-
     def _job(self, point: Point, exchange: Path) -> Launch:
-        is_here = point.settings.num_nodes == 1  # other hosts do not see this one's folder
+        nodes, each = point.settings.num_nodes, point.settings.num_gpus_per_node
+        is_here, on_gpus = nodes == 1, self.manifest.device == "cuda"
+        gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:each])
+        places: tuple[Place, ...] = (Place(gpu_uuids=gpus if on_gpus else ()),)
+        if self.gathering is not None and not is_here:
+            places = self.gathering.places(nodes, each, on_gpus=on_gpus)
         return Launch(
             stage=self.folder.worker,
             exchange=exchange,
             backend=image_backend(point.settings),
             num_processes=BACKENDS[point.settings.backend].num_processes(point.settings),
-            places=self._places(point),
+            places=places,
             host=self.gathering.lead.name if self.gathering and not is_here else "",
             token=f"{self.folder.mark}/{secrets.token_hex(8)}",
             host_environment={**os.environ, **variables_of(point.settings.environment)},
+            # Other hosts do not see this one's folder.
             compiled=folder_of(point.settings.backend, self.compiled) if self.compiled and is_here else None,
         )
-
-    def _places(self, point: Point) -> tuple[Place, ...]:
-        nodes, each = point.settings.num_nodes, point.settings.num_gpus_per_node
-        on_gpus = self.manifest.device == "cuda"
-        if self.gathering is not None and nodes > 1:
-            return self.gathering.places(nodes, each, on_gpus=on_gpus)
-        gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:each])
-        return (Place(gpu_uuids=gpus if on_gpus else ()),)
 
 
 @contextmanager

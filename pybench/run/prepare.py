@@ -17,6 +17,7 @@ from pybench.files.run.folder import RunFolder
 from pybench.files.suite.expected_table import load_tables
 from pybench.machine.disk import disk_error
 from pybench.machine.environment import snapshot
+from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError
 from pybench.model.host import this_build
 from pybench.model.manifest import NO_OPTIONS, Manifest, PartOf, PlanOptions
@@ -26,8 +27,7 @@ from pybench.run.engines.base import Launcher, LaunchRequirements
 from pybench.run.engines.choice import Choose
 from pybench.run.engines.environment import recorded
 from pybench.run.engines.stage import stage_worker, worker_digest
-from pybench.run.hosts.gathering import Gathering, unlike_images
-from pybench.run.hosts.link import HostLink
+from pybench.run.hosts.gathering import Gathering
 from pybench.run.hosts.messages import Prepare, Prepared
 from pybench.run.loop import Run
 from pybench.run.suite_plan import launch_requirements, plan_suite, with_packages
@@ -97,6 +97,7 @@ def _new_folder(root: Path, suite_name: str) -> Iterator[RunFolder]:
         raise
 
 
+_SHOWN_DIGITS = len("sha256:") + 12
 PREPARE_LIMIT_S = 7500.0
 """A host pulls an image, or makes an image file, within this; one that is gone is noticed at once."""
 
@@ -119,7 +120,14 @@ def choose_on_all(choose: Choose, gathering: Gathering, needs: LaunchRequirement
     )
     for link in gathering.links:
         link.order(order)
-    if lines := [line for link in gathering.links for line in _problems(link, gathering.lead.name, launcher)]:
+    lines = []
+    for link in gathering.links:
+        prepared, _ = link.answer(Prepared, PREPARE_LIMIT_S)
+        if prepared.problem:
+            lines.append(f"host {link.name}: {prepared.problem}")
+        elif container is not None:
+            lines += _unlike_images(gathering.lead.name, container, link.name, prepared)
+    if lines:
         raise MachineError("\n".join(lines))
     images = tuple(sorted(image.id for image in container.images)) if container else ()
     gathering.lead = replace(gathering.lead, engine=launcher.name, images=images)
@@ -128,11 +136,14 @@ def choose_on_all(choose: Choose, gathering: Gathering, needs: LaunchRequirement
     return launcher
 
 
-def _problems(link: HostLink, lead: str, launcher: Launcher) -> Iterator[str]:
-    """A line for each reason why this host can't start the lead's workers."""
-    prepared, _ = link.answer(Prepared, PREPARE_LIMIT_S)
-    if prepared.problem:
-        yield f"host {link.name}: {prepared.problem}"
-    elif launcher.container is not None:
-        found = {image.backend: image.digests for image in prepared.images}
-        yield from unlike_images(lead, launcher.container.images, link.name, found)
+def _unlike_images(lead: str, wanted: ContainerSetup, host: str, prepared: Prepared) -> Iterator[str]:
+    """A line for each image that is another one on ``host`` than on the host ``lead``, which has those ``wanted``."""
+    found = {image.backend: image.digests for image in prepared.images}
+    for image in wanted.images:
+        there = found.get(image.backend, ())
+        if not {*there}.intersection(image.known_by):
+            here, other = (digests[0][:_SHOWN_DIGITS] if digests else "none" for digests in (image.known_by, there))
+            yield (
+                f"host {host}: image {image.name} is {other}, {lead} has {here}; "
+                f"give both the same --lock, and fetch it: pybench images pull {image.name}"
+            )

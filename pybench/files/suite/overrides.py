@@ -125,9 +125,12 @@ def _laid(document: dict[str, Any], profile: str | None, override: _Override) ->
                 if profile is not None:
                     over = changed["profile"][profile].setdefault("benchmark", {}).setdefault(table["name"], {})
                     _put(over, override.key, value, is_axis=is_axis)
-        if (error := _shape_error(changed)) is None:
+        try:
+            suite_model().model_validate(changed)
+        except ValidationError as error:
+            errors.append(message_of(error.errors(include_url=False)[0], ()))
+        else:
             return changed
-        errors.append(error)
     raise override.refuse(errors[0])
 
 
@@ -161,12 +164,3 @@ def _from_here(value: object) -> object:
     if isinstance(value, list):
         return [_from_here(each) for each in value]
     return str(Path(value).absolute()) if isinstance(value, str) and value else value
-
-
-def _shape_error(document: dict[str, Any]) -> str | None:
-    """Faults of the document by the schema."""
-    try:
-        suite_model().model_validate(document)
-    except ValidationError as error:
-        return message_of(error.errors(include_url=False)[0], ())
-    return None

@@ -14,7 +14,6 @@ from threading import Event, Thread
 
 from pybench import __version__
 from pybench.machine.device_lock import lock_names
-from pybench.model.container import ImageIdentity
 from pybench.model.errors import MachineError
 from pybench.model.host import Host, HostClock, Place
 from pybench.model.text import counted
@@ -228,7 +227,6 @@ def _hello(head: bytes) -> Hello | None:
 
 WALL_CLOCK_LIMIT_S = 5.0
 """Logs and the driver's errors are matched by the wall clock; hosts under NTP agree to milliseconds."""
-_SHOWN_DIGITS = 12
 
 
 def unlike(hosts: Sequence[Host], wall_offsets_s: Sequence[float]) -> tuple[str, ...]:
@@ -251,26 +249,6 @@ def unlike(hosts: Sequence[Host], wall_offsets_s: Sequence[float]) -> tuple[str,
                 "have NTP set both (timedatectl set-ntp true)"
             )
     return tuple(lines)
-
-
-def unlike_images(
-    first: str, wanted: Sequence[ImageIdentity], host: str, found: Mapping[str, Sequence[str]]
-) -> Iterator[str]:
-    """A line for each image that is another one on ``host`` than on the host ``first``, which has those ``wanted``.
-
-    ``found`` are the digests that name each backend's image there.
-    """
-    for image in wanted:
-        there = found.get(image.backend, ())
-        if not {*there}.intersection(image.known_by):
-            yield (
-                f"host {host}: image {image.name} is {_short(there)}, {first} has {_short(image.known_by)}; "
-                f"give both the same --lock, and fetch it: pybench images pull {image.name}"
-            )
-
-
-def _short(digests: Sequence[str]) -> str:
-    return digests[0][: len("sha256:") + _SHOWN_DIGITS] if digests else "none"
 
 
 def on_one_device(locks: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
