@@ -41,10 +41,7 @@ def show(path: Path | None) -> None:
 
 
 def lock_text(lock: ImageLock, platform: str, here: Mapping[str, Sequence[str]]) -> str:
-    """Three lines for each image: what it serves, who confirmed it and which engines here have it; its tag; its digest.
-
-    ``here`` names the engines of this machine that have an image. Tag and digest stay whole, to be copied.
-    """
+    """Three lines for each image: what it serves and ``here``, its tag, its digest, to be copied."""
     lines = []
     for image in lock.images:
         digest = next((name.rpartition("@")[2] for name in image.references(platform)), f"not locked for {platform}")

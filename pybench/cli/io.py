@@ -44,11 +44,7 @@ def _terminal_width() -> int:
 
 
 def echo(text: str, *, nl: bool = True, err: bool = False, stream: TextIO | None = None) -> None:
-    """Print ``text`` to standard output, standard error, or ``stream``; nothing else of the package prints.
-
-    An encoding that lacks a character gets its usual substitute, or a question mark. On a terminal, lines that begin at
-    its left edge break between words.
-    """
+    """Print ``text`` in the stream's characters; on a terminal, lines at the left edge break between words."""
     stream = stream or (sys.stderr if err else sys.stdout)
     text = encodable(text, stream.encoding)
     click.echo(broken_lines(text) if stream.isatty() else text, stream, nl=nl)

@@ -56,10 +56,7 @@ class PlainProgress(Progress):
         self._say(f"run {run_id}: {plural(num_attempts, 'attempt')}{takes}, kept in {folder}")
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
-        """Keep what is running for the attempt's line. Before the first round is over nothing shows how long one takes.
-
-        The first attempt is mostly that of the smallest point.
-        """
+        """Keep what runs for the attempt's line; after the first round, show how long the rest takes."""
         self._is_first_round = attempt == 1
         left_s = self._left_by_rounds_s(point_id, 0.0, total - position)
         if not (self._is_timed or self._is_first_round) and left_s is not None:

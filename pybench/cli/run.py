@@ -65,11 +65,7 @@ def _host_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are t
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """The command line of ``pybench run``.
-
-    Either ``suite`` or ``resume`` is given. ``ab`` names two stacks, ``aa`` a number of runs; ``batch`` holds further
-    options of sbatch.
-    """
+    """The command line: ``suite`` or ``resume``, stacks ``ab``, number of runs ``aa``, sbatch's ``batch``."""
 
     suite: Path | None
     resume: Path | None

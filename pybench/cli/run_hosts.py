@@ -67,11 +67,7 @@ def engine_over_hosts(engine: EngineOptions) -> EngineOptions:
 
 @contextmanager
 def gathered(options: HostOptions, engine: EngineOptions, notify: Callable[[str], None]) -> Iterator[Gathering | None]:
-    """Lead the hosts of a run, and release them at its end with its error, if any.
-
-    ``None`` without other hosts, and on a host that only took part: its run is over. Raises
-    ``UsageError`` or ``MachineError``.
-    """
+    """Lead the hosts of a run, release them at its end; ``None`` without any, and where this one took part."""
     gathering = _gather_or_serve(options, engine, notify) if options.given else None
     problem = "the host that leads failed"
     try:
@@ -122,10 +118,7 @@ def _local(engine: EngineOptions, notify: Callable[[str], None]) -> Launcher:
 
 
 def over_allocation(root: Path, num_nodes: int | None) -> int | None:
-    """Run this command once on each node of the allocation, and give the verdict's exit code; ``None`` without one.
-
-    Raises ``UsageError`` or ``MachineError``, and ``KeyboardInterrupt`` with nothing left running.
-    """
+    """Run this command on each node of the allocation; gives the exit code, ``None`` without allocation."""
     from pybench.run.slurm import Allocation, run_step
 
     allocation = Allocation.of(os.environ)

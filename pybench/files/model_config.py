@@ -116,10 +116,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 
 
 def read_model_config(path: Path) -> Architecture:
-    """The keys that shape the network, with those that its family's class assumes. Raises ``FileError``.
-
-    Of a model that also sees, its text model is taken (``text_config``).
-    """
+    """Keys that shape the (text) network, with its family's defaults. Raises ``FileError``."""
     config = _family(path, read_json_table(path, "a model's config", "a table: the config.json of a model"))
     own = {key: value for key, value in config.items() if key not in _NOT_SHAPING}
     architecture = {**_ASSUMED.get(own["model_type"], {}), **own}
@@ -132,10 +129,7 @@ def read_model_config(path: Path) -> Architecture:
 
 
 def config_name(path: Path, architecture: Architecture) -> str:
-    """What reports call the model: the file's name, or its folder's where it is ``config.json``, and a digest.
-
-    The digest is over the keys that shape the network, so it is part of every comparison of runs.
-    """
+    """The model's name: the file's, or its folder's for ``config.json``, with a digest of the network's keys."""
     stem = path.absolute().parent.name if path.name == "config.json" else path.stem
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', stem)[:40] or 'model'}@{config_digest(architecture)}"
 

@@ -40,10 +40,7 @@ def _suite_files() -> dict[str, Path]:
 
 
 def find_suite(named: Path) -> Path:
-    """The file ``named``, or the shipped suite of that bare name (``tp_scaling``), which no folder hides.
-
-    Raises ``FileError`` naming the closest of both, and how to list the shipped suites, when there is neither.
-    """
+    """The file ``named``, or the shipped suite of that bare name. Raises ``FileError`` naming the closest."""
     suites = _suite_files()
     is_named_suite = is_bare(named) and named.name in suites
     try:

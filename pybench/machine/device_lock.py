@@ -24,10 +24,7 @@ _FOLDER_MODE, _FILE_MODE = 0o1777, 0o666
 
 
 def lock_names(uuids: Sequence[str]) -> tuple[str, ...]:
-    """Names, equal on two hosts that take one lock: the GPUs' UUIDs, or the cores with their boot and folder of locks.
-
-    Raises ``MachineError`` where the folder can't be made.
-    """
+    """GPUs' UUIDs, or cores with boot and folder: equal where two hosts take one. Raises ``MachineError``."""
     folder = _lock_folder().stat()
     where = f"{host_clock()[0]}/{folder.st_dev}/{folder.st_ino}/"
     return tuple(name if uuids else where + name for name in _devices(uuids))

@@ -153,10 +153,7 @@ def _has_os_release() -> bool:
 
 
 def host_clock() -> tuple[str, int]:
-    """Boot id and this process's time-namespace offset in ns: equal on both sides, times can be joined.
-
-    The offset is 0 on kernels without time namespaces (before 5.6). Source: time_namespaces(7).
-    """
+    """Boot id and offset in ns (time_namespaces(7), 0 before 5.6): if equal, times can be joined."""
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     try:
         offsets = Path("/proc/self/timens_offsets").read_text(encoding="ascii")

@@ -68,10 +68,7 @@ def find_gpus(limit_s: float = LIMIT_S, notify: Callable[[str], None] | None = N
 
 
 def hardware_sign(root: Path = Path("/")) -> str | None:
-    """What shows an NVIDIA GPU or driver of this machine without NVML; ``None`` for nothing.
-
-    A GPU that is handed to a virtual machine (vfio-pci) is none of this machine's.
-    """
+    """What shows an NVIDIA GPU or driver without NVML, GPUs of virtual machines excepted; ``None`` for nothing."""
     if (root / "proc/driver/nvidia").exists():
         return "/proc/driver/nvidia is there"
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):

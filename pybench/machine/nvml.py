@@ -123,11 +123,7 @@ _T = TypeVar("_T")
 def returned_within(
     limit_s: float, call: Callable[[], _T], notice_s: float = 0.0, remind: Callable[[], None] | None = None
 ) -> list[_T]:
-    """The call's answer in a list, which is empty after ``limit_s``.
-
-    ``remind`` is called once where it has not returned within ``notice_s``.
-    The call runs in another thread, which nobody ends. Raises its error if that comes in time.
-    """
+    """The call's answer in a list, empty after ``limit_s``; a thread calls, ``remind`` after ``notice_s``."""
     found: list[_T] = []
     failed: list[Exception] = []
 

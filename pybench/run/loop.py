@@ -114,10 +114,7 @@ class Run:
 
     @contextmanager
     def devices(self, progress: Progress, *beside: Run) -> Iterator[None]:
-        """Hold every device that a point may run on, once no other run does; runs ``beside`` it need no more.
-
-        Raises ``MachineError`` as :func:`locked_devices`; folders of new runs are removed then.
-        """
+        """Hold every device of the run, once it is free. Raises ``MachineError``; new runs' folders go then."""
         owner = f"process {os.getpid()}, {self.folder.path}"
         with ExitStack() as held:
             try:

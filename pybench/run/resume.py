@@ -31,11 +31,7 @@ def resume_run(
     given: PlanOptions = NO_OPTIONS,
     gathering: Gathering | None = None,
 ) -> Run:
-    """Open a run that was interrupted.
-
-    Raises ``RunFolderError`` or ``MachineError`` when it can't go on here, ``UsageError`` where one of the ``given``
-    options is not what the run began with.
-    """
+    """Open an interrupted run. Raises ``RunFolderError``, ``MachineError`` or ``UsageError`` if it can't go on."""
     folder = RunFolder.open(path)
     folder.require_owner()
     manifest = folder.read_manifest()

@@ -128,10 +128,7 @@ class NodeRunner:
                 raise ConnectionLostError(f"it ordered {type(message).__name__.lower()}")
 
     def _prepared(self, order: Prepare) -> Prepared:
-        """Hold the devices and choose what starts workers: the ordered engine, with images by this host's own lock.
-
-        Before that the host that leads has refused hosts that share devices, which would wait for each other.
-        """
+        """Hold the devices and choose what starts workers: the ordered engine, by this host's own lock."""
         began = None if order.container is None else replace(order.container, lock=str(default_lock()))
         needs = LaunchRequirements(
             backends=order.backends,

@@ -222,10 +222,7 @@ def writing(path: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def copying(path: Path) -> Iterator[None]:
-    """Keep writers of the run at ``path`` out; takes no right to write there. Raises ``RunFolderError`` for a writer.
-
-    A folder without the file, as out of a bundle, has no writer.
-    """
+    """Keep writers of the run at ``path`` out; a folder without the file has none. Raises ``RunFolderError``."""
     with ExitStack() as held:
         with suppress(AbsentError):
             held.enter_context(_held(path, os.O_RDONLY, fcntl.LOCK_SH))

@@ -26,10 +26,7 @@ _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 def load_tables(suite_path: Path, names: Iterable[str]) -> dict[str, ExpectedTable]:
-    """Tables by name, each from ``expected/NAME.toml`` beside the suite, else from the shipped ones.
-
-    Raises ``FileError`` with every problem of the first table that has any, or naming the tables there are.
-    """
+    """Tables by name, from ``expected/`` beside the suite, else shipped ones. Raises ``FileError``."""
     folders = [suite_path.parent / "expected", shipped_suites() / "expected"]
     return {name: read_table(_find(suite_path, name, folders)) for name in names}
 

@@ -257,10 +257,7 @@ class EngineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchRequirements:
-    """Backends, device and container of a run; ``gpu_uuids`` are those of the largest point.
-
-    ``engine`` and ``began`` are those of a resumed run: it keeps its engine, its lock and its images.
-    """
+    """Needs of a run; a resumed one has its ``engine`` and the container that it ``began`` with."""
 
     backends: tuple[str, ...]
     device: DeviceKind

@@ -26,10 +26,7 @@ Choose = Callable[[LaunchRequirements], Launcher]
 
 
 def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
-    """A launcher for ``needs``: images found by digest, pulled if an engine was named, and started once as a check.
-
-    Raises ``UsageError``, ``FileError`` or ``MachineError`` when there can be none.
-    """
+    """A launcher that was started once. Raises ``UsageError``, ``FileError`` or ``MachineError``."""
     name = needs.engine or options.engine
     for secret in needs.request.secrets:
         value = os.environ.get(secret)

@@ -33,11 +33,7 @@ def stage_worker(folder: Path) -> None:
 
 
 def worker_digest(folder: Path) -> str:
-    """SHA-256 over the names and bytes of every file below ``folder``: all that a worker's Python could load.
-
-    Links, pipes and devices count by their kind: no staged worker has one, so any changes the digest. Raises
-    ``OSError`` when a file can't be read.
-    """
+    """SHA-256 over names and bytes of all files below ``folder``, links by their names. Raises ``OSError``."""
     walked = os.walk(folder, onerror=_refuse)
     paths = (Path(parent, name) for parent, folders, files in walked for name in (*folders, *files))
     kept = ((path.relative_to(folder).as_posix(), path) for path in paths if path.is_symlink() or not path.is_dir())

@@ -68,10 +68,7 @@ USER_NAMESPACES = (
 
 
 def tried(tries: Iterable[_Launcher], gpu_uuids: tuple[str, ...], remedies: Mapping[str, str]) -> _Launcher:
-    """The first of ``tries`` in which each image starts, with the Python found inside.
-
-    ``remedies`` are by a part of the engine's words. Raises ``MachineError`` with the engine's report of the last.
-    """
+    """The first of ``tries`` to start each image; ``remedies`` by the engine's words. Raises ``MachineError``."""
     refused = None
     for launcher in tries:
         results = [(image, _probe(launcher, image.backend, gpu_uuids)) for image in launcher.container.images]

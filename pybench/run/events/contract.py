@@ -56,11 +56,7 @@ _HESITATION_NS = 1_000_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """One host that ranks run on.
-
-    ``clock`` is its own (boot id, offset of CLOCK_MONOTONIC), ``joined`` how that lies to the clock of the host that
-    leads, on which events are checked; ``gpu_uuids`` are the GPUs the worker may see there, none on a CPU.
-    """
+    """A host of ranks: its ``clock`` (boot id, offset in ns), ``joined`` to the lead's, and visible GPUs."""
 
     clock: tuple[str, int]
     gpu_uuids: tuple[str, ...] = ()

@@ -93,10 +93,7 @@ def _require_alike(hosts: Sequence[Host], walls_s: Sequence[float], locks: Seque
 def _arrivals(
     door: _Door, rendezvous: Rendezvous, gathering: Gathering, notify: Notify
 ) -> Iterator[tuple[Frames, Hello, float]]:
-    """Hosts as they join, each with its wall clock less this one's in s, until the gathering has all.
-
-    Raises ``MachineError`` after the limit, and for a host of the run with another version of pybench.
-    """
+    """Hosts as they join, each with its wall clock less this one's in s. Raises ``MachineError``."""
     deadline_s = time.monotonic() + rendezvous.limit_s
     refused: dict[str, str] = {}
     while len(gathering.hosts) < rendezvous.num_nodes:

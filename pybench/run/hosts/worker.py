@@ -58,12 +58,7 @@ class _Part:
 
 
 class HostsWorker:
-    """A job's parts on all its places. ``clocks`` are those of the places, measured just before.
-
-    Another host ends a part by itself that lasts longer than ``limit_s`` and a margin.
-
-    Raises ``HostLostError`` from :meth:`wait` and :meth:`reports` when a host is gone.
-    """
+    """A job's parts on all its places, which end ``limit_s`` and a margin later. Raises ``HostLostError``."""
 
     def __init__(
         self,
@@ -143,11 +138,7 @@ class HostsWorker:
     def host_parts(
         self, run_path: Path, folder: Path, own_trace: str | None, own_reason: str | None
     ) -> tuple[HostPart, ...]:
-        """A part for every place of the job; the traces of other hosts are written below ``folder``.
-
-        ``own_trace`` is this host's below ``run_path``, ``own_reason`` why power is not sampled here. Raises
-        ``HostLostError``.
-        """
+        """A part for every place; other hosts' traces go below ``folder``. Raises ``HostLostError``."""
         by_name = {report.name: report for report in self.reports()}
         each = self._job.ranks_each
         parts = []

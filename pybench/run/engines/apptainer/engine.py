@@ -71,11 +71,7 @@ _INSIDE = "APPTAINERENV_"
 
 @dataclass(frozen=True, kw_only=True)
 class ApptainerLauncher(ImageFileLauncher):
-    """Launcher of one run, whose image files are SIF files.
-
-    Apptainer maps this user to itself and grants no capability; it bounds neither pids nor /dev/shm, shows the device
-    files of every GPU, and shares the host's network unless ``offline``.
-    """
+    """Launcher of SIF files. Apptainer bounds neither pids nor /dev/shm and shows every GPU's device files."""
 
     GUARDED: ClassVar[bool] = False  # --pid: what is inside ends with its first process
     offline: bool = True

@@ -160,10 +160,7 @@ _LIMITS = {
 
 
 def probed(launcher: OciLauncher, facts: EngineFacts, gpu_uuids: tuple[str, ...]) -> OciLauncher:
-    """Start each image once with its GPUs; relax what this machine refuses, and record the Python found inside.
-
-    GPUs take part because their set-up may need what a container without them doesn't: a root that can be written.
-    """
+    """Start each image once with its GPUs, relax what this machine refuses, and record the Python inside."""
     images = []
     for image in launcher.container.images:
         launcher, result = _started(launcher, facts, image, gpu_uuids)

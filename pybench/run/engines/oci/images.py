@@ -22,11 +22,7 @@ _ABSENT = ("no such image", "image not known", "failed to find image", "no such 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFacts:
-    """An image as its engine describes it.
-
-    ``id`` is what the engine calls it: the configuration's digest, or the manifest's on docker's containerd store;
-    ``digests`` are the manifests it was pulled or loaded under.
-    """
+    """An image as its engine describes it: ``id`` is its name there, ``digests`` are those of manifests."""
 
     id: str
     digests: tuple[str, ...]
@@ -103,10 +99,7 @@ def complaint(argv: Sequence[str], notify: Notify) -> list[str]:
 
 
 def pinned_image(facts: EngineFacts, image: LockedImage, backend: str, notify: Notify, *, pull: bool) -> ImageIdentity:
-    """The locked image in the engine's store, pulled by digest if ``pull`` and not there yet.
-
-    Raises ``AbsentImageError`` when it isn't there, ``MachineError`` when what is there isn't it.
-    """
+    """The locked image, pulled if ``pull``. Raises ``AbsentImageError``, ``MachineError`` for another image."""
     platform = this_platform()
     found = find_image(facts, image, platform)
     if found is None and pull and image.references(platform)[0].count("@"):

@@ -43,11 +43,7 @@ _CLIENT_PREFIXES = ("DOCKER_", "CONTAINERS_", "CONTAINER_HOST", "LD_LIBRARY_PATH
 
 @dataclass(frozen=True, kw_only=True)
 class OciLauncher(ImageLauncher):
-    """Launcher of one engine for one run.
-
-    ``runner`` names the process that owns its containers, so that a later runner can remove what a killed one left;
-    ``models`` is the host's hub cache, if there is one.
-    """
+    """Launcher of one engine for one run; ``runner`` owns its containers, ``models`` is the hub cache."""
 
     confinement: Confinement
     gpu_access: GpuAccess
@@ -249,11 +245,7 @@ def _csv_line(*fields: str) -> str:
 
 
 def remove_orphans(engine: Sequence[str], run_mark: str) -> int:
-    """Remove containers whose runner is dead, and all that carry ``run_mark``; returns how many there were.
-
-    Containers of a runner in another process namespace are kept: whether it lives can't be seen from here.
-    Raises ``MachineError`` when the engine does not answer.
-    """
+    """Remove containers of dead runners here and of ``run_mark``; returns how many. Raises ``MachineError``."""
     listed = run_command(listing_argv(tuple(engine)))
     if not listed.ok:
         raise MachineError(f"{engine[0]} can't list its containers: {listed.error_line}")
