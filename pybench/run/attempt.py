@@ -37,7 +37,9 @@ def run_session(session: Session, progress: Progress) -> Generator[Record]:
     kept records are not lost. Closing the generator ends the worker. Raises ``KeyboardInterrupt`` when
     interrupted, with the worker ended and nothing recorded of the attempt.
     """
-    reader = EventReader(session.job.exchange, session.job.num_processes, len(session.attempts), session.ahead_ns)
+    job = session.job
+    ahead_ns = tuple(site.joined.offset_ns for site in session.sites for _ in range(job.ranks_each))
+    reader = EventReader(job.exchange, job.num_processes, len(session.attempts), ahead_ns)
     worker = SessionWorker(session)
     try:
         for place in range(len(session.attempts)):
@@ -105,7 +107,7 @@ def _attempt(
         container=container,
         conditions=conditions,
         health=gpus.health(foreign) if over is None else over.health(gpus.health(foreign)),
-        warm_after=session.before(place),
+        warm_after=tuple(earlier.id for earlier, _ in session.attempts[:place]),
         hosts=hosts,
         start=session_worker.start,
         start_ns=start_ns,

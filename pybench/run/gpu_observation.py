@@ -22,7 +22,8 @@ class GpuObservation:
     """Observes the GPUs named by UUID, none for a CPU point, between being entered and left."""
 
     def __init__(self, uuids: Sequence[str], *, with_power: bool) -> None:
-        self._sampler = PowerRecorder(uuids) if with_power and uuids else None
+        self.samples_power = with_power and bool(uuids)
+        self._sampler = PowerRecorder(uuids) if self.samples_power else None
         self._watch = HealthWatch(uuids) if uuids else None
         self._open = ExitStack()
         self.trace: PowerTrace | None = None
@@ -43,11 +44,6 @@ class GpuObservation:
         """Have the energy counters read where the window begins and ends."""
         if self._sampler and rank == 0 and isinstance(event, Phase) and event.name in {"measure", "finish"}:
             self._sampler.anchor()
-
-    @property
-    def samples_power(self) -> bool:
-        """Whether there is any power to report."""
-        return self._sampler is not None
 
     def power_w(self) -> float | None:
         """Newest power of all GPUs together, ``None`` where one's is unknown."""

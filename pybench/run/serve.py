@@ -92,13 +92,13 @@ class NodeRunner:
 
     def _turn(self) -> str | None:
         """One message, if one comes, and what the worker has news of; the problem of a goodbye, empty for none."""
-        running = self._part is not None and self._part.is_running
+        running = self._part is not None and self._part.code is None
         found = take(self._frames, _RUNNING_S if running else _IDLE_S)
         if found is not None and isinstance(found[0], Goodbye):
             return found[0].problem
         if found is not None:
             self._obey(found[0])
-        if self._part is not None and self._part.is_running:
+        if self._part is not None and self._part.code is None:
             self._part.follow()
         return None
 
@@ -186,7 +186,7 @@ _MAX_LOG = 2**15
 
 
 class Part:
-    """The worker of one order, from its start to the report."""
+    """The worker of one order, from its start to the report; ``code`` is ``None`` until its end is reported."""
 
     def __init__(self, order: Begin, launcher: Launcher, name: str, folder: Path, frames: Frames) -> None:
         """Start it below ``folder``. Raises ``OSError`` or ``MachineError``."""
@@ -201,7 +201,7 @@ class Part:
         self._job = _job(order, name, folder, (frames.local_address, port_of(held)))
         ranks = range(order.first_rank, order.first_rank + order.num_ranks)
         self._files = {rank: EventFile(self._job.exchange / events_file(rank)) for rank in ranks}
-        self._code: int | None = None
+        self.code: int | None = None
         self._end_s, self._beat_s = time.monotonic() + order.limit_s, 0.0
         (self._job.exchange / ORDERS_FILE).write_text(order.orders, encoding="utf-8")
         self._open.enter_context(self._gpus)
@@ -210,11 +210,6 @@ class Part:
         except BaseException:
             self._open.close()
             raise
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its end was not yet reported."""
-        return self._code is None
 
     def follow(self) -> None:
         """Send what is new. Raises ``ConnectionLostError``, ``MachineError``."""
@@ -226,10 +221,10 @@ class Part:
         if code is None and not problem and time.monotonic() > self._end_s:
             problem = "it ran longer than it may; the host that leads did not end it"
         if problem or code is not None:
-            self._code = -1 if code is None else code
+            self.code = -1 if code is None else code
             if problem:
                 self._worker.end()
-            send(self._frames, Ended(code=self._code or (1 if problem else 0), problem=problem))
+            send(self._frames, Ended(code=self.code or (1 if problem else 0), problem=problem))
         elif time.monotonic() - self._beat_s > _BEAT_S:
             self._beat_s = time.monotonic()
             send(self._frames, Beat(power_w=self._gpus.power_w() if self._gpus.samples_power else None))

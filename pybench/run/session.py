@@ -50,18 +50,9 @@ class Session:
         """Standard output and error of the process."""
         return self.folders[0] / "worker.log"
 
-    @property
-    def ahead_ns(self) -> tuple[int, ...]:
-        """By how much the clock of each rank's host is ahead of this host's."""
-        return tuple(site.joined.offset_ns for site in self.sites for _ in range(self.job.ranks_each))
-
     def is_last(self, place: int) -> bool:
         """Whether the process ends after attempt ``place``."""
         return place == len(self.attempts) - 1
-
-    def before(self, place: int) -> tuple[str, ...]:
-        """Ids of the points that the process measures before attempt ``place``."""
-        return tuple(point.id for point, _ in self.attempts[:place])
 
 
 def work_order(point: Point, device: DeviceKind, records: Iterable[Record], end_ns: int | None = None) -> WorkOrder:

@@ -36,12 +36,8 @@ class TimeBudget:
 
     def __init__(self, limit_s: float | None) -> None:
         self.end_s = math.inf if limit_s is None else time.monotonic() + limit_s
+        self.is_limited = limit_s is not None
         self.limit = "" if limit_s is None else time_limit_text(limit_s)
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether it ends."""
-        return not math.isinf(self.end_s)
 
     @property
     def end_ns(self) -> int | None:

@@ -49,13 +49,6 @@ class Meeting:
     local_address: str
     local_port: int = 0
 
-    @property
-    def options(self) -> Argv:
-        """Options of the worker."""
-        number = ("--nodes", str(self.num_nodes), "--node-rank", str(self.node_rank))
-        meet, local = f"{self.address} {self.port}", f"{self.local_address} {self.local_port}"
-        return (*number, "--meet", meet, "--local", local)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
@@ -107,9 +100,11 @@ class Launch:
     @property
     def rank_options(self) -> Argv:
         """Options of the worker that start several ranks."""
-        if self.meeting is not None:
-            return ("--ranks", str(self.num_processes), *self.meeting.options)
-        return ("--ranks", str(self.num_processes)) if self.num_processes > 1 else ()
+        ranks = ("--ranks", str(self.num_processes))
+        if (at := self.meeting) is None:
+            return ranks if self.num_processes > 1 else ()
+        number = ("--nodes", str(at.num_nodes), "--node-rank", str(at.node_rank))
+        return (*ranks, *number, "--meet", f"{at.address} {at.port}", "--local", f"{at.local_address} {at.local_port}")
 
     def part(self, host: str, meeting: Meeting, environment: Mapping[str, str]) -> Launch:
         """The part of one host."""

@@ -65,7 +65,7 @@ class EnrootLauncher(ImageFileLauncher):
             **inside,
             **client,
             **_CLIENT_OFF,
-            **self.isolation.environment,
+            "ENROOT_RESTRICT_DEV": "y" if self.isolation.devices else "n",  # --ipc restricts /dev by itself
             # Read by the hook 98-nvidia, before what the image sets.
             **shown_gpus(job),
             "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
@@ -126,11 +126,6 @@ class Isolation:
     def options(self) -> Argv:
         """Options of ``enroot start``."""
         return tuple(f"--{name}" for name in self.namespaces)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Settings of enroot; its option ``--ipc`` restricts /dev by itself."""
-        return {"ENROOT_RESTRICT_DEV": "y" if self.devices else "n"}
 
     def relaxations(self, *, online: bool) -> tuple[Relaxation, ...]:
         """In what workers are less confined than in other engines; ``online``: the suite requests the network."""
