@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import make_dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -35,15 +35,11 @@ class Reader(Generic[_T]):
     """Validates as ``adapter`` does, up to the first fault of a sequence or mapping, with numbers held to bounds."""
 
     def __init__(self, adapter: TypeAdapter[_T]) -> None:
-        self._adapter = adapter
+        self._validator = cache(lambda: SchemaValidator(_with(_BOUNDED, adapter.core_schema)))
 
     def read(self, values: object) -> _T:
         """Of values that JSON gave. Raises ``ValidationError``."""
-        return cast("_T", self._validator.validate_python(values))
-
-    @cached_property
-    def _validator(self) -> SchemaValidator:
-        return SchemaValidator(_with(_BOUNDED, self._adapter.core_schema))
+        return cast("_T", self._validator().validate_python(values))
 
 
 def object_reader(name: str, fields: Sequence[tuple[Any, ...]]) -> SchemaValidator:

@@ -264,17 +264,12 @@ def ordered_replica(settings: AnySettings, rank: int) -> int:
 
 def ordered_phases(settings: AnySettings) -> tuple[str, ...]:
     """Names of a step's parts on every rank, in order; none where the workload has no phases."""
-    if isinstance(settings, Checkpoint):
-        return PHASES
-    return _phases_of_turn(settings) * settings.turns if isinstance(settings, Turn) else ()
-
-
-def _phases_of_turn(settings: Turn) -> tuple[str, ...]:
+    if not isinstance(settings, Turn):
+        return PHASES if isinstance(settings, Checkpoint) else ()
     loaded = ("trainer_onload",) if settings.sleep_level else ()
     switch = ("engine_sleep", *loaded, CHECK, "train", CHECK, *_handed_over(settings))
-    if settings.async_weight_syncing:
-        return (*switch, "generate", CHECK)
-    return ("generate", *switch, "first_token", CHECK)
+    synchronous = ("generate", *switch, "first_token", CHECK)
+    return ((*switch, "generate", CHECK) if settings.async_weight_syncing else synchronous) * settings.turns
 
 
 def _handed_over(settings: Turn) -> tuple[str, ...]:
