@@ -162,7 +162,10 @@ def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path, oom_kills: i
     ``oom_kills`` are processes that the kernel ended meanwhile as the host's memory ran out. That, and an allocation
     that failed under a limit, is one cause, ``host_memory``, however the worker ended.
     """
-    killed = _killing_signal(log_tail(log)) if code > 0 else None
+    # The launcher reports the first failure last, and itself ends ranks that are left behind with SIGTERM.
+    codes = [int(each) for each in _EXIT_CODE.findall(log_tail(log))]
+    signals = [-each for each in codes if each < 0 and (each == codes[-1] or each != -signal.SIGTERM)]
+    killed = signals[-1] if code > 0 and signals else None
     failed = _by_exit(code, killed, ranks, log)
     if failed is None:
         return None
@@ -193,13 +196,6 @@ def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: Path)
     if silent := [rank for rank, log_of_rank in enumerate(ranks) if log_of_rank.result is None]:
         return failure("protocol", f"exit code 0, but no result from rank {silent[0]}", log)
     return None
-
-
-def _killing_signal(log: str) -> int | None:
-    """Signal that ended a rank first; the launcher itself sends SIGTERM to those left behind."""
-    codes = [int(code) for code in _EXIT_CODE.findall(log)]
-    signals = [-code for code in codes if code < 0 and (code == codes[-1] or code != -signal.SIGTERM)]
-    return signals[-1] if signals else None
 
 
 _WORD = string.ascii_letters + string.digits + "_."

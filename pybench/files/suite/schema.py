@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import posixpath
 import re
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -32,11 +31,10 @@ WORD, NUMBER = "[word]", "[number]"
 MARKS = frozenset((WORD, NUMBER))
 
 _MAX_ENTRIES = 64
-_MAX_VALUE = 4096
 # Nothing that a command line, a mount option, an environment file or a terminal reads as more than a letter.
-_PATH = re.compile(r"(/[A-Za-z0-9_.+@=%-]+)+")
+_PATH = re.compile(r"(/(?!\.\.?(/|$))[A-Za-z0-9_.+@=%-]+)+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_ONE_LINE = re.compile(r"[^\x00-\x1f\x7f]*")
+_ONE_LINE = re.compile(r"[^\x00-\x1f\x7f]{0,4096}")
 _IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,255}$"
 
 _Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -57,11 +55,11 @@ def without_default(schema: dict[str, Any]) -> None:
 @cache
 def container_model() -> type[BaseModel]:
     """The table's shape."""
-    path = Annotated[str, AfterValidator(_checked_path)]
+    path = _matching(_PATH, "a path is absolute, has no . or .. in it, and only letters, digits and _ . + @ = % -")
     mount = create_model("mount", __config__=_CONFIG, source=(path, ...), target=(path, ...))
     many = Field(max_length=_MAX_ENTRIES)
-    name: Any = Annotated[str, AfterValidator(_checked_variable)]
-    value: Any = Annotated[str, AfterValidator(_checked_value)]
+    name: Any = _matching(_VARIABLE, "a variable's name is letters, digits and _, and begins with no digit")
+    value: Any = _matching(_ONE_LINE, "a value is one line without control characters")
     fields: dict[str, Any] = {
         "image": Annotated[str, Field(pattern=_IMAGE)],
         "mounts": Annotated[list[mount], many],  # type: ignore[valid-type]
@@ -80,26 +78,13 @@ def container_model() -> type[BaseModel]:
     return create_model("container", __config__=_CONFIG, **described)  # type: ignore[call-overload, no-any-return]
 
 
-def _checked_path(path: str) -> str:
-    if not _PATH.fullmatch(path) or posixpath.normpath(path) != path:
-        raise PydanticCustomError(
-            "path", "a path is absolute, has no . or .. in it, and only letters, digits and _ . + @ = % -", {}
-        )
-    return path
+def _matching(pattern: re.Pattern[str], problem: str) -> Any:  # noqa: ANN401 - types are values here
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise PydanticCustomError("text", "{problem}", {"problem": problem})
+        return text
 
-
-def _checked_variable(name: str) -> str:
-    if not _VARIABLE.fullmatch(name):
-        raise PydanticCustomError(
-            "variable", "a variable's name is letters, digits and _, and begins with no digit", {}
-        )
-    return name
-
-
-def _checked_value(value: str) -> str:
-    if not _ONE_LINE.fullmatch(value) or len(value) > _MAX_VALUE:
-        raise PydanticCustomError("value", "a value is one line without control characters", {})
-    return value
+    return Annotated[str, AfterValidator(check)]
 
 
 def fields_of(kind: type) -> dict[str, Any]:
@@ -119,7 +104,7 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
         return Annotated[str, AfterValidator(_variables), Field(max_length=MAX_ENVIRONMENT, description=notes[-1])]
     if get_origin(base) is dict:
         nests = list[Any] in get_args(get_args(base)[1])
-        members = (Annotated[dict[str, Any], AfterValidator(_nested_values if nests else _plain_values)],)
+        members = (Annotated[dict[str, Any], AfterValidator(partial(_checked_values, nests=nests))],)
     limits = next((note for note in notes if isinstance(note, Range)), Range())
     description = next((note for note in notes if isinstance(note, str)), None)
     # Limits are a number's: beside it a word such as 'auto' may stand.
@@ -148,23 +133,11 @@ def _variables(text: str) -> str:
     return text
 
 
-def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
+def _checked_values(table: dict[str, Any], *, nests: bool) -> dict[str, Any]:
+    kinds = "a string, a number, true or false" + (", or a list or table of such" if nests else "")
     for key, value in table.items():
-        if not isinstance(value, str | int | float):
-            raise PydanticCustomError(
-                "plain_value", "{key} must be a string, a number, true or false", {"key": repr(key)}
-            )
-    return table
-
-
-def _nested_values(table: dict[str, Any]) -> dict[str, Any]:
-    for key, value in table.items():
-        if not _is_json(value):
-            raise PydanticCustomError(
-                "nested_value",
-                "{key} must be a string, a number, true or false, or a list or table of such",
-                {"key": repr(key)},
-            )
+        if not (_is_json(value) if nests else isinstance(value, str | int | float)):
+            raise PydanticCustomError("table_value", "{key} must be {kinds}", {"key": repr(key), "kinds": kinds})
     return table
 
 

@@ -20,7 +20,7 @@ from pybench.model.text import counted
 from pybench.run.engines.base import Notify
 from pybench.run.hosts.frames import HANDSHAKE_LIMIT_S, ConnectionLostError, Frames
 from pybench.run.hosts.link import HostLink, HostLostError
-from pybench.run.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, decode, send
+from pybench.run.hosts.messages import PROTOCOL, Goodbye, Hello, Message, Welcome, decode, send
 from pybench.run.hosts.rendezvous import Rendezvous
 
 _SLICE_S, _PAUSE_S = 0.1, 0.02
@@ -199,8 +199,11 @@ class _Door:
         if frame is None:
             frames.close()
             return _Arrival(address=address, problem=f"it sent nothing within {HANDSHAKE_LIMIT_S:g} s")
-        hello = _hello(frame[0])
-        if hello is None:
+        try:
+            hello: Message | None = decode(frame[0])
+        except ConnectionLostError:
+            hello = None
+        if not isinstance(hello, Hello) or hello.protocol != PROTOCOL:
             install = f"install {__version__} on all hosts"
             problem = f"the host at {address} has another version of pybench; {install}"
             return _Arrival(address=address, frames=frames, problem=problem)
@@ -211,15 +214,6 @@ def _shut(connection: socket.socket) -> None:
     """End what a thread waits for on ``connection``, which that thread closes."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-
-
-def _hello(head: bytes) -> Hello | None:
-    """A host's first message; ``None`` where another version wrote it."""
-    try:
-        message = decode(head)
-    except ConnectionLostError:
-        return None
-    return message if isinstance(message, Hello) and message.protocol == PROTOCOL else None
 
 
 WALL_CLOCK_LIMIT_S = 5.0

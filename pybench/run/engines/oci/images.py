@@ -71,13 +71,6 @@ def with_algorithm(digest: str) -> str:
     return digest if digest.startswith("sha256:") else f"sha256:{digest}"
 
 
-def pull_image(engine: EngineFacts, reference: str, platform: str, notify: Notify) -> None:
-    """Pull by digest, passing the engine's progress on. Raises ``MachineError`` with its last words."""
-    if words := complaint((engine.name, "pull", "--platform", platform, reference), notify):
-        remedy = "check the network and the login, or load the image from a file"
-        raise engine_error(engine.name, engine.data_root, f"can't pull {reference}", words[-1], remedy)
-
-
 def complaint(argv: Sequence[str], notify: Notify) -> list[str]:
     """Last lines of a command that failed, each shown by ``notify``; empty on success. Raises ``MachineError``."""
     tail: deque[str] = deque(["no output"], maxlen=_TAIL_LINES)
@@ -104,7 +97,10 @@ def pinned_image(facts: EngineFacts, image: LockedImage, backend: str, notify: N
     found = find_image(facts, image, platform)
     if found is None and pull and image.references(platform)[0].count("@"):
         notify(f"{facts.name}: pulling image {image.name}, {image.references(platform)[0]}")
-        pull_image(facts, image.references(platform)[0], platform, notify)
+        pulled = image.references(platform)[0]
+        if words := complaint((facts.name, "pull", "--platform", platform, pulled), notify):
+            remedy = "check the network and the login, or load the image from a file"
+            raise engine_error(facts.name, facts.data_root, f"can't pull {pulled}", words[-1], remedy)
         found = find_image(facts, image, platform)
     if found is None:
         # A tag that is here and means something else is the usual way to believe in an image that isn't there.

@@ -67,7 +67,8 @@ class OciLauncher(ImageLauncher):
         """Refuse a job that ran in no container, or in another image than the run's."""
         if container is None or container.start_s is None:
             tail = log_tail(log)
-            message = f"{self.name} started no container: {_complaint(tail)}"
+            lines = [line for line in tail.splitlines() if line.strip() and not line.startswith("Run 'docker")]
+            message = f"{self.name} started no container: {lines[-1] if lines else 'it gave no reason'}"
             return Failure(cause="launch", message=message, detail=tail)
         image = self.image(job)
         if container.image_id != image.id:
@@ -225,11 +226,6 @@ def prepare_files(launcher: OciLauncher, job: Launch) -> None:
 def container_name(job: Launch) -> str:
     """Name of the job's container: the attempt's token in the letters that engines allow."""
     return f"pybench-{job.token.translate(_NO_LETTERS)}"
-
-
-def _complaint(log: str) -> str:
-    lines = [line for line in log.splitlines() if line.strip() and not line.startswith("Run 'docker")]
-    return lines[-1] if lines else "it gave no reason"
 
 
 def _bind(source: str, target: str, *, read_only: bool) -> str:
