@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO, TypedDict
 
 import click
 
+from pybench.files.safe_folder import opened_folder, write_file
 from pybench.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -141,21 +142,10 @@ def write_bytes(file: Path, content: bytes) -> None:
             with open(opened, "wb") as stream:  # noqa: PTH123 - a descriptor
                 stream.write(content)
         else:
-            _replace(file.resolve(), content)
+            target = file.resolve()
+            with opened_folder(target.parent) as folder:
+                write_file(folder, target.name, content)
     except OSError as error:
         remedies = {IsADirectoryError: "; give a file", FileNotFoundError: "; make its folder first"}
         remedy = remedies.get(type(error), "")
         raise UsageError(f"{file}: cannot be written: {error.strerror}{remedy}") from error
-
-
-def _replace(target: Path, content: bytes) -> None:
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(target)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise

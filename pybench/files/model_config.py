@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
 
 from pybench.files.toml_file import describe, did_you_mean, message_of, read_json_table, refuse
 from pybench.model.backend import MODEL_CLASSES
@@ -155,32 +154,25 @@ def _schema_problems(architecture: Architecture) -> list[tuple[str, str]]:
     try:
         _Config.model_validate(architecture)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        # Of a value that fits none of several types, the first reason is enough.
-        return list({str(item["loc"][0]): _message(item) for item in reversed(found)}.items())[::-1]
+        problems = {}
+        for item in reversed(error.errors(include_url=False)):
+            key = item["loc"][0]
+            unknown = (
+                f"unknown key{did_you_mean(key, _Config.model_fields)}; remove it if it does not shape the network"
+            )
+            # Of a value that fits none of several types, the first reason is enough.
+            problems[str(key)] = unknown if item["type"] == "extra_forbidden" else message_of(item, ())
+        return list(problems.items())[::-1]
     return []
-
-
-def _message(item: ErrorDetails) -> str:
-    if item["type"] == "extra_forbidden":
-        close = did_you_mean(item["loc"][-1], _Config.model_fields)
-        return f"unknown key{close}; remove it if it does not shape the network"
-    return message_of(item, ())
 
 
 def _joint_problems(architecture: Architecture) -> list[tuple[str, str]]:
     """What single keys do not show."""
     family = architecture["model_type"]
-    found = [
-        (key, f"missing, and {family} needs it; give what the model has, or null for none")
-        for key in _NEEDED.get(family, ())
-        if key not in architecture
-    ]
-    return found or list(_size_problems(architecture, DecoderShape.from_config(architecture)))
-
-
-def _size_problems(architecture: Architecture, shape: DecoderShape) -> list[tuple[str, str]]:
-    kinds = architecture.get("layer_types") or ()
+    absent = [key for key in _NEEDED.get(family, ()) if key not in architecture]
+    if absent:
+        return [(key, f"missing, and {family} needs it; give what the model has, or null for none") for key in absent]
+    shape, kinds = DecoderShape.from_config(architecture), architecture.get("layer_types") or ()
     found = {
         "num_key_value_heads": (
             shape.heads % shape.key_value_heads != 0,

@@ -194,43 +194,39 @@ def decode_line(path: Path, number: int, line: bytes) -> Record:
         record = _RECORD.read(values)
     except ValidationError as error:
         raise RunFolderError(f"{path}:{number}: {first_fault(error)}; the file was edited or damaged") from error
-    if fault := _fault(record):
+    if fault := next(_faults(record), None):
         raise RunFolderError(f"{path}:{number}: {fault}; the file was edited or damaged")
     return record
 
 
-def _fault(record: Record) -> str | None:
+def _faults(record: Record) -> Iterator[str]:
     """Faults of a record that no attempt can cause, such as a time before an earlier one."""
     try:
         utc_time(record.started_utc)
     except ValueError as error:
-        return f"started_utc: {error}"
+        yield f"started_utc: {error}"
     if record.attempt < 1:
-        return f"attempt: {record.attempt} is no number of an attempt, which count from 1"
-    return _fault_in_times(record) or (_fault_in_steps(record) if record.ok else None)
+        yield f"attempt: {record.attempt} is no number of an attempt, which count from 1"
+    yield from _faults_in_times(record)
+    if record.ok:
+        counts = [len(rank.steps) for rank in record.ranks]
+        if not counts:
+            yield "ranks: none, of an attempt without a failure"
+        if any(step.work.samples > _MOST_SAMPLES for rank in record.ranks for step in rank.steps):
+            yield "ranks.steps.work.samples: more than any step has"
+        for place, count in enumerate(counts):
+            if count != counts[0] or not count:
+                yield f"ranks.{place}.steps: {count} steps, of rank 0 there are {counts[0]}"
 
 
-def _fault_in_times(record: Record) -> str | None:
+def _faults_in_times(record: Record) -> Iterator[str]:
     for place, rank in enumerate(record.ranks):
         for number, step in enumerate(rank.steps):
-            wrong = [f".spans.{n}" for n, span in enumerate(step.spans) if not 0 <= span.start_ns <= span.end_ns]
-            if not 0 <= step.start_ns < step.end_ns:
-                wrong.insert(0, "")
-            if wrong:
-                key = f"ranks.{place}.steps.{number}{wrong[0]}"
-                return f"{key}: its times are negative, go backwards, or have no length"
-    return None
-
-
-def _fault_in_steps(record: Record) -> str | None:
-    """Ranks without steps, or with others than the first."""
-    counts = [len(rank.steps) for rank in record.ranks]
-    if not counts:
-        return "ranks: none, of an attempt without a failure"
-    if any(step.work.samples > _MOST_SAMPLES for rank in record.ranks for step in rank.steps):
-        return "ranks.steps.work.samples: more than any step has"
-    other = next((rank for rank, count in enumerate(counts) if count != counts[0] or not count), None)
-    return None if other is None else f"ranks.{other}.steps: {counts[other]} steps, of rank 0 there are {counts[0]}"
+            spans = {f".spans.{index}": (span.start_ns, span.end_ns) for index, span in enumerate(step.spans)}
+            for name, (start_ns, end_ns) in {"": (step.start_ns, step.end_ns - 1), **spans}.items():
+                if not 0 <= start_ns <= end_ns:
+                    key = f"ranks.{place}.steps.{number}{name}"
+                    yield f"{key}: its times are negative, go backwards, or have no length"
 
 
 def _checksum(sequence: int, body: bytes) -> bytes:

@@ -53,7 +53,17 @@ def require_planned(path: Path, manifest: Manifest, records: Sequence[Record]) -
 
 def breaches(manifest: Manifest) -> Iterator[Breach]:
     """Every rule that a manifest breaks, suite before plan."""
-    yield from _of_run(manifest)
+    try:
+        utc_time(manifest.created_utc)
+    except ValueError as error:
+        yield "created_utc", str(error)
+    try:
+        parse_required(manifest.options.require)
+    except UsageError as error:
+        yield "options.require", str(error)
+    limit_s = manifest.options.time_limit_s
+    if limit_s is not None and not 0 < limit_s <= MOST_TIME_S:
+        yield "options.time_limit_s", f"{limit_s:g} is no time limit, which is above 0 s and at most {MOST_TIME_S} s"
     yield from _of_suite(manifest)
     for name, table in manifest.tables.items():
         for number, row in enumerate(table.rows):
@@ -107,20 +117,6 @@ def _of_plan(manifest: Manifest) -> Iterator[Breach]:
             yield f"plan.points.{number}.architecture", f"has no {error}"
         except (ValueError, TypeError, ArithmeticError) as error:
             yield f"plan.points.{number}.architecture", str(error)
-
-
-def _of_run(manifest: Manifest) -> Iterator[Breach]:
-    try:
-        utc_time(manifest.created_utc)
-    except ValueError as error:
-        yield "created_utc", str(error)
-    try:
-        parse_required(manifest.options.require)
-    except UsageError as error:
-        yield "options.require", str(error)
-    limit_s = manifest.options.time_limit_s
-    if limit_s is not None and not 0 < limit_s <= MOST_TIME_S:
-        yield "options.time_limit_s", f"{limit_s:g} is no time limit, which is above 0 s and at most {MOST_TIME_S} s"
 
 
 def _of_numbers(key: str, values: Effort | AnySettings | TrainingJob | Expectation | ExpectedRow) -> Iterator[Breach]:

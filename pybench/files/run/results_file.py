@@ -64,8 +64,11 @@ def decode_results(path: Path, data: bytes) -> Results:
 
 def _faults(results: Results) -> Iterator[str]:
     """Faults that no run writes, each with its place."""
-    if name := _beyond_measure(results):
-        yield f"{name} is larger than any measurement"
+    for point in results.points:
+        for name, found in point.metrics.items():
+            values = (found.value, found.low or 0.0, found.high or 0.0, *found.medians)
+            if max(map(abs, values)) > LARGEST:  # also of one that was written as text
+                yield f"{point.id} {name} is larger than any measurement"
     ((name, times),) = Counter(point.id for point in results.points).most_common(1) or (("", 0),)
     if times > 1:
         yield f"points: {name} stands there {times} times"
@@ -83,13 +86,3 @@ def _is_deeper(value: object, levels: int) -> bool:
     """Whether lists and objects lie in each other on more than ``levels``: they are written by recursion."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return bool(inner) and (levels == 0 or any(_is_deeper(item, levels - 1) for item in inner))
-
-
-def _beyond_measure(results: Results) -> str | None:
-    """Point and metric of a value that nothing measures, also of one that was written as text, if there is one."""
-    for point in results.points:
-        for name, found in point.metrics.items():
-            values = (found.value, found.low or 0.0, found.high or 0.0, *found.medians)
-            if max(map(abs, values)) > LARGEST:
-                return f"{point.id} {name}"
-    return None

@@ -97,8 +97,14 @@ def write_table(table: ExpectedTable, path: Path) -> None:
     """Write a table and read it back. Raises ``FileError``, also where the file has rows that it lacks."""
     if path.suffix != ".toml":
         raise refuse(path, "an expected table is a .toml file")
-    if path.exists():
-        _refuse_lost_rows(table, path)
+    kept = {row.key for row in table.rows}  # a row of the same key is replaced, every other one would be lost
+    if path.exists() and (lost := [row for row in read_table(path).rows if row.key not in kept]):
+        named = abridged([_row_text(row) for row in lost], MOST_NAMES, "; ")
+        raise refuse(
+            path,
+            f"holds {plural(len(lost), 'row')} that this run does not give ({named}), and is left as it is; "
+            "give -o another FILE, or print the table without -o and add its rows by hand",
+        )
     target = path.resolve()
     try:
         with opened_folder(target.parent) as folder:
@@ -107,20 +113,6 @@ def write_table(table: ExpectedTable, path: Path) -> None:
         reason = error.strerror if path.parent.is_dir() else f"there is no folder {path.parent}; make it first"
         raise refuse(path, f"can't be written: {reason}") from error
     read_table(path)
-
-
-def _refuse_lost_rows(table: ExpectedTable, path: Path) -> None:
-    """A row of the same key is replaced, every other one would be lost."""
-    kept = {row.key for row in table.rows}
-    lost = [row for row in read_table(path).rows if row.key not in kept]
-    if not lost:
-        return
-    named = abridged([_row_text(row) for row in lost], MOST_NAMES, "; ")
-    raise refuse(
-        path,
-        f"holds {plural(len(lost), 'row')} that this run does not give ({named}), and is left as it is; "
-        "give -o another FILE, or print the table without -o and add its rows by hand",
-    )
 
 
 def _row_text(row: ExpectedRow) -> str:

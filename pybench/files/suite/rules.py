@@ -200,23 +200,19 @@ def comparison_problems(benchmarks: Sequence[Benchmark]) -> Iterator[KeyProblem]
         for number, expectation in enumerate(benchmark.expectations):
             if isinstance(expectation, Comparison):
                 path = ("benchmark", index, "expect", number)
-                problems = (*_widening(expectation, benchmark), *_other(expectation, benchmark, others))
+                problems = _comparison(expectation, benchmark, others)
                 yield from (((*path, key), message) for key, message in problems)
 
 
-def _widening(expectation: Comparison, benchmark: Benchmark) -> Iterator[tuple[str, str]]:
-    along = expectation.widening_along
-    if along is None:
-        return
-    values = benchmark.axes.get(along)
-    if values is None:
-        yield "widening_along", f"{along} is no axis of this benchmark; add it to its axes"
-    elif along in count_axes(benchmark.workload) or any(isinstance(value, str | bool) for value in values):
-        yield "widening_along", f"{along} is no load: it must be an axis of numbers that multiplies no GPUs"
-
-
-def _other(expectation: Comparison, benchmark: Benchmark, others: Mapping[str, Benchmark]) -> Iterator[tuple[str, str]]:
+def _comparison(
+    expectation: Comparison, benchmark: Benchmark, others: Mapping[str, Benchmark]
+) -> Iterator[tuple[str, str]]:
     found, along, order = expectation.other, expectation.widening_along, expectation.order
+    values = None if along is None else benchmark.axes.get(along)
+    if along is not None and values is None:
+        yield "widening_along", f"{along} is no axis of this benchmark; add it to its axes"
+    elif values and (along in count_axes(benchmark.workload) or any(isinstance(v, str | bool) for v in values)):
+        yield "widening_along", f"{along} is no load: it must be an axis of numbers that multiplies no GPUs"
     if found not in others or found == benchmark.name:
         names = [name for name in others if name != benchmark.name]
         valid = ", ".join(names) or "none, the suite has no other"
