@@ -28,6 +28,7 @@ from pybench.run.images.lock import locked_image, this_platform
 
 # The largest locked images unpack to about as much.
 _IMAGE_BYTES = 30 * 2**30
+_MIN_FREE_BYTES = 2 * _IMAGE_BYTES
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class OciEngine(Engine):
             yield DoctorFinding.warning(name, unread, "let its owner find out how much is free")
             return
         found = f"{amount_text(free)} free in {facts.data_root}"
-        if free >= 2 * _IMAGE_BYTES:
+        if free >= _MIN_FREE_BYTES:
             yield DoctorFinding.ok(name, found)
         else:
             yield DoctorFinding.warning(name, found, f"free space: images take {amount_text(_IMAGE_BYTES)} each")
