@@ -60,7 +60,7 @@ def run_session(session: Session, progress: Progress) -> Generator[Record]:
 def _attempt(
     session: Session, place: int, session_worker: SessionWorker, reader: EventReader, progress: Progress
 ) -> Record:
-    """One attempt to its record. A failed worker is a record too."""
+    """One attempt to its record. A failed worker is a record too. Raises ``OSError`` for a fault of the machine."""
     point, number = session.attempts[place]
     folder, ranks = session.folders[place], reader.points[place]
     started_utc = datetime.now(UTC).isoformat(timespec="seconds")
@@ -70,7 +70,17 @@ def _attempt(
     )
     reader.begin(place, contract.check)
     with GpuObservation(session.job.gpu_uuids, with_power=session.power_reason is None) as gpus:
-        failure, container = _followed(session, place, session_worker, reader, gpus, progress)
+        container: ContainerRun | None = None
+        try:
+            worker = session_worker.begin(place)
+        except OSError as error:
+            if is_machine_fault(error):
+                raise
+            failure: Failure | None = Failure(cause="launch", message=f"{session_worker.argv[0]}: {error.strerror}")
+        else:
+            failure = follow(session, place, worker, reader, gpus, progress)
+            container = worker.container()
+            failure = session.launcher.verify(container, session.job, session.log) or failure
     trace = None
     if gpus.trace is not None:
         write_trace(gpus.trace, folder / "trace.npz")
@@ -113,26 +123,6 @@ def _attempt(
         start_ns=start_ns,
         realtime_offset_ns=started_realtime_ns - start_ns,
     )
-
-
-def _followed(
-    session: Session,
-    place: int,
-    session_worker: SessionWorker,
-    reader: EventReader,
-    gpus: GpuObservation,
-    progress: Progress,
-) -> tuple[Failure | None, ContainerRun | None]:
-    """How the worker ended, and the container it ran in. Raises ``OSError`` for a fault of the machine."""
-    try:
-        worker = session_worker.begin(place)
-    except OSError as error:
-        if is_machine_fault(error):
-            raise
-        return Failure(cause="launch", message=f"{session_worker.argv[0]}: {error.strerror}"), None
-    failure = follow(session, place, worker, reader, gpus, progress)
-    container = worker.container()
-    return session.launcher.verify(container, session.job, session.log) or failure, container
 
 
 def attempt_figure(point: Point, record: Record) -> Estimate | None:
