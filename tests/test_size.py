@@ -14,18 +14,18 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1911, 13),
+    "cli": (1901, 13),
     "core": (7533, 42),
     "evidence": (1186, 8),
     "explain": (2170, 12),
-    "files": (3135, 20),
+    "files": (3073, 20),
     "fleet": (1604, 10),
     "machine": (1531, 12),
     "model": (5515, 36),
     "nightly": (4126, 20),
     "power": (4653, 23),
     "report": (4216, 39),
-    "run": (7406, 50),
+    "run": (7381, 50),
     "worker": (10583, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

@@ -107,8 +107,7 @@ class Run:
     @contextmanager
     def opened(self, records: list[Record], progress: Progress, budget: TimeBudget) -> Iterator[OpenRun]:
         """To make attempts beside those in ``records``; the folder must be locked."""
-        # Outside of containers libraries compile into the user's own folders.
-        with closing(self.launcher), compiled_code() if self.manifest.container else nullcontext() as compiled:
+        with closing(self.launcher), compiled_code() as compiled:
             run = self.folder, self.manifest, self.launcher, records, progress, budget
             yield OpenRun(*run, lambda so_far: assemble(*self._predicted(so_far)), self.gathering, compiled)
 
