@@ -26,7 +26,7 @@ CEILINGS = {
     "power": (4653, 23),
     "report": (4216, 39),
     "run": (7381, 50),
-    "worker": (10583, 76),
+    "worker": (10376, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (57521, 370)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -90,18 +90,15 @@ def cause_of(error: BaseException) -> FailureCause:
         return "unsupported"
     if isinstance(error, EngineError):
         # The engine's front end may hold its worker's error; where it does not, the host looks into the log.
-        return "out_of_memory" if any(_is_of_memory(link) for link in _chain(error)) else "engine"
+        link: BaseException | None = error
+        while link is not None and not _is_of_memory(link):
+            link = link.__cause__
+        return "engine" if link is None else "out_of_memory"
     if isinstance(error, MissingPackageError):
         return "missing_package"
     if isinstance(error, WrongResultError):
         return "wrong_result"
     return "out_of_memory" if _is_of_memory(error) else "exception"
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
 
 
 def _is_of_memory(error: BaseException) -> bool:

@@ -78,11 +78,8 @@ def is_forward_compatible(cuda_library: str | None, driver: str | None) -> bool 
     version = re.search(r"\.so\.(\d+(?:\.\d+)+)$", path.name)
     if version is None or driver is None:
         return None
-    return _numbers(version[1]) > _numbers(driver)
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]
+    library, kernel = ([int(part) for part in text.split(".")] for text in (version[1], driver))
+    return library > kernel
 
 
 def read_header(rank: int, world_size: int, packages: tuple[str, ...], device: Device) -> Header:

@@ -150,7 +150,8 @@ class NvlinkTraffic:
         """Read as measuring begins and ends, and count the steps between."""
         self._num_steps += isinstance(event, Step) and event.phase == "measure"
         if self._uuids and isinstance(event, Phase) and event.name in {"measure", "finish"}:
-            self._counts.append(self._total())
+            known = [count for uuid in self._uuids if (count := self._read(uuid)) is not None]
+            self._counts.append(sum(known) if len(known) == len(self._uuids) else None)
 
     def metrics(self) -> tuple[Metric, ...]:
         """Bytes of a step; nothing where a counter is unknown, or was set back meanwhile."""
@@ -160,7 +161,3 @@ class NvlinkTraffic:
         if after < before:
             return ()
         return (Metric(name="nvlink_sent_bytes", value=(after - before) / self._num_steps, unit="bytes"),)
-
-    def _total(self) -> int | None:
-        known = [count for uuid in self._uuids if (count := self._read(uuid)) is not None]
-        return sum(known) if len(known) == len(self._uuids) else None

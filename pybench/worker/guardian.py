@@ -55,10 +55,17 @@ def guard(parent: int, work: Callable[[Mapping[signal.Signals, Any]], None], *, 
         work(handlers)
         os._exit(_NOT_STARTED)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {_END})
-    status = _outlive(child)
+    pid, status = os.waitpid(-1, 0)
+    while pid != child:  # what else ends meanwhile is reaped
+        pid, status = os.waitpid(-1, 0)
     if kills:
         kill_descendants()
-    _end_as(status)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 and code not in (-signal.SIGKILL, -signal.SIGSTOP):
+        signal.signal(-code, signal.SIG_DFL)
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    os._exit(code)
 
 
 def adopt_orphans() -> ctypes.CDLL:
@@ -87,14 +94,6 @@ def restore(handlers: Mapping[signal.Signals, Any]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {_END})
 
 
-def _outlive(child: int) -> int:
-    """Wait status of ``child``; what else ends meanwhile is reaped."""
-    while True:
-        pid, status = os.waitpid(-1, 0)
-        if pid == child:
-            return status
-
-
 def _end_all(_number: int, _frame: FrameType | None) -> None:
     kill_descendants()
     os._exit(1)
@@ -121,15 +120,6 @@ def kill_descendants() -> None:
 def _children() -> list[int]:
     with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as stream:  # noqa: PTH123 - starts faster
         return [int(pid) for pid in stream.read().split()]
-
-
-def _end_as(status: int) -> None:
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0 and code not in (-signal.SIGKILL, -signal.SIGSTOP):
-        signal.signal(-code, signal.SIG_DFL)
-    if code < 0:
-        os.kill(os.getpid(), -code)
-    os._exit(code)
 
 
 if __name__ == "__main__":

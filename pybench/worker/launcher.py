@@ -152,15 +152,10 @@ def fork_hazard() -> str | None:
     threads = sorted(name for name in threads if not _SURVIVE_FORKS.fullmatch(name))
     if len(threads) > 1:
         return f"{len(threads)} threads run: {', '.join(dict.fromkeys(threads))}"
-    return "CUDA is initialized" if _cuda_is_initialized() else None
-
-
-def _cuda_is_initialized() -> bool:
-    """Whether this process has called ``cuInit``. Asks the driver's library only where it is loaded."""
     if _CUDA_LIBRARY not in Path("/proc/self/maps").read_text():
-        return False
-    context = ctypes.c_void_p()
-    return int(ctypes.CDLL(f"{_CUDA_LIBRARY}.1").cuCtxGetCurrent(ctypes.byref(context))) != _NOT_INITIALIZED
+        return None  # without the driver's library nobody has called cuInit
+    code = ctypes.CDLL(f"{_CUDA_LIBRARY}.1").cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p()))
+    return None if code == _NOT_INITIALIZED else "CUDA is initialized"
 
 
 def _follow(ranks: dict[int, int]) -> int:

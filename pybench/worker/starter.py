@@ -92,32 +92,25 @@ def _be_worker(
     os.setsid()
     guard = os.getpid()
 
+    def run_worker() -> int:
+        with open(environment, encoding="utf-8", errors="surrogateescape") as stream:
+            variables: dict[str, str] = json.load(stream)
+        room = os.environ[ROOM_VARIABLE]
+        os.environ.clear()
+        os.environ.update({**variables, **imported, STARTER_VARIABLE: str(guard)})
+        _show_environment(len(room))
+        if "multiprocessing.process" in sys.modules:  # processes that it spawns begin in this folder
+            vars(sys.modules["multiprocessing.process"])["ORIGINAL_DIR"] = str(Path.cwd())
+        if "torch" in sys.modules and "OMP_NUM_THREADS" in os.environ:
+            sys.modules["torch"].set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+        return run(arguments)
+
     def work(handlers: Mapping[signal.Signals, Any]) -> None:
         guardian.restore(handlers)
-        end_as(lambda: _run_worker(guard, arguments, environment, imported, run))
+        end_as(run_worker)
 
     os.chdir(Path(arguments[0]).parent)
     guardian.guard(starter, work, kills=True)
-
-
-def _run_worker(
-    guard: int,
-    arguments: Sequence[str],
-    environment: int,
-    imported: Mapping[str, str],
-    run: Callable[[Sequence[str]], int],
-) -> int:
-    with open(environment, encoding="utf-8", errors="surrogateescape") as stream:
-        variables: dict[str, str] = json.load(stream)
-    room = os.environ[ROOM_VARIABLE]
-    os.environ.clear()
-    os.environ.update({**variables, **imported, STARTER_VARIABLE: str(guard)})
-    _show_environment(len(room))
-    if "multiprocessing.process" in sys.modules:  # processes that it spawns begin in this folder
-        vars(sys.modules["multiprocessing.process"])["ORIGINAL_DIR"] = str(Path.cwd())
-    if "torch" in sys.modules and "OMP_NUM_THREADS" in os.environ:
-        sys.modules["torch"].set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    return run(arguments)
 
 
 def _show_environment(room: int) -> None:

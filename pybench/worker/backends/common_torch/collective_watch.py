@@ -87,7 +87,8 @@ def account(places: dict[int, Place], gpus: dict[int, str], limit_s: float, own:
     first = min(waiting, key=lambda rank: -waiting[rank].age_s)
     hung = waiting[first]
     here = [rank for rank in hung.members if own is None or rank in own]
-    absent = [rank for rank in here if rank != first and not _entered(places.get(rank), hung)]
+    last = {rank: place.last.get(hung.group) for rank, place in places.items()}
+    absent = [r for r in here if r != first and not ((one := last.get(r)) is not None and one.number >= hung.number)]
     others = [rank for rank in here if rank not in absent]
     what = f"{hung.operation}, operation {hung.number} of {hung.group}, {places[first].at}"
     entered = f"entered by {_named(others, gpus)}"
@@ -133,10 +134,16 @@ class CollectiveWatch:
 
     def _end(self) -> None:
         """Write where this rank is, wait for the others, report, and leave: that is what frees the others."""
-        self._write(Place(self._rank, self._gpu, self._events.at, recorded(time.time_ns())))
-        own = _own_ranks(self._rank, self._world_size)
+        place = Place(self._rank, self._gpu, self._events.at, recorded(time.time_ns()))
+        whole = self._folder / f"{self._rank}.part"
+        whole.write_text(json.dumps(asdict(place)), encoding="utf-8")
+        whole.replace(whole.with_suffix(".json"))
+        # The ranks of this host, by torchrun's environment.
+        first = self._rank - int(os.environ.get("LOCAL_RANK", self._rank))
+        own = range(first, first + int(os.environ.get("LOCAL_WORLD_SIZE", self._world_size)))
         self._wait_for("json", len(own))
-        places = self._places()
+        read = [_place(json.loads(path.read_text(encoding="utf-8"))) for path in self._folder.glob("*.json")]
+        places = {place.rank: place for place in read}
         gpus = {int(path.stem): path.read_text(encoding="utf-8") for path in self._folder.glob("*.gpu")}
         stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))  # noqa: SLF001 - of another thread
         message = account(places, gpus, self._limit_s, own)
@@ -150,22 +157,6 @@ class CollectiveWatch:
         deadline = time.monotonic() + _WAIT_FOR_OTHERS_S
         while len(list(self._folder.glob(f"*.{suffix}"))) < number and time.monotonic() < deadline:
             time.sleep(0.05)
-
-    def _write(self, place: Place) -> None:
-        path = self._folder / f"{self._rank}.json"
-        whole = path.with_suffix(".part")
-        whole.write_text(json.dumps(asdict(place)), encoding="utf-8")
-        whole.replace(path)
-
-    def _places(self) -> dict[int, Place]:
-        places = [_place(json.loads(path.read_text(encoding="utf-8"))) for path in self._folder.glob("*.json")]
-        return {place.rank: place for place in places}
-
-
-def _own_ranks(rank: int, world_size: int) -> range:
-    """The ranks of this host, by torchrun's environment."""
-    first = rank - int(os.environ.get("LOCAL_RANK", rank))
-    return range(first, first + int(os.environ.get("LOCAL_WORLD_SIZE", world_size)))
 
 
 def _place(values: dict[str, Any]) -> Place:
@@ -184,11 +175,6 @@ def _collective(entry: dict[str, Any], members: dict[str, tuple[int, ...]], now_
         is_over=bool(entry["retired"]) or entry["state"] == "completed",
         age_s=(now_ns - entry["time_created_ns"]) / 1e9,
     )
-
-
-def _entered(place: Place | None, hung: Collective) -> bool:
-    last = place.last.get(hung.group) if place else None
-    return last is not None and last.number >= hung.number
 
 
 def _named(ranks: list[int], gpus: dict[int, str]) -> str:

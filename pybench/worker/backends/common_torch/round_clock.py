@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
 
 import torch
 
 _NS_PER_MS = 1e6
 
 
-class RoundClock(Protocol):
-    """Marks rounds or other work; ``read`` waits for the last and gives CLOCK_MONOTONIC nanoseconds."""
+class RoundClock:
+    """Marks rounds or other work; ``read`` waits for the last and gives CLOCK_MONOTONIC nanoseconds.
 
-    def mark(self) -> None:
-        """Work was given to the device."""
+    A CPU has done the work when it comes to the mark.
+    """
 
-    def read(self) -> tuple[int, ...]:
-        """When the work before each mark was done."""
-
-
-class _HostClock:
     def __init__(self) -> None:
         self._ends_ns: list[int] = []
 
     def mark(self) -> None:
+        """Work was given to the device."""
         self._ends_ns.append(time.monotonic_ns())
 
     def read(self) -> tuple[int, ...]:
+        """When the work before each mark was done."""
         return tuple(self._ends_ns)
 
 
-class _EventClock:
+class _EventClock(RoundClock):
     """CUDA events, anchored at the moment the host saw the last one done: the anchor is late by microseconds."""
 
     def __init__(self) -> None:
@@ -51,7 +47,7 @@ class _EventClock:
 
 def round_clock(device: torch.device) -> RoundClock:
     """A clock for rounds on ``device``."""
-    return _EventClock() if device.type == "cuda" else _HostClock()
+    return _EventClock() if device.type == "cuda" else RoundClock()
 
 
 def timed_event() -> torch.cuda.Event:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
 from pybench.model.backend import BACKENDS
 from pybench.worker.backend import UnsupportedError
@@ -44,7 +44,7 @@ def empty_model(architecture: dict[str, Any], dtype: torch.dtype) -> nn.Module:
         raise UnsupportedError(f"model_type {family!r}: the torch backend knows {', '.join(FAMILIES)}")
     values = {key: value for key, value in architecture.items() if key != "model_type"}
     config = AutoConfig.for_model(family, **values)
-    attention.register()
+    AttentionInterface.register(attention.NAME, attention.attend)
     with torch.device("meta"):
         build: Any = AutoModelForCausalLM.from_config  # partly untyped
         model: nn.Module = build(config, dtype=dtype, attn_implementation=attention.NAME)
@@ -115,19 +115,15 @@ class Weights:
     def _value(self, name: str, module: nn.Module, meta: nn.Parameter) -> torch.Tensor:
         # A layer under an adapter has the weights that it has without one.
         plain = name.replace(".base_layer", "")
-        weight = full_weight(plain, meta, _constant(module, name), self._device, self._seed)
+        weight = torch.empty(meta.shape, dtype=meta.dtype, device=self._device)
+        if (constant := _constant(module, name)) is not None:
+            weight.fill_(constant)
+        else:
+            generator = torch.Generator(self._device).manual_seed(weight_seed(self._seed, plain))
+            weight.normal_(0.0, WEIGHT_STD, generator=generator)
         config: Any = self._model.config
         has_experts = getattr(config, "num_local_experts", None) is not None
         return self._changed(plain, balanced(plain, weight, config.hidden_size) if has_experts else weight)
-
-
-def full_weight(name: str, meta: torch.Tensor, value: float | None, device: torch.device, seed: int) -> torch.Tensor:
-    """The whole weight ``name``: ``value`` everywhere, or normal with ``WEIGHT_STD`` seeded by seed and name."""
-    weight = torch.empty(meta.shape, dtype=meta.dtype, device=device)
-    if value is not None:
-        return weight.fill_(value)
-    generator = torch.Generator(device).manual_seed(weight_seed(seed, name))
-    return weight.normal_(0.0, WEIGHT_STD, generator=generator)
 
 
 def _tied_names(model: nn.Module) -> dict[str, str]:

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 # The library has no mask function for this name, so it passes our masks through.
@@ -18,12 +17,7 @@ Masks = torch.Tensor | dict[str, torch.Tensor | None] | None
 
 
 def attend(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    **kw: Any,
+    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **kw: Any
 ) -> tuple[torch.Tensor, None]:
     """Causal attention without a mask; decode of grouped heads without repeating keys and values.
 
@@ -37,7 +31,11 @@ def attend(
     batch, num_heads, _, width = query.shape
     grouped = query.reshape(batch, key.shape[1], num_heads // key.shape[1], width)
     if kw.get("s_aux") is not None:
-        output = decode_with_sinks(grouped, key, value, mask, kw["s_aux"], kw["scaling"])
+        # Keys and values of the cache are read where they are.
+        scores = ((grouped @ key.mT) * kw["scaling"]).masked_fill(~mask, float("-inf"))
+        sinks = kw["s_aux"].to(scores.dtype).reshape(1, *grouped.shape[1:3], 1).expand(*scores.shape[:-1], 1)
+        weights = torch.softmax(torch.cat([scores, sinks], dim=-1), dim=-1, dtype=torch.float32)
+        output: torch.Tensor = weights[..., :-1].to(value.dtype) @ value
     else:
         output = functional.scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=kw.get("scaling"))
     return output.reshape(batch, 1, num_heads, value.shape[-1]), None
@@ -62,15 +60,11 @@ def _attend_to_sequences(
     length = query.shape[2]
     if s_aux is not None:
         query, key, value, mask = with_sinks(query, key, value, mask, s_aux / kw["scaling"])
-    output, _ = sdpa_attention_forward(module, query, key, value, mask, **kw)
+    output: torch.Tensor = sdpa_attention_forward(module, query, key, value, mask, **kw)[0]
     if s_aux is not None:
-        output = without_room(output, length)
-    return joined(output, batch) if in_blocks else output
-
-
-def register() -> None:
-    """Make :func:`attend` known to the library."""
-    AttentionInterface.register(NAME, attend)
+        output = output[:, -length:, :, :-_ROOM]  # without the sinks' place, at the width of the values
+    # Blocks of shape (batch · blocks, window, heads, width) become sequences again.
+    return output.reshape(batch, -1, *output.shape[2:]) if in_blocks else output
 
 
 def sequence_masks(config: Any, length: int, device: torch.device) -> Masks:
@@ -146,26 +140,6 @@ def with_sinks(
     return query, key, value, None if mask is None else functional.pad(mask, (1, 0), value=True)
 
 
-def without_room(output: torch.Tensor, tokens: int) -> torch.Tensor:
-    """The last ``tokens`` of attention's output of shape (batch, tokens, heads, width), at the width of its values."""
-    return output[:, -tokens:, :, :-_ROOM]
-
-
-def decode_with_sinks(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor,
-    sinks: torch.Tensor,
-    scale: float,
-) -> torch.Tensor:
-    """One token's attention; keys and values of the cache are read where they are. ``query`` is (batch, groups, …)."""
-    scores = ((query @ key.mT) * scale).masked_fill(~mask, float("-inf"))
-    share = sinks.to(scores.dtype).reshape(1, query.shape[1], query.shape[2], 1).expand(*scores.shape[:-1], 1)
-    weights = torch.softmax(torch.cat([scores, share], dim=-1), dim=-1, dtype=torch.float32)
-    return weights[..., :-1].to(value.dtype) @ value
-
-
 # Attention with a sliding window, block by block: a block's queries attend to the keys of two blocks, this one and the
 # previous one.
 #
@@ -185,37 +159,16 @@ def blocks(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Parts of shape (batch, heads, tokens, width) as (batch · blocks, …), and the mask of all blocks."""
-    batch, count = query.shape[0], query.shape[2] // window
-    return (
-        _stacked(_cut(query, window)),
-        _stacked(_with_previous(_cut(key, window))),
-        _stacked(_with_previous(_cut(value, window))),
-        _mask(count, window, query.device).repeat(batch, 1, 1, 1),
-    )
-
-
-def joined(output: torch.Tensor, batch: int) -> torch.Tensor:
-    """Attention's output of the blocks, (batch · blocks, window, heads, width), as (batch, tokens, heads, width)."""
-    return output.reshape(batch, -1, *output.shape[2:])
-
-
-def _cut(part: torch.Tensor, window: int) -> torch.Tensor:
-    return part.reshape(*part.shape[:2], -1, window, part.shape[-1])
+    batch, count, device = query.shape[0], query.shape[2] // window, query.device
+    query, key, value = (part.reshape(*part.shape[:2], -1, window, part.shape[-1]) for part in (query, key, value))
+    at_query = torch.arange(window, device=device)[:, None] + window
+    near = _near(at_query, torch.arange(2 * window, device=device)[None, :], window)
+    mask = near.expand(count, 1, window, 2 * window).clone()
+    mask[0, ..., :window] = False  # the first block has none before it
+    stacked = [part.transpose(1, 2).flatten(0, 1) for part in (query, _with_previous(key), _with_previous(value))]
+    return stacked[0], stacked[1], stacked[2], mask.repeat(batch, 1, 1, 1)
 
 
 def _with_previous(part: torch.Tensor) -> torch.Tensor:
     before = torch.cat([torch.zeros_like(part[:, :, :1]), part[:, :, :-1]], dim=2)
     return torch.cat([before, part], dim=3)
-
-
-def _stacked(part: torch.Tensor) -> torch.Tensor:
-    return part.transpose(1, 2).flatten(0, 1)
-
-
-def _mask(count: int, window: int, device: torch.device) -> torch.Tensor:
-    """(blocks, 1, window, 2 · window): the first block has none before it."""
-    query = torch.arange(window, device=device)[:, None] + window
-    key = torch.arange(2 * window, device=device)[None, :]
-    near = ((key <= query) & (key > query - window)).expand(count, 1, window, 2 * window).clone()
-    near[0, ..., :window] = False
-    return near

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import distributed
@@ -26,7 +26,7 @@ from pybench.model.workloads.checkpoint import CHECK, LOAD, SAVE, Checkpoint
 from pybench.worker.backend import StepOutcome, UnsupportedError, WrongResultError
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.learner import Task, WholeModel
+from pybench.worker.backends.torch.train.learner import Task, WholeModel, local, whole
 from pybench.worker.backends.torch.train.training import trainer
 from pybench.worker.backends.turn.delivery import digest
 from pybench.worker.imports import needs_package
@@ -42,25 +42,15 @@ def state_of(settings: Checkpoint, model: Any, optimizer: torch.optim.Optimizer)
     kept = {name: weight for name, weight in named if settings.contents != "adapters" or weight.requires_grad}
     state = {f"model.{name}": weight.detach() for name, weight in kept.items()}
     if settings.contents == "trainer":
-        state.update(_optimizer_states(named, optimizer))
+        for name, weight in named:
+            values = optimizer.state.get(weight, {}).items()
+            state |= {f"optimizer.{name}.{key}": value for key, value in values if isinstance(value, torch.Tensor)}
     return state
-
-
-def _optimizer_states(named: Any, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, weight in named:
-        for key, value in optimizer.state.get(weight, {}).items():
-            if isinstance(value, torch.Tensor):
-                yield f"optimizer.{name}.{key}", value
 
 
 def num_bytes(state: State) -> int:
     """Bytes of all whole tensors; a split tensor counts once."""
     return sum(tensor.numel() * tensor.element_size() for tensor in state.values())
-
-
-def local(tensor: torch.Tensor) -> torch.Tensor:
-    """This rank's part."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def digests(state: State) -> dict[str, int]:
@@ -78,23 +68,11 @@ def overwrite(state: State) -> None:
 _FILE = "trainer"
 
 
-class Files(Protocol):
-    """One format. Every rank calls both together."""
-
-    def save(self, state: State, folder: Path) -> None:
-        """Write and flush to the device (fsync) all files below ``folder``."""
-
-    def load(self, state: State, folder: Path) -> None:
-        """Read the files into the tensors of ``state``."""
-
-
-def files_of(file_format: str, ranks: TorchRanks) -> Files:
-    """The format of this name in the settings."""
-    return Sharded() if file_format == "sharded" else Whole(file_format, ranks)
-
-
 class Sharded:
-    """torch.distributed.checkpoint: every rank writes its own part, equal tensors of several ranks once."""
+    """torch.distributed.checkpoint: every rank writes its own part, equal tensors of several ranks once.
+
+    Every rank calls both functions together; saving ends when all files are on their device (fsync).
+    """
 
     def save(self, state: State, folder: Path) -> None:
         """A file for each rank, and one that describes them."""
@@ -125,9 +103,9 @@ class Whole:
         """Gather, write, flush."""
         gathered = {}
         for name, tensor in state.items():
-            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            gathered_tensor = whole(tensor)
             if self._ranks.rank == 0:
-                gathered[name] = whole.cpu()
+                gathered[name] = gathered_tensor.cpu()
         if self._ranks.rank == 0:
             self._write(gathered, folder / _FILE)
             flush(folder / _FILE)
@@ -138,17 +116,19 @@ class Whole:
         """Rank 0 reads and hands out."""
         read = self._read(folder / _FILE) if self._ranks.rank == 0 else {}
         for name, tensor in state.items():
-            whole = (
+            value = (
                 read.pop(name).to(tensor.device)
                 if self._ranks.rank == 0
                 else torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
             )
             if isinstance(tensor, DTensor):
-                tensor.copy_(distribute_tensor(whole, tensor.device_mesh, tensor.placements))
+                tensor.copy_(distribute_tensor(value, tensor.device_mesh, tensor.placements))
                 continue
-            tensor.copy_(whole)
+            tensor.copy_(value)
             if self._ranks.world_size > 1:
-                _broadcast(tensor, self._ranks.device)
+                there = tensor.to(self._ranks.device)  # a counter in host memory is copied through the device
+                distributed.broadcast(there, src=0)
+                tensor.copy_(there)
 
     def _write(self, gathered: State, path: Path) -> None:
         if self._safetensors:
@@ -165,13 +145,6 @@ class Whole:
             return load_file(path)
         state: State = torch.load(path, map_location="cpu", weights_only=True)
         return state
-
-
-def _broadcast(tensor: torch.Tensor, device: torch.device) -> None:
-    """Broadcast from rank 0; a counter in host memory is copied through the device."""
-    there = tensor.to(device)
-    distributed.broadcast(there, src=0)
-    tensor.copy_(there)
 
 
 def flush(path: Path) -> None:
@@ -257,7 +230,8 @@ class Checkpoints:
         self.state = state
         self._ranks = ranks
         self._folder = folder
-        self.files = files_of(settings.file_format, ranks)
+        form = settings.file_format
+        self.files: Sharded | Whole = Sharded() if form == "sharded" else Whole(form, ranks)
 
     def step(self, index: int) -> StepOutcome:
         """Save, load and compare. Raises :class:`WrongResultError`, which names a tensor that came back otherwise."""
@@ -292,25 +266,17 @@ class Checkpoints:
             return {}
         if self._settings.drop_page_cache:
             drop_page_cache(folder)
-        return {
-            "checkpoint_bytes": size_bytes(folder),
-            "page_cache_fraction": page_cache_fraction(folder),
-        }
+        return {"checkpoint_bytes": size_bytes(folder), "page_cache_fraction": page_cache_fraction(folder)}
 
     def _compare(self, before: dict[str, int]) -> None:
         after = digests(self.state)
         wrong = [f"{name} (rank {self._ranks.rank})" for name, bits in before.items() if after[name] != bits]
-        everywhere = self._on_all_ranks(wrong)
-        if everywhere:
+        of_ranks = [wrong] * self._ranks.world_size
+        if self._ranks.world_size > 1:  # every rank calls this, so that none leaves while others wait for it
+            distributed.all_gather_object(of_ranks, wrong)
+        if everywhere := [name for names in of_ranks for name in names]:
             form, named = self._settings.file_format, abridged(everywhere, 1)
             raise WrongResultError(f"checkpoint ({form}): {named} has other bits than were saved")
-
-    def _on_all_ranks(self, own: list[str]) -> list[str]:
-        """Names of all ranks; every rank calls this, so that none leaves while others wait for it."""
-        of_ranks: list[list[str]] = [own] * self._ranks.world_size
-        if self._ranks.world_size > 1:
-            distributed.all_gather_object(of_ranks, own)
-        return [name for names in of_ranks for name in names]
 
 
 @contextmanager

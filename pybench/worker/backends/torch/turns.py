@@ -18,12 +18,12 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks, descr
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.generate import Generation
 from pybench.worker.backends.torch.tensor_parallel import Shard as Split
-from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.learner import Task, local
 from pybench.worker.backends.torch.train.model import rounded, trainable_model
 from pybench.worker.backends.turn.delivery import Named, digest, read
 from pybench.worker.backends.turn.party import Party
-from pybench.worker.backends.turn.trainer import Parked, Trainer, local, log_probabilities
-from pybench.worker.backends.turn.turns import Turns
+from pybench.worker.backends.turn.trainer import Parked, log_probabilities
+from pybench.worker.backends.turn.turns import Turns, taking_turns
 
 
 class TorchEngine:
@@ -170,13 +170,5 @@ def turns(settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> It
     party = Party(ranks.rank, ranks.world_size, ranks.device, (uuid,) if uuid else (), trains=trains)
     training = ranks if settings.num_trainers > 1 else TorchRanks(0, 1, ranks.device)
     engine = TorchEngine(settings, architecture, ranks)
-    try:
-        work = Turns(
-            settings, architecture["vocab_size"], party, engine, lambda: Trainer(settings, architecture, training)
-        )
-        try:
-            yield work
-        finally:
-            work.close()
-    finally:
-        engine.close()
+    with taking_turns(settings, architecture, party, engine, training) as work:
+        yield work

@@ -34,7 +34,10 @@ class HandoverFolder:
     """
 
     def __init__(self, num_bytes: int) -> None:
-        _remove_stale()
+        for folder in _MEMORY_FOLDER.glob(f"{_PREFIX}*"):
+            pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+            if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(folder, ignore_errors=True)
         in_memory = _MEMORY_FOLDER.is_dir() and shutil.disk_usage(_MEMORY_FOLDER).free > _ROOM * num_bytes
         parent = _MEMORY_FOLDER if in_memory else Path.cwd()
         self._places: dict[str, torch.Tensor] = {}
@@ -110,13 +113,6 @@ def adapter_config(settings: Turn) -> dict[str, object] | None:
         "lora_dropout": 0.0,
         "fan_in_fan_out": False,
     }
-
-
-def _remove_stale() -> None:
-    for folder in _MEMORY_FOLDER.glob(f"{_PREFIX}*"):
-        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 # Elements of a chunk. Each needs 16 bytes: a chunk fits a CPU's cache, or keeps a GPU busy.

@@ -79,13 +79,7 @@ def _gap(first: torch.Tensor, second: torch.Tensor) -> float:
 class Handover:
     """This rank's part of it."""
 
-    def __init__(
-        self,
-        settings: Turn,
-        party: Party,
-        engine: InferenceEngine | None,
-        trainer: Trainer | None,
-    ) -> None:
+    def __init__(self, settings: Turn, party: Party, engine: InferenceEngine | None, trainer: Trainer | None) -> None:
         self._settings = settings
         self._party = party
         self._engine = engine

@@ -76,7 +76,6 @@ class InferenceEngine(Protocol):
 
 
 _PAGE_BYTES = 4096
-_PROC = Path("/proc/self")
 
 
 class Party:
@@ -132,17 +131,12 @@ class Party:
         """Memory in use on the fullest of this rank's GPUs; on a CPU the resident memory of this process."""
         if self.device.type == "cuda":
             return max((used_bytes(uuid) for uuid in self._gpu_uuids), default=None)
-        return resident_bytes()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
 def pinned_bytes() -> int:
     """Pinned host memory of this process, as torch's allocator rounds it; what it keeps for later counts, too."""
     return int(torch.cuda.host_memory_stats().get("allocated_bytes.current", 0))
-
-
-def resident_bytes() -> int:
-    """Resident memory of this process."""
-    return int((_PROC / "statm").read_text().split()[1]) * _PAGE_BYTES
 
 
 class Recorder:

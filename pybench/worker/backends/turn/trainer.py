@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import distributed, nn
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
@@ -18,7 +17,7 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.backends.torch.train.data import Parts, with_labels
-from pybench.worker.backends.torch.train.learner import Batch, Task, WholeModel, learner_of
+from pybench.worker.backends.torch.train.learner import Batch, Task, WholeModel, learner_of, local, whole
 from pybench.worker.backends.turn.delivery import Named
 
 
@@ -30,7 +29,8 @@ class Parked:
     """
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
-        storages = {id_of(tensor): local(tensor).untyped_storage() for tensor in tensors}
+        every = (local(tensor).untyped_storage() for tensor in tensors)
+        storages = {int(each._cdata): each for each in every}  # noqa: SLF001 - storages have no other identity
         self._storages = [storage for storage in storages.values() if storage.nbytes()]
         self._sizes = [storage.nbytes() for storage in self._storages]
         self._views = [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in self._storages]
@@ -70,19 +70,6 @@ class Parked:
     def _wait(self) -> None:
         if any(storage.device.type == "cuda" for storage in self._storages):
             torch.cuda.synchronize()
-
-
-def local(tensor: torch.Tensor) -> torch.Tensor:
-    """This rank's part of a tensor that may be split."""
-    if isinstance(tensor, DTensor):
-        own: torch.Tensor = tensor.to_local()
-        return own
-    return tensor
-
-
-def id_of(tensor: torch.Tensor) -> int:
-    """The same for all tensors of one storage."""
-    return int(local(tensor).untyped_storage()._cdata)  # noqa: SLF001 - storages have no other identity
 
 
 def policy_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -202,8 +189,12 @@ class Trainer:
         logits = self._learner.logits(batch)
         if isinstance(self.model, FSDPModule):
             self.model.reshard()  # which only a backward pass would do with the outermost weights
-        whole = logits.full_tensor() if isinstance(logits, DTensor) else logits
-        return self._joined(log_probabilities(whole[0], batch.labels[0]))[:-1].cpu()
+        own = log_probabilities(whole(logits)[0], batch.labels[0])
+        if (num_chunks := self._learner.portion.num_chunks) > 1:  # neighbouring ranks have neighbouring chunks
+            parts = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
+            distributed.all_gather(parts, own.contiguous())
+            own = torch.cat(parts[:num_chunks])
+        return own[:-1].cpu()
 
     def _whole(self, parameter: torch.Tensor) -> torch.Tensor:
         """A weight as the engine gets it: gathered, or unpacked."""
@@ -211,7 +202,7 @@ class Trainer:
             from pybench.worker.backends.torch.train.nf4 import unpacked
 
             return unpacked(parameter)
-        return _whole(parameter)
+        return whole(parameter.data)
 
     def _held(self) -> Iterator[torch.Tensor]:
         """All weights, and the scales of those of four bits."""
@@ -220,14 +211,6 @@ class Trainer:
             from pybench.worker.backends.torch.train.nf4 import scales
 
             yield from scales(self.model.parameters())
-
-    def _joined(self, own: torch.Tensor) -> torch.Tensor:
-        """The results of all chunks of a sequence, in order: neighbouring ranks have neighbouring chunks."""
-        if self._learner.portion.num_chunks == 1:
-            return own
-        parts = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
-        distributed.all_gather(parts, own.contiguous())
-        return torch.cat(parts[: self._learner.portion.num_chunks])
 
     def _batches(self, sequences: torch.Tensor) -> list[Batch]:
         """This rank's passes; only answers have labels."""
@@ -244,14 +227,6 @@ class Trainer:
                 batch = replace(batch, advantages=part.to(self._device))
             batches.append(batch)
         return batches
-
-
-def _whole(parameter: torch.Tensor) -> torch.Tensor:
-    plain = parameter.data
-    if isinstance(plain, DTensor):
-        whole: torch.Tensor = plain.full_tensor()
-        return whole
-    return plain
 
 
 def _let_go(device: torch.device) -> None:

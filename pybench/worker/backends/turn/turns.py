@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
+from typing import Any
 
 import torch
 
@@ -13,19 +14,27 @@ from pybench.model.wire import Metric, Work
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import device_memory_used, memory_metrics
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.samples import step_prompts
 from pybench.worker.backends.turn.delivery import digest
-from pybench.worker.backends.turn.handover import (
-    Digests,
-    Handover,
-    check_changed,
-    check_computes,
-    check_received,
-)
+from pybench.worker.backends.turn.handover import Digests, Handover, check_changed, check_computes, check_received
 from pybench.worker.backends.turn.party import InferenceEngine, Party, Recorder
 from pybench.worker.backends.turn.trainer import Trainer
 
 _DISCARDED = 2
+
+
+@contextmanager
+def taking_turns(
+    settings: Turn, architecture: dict[str, Any], party: Party, engine: InferenceEngine | None, training: TorchRanks
+) -> Iterator[Turns]:
+    """Turns of ``engine`` and a trainer over the ranks ``training``; both are closed in the end."""
+    vocab_size = architecture["vocab_size"]
+    with (
+        nullcontext() if engine is None else closing(engine),
+        closing(Turns(settings, vocab_size, party, engine, lambda: Trainer(settings, architecture, training))) as work,
+    ):
+        yield work
 
 
 class Turns:
@@ -48,26 +57,26 @@ class Turns:
         self._party = party
         self._engine = engine
         self._trainer: Trainer | None = None
+        self._offloads = settings.sleep_level > 0
         self._sent: Digests = []
         self._resident_bytes: int | None = None
         self._handover: Handover | None = None
         # Threads that shared a copy in host memory wait for the next one by spinning, through the phases that follow.
         torch.set_num_threads(1)
-        self._sequences = self._random_sequences()
+        generator = torch.Generator().manual_seed(settings.seed)
+        shape = (settings.batch_size, settings.longest_sequence_tokens)
+        # Input of the trainer's first step, before any generation.
+        self._sequences = torch.randint(vocab_size, shape, generator=generator)
         try:
             self._first_sleep_s = self._begin(make_trainer)
         except BaseException:
             self.close()
             raise
 
-    @property
-    def _offloads(self) -> bool:
-        return self._settings.sleep_level > 0
-
     def step(self, index: int) -> StepOutcome:
         """Take the turns of step ``index``."""
         settings = self._settings
-        recorder = self._recorder()
+        recorder = Recorder(self._party, self._engine)
         values: dict[str, float] = {}
         for number in range(settings.turns):
             of_turn = self._turn(index * settings.turns + number, recorder)
@@ -100,7 +109,7 @@ class Turns:
         It is no turn: adapters begin as zeros, which leave others without gradient. Returns the seconds that the engine
         took to fall asleep for the first time.
         """
-        recorder = self._recorder()
+        recorder = Recorder(self._party, self._engine)
         self._fall_asleep(recorder)
         with self._explained_memory():
             if self._party.trains:
@@ -120,7 +129,10 @@ class Turns:
         probe = self._sequences[0]
         self._fall_asleep(recorder)
         with self._explained_memory():
-            self._load(recorder)
+            if self._offloads:
+                with recorder.phase("trainer_onload"):
+                    if self._trainer is not None:
+                        self._trainer.load()
             with recorder.phase(CHECK):
                 old = self._trainer_log_probabilities(probe)
             self._train(recorder)
@@ -139,7 +151,12 @@ class Turns:
                     self._engine.first_token(self._sequences[0, : settings.prompt_tokens])
         with recorder.phase(CHECK):
             self._compare_held()
-            gaps = self._compare_computed(probe, new, old)
+            # The engine's log-probabilities of the sequence beside the trainer's, after its step and before.
+            gaps: dict[str, float] = {}
+            if self._engine is not None:
+                computed = self._engine.log_probabilities(probe)
+                if new is not None and old is not None:
+                    gaps = check_computes(computed, new, old, settings.dtype)
         sent = {} if trainer is None else {"handover_bytes": float(trainer.handover_bytes)}
         return {
             **gaps,
@@ -159,12 +176,6 @@ class Turns:
             if self._engine is not None:
                 self._engine.sleep(self._settings.sleep_level)
         self._resident_bytes = recorder.spans[-1].device_bytes
-
-    def _load(self, recorder: Recorder) -> None:
-        if self._offloads:
-            with recorder.phase("trainer_onload"):
-                if self._trainer is not None:
-                    self._trainer.load()
 
     def _train(self, recorder: Recorder) -> None:
         with recorder.phase("train"):
@@ -234,17 +245,6 @@ class Turns:
         """Log-probabilities of a trained sequence, computed by all ranks of the trainer together."""
         return self._trainer.log_probabilities(probe) if self._trainer is not None else None
 
-    def _compare_computed(
-        self, probe: torch.Tensor, new: torch.Tensor | None, old: torch.Tensor | None
-    ) -> dict[str, float]:
-        """The engine's log-probabilities of the sequence beside the trainer's, after its step and before."""
-        if self._engine is None:
-            return {}
-        computed = self._engine.log_probabilities(probe)
-        if new is None or old is None:
-            return {}
-        return check_computes(computed, new, old, self._settings.dtype)
-
     @contextmanager
     def _explained_memory(self) -> Iterator[None]:
         """Add the engine's memory to the error when the trainer runs out of memory."""
@@ -259,13 +259,3 @@ class Turns:
                 "the trainer ran out; take a higher sleep_level, a smaller batch_size_per_gpu, or "
                 f"activation_checkpointing = 'full': {str(error).splitlines()[0] if str(error) else error!r}"
             ) from error
-
-    def _recorder(self) -> Recorder:
-        return Recorder(self._party, self._engine)
-
-    def _random_sequences(self) -> torch.Tensor:
-        """Input of the trainer's first step, before any generation."""
-        settings = self._settings
-        generator = torch.Generator().manual_seed(settings.seed)
-        shape = (settings.batch_size, settings.longest_sequence_tokens)
-        return torch.randint(self._vocab_size, shape, generator=generator)

@@ -25,8 +25,7 @@ from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.turn.delivery import Named, adapter_config
 from pybench.worker.backends.turn.party import Party
-from pybench.worker.backends.turn.trainer import Trainer
-from pybench.worker.backends.turn.turns import Turns
+from pybench.worker.backends.turn.turns import Turns, taking_turns
 from pybench.worker.backends.vllm.engines import BatchEngine, engine_errors, sampling
 from pybench.worker.backends.vllm.translation import engine_arguments, prompt_of
 from pybench.worker.backends.vllm.worker import ADAPTER_ID, CACHE, WEIGHTS, Layout, cut
@@ -66,17 +65,8 @@ def turns(order: WorkOrder, ranks: Ranks) -> Iterator[Turns]:
     with config_folder(architecture, settings.dtype) as folder:
         task = Task(settings.training, architecture, training)
         engine = _engine(settings, task, folder)
-        try:
-            work = Turns(
-                settings, architecture["vocab_size"], party, engine, lambda: Trainer(settings, architecture, training)
-            )
-            try:
-                yield work
-            finally:
-                work.close()
-        finally:
-            if engine is not None:
-                engine.close()
+        with taking_turns(settings, architecture, party, engine, training) as work:
+            yield work
 
 
 def _engine(settings: Turn, task: Task, folder: Path) -> VllmEngine | None:

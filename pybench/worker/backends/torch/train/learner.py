@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import distributed, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor
 
 from pybench.model.wire import Metric
 from pybench.model.workloads.settings import RANK_ORDER
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.update import clip, loss_of, update_with_all_cores
+from pybench.worker.backends.torch.train.update import clip, loss_of
 from pybench.worker.imports import needs_package, spared_by_collector
 
 if TYPE_CHECKING:
@@ -32,7 +34,10 @@ def learner_of(task: Task) -> Learner:
     It is imported only now: some need a package that not every image has.
     """
     if task.settings.updates_on_host:
-        update_with_all_cores(task.ranks, task.settings.nodes)
+        # This rank's share of its host's cores; ranks of GPUs have a thread each otherwise. DeepSpeedCPUAdam runs on
+        # torch's OpenMP threads.
+        cores = len(os.sched_getaffinity(0)) * task.settings.nodes
+        torch.set_num_threads(max(1, cores // task.ranks.world_size))
     with needs_package("backend 'torch'", "torch"), spared_by_collector():
         name = _OTHER_MODULES.get(task.settings.strategy, task.settings.strategy)
         module = import_module(f"{_STRATEGIES}.{name}")
@@ -45,27 +50,32 @@ HOSTS, SHARDS = "hosts", "shards"
 
 
 def device_mesh(task: Task) -> DeviceMesh:
-    """One mesh over all ranks, its dimensions named as the settings are; collective."""
-    return _mesh(task, {name: getattr(task.settings, name) for name in RANK_ORDER})
+    """One mesh over all ranks, its dimensions named as the settings are; collective.
 
-
-def hybrid_mesh(task: Task) -> DeviceMesh:
-    """A mesh with two dimensions for data parallelism: hosts, and the shards inside each host."""
+    With ``hybrid_shard`` data parallelism has two dimensions: hosts, and the shards inside each host.
+    """
     settings = task.settings
+    divided = {HOSTS: settings.nodes, SHARDS: settings.num_shards}
     sizes: dict[str, int] = {}
     for name in RANK_ORDER:
-        divided = {HOSTS: settings.nodes, SHARDS: settings.num_shards}
-        sizes |= divided if name == "data_parallel" else {name: getattr(settings, name)}
-    return _mesh(task, sizes)
-
-
-def _mesh(task: Task, sizes: dict[str, int]) -> DeviceMesh:
+        is_divided = name == "data_parallel" and settings.hybrid_shard
+        sizes |= divided if is_divided else {name: getattr(settings, name)}
     if not distributed.is_initialized():
         # A lone rank has no process group, and libraries that shard want one.
         backend = "nccl" if task.ranks.device.type == "cuda" else "gloo"
         store = distributed.HashStore()  # type: ignore[attr-defined]
         distributed.init_process_group(backend, store=store, rank=0, world_size=1)
     return init_device_mesh(task.ranks.device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a tensor that may be split."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that may be split, gathered; all its ranks call this."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,7 +12,6 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.imports import needs_package
 
@@ -88,7 +86,9 @@ def optimizer_of(parameters: Iterable[nn.Parameter], settings: Train) -> torch.o
 def clip(parameters: Iterable[nn.Parameter], max_norm: float) -> None:
     """Scale all gradients down to the joint norm ``max_norm`` where theirs is greater."""
     trained = [parameter for parameter in parameters if parameter.grad is not None]
-    squares = [_norm(group) ** 2 for group in by_mesh(trained)]
+    gradients = ([each.grad for each in group if each.grad is not None] for group in by_mesh(trained))
+    norms = map(torch.nn.utils.get_total_norm, gradients)
+    squares = [(norm.full_tensor() if isinstance(norm, DTensor) else norm) ** 2 for norm in norms]
     total = torch.stack(squares).sum().sqrt()
     for group in by_mesh(trained):
         torch.nn.utils.clip_grads_with_norm_(group, max_norm, total)
@@ -102,16 +102,3 @@ def by_mesh(parameters: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
             mesh = parameter.device_mesh if isinstance(parameter, DTensor) else None
             groups.setdefault(mesh, []).append(parameter)
     return list(groups.values())
-
-
-def update_with_all_cores(ranks: TorchRanks, nodes: int) -> None:
-    """Give this rank its share of its host's cores, for an update in host memory; ranks of GPUs have a thread each.
-
-    DeepSpeedCPUAdam has as many: it runs on torch's OpenMP threads.
-    """
-    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) * nodes // ranks.world_size))
-
-
-def _norm(group: list[nn.Parameter]) -> torch.Tensor:
-    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in group if parameter.grad is not None])
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm

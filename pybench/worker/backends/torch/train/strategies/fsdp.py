@@ -20,7 +20,6 @@ from pybench.worker.backends.torch.train.learner import (
     Task,
     WholeModel,
     device_mesh,
-    hybrid_mesh,
 )
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, trainable_model
 from pybench.worker.backends.torch.train.strategies.context_parallel import attend_over, chunk_masks_of
@@ -31,7 +30,7 @@ from pybench.worker.backends.torch.train.update import optimizer_of
 def learner(task: Task) -> Learner:
     """Every layer is gathered before its use and let go after it."""
     settings = task.settings
-    mesh = hybrid_mesh(task) if settings.hybrid_shard else device_mesh(task)
+    mesh = device_mesh(task)
     model, weights = trainable_model(task)
     if settings.tensor_parallel > 1:
         split_layers(task, model, mesh["tensor_parallel"])
