@@ -17,7 +17,7 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.samples import GenerationEvaluation, answer_loss, sample_tokens
-from pybench.worker.backends.transformers.entry import TransformersGeneration, build_model, evaluations
+from pybench.worker.backends.transformers.entry import TransformersGeneration, _evaluation, build_model
 from tests.builders import TINY
 from tests.worker.conftest import RunWorker, points_of, run_staged, staged, steps_of
 
@@ -118,10 +118,10 @@ def test_the_librarys_loss_is_that_of_the_answers() -> None:
     """The loss is computed by hand from the answer's logits; a step that generates has no loss."""
     given = settings("loss", 1, backend="transformers")
     order = WorkOrder(point_id="p", settings=given, architecture={}, device="cpu", steps=1, max_warmup_steps=1)
-    with evaluations(given, dict(TINY), RANK)(order) as work:
+    model = build_model(dict(TINY), given.decoding, RANK.device)
+    with _evaluation(order, model, RANK) as work:
         outcome = work.step(1)
     tokens = sample_tokens(4, 4, 10, 256, given.seed)
-    model = build_model(dict(TINY), given.decoding, RANK.device)
     with torch.no_grad():
         each = torch.log_softmax(model(input_ids=tokens).logits[:, 5:-1], dim=-1)
     assert outcome.work.samples == 4

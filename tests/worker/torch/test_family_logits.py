@@ -65,7 +65,7 @@ def test_decoded_tokens_are_the_librarys(family: str) -> None:
     ours, theirs = built(family)
     sizes: Any = {"batch_size": 2, "prompt_tokens": 6, "output_tokens": 6}
     settings = Generate(backend="torch", model="tiny", dtype="float32", **sizes)
-    work = Generation(settings, ours, ours.config, CPU)
+    work = Generation(settings, ours, CPU)
     work.step(0)
     whole = torch.cat([work.prompts(0), work.output], dim=1)
     with torch.no_grad():

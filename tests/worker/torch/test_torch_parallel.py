@@ -144,7 +144,7 @@ def test_cached_decode_equals_full_forward(architecture: dict[str, Any], family:
     )
     config: Any = model.config
     config._attn_implementation = "eager"
-    work = Generation(settings, model, config, CPU)
+    work = Generation(settings, model, CPU)
     for index in (0, 1):
         config._attn_implementation = "pybench"
         work.step(index)

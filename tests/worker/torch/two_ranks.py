@@ -73,7 +73,7 @@ def controlled(shape: dict[str, Any]) -> tuple[dict[str, float], list[Any], list
         tensor_parallel=2,
     )
     model: Any = build_model(shape, torch.float32, CPU, 0, shard).eval()
-    work = Generation(settings, model, model.config, CPU, 0, TorchRanks(rank, 2, CPU))
+    work = Generation(settings, model, CPU, 0, TorchRanks(rank, 2, CPU))
     work.step(0)
     before = work.output.tolist()
     metrics = {metric.name: metric.value for metric in work.metrics()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -42,13 +42,11 @@ def evaluation(settings: Evaluate, architecture: dict[str, Any], ranks: TorchRan
 
         yield LossEvaluation(settings, architecture["vocab_size"], ranks, mean_loss)
         return
-    generation = Generation(settings.decoding, model, model.config, ranks.device, ranks.rank)
+    generation = Generation(settings.decoding, model, ranks.device, ranks.rank)
     if ranks.device.type == "cuda":
         generation.capture()
-    try:
+    with closing(generation):
         yield GenerationEvaluation(settings, generation, model, {"attention_mask": masks})
-    finally:
-        generation.close()
 
 
 # Eager rounds before capture: libraries allocate their workspaces in the first ones.
@@ -69,8 +67,7 @@ class Generation:
     def __init__(
         self,
         settings: Generate,
-        model: nn.Module,
-        config: Any,
+        model: Any,
         device: torch.device,
         replica: int = 0,
         ranks: TorchRanks | None = None,
@@ -81,11 +78,10 @@ class Generation:
         self._replica = replica
         self._model = model
         self._device = device
-        self._config = config
+        self._config = model.config
         self._length = settings.prompt_tokens + settings.output_tokens
         # One kind of layer for all: the sliding one keeps its place in a Python int, which a CUDA graph would freeze.
-        num_layers: int = self._config.num_hidden_layers
-        self._layers: list[Any] = [StaticLayer(self._length) for _ in range(num_layers)]
+        self._layers: list[Any] = [StaticLayer(self._length) for _ in range(self._config.num_hidden_layers)]
         self._cache = Cache(layers=self._layers)
         self._token = torch.zeros((self._batch_size, 1), dtype=torch.long, device=device)
         self._position = torch.zeros(1, dtype=torch.long, device=device)
@@ -94,9 +90,10 @@ class Generation:
         self.output = torch.full(shape, _NOT_PRODUCED, dtype=torch.long, device=device)
         self._prompt_positions = torch.arange(settings.prompt_tokens, device=device)[None]
         if settings.prompt_tokens > 1:
-            self._prompt_masks = sequence_masks(config, settings.prompt_tokens, device)
+            self._prompt_masks = sequence_masks(self._config, settings.prompt_tokens, device)
         else:  # one token is a decode round at position 0: it must not see the empty cache
-            self._prompt_masks = decode_masks(config, torch.zeros(1, dtype=torch.long, device=device), self._length)
+            start = torch.zeros(1, dtype=torch.long, device=device)
+            self._prompt_masks = decode_masks(self._config, start, self._length)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._round = self._decode_round
         self._second_context = False
@@ -254,13 +251,11 @@ def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRa
 def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Generation]:
     """Cache and buffers of one point, and on a GPU its decode round captured."""
     settings, _ = generation_of(order)
-    work = Generation(settings, model, model.config, ranks.device, ranks.rank // settings.tensor_parallel, ranks)
+    work = Generation(settings, model, ranks.device, ranks.rank // settings.tensor_parallel, ranks)
     if ranks.device.type == "cuda":
         work.capture()
-    try:
+    with closing(work):
         yield work
-    finally:
-        work.close()
 
 
 def make_and_destroy_context(device: torch.device) -> bool:

@@ -83,8 +83,7 @@ class TorchEngine:
     def wake_cache(self) -> None:
         """A new cache, which takes its memory with the first prompts."""
         if self._level:
-            config: Any = self._model.config
-            self._generation = Generation(self._settings.generation, self._model, config, self._ranks.device)
+            self._generation = Generation(self._settings.generation, self._model, self._ranks.device)
         self._level = 0
 
     @torch.no_grad()

@@ -24,6 +24,7 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks, descr
 from pybench.worker.backends.common_torch.round_clock import RoundClock, round_clock
 from pybench.worker.backends.common_torch.samples import GenerationEvaluation, LossEvaluation, step_prompts
 from pybench.worker.exchange import Device
+from pybench.worker.gpus import VISIBLE_DEVICES
 from pybench.worker.ranks import rank_numbers
 from pybench.worker.seeds import WEIGHT_STD, weight_seed
 
@@ -72,7 +73,11 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     dtype = getattr(torch, settings.dtype)
     weights = state_dict(kind, config, dtype, settings.seed)
-    options = {**_placement(settings, device), **_quantization(settings, dtype)}
+    options = _placement(settings, device)
+    if settings.quantization is not None:  # NF4 for all linear layers but the head
+        configure: Any = BitsAndBytesConfig  # untyped
+        four_bits = configure(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+        options["quantization_config"] = four_bits
     if getattr(config, "attn_logit_softcapping", None):  # Gemma 2: the library's call of torch's kernel lacks the cap
         options["attn_implementation"] = "eager"
     model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype, **options)
@@ -93,38 +98,16 @@ def layers_by_gpu(model: Any, num_gpus: int) -> dict[int, int]:
     return {gpu: on_gpus.count(gpu) for gpu in range(num_gpus)}
 
 
-def _quantization(settings: Generate, dtype: torch.dtype) -> dict[str, Any]:
-    """Four bits (NF4) by bitsandbytes for all linear layers but the head, which compute in ``dtype``."""
-    if settings.quantization is None:
-        return {}
-    configure: Any = BitsAndBytesConfig  # untyped
-    return {
-        "quantization_config": configure(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
-    }
-
-
 def _placement(settings: Generate, device: torch.device) -> dict[str, Any]:
-    if settings.tensor_parallel > 1:
-        return _tensor_parallel()
-    if settings.pipeline_parallel == 1:
-        return {"device_map": {"": device}}
-    return {"device_map": settings.device_map}
-
-
-def _tensor_parallel() -> dict[str, Any]:
-    """The plan, by its name in this version."""
+    """Where the layers go; the plan of tensor parallelism by its name in this version."""
+    if settings.tensor_parallel == 1:
+        return {"device_map": {"": device} if settings.pipeline_parallel == 1 else settings.device_map}
     try:
         from transformers.distributed.configuration_utils import DistributedConfig
 
         return {"distributed_config": DistributedConfig(tp_plan="auto")}
     except (ImportError, TypeError):
         return {"tp_plan": "auto"}
-
-
-def evaluations(settings: Evaluate, architecture: dict[str, Any], ranks: TorchRanks) -> Session:
-    """Load the model on every rank."""
-    model = build_model(architecture, settings.decoding, ranks.device)
-    return partial(_evaluation, model=model, ranks=ranks)
 
 
 @contextmanager
@@ -209,12 +192,6 @@ def visible_devices(device: torch.device) -> tuple[torch.device, ...]:
     return tuple(torch.device("cuda", index) for index in range(torch.cuda.device_count()))
 
 
-def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRanks) -> Session:
-    """Load the model over this rank's devices, or this rank's part of every layer, for points of any size."""
-    model = build_model(architecture, settings, ranks.device)
-    return partial(_generation, model=model, ranks=ranks)
-
-
 @contextmanager
 def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[TransformersGeneration]:
     settings, _ = generation_of(order)
@@ -227,7 +204,9 @@ def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
     stages = getattr(order.settings, "pipeline_parallel", 1)
     spread = order.device == "cuda" and stages > 1
     if spread:
-        _keep_own_gpus(stages)
+        # Only this process's group stays visible, before CUDA starts: ``device_map`` takes all that it sees.
+        rank, visible = rank_numbers().local_rank, os.environ.get(VISIBLE_DEVICES, "").split(",")
+        os.environ[VISIBLE_DEVICES] = ",".join(visible[rank * stages : (rank + 1) * stages])
     with joined(order, local_rank=0 if spread else None) as ranks:
         device = describe(ranks.device, replica_of(order, ranks.rank))
         if spread:
@@ -238,17 +217,12 @@ def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
 
 @contextmanager
 def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
-    """Load the model."""
+    """Load the model over this rank's devices, or this rank's part of every layer, for points of any size."""
     settings, architecture = order.settings, order.architecture
+    work: Any = _evaluation
     if isinstance(settings, Evaluate) and architecture is not None:
-        session = evaluations(settings, architecture, ranks)
+        model = build_model(architecture, settings.decoding, ranks.device)
     else:
-        session = generations(*generation_of(order), ranks)
-    yield with_own_memory(session, visible_devices(ranks.device))
-
-
-def _keep_own_gpus(stages: int) -> None:
-    """Leave only this process's group visible, before CUDA starts: ``device_map`` takes all that it sees."""
-    rank = rank_numbers().local_rank
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(visible[rank * stages : (rank + 1) * stages])
+        settings, architecture = generation_of(order)
+        model, work = build_model(architecture, settings, ranks.device), _generation
+    yield with_own_memory(partial(work, model=model, ranks=ranks), visible_devices(ranks.device))

@@ -161,7 +161,3 @@ class Recorder:
         device_bytes = self._party.device_bytes()
         span = Span(name=name, start_ns=start_ns, end_ns=end_ns, device_bytes=device_bytes, host_bytes=host_bytes)
         self.spans.append(span)
-
-    def seconds(self, name: str) -> float:
-        """Length of all phases of a name on this rank so far."""
-        return sum(span.end_ns - span.start_ns for span in self.spans if span.name == name) / 1e9

@@ -149,7 +149,12 @@ class Trainer:
     def offload_weights(self) -> None:
         """Take the weights to the host."""
         if self._weights is None:  # not before the first step, at which FSDP may give a part other memory
-            self._weights = Parked(self._held())
+            held: list[torch.Tensor] = [*self.model.parameters()]
+            if self._task.settings.weights == "nf4":
+                from pybench.worker.backends.torch.train.nf4 import scales
+
+                held += scales(self.model.parameters())
+            self._weights = Parked(held)
         self._weights.leave(keep=True)
         _let_go(self._device)
 
@@ -203,14 +208,6 @@ class Trainer:
 
             return unpacked(parameter)
         return whole(parameter.data)
-
-    def _held(self) -> Iterator[torch.Tensor]:
-        """All weights, and the scales of those of four bits."""
-        yield from self.model.parameters()
-        if self._task.settings.weights == "nf4":
-            from pybench.worker.backends.torch.train.nf4 import scales
-
-            yield from scales(self.model.parameters())
 
     def _batches(self, sequences: torch.Tensor) -> list[Batch]:
         """This rank's passes; only answers have labels."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ from pybench.worker.backends.engine import (
     own_concurrency,
     replica_of,
     wanted_at_a_time,
+    work_of,
 )
 from pybench.worker.backends.vllm.engines import BatchEngine, Follower, Following, ServingEngine, engine_errors
-from pybench.worker.backends.vllm.translation import Iterations, ReplicaHosts, engine_arguments, meet_hosts, outcome_of
+from pybench.worker.backends.vllm.translation import Iterations, ReplicaHosts, engine_arguments, meet_hosts
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import visible_gpus
 from pybench.worker.imports import needs_package
@@ -80,7 +81,8 @@ class VllmGeneration:
         self._iterations.clear()
         with engine_errors():
             times = self._engine.generate(self._requests, self._concurrency)
-        return outcome_of(times, self._iterations)
+        ends_ns, values = tuple(self._iterations.end_ns), self._iterations.values()
+        return StepOutcome(work=work_of(times), token_end_ns=ends_ns, requests=tuple(times), values=values)
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory of the fullest GPU, room of the key-value cache, and how many sequences could have run."""
@@ -114,7 +116,10 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         yield partial(turns, ranks=ranks)
         return
     settings, architecture = generation_of(order)
-    hosts = _hosts(settings)
+    hosts = None
+    if settings.nodes_of_replica > 1:
+        uuids = tuple(gpu.uuid for gpu in visible_gpus())
+        hosts = meet_hosts(settings.nodes_of_replica, read_own_place(), uuids)
     with config_folder(architecture, settings.dtype) as folder:
         valid = {field.name for field in dataclasses.fields(EngineArgs)}
         # By a relative path: vLLM's key of compiled code has the path.
@@ -131,14 +136,6 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
                 yield partial(_generation, engine=engine, iterations=iterations, replica=replica)
 
 
-def _hosts(settings: Generate) -> ReplicaHosts | None:
-    """The hosts of a replica over several hosts."""
-    if settings.nodes_of_replica == 1:
-        return None
-    own = tuple(gpu.uuid for gpu in visible_gpus())
-    return meet_hosts(settings.nodes_of_replica, read_own_place(), own)
-
-
 @contextmanager
 def _driven(
     arguments: dict[str, Any], settings: Generate, ranks: Ranks, hosts: ReplicaHosts | None, *, has_experts: bool
@@ -147,15 +144,13 @@ def _driven(
     iterations = Iterations()
     with engine_errors():
         engine = BatchEngine(arguments, iterations) if settings.is_batch else ServingEngine(arguments, iterations)
-    try:
+    with closing(engine):
         _check_devices(engine, hosts)
         if has_experts:
             _spread_experts(engine, settings.seed)
         yield engine, iterations
         if settings.nodes > 1:
             ranks.barrier()
-    finally:
-        engine.close()
 
 
 @contextmanager
@@ -163,12 +158,10 @@ def _followed(arguments: dict[str, Any], settings: Generate, ranks: Ranks) -> It
     """The workers of this host, until the one that drives them has done its last step."""
     with engine_errors():
         follower = Follower(arguments, is_batch=settings.is_batch)
-    try:
+    with closing(follower):
         yield
         follower.leave()
         ranks.barrier()
-    finally:
-        follower.close()
 
 
 @contextmanager

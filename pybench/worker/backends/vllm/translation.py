@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pybench.model.wire import RequestTimes
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import EngineError, StepOutcome
-from pybench.worker.backends.engine import gap_values, work_of
+from pybench.worker.backend import EngineError
+from pybench.worker.backends.engine import gap_values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,14 @@ def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | Non
     ``hosts`` are those of a replica that spans several.
     """
     spans_gpus = settings.tensor_parallel * settings.pipeline_parallel > 1
-    optional = {
+    optional: dict[str, Any] = {
         "quantization": settings.quantization,
         "max_num_seqs": settings.max_num_seqs,
         "distributed_executor_backend": "mp" if spans_gpus else None,
     }
+    if hosts is not None:  # the arguments that ``vllm serve --nnodes N`` sets, without Ray
+        optional |= {"nnodes": hosts.num_hosts, "node_rank": hosts.place}
+        optional |= {"master_addr": hosts.address, "master_port": hosts.port}
     return {
         "model": str(folder),
         "skip_tokenizer_init": True,
@@ -77,17 +80,6 @@ def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | Non
         "disable_log_stats": False,
         "worker_extension_cls": WORKER,
         **{name: value for name, value in optional.items() if value is not None},
-        **({} if hosts is None else _over_hosts(hosts)),
-    }
-
-
-def _over_hosts(hosts: ReplicaHosts) -> dict[str, Any]:
-    """The arguments that ``vllm serve --nnodes N`` sets, without Ray."""
-    return {
-        "nnodes": hosts.num_hosts,
-        "node_rank": hosts.place,
-        "master_addr": hosts.address,
-        "master_port": hosts.port,
     }
 
 
@@ -177,14 +169,4 @@ def times_of(output: Any, arrival_ns: int) -> RequestTimes:
         last_token_ns=round(metrics.last_token_ts * 1e9),
         prompt_tokens=len(output.prompt_token_ids),
         output_tokens=len(output.outputs[0].token_ids),
-    )
-
-
-def outcome_of(requests: Sequence[RequestTimes], iterations: Iterations) -> StepOutcome:
-    """The whole step."""
-    return StepOutcome(
-        work=work_of(requests),
-        token_end_ns=tuple(iterations.end_ns),
-        requests=tuple(requests),
-        values=iterations.values(),
     )

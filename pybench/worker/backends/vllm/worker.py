@@ -88,10 +88,7 @@ WEIGHTS, CACHE = "weights", "kv_cache"
 
 _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 _ROWS = ("o_proj", "down_proj")
-_FUSED = {
-    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
-    "gate_up_proj": ("gate_proj", "up_proj"),
-}
+_FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 _VOCABULARY = ("embed_tokens", "lm_head")
 # vllm/model_executor/layers/vocab_parallel_embedding.py, DEFAULT_VOCAB_PADDING_SIZE
 _VOCABULARY_PADDING = 64
@@ -126,7 +123,8 @@ class Layout:
         parts = [part for part in name.split(".") if part not in {"base_layer", "default"}]
         half = {"lora_A": "a", "lora_B": "b"}.get(parts[-2], "")
         layer = parts[-3] if half else parts[-2]
-        fused, place = _fused(layer)
+        places = ((fused, layers.index(layer)) for fused, layers in _FUSED.items() if layer in layers)
+        fused, place = next(places, (layer, 0))
         owner = parts[: -3 if half else -2]
         parameter = ".".join([*owner, fused] if half else [*owner, fused, parts[-1]])
         dim, splits = self._split(layer, parts[-1], half)
@@ -166,13 +164,6 @@ class Layout:
 def cut(whole: torch.Tensor, found: Slice) -> torch.Tensor:
     """The part of a whole weight that the shard holds."""
     return whole.narrow(found.dim, found.start, found.length)
-
-
-def _fused(layer: str) -> tuple[str, int]:
-    for fused, layers in _FUSED.items():
-        if layer in layers:
-            return fused, layers.index(layer)
-    return layer, 0
 
 
 ADAPTER_ID = 1
@@ -219,11 +210,12 @@ class TurnWorker(DeviceReport):
 
     def pybench_prefetch(self, file: str) -> None:
         """Read the file to pinned host memory, in a thread."""
-        self._arriving = ThreadPoolExecutor(max_workers=1).submit(self._pinned, Path(file))
 
-    def _pinned(self, file: Path) -> list[Named]:
-        torch.cuda.set_device(self.device)  # a thread of its own begins on the first GPU
-        return [(name, tensor.pin_memory()) for name, tensor in read(file, torch.device("cpu"))]
+        def pinned() -> list[Named]:
+            torch.cuda.set_device(self.device)  # a thread of its own begins on the first GPU
+            return [(name, tensor.pin_memory()) for name, tensor in read(Path(file), torch.device("cpu"))]
+
+        self._arriving = ThreadPoolExecutor(max_workers=1).submit(pinned)
 
     def pybench_apply(self) -> None:
         """Take what the thread read. Raises what kept it from reading."""

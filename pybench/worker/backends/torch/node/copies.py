@@ -114,7 +114,9 @@ class PeerCopyBench(Measured):
         self._barrier = HostBarrier(ranks)
         self._own = random_bytes(settings.peer_bytes, self.device, settings.seed + ranks.rank)
         others = [peer for peer in range(ranks.world_size) if peer != ranks.rank]
-        self._targets = {peer: self._target(peer) for peer in others}
+        # Ranks are numbered as devices are: one node, one rank for each.
+        places = {peer: torch.device("cuda", peer) if self.device.type == "cuda" else self.device for peer in others}
+        self._targets = {peer: torch.empty_like(self._own, device=place) for peer, place in places.items()}
         self._done = torch.zeros(1, dtype=torch.uint8)
 
     def measure(self) -> dict[str, float]:
@@ -130,11 +132,6 @@ class PeerCopyBench(Measured):
         self._barrier.wait()  # whoever is done early would wait in a collective
         links = {f"link_to_{peer}_bytes_per_s": speed for peer, speed in rates.items()}
         return {"peer_copy_bytes_per_s": min(rates.values()), **links}
-
-    def _target(self, peer: int) -> torch.Tensor:
-        """Memory on the peer's device. Ranks are numbered as devices are: one node, one rank for each."""
-        where = torch.device("cuda", peer) if self.device.type == "cuda" else self.device
-        return torch.empty_like(self._own, device=where)
 
     def _send(self, peer: int) -> None:
         for _ in range(self._settings.peer_copies):
@@ -165,10 +162,10 @@ class HostBarrier:
     def __init__(self, ranks: TorchRanks) -> None:
         self._world_size = ranks.world_size
         self._num_waits = 0
-        mine = self._at(0, master=True) if ranks.rank == 0 else None
+        mine = TCPStore(_HOST, 0, is_master=True, wait_for_workers=False) if ranks.rank == 0 else None
         ports = [mine.port if mine else None]
         distributed.broadcast_object_list(ports, src=0, device=ranks.device)
-        self._store = mine or self._at(ports[0] or 0, master=False)
+        self._store = mine or TCPStore(_HOST, ports[0] or 0, is_master=False, wait_for_workers=False)
 
     def wait(self) -> None:
         """Return when every rank has come."""
@@ -177,7 +174,3 @@ class HostBarrier:
         if self._store.add(f"came to {self._num_waits}", 1) == self._world_size:
             self._store.set(everyone, "yes")
         self._store.wait([everyone])
-
-    @staticmethod
-    def _at(port: int, *, master: bool) -> TCPStore:
-        return TCPStore(_HOST, port, is_master=master, wait_for_workers=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,11 +39,8 @@ def source(task: Task, portion: Portion) -> Iterator[Source]:
     if settings.loader_workers is None:
         yield Resident(task, portion, vocab_size)
         return
-    loaded = Loaded(task, portion, Samples(settings, vocab_size))
-    try:
+    with closing(Loaded(task, portion, Samples(settings, vocab_size))) as loaded:
         yield loaded
-    finally:
-        loaded.close()
 
 
 class Resident:

@@ -139,9 +139,11 @@ class Learner(Protocol):
 
     def values(self) -> dict[str, float]:
         """The strategy's own values of the last step; call it after the device has finished the step."""
+        return {}
 
     def metrics(self) -> tuple[Metric, ...]:
         """The strategy's own metrics after the last step."""
+        return ()
 
 
 Quiet = Callable[[], AbstractContextManager[Any]]
@@ -149,7 +151,7 @@ Objective = Callable[[torch.Tensor, Batch], torch.Tensor]
 """The summed loss of a batch's logits."""
 
 
-class WholeModel:
+class WholeModel(Learner):
     """``quiet`` holds gradients back between passes, ``silent`` stops every exchange; by default as ``quiet`` does.
 
     Hooks to set before the first step: ``objective`` replaces the cross-entropy of every label, ``report`` returns the
@@ -244,10 +246,6 @@ class WholeModel:
         """Parameters of the model, whole or this rank's parts."""
         found: Iterable[nn.Parameter] = self.model.parameters()
         return found
-
-    def values(self) -> dict[str, float]:
-        """Empty: it measures nothing of a step."""
-        return {}
 
     def metrics(self) -> tuple[Metric, ...]:
         """The strategy's own metrics after the last step."""

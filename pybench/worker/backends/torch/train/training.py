@@ -108,7 +108,10 @@ def control_metrics(
     silent_s = _silent_s(train, silence, ranks, num_steps)
     if silent_s is None:
         return ()
-    *others_s, slowest_s = sorted(_on_all_ranks(silent_s, ranks))
+    own = torch.tensor([silent_s], dtype=torch.float64, device=ranks.device)
+    of_ranks = [torch.empty_like(own) for _ in range(ranks.world_size)]
+    distributed.all_gather(of_ranks, own)
+    *others_s, slowest_s = sorted(length_s.item() for length_s in of_ranks)
     exposed = max(0.0, 1 - slowest_s / ordinary_s)
     gap = slowest_s / statistics.median(others_s) - 1
     return (
@@ -151,13 +154,6 @@ def _timed_s(train: Callable[[], object], ranks: TorchRanks) -> float:
     return (time.monotonic_ns() - start_ns) / 1e9
 
 
-def _on_all_ranks(value: float, ranks: TorchRanks) -> list[float]:
-    own = torch.tensor([value], dtype=torch.float64, device=ranks.device)
-    values = [torch.empty_like(own) for _ in range(ranks.world_size)]
-    distributed.all_gather(values, own)
-    return [one.item() for one in values]
-
-
 _LEAST_STEPS_TRIED, _MOST_STEPS_TRIED = 3, 10
 """Steps of each batch size: on an H100, sizes settled in the third to fifth step."""
 
@@ -176,7 +172,10 @@ class Training:
 
         Raises ``FloatingPointError`` when it is not finite: nothing measured from there on means anything.
         """
-        loss = self.loss_mean(self.train())
+        share = self.train()
+        if self._task.ranks.world_size > 1:
+            distributed.all_reduce(share)
+        loss = share.item() / self._source.num_labels
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss is {loss} at step {index}: training diverged")
         work = Work(samples=self._task.settings.effective_batch_size)
@@ -189,12 +188,6 @@ class Training:
             share += self.learner.backward(batch, self._scale, last=number == self._task.settings.num_passes)
         self.learner.update()
         return share
-
-    def loss_mean(self, share: torch.Tensor) -> float:
-        """The ranks' shares over all labels; waits for the device."""
-        if self._task.ranks.world_size > 1:
-            distributed.all_reduce(share)
-        return share.item() / self._source.num_labels
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory, batch size, metrics of the strategy and of the control steps."""
@@ -225,14 +218,12 @@ class Training:
         return self.learner
 
 
-@contextmanager
-def training(settings: Train, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[Training]:
+def training(settings: Train, architecture: dict[str, Any], ranks: TorchRanks) -> AbstractContextManager[Training]:
     """Build the model on every rank and share the work by the settings' strategy."""
     if settings.finds_batch_size:
         resident = replace(settings, loader_workers=None)
         settings = replace(settings, batch_size_per_gpu=find_batch_size(resident, architecture, ranks, _try))
-    with trainer(Task(settings, architecture, ranks)) as made:
-        yield made
+    return trainer(Task(settings, architecture, ranks))
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def configuration(task: Task, *, own_adam: bool) -> dict[str, Any]:
     return with_own_keys(decided, settings.deepspeed_config or {})
 
 
-class Zero:
+class Zero(Learner):
     """The engine counts the passes itself, and divides by them and by the ranks."""
 
     def __init__(self, engine: Any, task: Task, config: Any, *, own_adam: bool) -> None:
@@ -108,10 +108,6 @@ class Zero:
         """Parameters of the engine's model."""
         found: Iterable[nn.Parameter] = self._engine.module.parameters()
         return found
-
-    def values(self) -> dict[str, float]:
-        """Empty: it measures nothing of a step."""
-        return {}
 
     def metrics(self) -> tuple[Metric, ...]:
         """Whether torch's AdamW stands in for DeepSpeed's own in host memory."""

@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.torch.attention import Masks, sequence_masks
+from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import (
     HOSTS,
     SHARDS,
@@ -44,16 +44,22 @@ def learner(task: Task) -> Learner:
         fully_shard(layer, **options)
     weights.fill()
     fully_shard(model, **options)
+    # This rank's number among the ranks with different samples.
+    if settings.hybrid_shard:
+        replica = mesh.get_local_rank(HOSTS) * settings.num_shards + mesh.get_local_rank(SHARDS)
+    else:
+        replica = mesh.get_local_rank("data_parallel")
+    if settings.context_parallel > 1:
+        masks = chunk_masks_of(task, model.config, mesh["context_parallel"])
+    else:
+        masks = sequence_masks(model.config, settings.sequence_tokens, task.ranks.device)
+    chunk = mesh.get_local_rank("context_parallel")
     return WholeModel(
         model,
         optimizer_of(model.parameters(), settings),
-        _masks(task, model.config, mesh),
+        masks,
         settings,
-        portion=Portion(
-            replica=_replica(mesh, settings),
-            chunk=mesh.get_local_rank("context_parallel"),
-            num_chunks=settings.context_parallel,
-        ),
+        portion=Portion(replica=replica, chunk=chunk, num_chunks=settings.context_parallel),
         averaged_over=settings.data_parallel * settings.context_parallel,
         same_loss_on=settings.tensor_parallel,
         quiet=lambda: _gradients_held_back(model),
@@ -72,20 +78,6 @@ def _shards(mesh: DeviceMesh, settings: Train) -> DeviceMesh:
         return mesh["data_parallel"]
     joined: DeviceMesh = mesh["data_parallel", "context_parallel"]._flatten("shards")  # noqa: SLF001 - has no other name
     return joined
-
-
-def _replica(mesh: DeviceMesh, settings: Train) -> int:
-    """This rank's number among the ranks with different samples."""
-    if settings.hybrid_shard:
-        return int(mesh.get_local_rank(HOSTS)) * settings.num_shards + int(mesh.get_local_rank(SHARDS))
-    return int(mesh.get_local_rank("data_parallel"))
-
-
-def _masks(task: Task, config: Any, mesh: DeviceMesh) -> Masks:
-    settings = task.settings
-    if settings.context_parallel > 1:
-        return chunk_masks_of(task, config, mesh["context_parallel"])
-    return sequence_masks(config, settings.sequence_tokens, task.ranks.device)
 
 
 def _options(task: Task) -> dict[str, Any]:

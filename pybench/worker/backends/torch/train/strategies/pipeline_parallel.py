@@ -13,7 +13,6 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.wire import Metric
 from pybench.model.workloads.stage_layers import stage_layers
 from pybench.worker.backends.common_torch.round_clock import round_clock
 from pybench.worker.backends.torch.attention import sequence_masks
@@ -89,7 +88,7 @@ def learner(task: Task) -> Learner:
     return Pipeline(task, settings.schedule or "1f1b", settings.num_microbatches, settings.stages_per_rank or 1)
 
 
-class Pipeline:
+class Pipeline(Learner):
     """This rank's stages and the schedule that walks through them."""
 
     def __init__(self, task: Task, schedule: str, microbatches: int, stages_per_rank: int) -> None:
@@ -133,10 +132,6 @@ class Pipeline:
     def values(self) -> dict[str, float]:
         """How long this rank's stages computed."""
         return {"stage_busy_s": self._busy.taken_s()}
-
-    def metrics(self) -> tuple[Metric, ...]:
-        """Empty: it has no metrics."""
-        return ()
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         with self._busy.part():

@@ -62,13 +62,22 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
     config: Any = model.config
     refuse_tied(config, "tensor_parallel")
     along = bool(task.settings.sequence_parallel)
-    plan = _ends(along=along)
+    plan: dict[str, ParallelStyle] = {"lm_head": ColwiseParallel(output_layouts=Replicate())}
+    if along:
+        head = ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())
+        plan = {"model.embed_tokens": Vocabulary(), "model.norm": Whole(), "lm_head": head}
     for name, layer in layers_of(model).items():
         plan |= {f"{name}.{part}": style for part, style in _layer(layer, along=along).items()}
     parallelize_module(model, mesh, plan)
     _return_split_loss(model, task.settings, mesh.get_group())
     if task.settings.async_tensor_parallel:
-        _overlap(mesh)
+        # The compiler cuts collectives and matrix products into pieces that overlap.
+        from torch._inductor import config as of_compiler
+
+        of_compiler._micro_pipeline_tp = True  # noqa: SLF001 - torch has no other switch
+        group = mesh.get_group()
+        enable_symm_mem_for_group(group.group_name)
+        distributed.barrier(group)
 
 
 def _return_split_loss(model: Any, settings: Train, group: ProcessGroup) -> None:
@@ -83,16 +92,6 @@ def _return_split_loss(model: Any, settings: Train, group: ProcessGroup) -> None
     )
 
 
-def _ends(*, along: bool) -> dict[str, ParallelStyle]:
-    if not along:
-        return {"lm_head": ColwiseParallel(output_layouts=Replicate())}
-    return {
-        "model.embed_tokens": Vocabulary(),
-        "model.norm": Whole(),
-        "lm_head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
-    }
-
-
 def _layer(layer: nn.Module, *, along: bool) -> dict[str, ParallelStyle]:
     plan = linear_styles(layer, tokens_split=along)
     for name, module in layer.named_modules():
@@ -101,16 +100,6 @@ def _layer(layer: nn.Module, *, along: bool) -> dict[str, ParallelStyle]:
             plan[name] = Whole()
     # Once for all projections that read it: the gradients of each would be reduced by themselves else.
     return plan | {name: Block(tokens_split=along) for name in ("self_attn", "mlp")}
-
-
-def _overlap(mesh: DeviceMesh) -> None:
-    """Let the compiler cut collectives and matrix products into pieces that overlap (async tensor parallelism)."""
-    from torch._inductor import config
-
-    config._micro_pipeline_tp = True  # noqa: SLF001 - torch has no other switch
-    group = mesh.get_group()
-    enable_symm_mem_for_group(group.group_name)
-    distributed.barrier(group)
 
 
 # Cross-entropy over a vocabulary that ranks share (Megatron-LM, arXiv:1909.08053, section 3): no rank has all logits.

@@ -59,17 +59,8 @@ def decoder_of(config: Any, settings: Train) -> Any:
     )
 
 
-def tuned(config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
-    """One weight under its name there; llama's queries and keys also have their rows in another order there."""
-    return _converted(_CONVERTERS[config.model_type][0], config, name, weight)
-
-
-def untuned(config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
-    """One weight of it under its name in transformers, with its rows in the order there."""
-    return _converted(_CONVERTERS[config.model_type][1], config, name.replace(_RECOMPUTED, ""), weight)
-
-
 def _converted(convert: Any, config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
+    """One weight under its other name; llama's queries and keys also have their rows in another order there."""
     converted: dict[str, torch.Tensor] = convert(
         {name: weight},
         num_heads=config.num_attention_heads,
@@ -152,7 +143,8 @@ class Tuned(WholeModel):
 
     def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
         """Name and rows in transformers, by torchtune's converters."""
-        [found] = untuned(self._config, name, weight).items()
+        back = _CONVERTERS[self._config.model_type][1]
+        [found] = _converted(back, self._config, name.replace(_RECOMPUTED, ""), weight).items()
         return found
 
 
@@ -176,7 +168,8 @@ def _fill(task: Task, model: Any, source: Any) -> None:
             if hasattr(module, "rope_init"):
                 module.rope_init()
     for name, weight in Weights(source, device, seed).named():
-        [(own, value)] = tuned(source.config, name, weight).items()
+        into = _CONVERTERS[source.config.model_type][0]
+        [(own, value)] = _converted(into, source.config, name, weight).items()
         _place(task, model, own, value)
     training.validate_no_params_on_meta_device(model)
 
