@@ -24,9 +24,9 @@ CEILINGS = {
     "model": (5515, 36),
     "nightly": (4126, 20),
     "power": (4653, 23),
-    "report": (4216, 39),
+    "report": (4194, 38),
     "run": (7381, 50),
-    "worker": (10376, 76),
+    "worker": (10196, 76),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (57521, 370)

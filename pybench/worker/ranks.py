@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from pybench.model.wire import SCRATCH_FOLDER
 from pybench.worker.exchange import EventStream
@@ -71,40 +70,19 @@ def scratch_folder(name: str) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-class Ranks(Protocol):
-    """The interface between the timing loop and the ranks."""
-
-    @property
-    def rank(self) -> int:
-        """This rank, from 0."""
-
-    @property
-    def world_size(self) -> int:
-        """Number of ranks."""
-
-    def barrier(self) -> None:
-        """Wait for this rank's device, then for all ranks."""
-
-    def agree(self, decision: bool) -> bool:
-        """Rank 0's decision."""
-
-    def watched(self, gpu: str, events: EventStream) -> AbstractContextManager[None]:
-        """Return a context in which ranks report a wait beyond the limit and end; ``gpu`` is this rank's."""
-
-
-class SingleRank:
-    """The only rank: nobody to wait for."""
+class Ranks:
+    """The interface between the timing loop and the ranks; by itself the only rank, which waits for nobody."""
 
     rank = 0
     world_size = 1
 
     def barrier(self) -> None:
-        """Return at once: a step returns after its device is done."""
+        """Wait for this rank's device, then for all ranks; a lone rank's step returns after its device is done."""
 
     def agree(self, decision: bool) -> bool:
-        """Its own decision."""
+        """Rank 0's decision."""
         return decision
 
     def watched(self, gpu: str, events: EventStream) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody to wait for
-        """Return an empty context."""
+        """Return a context in which ranks report a wait beyond the limit and end; ``gpu`` is this rank's."""
         return nullcontext()

@@ -19,7 +19,7 @@ from pybench.model.wire import Event, Metric, Phase, Result, Step, Work, WorkOrd
 from pybench.model.workloads.train import Train
 from pybench.worker import main
 from pybench.worker.gpus import NvlinkTraffic
-from pybench.worker.ranks import SingleRank
+from pybench.worker.ranks import Ranks
 from tests.worker.test_timing import ORDER, Steps
 
 _SENT = """
@@ -92,7 +92,7 @@ def test_counters_are_read_before_the_first_measured_step_and_after_the_last(
     sizes: dict[str, Any] = {"global_batch_size": 2, "data_parallel": num_gpus}
     settings = Train(backend="torch", model="m", sequence_tokens=1, **sizes)
     order = replace(ORDER, settings=settings, steps=3)
-    main.run_order(order, session, SingleRank(), events, ("GPU-a",))  # type: ignore[arg-type]
+    main.run_order(order, session, Ranks(), events, ("GPU-a",))  # type: ignore[arg-type]
     assert isinstance(events[-1], Result)
     found = [event for event in events if isinstance(event, Metric)]
     assert found == ([Metric(name="nvlink_sent_bytes", value=100.0, unit="bytes")] if reported else [])

@@ -11,7 +11,7 @@ import pytest
 from pybench.model.wire import Event, Result, Step, Work, WorkOrder
 from pybench.model.workloads.train import Train
 from pybench.worker.backend import StepOutcome
-from pybench.worker.ranks import SingleRank
+from pybench.worker.ranks import Ranks
 from pybench.worker.timing import TimingLoop
 
 ORDER = WorkOrder(
@@ -53,7 +53,7 @@ def test_what_takes_time_to_tell_is_asked_after_the_step() -> None:
             return {"num_running": 2.0}
 
     workload, events = Asked(10, 10), list[Event]()
-    TimingLoop(workload, SingleRank(), events.append, clock=lambda: workload.now_ns).run(ORDER)
+    TimingLoop(workload, Ranks(), events.append, clock=lambda: workload.now_ns).run(ORDER)
     steps = [event for event in events if isinstance(event, Step)]
     assert [step.duration_s for step in steps] == [1e-8, 1e-8]
     assert [step.values for step in steps] == [{"itl_s": 1.0, "num_running": 2.0}] * 2
@@ -71,7 +71,7 @@ def test_loop_warms_up_then_measures(lengths_ns: tuple[int, ...], expected: Resu
     order = replace(ORDER, steps=2, max_warmup_steps=4)
     workload = Steps(*lengths_ns)
     events: list[Event] = []
-    result = TimingLoop(workload, SingleRank(), events.append, lambda: workload.now_ns).run(order)
+    result = TimingLoop(workload, Ranks(), events.append, lambda: workload.now_ns).run(order)
     steps = [event for event in events if isinstance(event, Step)]
     assert expected == result
     assert [(s.phase, s.end_ns - s.start_ns) for s in steps[4:]] == [("measure", 7), ("measure", 8)]
@@ -96,7 +96,7 @@ def test_measuring_ends_with_the_last_step_that_fits_the_runs_time(
     """By hand: the longest measured step, and a second to report it. One step is always measured."""
     order = replace(ORDER, steps=5, end_ns=None if end_s is None else end_s * _S)
     workload, events = Steps(*(length * _S for length in lengths_s)), list[Event]()
-    TimingLoop(workload, SingleRank(), events.append, lambda: workload.now_ns).run(order)
+    TimingLoop(workload, Ranks(), events.append, lambda: workload.now_ns).run(order)
     phases = [event.phase for event in events if isinstance(event, Step)]
     assert phases == ["warmup"] * warm_up + ["measure"] * measured
 
@@ -105,7 +105,7 @@ def test_a_warm_up_leaves_time_for_a_measured_step() -> None:
     """Steps of 4 and 8 s: another warm-up step and a measured step of 8 s would end at 29 s."""
     order = replace(ORDER, steps=5, max_warmup_steps=9, end_ns=20 * _S)
     workload, events = Steps(4 * _S, 8 * _S, 4 * _S), list[Event]()
-    result = TimingLoop(workload, SingleRank(), events.append, lambda: workload.now_ns).run(order)
+    result = TimingLoop(workload, Ranks(), events.append, lambda: workload.now_ns).run(order)
     assert result == Result(warmup_steps=2, steady=False)
     assert [event.phase for event in events if isinstance(event, Step)] == ["warmup", "warmup", "measure"]
 
@@ -119,7 +119,7 @@ def test_dither_pauses_before_measured_steps_and_outside_their_time() -> None:
         pauses_s.append(pause_s)
         workload.now_ns += round(pause_s * 1e9)
 
-    TimingLoop(workload, SingleRank(), events.append, lambda: workload.now_ns, sleep).run(order)
+    TimingLoop(workload, Ranks(), events.append, lambda: workload.now_ns, sleep).run(order)
     steps = [event for event in events if isinstance(event, Step)]
     assert {step.end_ns - step.start_ns for step in steps} == {20_000_000}
     assert len(pauses_s) == 16
@@ -137,7 +137,7 @@ def test_garbage_collector_passes_over_what_lived_before_the_steps() -> None:
             return super().step(index)
 
     workload = Watched(10, 7, 7)
-    TimingLoop(workload, SingleRank(), lambda _event: None, lambda: workload.now_ns).run(order)
+    TimingLoop(workload, Ranks(), lambda _event: None, lambda: workload.now_ns).run(order)
     assert len(frozen) == 3
     assert min(frozen) > 0
     assert gc.get_freeze_count() == 0

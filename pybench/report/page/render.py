@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from statistics import median
 from typing import Any
 
 from pybench.core.joint_step import phase_cuts_ns
+from pybench.core.numbers import plain
 from pybench.model.errors import PybenchError
 from pybench.model.health import gpu_label
 from pybench.model.manifest import Provenance
@@ -14,11 +17,11 @@ from pybench.model.results import Results
 from pybench.power.chart import PowerPayload, detach_columns, power_samples, trace_chart
 from pybench.report.page.charts import Section, scaling_charts, step_chart, throughput_charts
 from pybench.report.page.document import document, verdict_rank
-from pybench.report.page.node import gpu_cards, link_matrix
 from pybench.report.run.findings import by_part, each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.run.flags import legend, relevant
 from pybench.report.run.more_attempts import decided_sentence
 from pybench.report.run.rows import comparisons, point_table, tables
+from pybench.report.run.use import gpu_names
 from pybench.report.run.view import RunView, changes, sentence
 from pybench.report.run.work import jobs
 from pybench.report.text.labels import short_labels
@@ -26,6 +29,10 @@ from pybench.report.text.labels import short_labels
 MOST_SAMPLES = 10_000_000
 """Samples on one page, all attempts together; traces beyond that are only named."""
 _UNKNOWN: tuple[object, ...] = (None, "", (), {})
+_LINK = re.compile(r"link_to_(\d+)_bytes_per_s")
+_BYTES_PER_GB = 1e9
+_HZ_PER_MHZ = 1e6
+_BAD = ("fail", "error")
 
 
 def render(view: RunView, sections: Sequence[Section] = ()) -> str:
@@ -135,3 +142,84 @@ def power_payload(view: RunView) -> PowerPayload:
         attempts.append(trace_chart(label, shifted, "measured step", trace))
         columns |= detach_columns(attempts[-1], len(columns))
     return PowerPayload(tuple(attempts), tuple(notes), columns)
+
+
+@dataclass(frozen=True)
+class GpuCard:
+    """One GPU: its name and UUID, what it showed under load, and the checks that it failed."""
+
+    name: str
+    uuid: str
+    facts: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LinkCell:
+    """Speed from one GPU to another in GB/s, its place between the slowest (0) and the fastest (9), and any fault."""
+
+    text: str
+    level: int | None
+    fault: str | None = None
+
+
+@dataclass(frozen=True)
+class LinkMatrix:
+    """Rows are senders, columns receivers."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[LinkCell, ...], ...]
+
+
+def gpu_cards(results: Results) -> tuple[GpuCard, ...]:
+    """Every GPU that a point used, with its highest temperature and lowest clock under load."""
+    if not results.node:
+        return ()
+    return tuple(_card(results, uuid, name) for uuid, name in gpu_names(results).items())
+
+
+def _card(results: Results, uuid: str, name: str) -> GpuCard:
+    states = [state for point in results.points for state in point.gpu_states if state.uuid == uuid]
+    warm = [state.temperature_c for state in states if state.temperature_c is not None]
+    clocks = [state.sm_clock_hz for state in states if state.sm_clock_hz is not None]
+    held = dict.fromkeys(word for state in states for word in state.held_by or ())
+    facts = (
+        *((f"up to {max(warm):.0f} °C",) if warm else ()),
+        *((f"{min(clocks) / _HZ_PER_MHZ:,.0f} to {max(clocks) / _HZ_PER_MHZ:,.0f} MHz",) if clocks else ()),
+        *((f"held by {', '.join(held)}",) if held else ()),
+    )
+    own = re.compile(rf"(^|\W)({re.escape(name)}|{re.escape(uuid)})(\W|$)")
+    bad = [check for check in results.node if check.verdict in _BAD and own.search(check.subject)]
+    return GpuCard(name, uuid, facts, tuple(f"{check.name}: {check.reason}" for check in bad))
+
+
+def link_matrix(view: RunView) -> LinkMatrix | None:
+    """The median speed of every link over the attempts; ``None`` where no point measured links."""
+    measured: dict[tuple[int, int], list[float]] = {}
+    for record in view.good_records:
+        for sender, rank in enumerate(record.ranks):
+            values = [(m.name, m.value) for m in rank.metrics] + [v for s in rank.steps for v in s.values.items()]
+            for name, value in values:
+                if matched := _LINK.fullmatch(name):
+                    measured.setdefault((sender, int(matched[1])), []).append(value)
+    if not measured:
+        return None
+    found = {pair: median(values) for pair, values in measured.items()}
+    size = 1 + max(max(pair) for pair in found)
+    names = tuple(f"GPU {number}" for number in range(size))
+    slowest, fastest = min(found.values()), max(found.values())
+    # Reasons of links that failed, by the numbers of sender and receiver.
+    faults = {}
+    for check in view.results.node:
+        numbers = re.findall(r"(?:GPU|rank) (\d+)", check.subject)
+        if check.name == "link" and check.verdict in _BAD and len(numbers) == 2:  # noqa: PLR2004 - a link has two ends
+            faults[int(numbers[0]), int(numbers[1])] = check.reason
+
+    def cell(sender: int, receiver: int) -> LinkCell:
+        speed = found.get((sender, receiver))
+        if speed is None:
+            return LinkCell("", None)
+        level = 9 if fastest == slowest else round(9 * (speed - slowest) / (fastest - slowest))
+        return LinkCell(plain(speed / _BYTES_PER_GB), level, faults.get((sender, receiver)))
+
+    return LinkMatrix(names, tuple(tuple(cell(a, b) for b in range(size)) for a in range(size)))

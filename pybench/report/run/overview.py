@@ -69,7 +69,14 @@ def _ranked(group: Group) -> Group:
 def _group(benchmarks: tuple[str, ...], shown: Sequence[PointResult]) -> Group:
     points = tuple(point for point in shown if point.benchmark in benchmarks)
     labels = short_labels(points, with_benchmark=len(benchmarks) > 1)
-    return Group(benchmarks, points, labels, _shared(benchmarks, points), flag_letters(points))
+    # A letter for each flag that matters, in the order of first use; none for what every measured point has.
+    measured = [relevant(point) for point in points if point.status == "ok"]
+    flags = dict.fromkeys(flag for point in points for flag in relevant(point))
+    everywhere = {flag for flag in flags if len(measured) > 1 and all(flag in of_point for of_point in measured)}
+    rest = [flag for flag in flags if flag not in everywhere]
+    letters = {flag: chr(ord("a") + number) if number < 26 else flag for number, flag in enumerate(rest)}  # noqa: PLR2004
+    letters = {flag: letters.get(flag, EVERY_POINT) for flag in flags}
+    return Group(benchmarks, points, labels, _shared(benchmarks, points), letters)
 
 
 def parts(group: Group) -> tuple[Group, ...]:
@@ -105,16 +112,6 @@ def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[s
         many = plural(most, "attempt")
         texts.append(f"{many} each" if least == most else f"{least} to {many}")
     return tuple(text for text in texts if text)
-
-
-def flag_letters(points: Sequence[PointResult]) -> dict[str, str]:
-    """A letter for each flag that matters, in the order of first use; none for what every measured point has."""
-    measured = [relevant(point) for point in points if point.status == "ok"]
-    flags = dict.fromkeys(flag for point in points for flag in relevant(point))
-    shared = {flag for flag in flags if len(measured) > 1 and all(flag in of_point for of_point in measured)}
-    rest = [flag for flag in flags if flag not in shared]
-    letters = {flag: chr(ord("a") + number) if number < 26 else flag for number, flag in enumerate(rest)}  # noqa: PLR2004
-    return {flag: letters.get(flag, EVERY_POINT) for flag in flags}
 
 
 def _percent(estimate: Estimate) -> str:

@@ -26,7 +26,7 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import show_by_number, visible_gpus
 from pybench.worker.process import end_group_with_me
-from pybench.worker.ranks import RankNumbers, Ranks, SingleRank, rank_numbers
+from pybench.worker.ranks import RankNumbers, Ranks, rank_numbers
 from pybench.worker.seeds import sample_seed
 
 
@@ -114,7 +114,7 @@ def joined_replica(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
         device = Device("cuda", gpus[0].name, uuids[0], uuids=uuids, replica=replica)
     else:
         device = Device("cpu", platform.machine(), replica=replica)
-    ranks: Ranks = SingleRank()
+    ranks: Ranks = Ranks()
     if numbers.world_size > 1:
         # Only several replicas need torch, and they were started by torchrun.
         import torch

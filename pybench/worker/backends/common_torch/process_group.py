@@ -22,7 +22,7 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.collective_watch import CollectiveWatch
 from pybench.worker.exchange import Device, EventStream
 from pybench.worker.gpus import nvml_uuid
-from pybench.worker.ranks import rank_numbers
+from pybench.worker.ranks import Ranks, rank_numbers
 
 
 def describe(device: torch.device, replica: int) -> Device:
@@ -52,7 +52,7 @@ _LATER_S = 60.0
 _RECORDED_OPERATIONS = "2000"
 
 
-class TorchRanks:
+class TorchRanks(Ranks):
     """The ranks of a point and this rank's device; one rank needs no process group.
 
     ``has_nvls`` is whether NCCL found NVLink SHARP (multicast in NVSwitches), ``None`` where NCCL did not look for it.

@@ -9,7 +9,7 @@ import torch
 
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import WrongResultError
-from pybench.worker.backends.turn.delivery import HandoverFolder, adapter_config
+from pybench.worker.backends.turn.delivery import HandoverFolder, Named, adapter_config
 from pybench.worker.backends.turn.party import InferenceEngine, Party
 from pybench.worker.backends.turn.trainer import Trainer
 
@@ -98,50 +98,24 @@ class Handover:
         assert self._engine is not None, "and has a part of the engine"
         self._engine.receive(self._trainer.weights(trainable=True))
 
-    def leave_behind(self) -> object:
-        """A file of all trained weights, or adapters as copies: what is left when the trainer's own are gone."""
-        if self._settings.handover == "file":
-            file = self._written()
-            return self._party.broadcast(str(file) if file is not None else None)
-        assert self._trainer is not None, "adapters go from memory to memory where each rank trains"
-        return [(name, weight.clone()) for name, weight in self._trainer.weights(trainable=True)]
+    def leave_behind(self) -> Path | list[Named]:
+        """A file of all trained weights, or adapters as copies: what is left when the trainer's own are gone.
 
-    def take(self, message: object) -> None:
-        """Give the engine what was left behind."""
-        if self._engine is None:
-            return
-        if isinstance(message, list):
-            self._engine.receive(message)
+        All ranks of the trainer gather the weights, the first writes them.
+        """
+        weights = self._trainer.weights(trainable=True) if self._trainer is not None else iter(())
+        if self._settings.handover != "file":
+            assert self._trainer is not None, "adapters go from memory to memory where each rank trains"
+            return [(name, weight.clone()) for name, weight in weights]
+        file = None
+        if self._folder is not None and self._party.rank == 0:
+            file = str(self._folder.write(weights, adapter_config(self._settings)))
         else:
-            self._engine.read(_file(message))
-
-    def prefetch(self, message: object) -> None:
-        """Have the engine read the file while it generates."""
-        if self._engine is not None:
-            self._engine.prefetch(_file(message))
-
-    def apply(self) -> None:
-        """Give the engine what it has read meanwhile."""
-        assert self._engine is not None
-        self._engine.apply()
+            for _ in weights:
+                pass
+        return Path(self._party.broadcast(file))
 
     def close(self) -> None:
         """Free what it left in memory."""
         if self._folder is not None:
             self._folder.remove()
-
-    def _written(self) -> Path | None:
-        """Gathered by all ranks of the trainer, written by the first."""
-        if self._trainer is None:
-            return None
-        weights = self._trainer.weights(trainable=True)
-        if self._folder is None or not self._party.is_first:
-            for _ in weights:
-                pass
-            return None
-        return self._folder.write(weights, adapter_config(self._settings))
-
-
-def _file(message: object) -> Path:
-    assert isinstance(message, str)
-    return Path(message)

@@ -94,11 +94,6 @@ class Party:
         self._gpu_uuids = tuple(gpu_uuids)
         self._group = distributed.new_group(backend="gloo") if world_size > 1 else None
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this is rank 0."""
-        return self.rank == 0
-
     def barrier(self) -> None:
         """Wait for this rank's device, then for all ranks."""
         self.wait()

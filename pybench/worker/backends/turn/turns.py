@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -144,7 +145,7 @@ class Turns:
             new = self._trainer_log_probabilities(probe)
         self._hand_over(handover, recorder, behind=settings.async_weight_syncing)
         if settings.async_weight_syncing:
-            self._generate(number, recorder, handover.apply)
+            self._generate(number, recorder, None if self._engine is None else self._engine.apply)
         else:
             with recorder.phase("first_token"):
                 if self._engine is not None:
@@ -187,6 +188,7 @@ class Turns:
 
         Weights that go from memory to memory leave last; a file is written first and read when the trainer has left.
         """
+        engine = self._engine
         if handover.streams:
             self._offload(recorder, weights=False)
             self._wake_weights(recorder)
@@ -200,12 +202,17 @@ class Turns:
             self._wake_weights(recorder)
             if not behind:
                 with recorder.phase("handover"):
-                    handover.take(message)
+                    if engine is not None:
+                        if isinstance(message, Path):
+                            engine.read(message)
+                        else:
+                            engine.receive(message)
         with recorder.phase("wake_cache"):
-            if self._engine is not None:
-                self._engine.wake_cache()
-        if behind:
-            handover.prefetch(message)
+            if engine is not None:
+                engine.wake_cache()
+        if behind and engine is not None:
+            assert isinstance(message, Path), "only a file is read while the engine generates"
+            engine.prefetch(message)
 
     def _offload(self, recorder: Recorder, *, states: bool = True, weights: bool = True) -> None:
         if not self._offloads:

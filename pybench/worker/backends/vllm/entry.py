@@ -140,14 +140,28 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
 def _driven(
     arguments: dict[str, Any], settings: Generate, ranks: Ranks, hosts: ReplicaHosts | None, *, has_experts: bool
 ) -> Iterator[tuple[BatchEngine | ServingEngine, Iterations]]:
-    """The engine of this replica, whose workers on other hosts end after it."""
+    """The engine of this replica, whose workers on other hosts end after it.
+
+    Raises :class:`UnsupportedError` where its workers are on other GPUs, or have no router of the names looked for.
+    """
     iterations = Iterations()
     with engine_errors():
         engine = BatchEngine(arguments, iterations) if settings.is_batch else ServingEngine(arguments, iterations)
     with closing(engine):
-        _check_devices(engine, hosts)
+        expected = {gpu.uuid for gpu in visible_gpus()} if hosts is None else hosts.uuids
+        with engine_errors():
+            found = {report[0] for report in engine.ask_workers("pybench_device_report")}
+        if found != expected:
+            wanted = ", ".join(sorted(expected))
+            raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, expected on {wanted}")
         if has_experts:
-            _spread_experts(engine, settings.seed)
+            with engine_errors():
+                num_routers = engine.ask_workers("pybench_spread_experts", settings.seed)
+            if not all(num_routers):
+                raise UnsupportedError(
+                    f"vllm {vllm.__version__}: this model's routers have other names here, and under dummy weights "
+                    "nearly all tokens would go to the same few experts"
+                )
         yield engine, iterations
         if settings.nodes > 1:
             ranks.barrier()
@@ -177,23 +191,3 @@ def _generation(
     settings, architecture = generation_of(order)
     requests = draw_requests(settings, architecture["vocab_size"], replica)
     yield VllmGeneration(engine, iterations, settings, requests)
-
-
-def _check_devices(engine: BatchEngine | ServingEngine, hosts: ReplicaHosts | None) -> None:
-    """Raise :class:`UnsupportedError` when the engine's workers are not on this replica's GPUs."""
-    with engine_errors():
-        found = {report[0] for report in engine.ask_workers("pybench_device_report")}
-    expected = {gpu.uuid for gpu in visible_gpus()} if hosts is None else hosts.uuids
-    if found != expected:
-        raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, expected on {', '.join(sorted(expected))}")
-
-
-def _spread_experts(engine: BatchEngine | ServingEngine, seed: int) -> None:
-    """Raise :class:`UnsupportedError` where a worker has no router of the names that are looked for."""
-    with engine_errors():
-        num_routers = engine.ask_workers("pybench_spread_experts", seed)
-    if not all(num_routers):
-        raise UnsupportedError(
-            f"vllm {vllm.__version__}: this model's routers have other names here, and under dummy weights nearly all "
-            "tokens would go to the same few experts"
-        )
