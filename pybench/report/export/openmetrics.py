@@ -23,7 +23,13 @@ _BASE_UNITS = {"_s": "_seconds", "_j": "_joules", "_w": "_watts", "_bytes": "_by
 def render(view: RunView) -> str:
     """Every metric with its interval, the verdict, and the completion time. Raises ``UsageError`` without the last."""
     results = view.results
-    at_s = _completed_s(results)
+    completed = results.provenance.finished_utc
+    if completed is None:
+        raise UsageError(f"{results.run_id}: when it was completed is not recorded, which this format needs; run again")
+    try:
+        at_s = datetime.fromisoformat(completed).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{results.run_id}: finished_utc {printable(completed)!r} is no time") from error
     lines = [line for name in METRICS for line in _metric(name, results)]
     whole = {"suite": results.suite, "machine": results.machine}
     states = [({**whole, "verdict": word}, float(word == results.verdict)) for word in get_args(Verdict)]
@@ -31,16 +37,6 @@ def render(view: RunView) -> str:
     described = "When the last attempt ended, in seconds since 1970"
     lines += _family("pybench_completion_timestamp_seconds", described, [(whole, at_s)], unit="seconds")
     return "\n".join([*lines, "# EOF"]) + "\n"
-
-
-def _completed_s(results: Results) -> float:
-    completed = results.provenance.finished_utc
-    if completed is None:
-        raise UsageError(f"{results.run_id}: when it was completed is not recorded, which this format needs; run again")
-    try:
-        return datetime.fromisoformat(completed).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise UsageError(f"{results.run_id}: finished_utc {printable(completed)!r} is no time") from error
 
 
 def _metric(name: str, results: Results) -> Iterable[str]:

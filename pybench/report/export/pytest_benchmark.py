@@ -25,7 +25,9 @@ _TIME = "step_s"
 def render(view: RunView) -> str:
     """One benchmark for each point with a step time. Raises ``UsageError`` where none has any."""
     results = view.results
-    timed = [point for point in results.points if _is_timed(point)]
+    medians_s = {point.id: point.metrics[_TIME].medians for point in results.points if _TIME in point.metrics}
+    # Points with medians of their attempts, which no time of 0 is.
+    timed = [p for p in results.points if (found := medians_s.get(p.id)) and all(median_s > 0 for median_s in found)]
     if not timed:
         raise UsageError(f"{results.run_id}: no point has attempts with step times, which pytest-benchmark compares")
     # Of an attempt; 1 where the run's folder is not there to look.
@@ -48,12 +50,6 @@ def render(view: RunView) -> str:
         "version": _VERSION,
     }
     return json.dumps(whole, indent=2) + "\n"
-
-
-def _is_timed(point: PointResult) -> bool:
-    """Whether it has medians of its attempts, which no time of 0 is."""
-    medians = point.metrics[_TIME].medians if _TIME in point.metrics else ()
-    return bool(medians) and all(median_s > 0 for median_s in medians)
 
 
 def _benchmark(results: Results, point: PointResult, iterations: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from pybench.model.errors import UsageError
-from pybench.model.results import Estimate, Results
+from pybench.model.results import Results
 from pybench.model.workloads.registry import METRICS
 from pybench.report.run.headline import tracked
 from pybench.report.run.view import RunView
@@ -50,18 +50,15 @@ def export(view: RunView, out: Path) -> str:
 
 
 def _entries(results: Results, *, more: bool) -> list[dict[str, str | float]]:
-    return [
-        _entry(f"{point.id} {name}", estimate, results.run_id)
-        for point in results.points
-        for name, estimate in tracked(results, point).items()
-        if name in METRICS and METRICS[name].higher_is_better == more
-    ]
-
-
-def _entry(name: str, estimate: Estimate, run_id: str) -> dict[str, str | float]:
     """``range`` is text there: the larger half of the interval."""
-    entry: dict[str, str | float] = {"name": printable(name), "unit": estimate.unit, "value": estimate.value}
-    if estimate.low is not None and estimate.high is not None:
-        half = max(estimate.value - estimate.low, estimate.high - estimate.value)
-        entry["range"] = f"± {half:.6g}"
-    return {**entry, "extra": f"run {run_id}"}
+    entries: list[dict[str, str | float]] = []
+    for point in results.points:
+        for name, figure in tracked(results, point).items():
+            if name in METRICS and METRICS[name].higher_is_better == more:
+                named = {"name": printable(f"{point.id} {name}"), "unit": figure.unit}
+                entries.append({**named, "value": figure.value})
+                if figure.low is not None and figure.high is not None:
+                    half = max(figure.value - figure.low, figure.high - figure.value)
+                    entries[-1]["range"] = f"± {half:.6g}"
+                entries[-1]["extra"] = f"run {results.run_id}"
+    return entries

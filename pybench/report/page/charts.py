@@ -130,11 +130,9 @@ def throughput_charts(results: Results) -> tuple[Chart, ...]:
     def latency(point: PointResult) -> Estimate | None:
         return point.metrics["e2e_p99_s"] if requests_differ(point) else None
 
-    found = (
-        _against_throughput(results, "Energy against throughput", "energy", energy),
-        _against_throughput(results, "Latency against throughput", "end to end, p99", latency),
-    )
-    return tuple(chart for chart in found if chart)
+    joules = _against_throughput(results, "Energy against throughput", "energy", energy)
+    times = _against_throughput(results, "Latency against throughput", "end to end, p99", latency)
+    return tuple(chart for chart in (joules, times) if chart)
 
 
 def _against_throughput(

@@ -104,12 +104,20 @@ def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v li
     environment = [f"{name}={value}" for name, value in (provenance.environment or {}).items()]
     if environment and not detail:
         environment = [f"{plural(len(environment), 'tuning variable')} set ({where})"]
+    bound_s = provenance.clock_bound_s
+    joined = "" if bound_s is None else f" (clocks joined to {bound_s * 1000:.2g} ms)"
+    hosts = [f"on each of the hosts {listed(provenance.hosts)}{joined}"] if provenance.hosts else []
+    # The host's driver, and what workers saw differently.
+    seen, host = provenance.worker_driver, provenance.driver
+    other = f" (workers saw {seen})" if seen and host and seen != host else ""
+    newer = " with forward compatibility" if provenance.forward_compatible else ""
+    driver = f"driver {host or seen}{other}{newer}" if host or seen else ""
     parts = [
         provenance.created_utc,
         f"pybench {provenance.pybench_version}",
         counted(provenance.gpu_names) or provenance.cpu_model or "unknown CPU",
-        *_hosts(provenance),
-        *_driver(provenance),
+        *hosts,
+        *([driver] if driver else []),
         *(f"{name} {version}" for name, version in provenance.packages.items()),
         _containment(provenance.containment) if provenance.containment else "not containerised",
         *environment,
@@ -120,22 +128,6 @@ def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v li
 def changes(options: Sequence[str]) -> str:
     """Changes by the command line, ``changed by --set batch_size=1 --attempts 5``; empty without any."""
     return f"changed by {' '.join(options)}" if options else ""
-
-
-def _hosts(provenance: Provenance) -> list[str]:
-    if not provenance.hosts:
-        return []
-    bound_s = provenance.clock_bound_s
-    joined = "" if bound_s is None else f" (clocks joined to {bound_s * 1000:.2g} ms)"
-    return [f"on each of the hosts {listed(provenance.hosts)}{joined}"]
-
-
-def _driver(provenance: Provenance) -> list[str]:
-    """The host's driver, and what workers saw differently."""
-    seen, host = provenance.worker_driver, provenance.driver
-    other = f" (workers saw {seen})" if seen and host and seen != host else ""
-    newer = " with forward compatibility" if provenance.forward_compatible else ""
-    return [f"driver {host or seen}{other}{newer}"] if host or seen else []
 
 
 def _containment(containment: Containment) -> str:

@@ -107,7 +107,12 @@ class Whole:
             if self._ranks.rank == 0:
                 gathered[name] = gathered_tensor.cpu()
         if self._ranks.rank == 0:
-            self._write(gathered, folder / _FILE)
+            if self._safetensors:
+                from safetensors.torch import save_file
+
+                save_file({name: tensor.contiguous() for name, tensor in gathered.items()}, folder / _FILE)
+            else:
+                torch.save(gathered, folder / _FILE)
             flush(folder / _FILE)
             flush(folder)
 
@@ -129,14 +134,6 @@ class Whole:
                 there = tensor.to(self._ranks.device)  # a counter in host memory is copied through the device
                 distributed.broadcast(there, src=0)
                 tensor.copy_(there)
-
-    def _write(self, gathered: State, path: Path) -> None:
-        if self._safetensors:
-            from safetensors.torch import save_file
-
-            save_file({name: tensor.contiguous() for name, tensor in gathered.items()}, path)
-        else:
-            torch.save(gathered, path)
 
     def _read(self, path: Path) -> State:
         if self._safetensors:

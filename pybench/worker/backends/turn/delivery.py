@@ -58,7 +58,14 @@ class HandoverFolder:
             return file
         host = {rename(name): tensor.contiguous().to("cpu", copy=True) for name, tensor in weights}
         save_file(host, file, metadata={"format": "pt"})
-        self._places = _places(file, host)
+        # The file begins with the length of its header in 8 bytes; the header has each tensor's range behind it in
+        # JSON (the safetensors format).
+        flat = torch.from_file(str(file), shared=True, size=file.stat().st_size, dtype=torch.uint8)
+        begin = _LENGTH_BYTES + int.from_bytes(flat[:_LENGTH_BYTES].numpy().tobytes(), "little")
+        header = json.loads(flat[_LENGTH_BYTES:begin].numpy().tobytes())
+        for name, weight in host.items():
+            start, end = header[name]["data_offsets"]
+            self._places[name] = flat[begin + start : begin + end].view(weight.dtype).view(weight.shape)
         if adapter is not None:
             (self.path / "adapter_config.json").write_text(json.dumps(adapter), encoding="utf-8")
         return file
@@ -67,22 +74,6 @@ class HandoverFolder:
         """Free the memory that the file takes."""
         self._places.clear()
         shutil.rmtree(self.path, ignore_errors=True)
-
-
-def _places(file: Path, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Each weight's place in its file, as a tensor of the file's memory.
-
-    The file begins with the length of its header in 8 bytes; the header has each tensor's range behind it in JSON
-    (the safetensors format).
-    """
-    flat = torch.from_file(str(file), shared=True, size=file.stat().st_size, dtype=torch.uint8)
-    begin = _LENGTH_BYTES + int.from_bytes(flat[:_LENGTH_BYTES].numpy().tobytes(), "little")
-    header = json.loads(flat[_LENGTH_BYTES:begin].numpy().tobytes())
-    places = {}
-    for name, weight in weights.items():
-        start, end = header[name]["data_offsets"]
-        places[name] = flat[begin + start : begin + end].view(weight.dtype).view(weight.shape)
-    return places
 
 
 def read(file: Path, device: torch.device) -> Iterator[Named]:

@@ -170,9 +170,12 @@ class Trainer:
 
         Tied weights come once. ``trainable`` selects the trained weights, or the frozen ones.
         """
+        packs = self._task.settings.weights == "nf4"
+        if packs:
+            from pybench.worker.backends.torch.train.nf4 import unpacked
         for name, parameter in self._parameters:
             if trainable is None or parameter.requires_grad == trainable:
-                yield self._learner.exported(name, self._whole(parameter))
+                yield self._learner.exported(name, unpacked(parameter) if packs else whole(parameter.data))
 
     def trainable_names(self) -> tuple[str, ...]:
         """Names of the trained weights, which are handed over."""
@@ -200,14 +203,6 @@ class Trainer:
             distributed.all_gather(parts, own.contiguous())
             own = torch.cat(parts[:num_chunks])
         return own[:-1].cpu()
-
-    def _whole(self, parameter: torch.Tensor) -> torch.Tensor:
-        """A weight as the engine gets it: gathered, or unpacked."""
-        if self._task.settings.weights == "nf4":
-            from pybench.worker.backends.torch.train.nf4 import unpacked
-
-            return unpacked(parameter)
-        return whole(parameter.data)
 
     def _batches(self, sequences: torch.Tensor) -> list[Batch]:
         """This rank's passes; only answers have labels."""

@@ -201,12 +201,10 @@ class TurnWorker(DeviceReport):
     def pybench_receive(self, given: Any, adapter: dict[str, Any] | None) -> None:
         """Tensors of this process, as they are."""
         self._take(given, adapter)
-        torch.cuda.synchronize(self.device)
 
     def pybench_read(self, file: str) -> None:
         """The whole file, weight by weight; vLLM keeps this shard's part."""
         self._take(read(Path(file), self.device), None)
-        torch.cuda.synchronize(self.device)
 
     def pybench_prefetch(self, file: str) -> None:
         """Read the file to pinned host memory, in a thread."""
@@ -222,7 +220,6 @@ class TurnWorker(DeviceReport):
         assert self._arriving is not None
         arriving = self._arriving.result()
         self._take(((name, tensor.to(self.device, non_blocking=True)) for name, tensor in arriving), None)
-        torch.cuda.synchronize(self.device)
         self._arriving = None
 
     def pybench_poison(self) -> None:
@@ -251,6 +248,7 @@ class TurnWorker(DeviceReport):
         else:
             with torch.no_grad():
                 self.model_runner.model.load_weights(tensors)
+        torch.cuda.synchronize(self.device)
 
     def _take_adapter(self, tensors: list[Named], config: dict[str, Any]) -> None:
         """Load adapters from memory, in the way of vLLM's loader of files."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from itertools import cycle
 from typing import Any, Protocol
 
 import torch
@@ -48,7 +48,7 @@ class Resident:
 
     def __init__(self, task: Task, portion: Portion, vocab_size: int) -> None:
         settings = task.settings
-        self.num_labels = _num_labels(settings)
+        self.num_labels = settings.effective_batch_size * (settings.sequence_tokens - 1)
         size, length = settings.micro_batch_size, settings.sequence_tokens
         first = portion.replica * size * settings.num_passes
         parts = Parts(task, portion)
@@ -71,12 +71,15 @@ class Loaded:
 
     def __init__(self, task: Task, portion: Portion, dataset: Dataset[torch.Tensor]) -> None:
         settings = task.settings
-        self.num_labels = _num_labels(settings)
+        self.num_labels = settings.effective_batch_size * (settings.sequence_tokens - 1)
         self._num_passes = settings.num_passes
         self._parts = Parts(task, portion, non_blocking=bool(settings.pin_memory))
         self._wait_s = 0.0
         workers, size = settings.loader_workers or 0, settings.micro_batch_size
-        places: Any = Endless(portion.replica * size * settings.num_passes, size, settings.num_passes)
+        first = portion.replica * size * settings.num_passes
+        # The numbers of this rank's sequences, pass by pass; endless, so that workers read ahead into the next step.
+        starts = cycle(range(first, first + size * settings.num_passes, size))
+        places: Any = (list(range(start, start + size)) for start in starts)
         loader = DataLoader(
             dataset,
             batch_sampler=places,
@@ -104,21 +107,6 @@ class Loaded:
     def close(self) -> None:
         """End the loader's workers."""
         self._batches = iter(())
-
-
-@dataclass(frozen=True)
-class Endless:
-    """The numbers of one rank's sequences, pass by pass; endless, so that workers read ahead into the next step."""
-
-    first: int
-    size: int
-    num_passes: int
-
-    def __iter__(self) -> Iterator[list[int]]:
-        while True:
-            for number in range(self.num_passes):
-                start = self.first + number * self.size
-                yield list(range(start, start + self.size))
 
 
 class Samples(Dataset[torch.Tensor]):
@@ -152,7 +140,3 @@ class Parts:
 def with_labels(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The tokens and their labels: for each token the next one, for the last one none."""
     return tokens, torch.nn.functional.pad(tokens[:, 1:], (0, 1), value=IGNORED)
-
-
-def _num_labels(settings: Train) -> int:
-    return settings.effective_batch_size * (settings.sequence_tokens - 1)

@@ -32,7 +32,10 @@ class Evaluation:
         settings = task.settings
         size, count = settings.micro_batch_size, settings.evaluation_batches or 1
         first = settings.effective_batch_size + learner.portion.replica * size * count
-        self._batches = [self._batch(first + number * size) for number in range(count)]
+        parts, length = Parts(task, learner.portion), settings.sequence_tokens
+        vocab_size = task.architecture["vocab_size"]
+        samples = (sample_tokens(first + n * size, size, length, vocab_size, settings.seed) for n in range(count))
+        self._batches = [parts.batch(*with_labels(tokens)) for tokens in samples]
 
     def metrics(self) -> tuple[Metric, ...]:
         """Length of an evaluation on this rank: the median of up to three, after a batch that warms up.
@@ -55,7 +58,14 @@ class Evaluation:
         settings, learner = self._task.settings, self._learner
         model = learner.model
         batches = self._batches if batches is None else batches
-        judge = self._answers if settings.evaluation_method == "generation" else lambda batch: (learner.loss(batch),)
+        outputs = settings.evaluation_output_tokens or DEFAULT_OUTPUT_TOKENS
+
+        def judge(batch: Batch) -> tuple[torch.Tensor, ...]:
+            if settings.evaluation_method != "generation":
+                return (learner.loss(batch),)
+            prompts = batch.tokens[:, : settings.sequence_tokens - outputs]
+            return greedy_answers(getattr(model, "module", model), prompts, outputs)
+
         every = settings.evaluation_accumulation_steps or len(batches)
         model.eval()
         results: list[tuple[torch.Tensor, ...]] = []
@@ -67,19 +77,6 @@ class Evaluation:
                 kept.clear()
         model.train()
         return results
-
-    def _answers(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        settings = self._task.settings
-        outputs = settings.evaluation_output_tokens or DEFAULT_OUTPUT_TOKENS
-        prompts = batch.tokens[:, : settings.sequence_tokens - outputs]
-        model = getattr(self._learner.model, "module", self._learner.model)
-        return greedy_answers(model, prompts, outputs)
-
-    def _batch(self, first: int) -> Batch:
-        settings = self._task.settings
-        vocab_size = self._task.architecture["vocab_size"]
-        tokens = sample_tokens(first, settings.micro_batch_size, settings.sequence_tokens, vocab_size, settings.seed)
-        return Parts(self._task, self._learner.portion).batch(*with_labels(tokens))
 
     def _timed_s(self) -> float:
         ranks = self._task.ranks

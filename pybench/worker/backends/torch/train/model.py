@@ -14,7 +14,7 @@ from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.architecture import Changed, Weights, empty_model, plain, unchanged
 from pybench.worker.backends.torch.train.learner import Task
-from pybench.worker.backends.torch.train.update import return_loss, whole_head_loss
+from pybench.worker.backends.torch.train.update import loss_of, return_loss
 from pybench.worker.imports import needs_package
 
 # Phi 3 has several projections in one.
@@ -92,7 +92,7 @@ def _policy(_context: Any, operator: Any, *_args: Any, **_kwargs: Any) -> Checkp
 def trainable_model(task: Task, changed: Changed = unchanged) -> tuple[Any, Weights]:
     """The empty model in training mode, and what fills it, with values that are ``changed``."""
     settings = task.settings
-    model = empty_model(task.architecture, task.dtype).train()
+    model: Any = empty_model(task.architecture, task.dtype).train()
     make = plain
     if settings.weights == "nf4":
         with needs_package("weights = 'nf4'", "qlora"):
@@ -102,7 +102,9 @@ def trainable_model(task: Task, changed: Changed = unchanged) -> tuple[Any, Weig
     if settings.lora_rank is not None:
         add_adapters(model, settings, task.dtype)
     if settings.loss_chunk_tokens and not settings.splits_vocabulary:
-        return_loss(model, whole_head_loss(model, settings), settings.loss_chunk_tokens)
+        loss = loss_of(settings)  # with a head that this rank has whole
+        chunk_tokens = settings.loss_chunk_tokens
+        return_loss(model, lambda hidden, labels: loss(model.lm_head(hidden)[None], labels[None]), chunk_tokens)
     checkpoint_layers(model, settings.activation_checkpointing or "none", compiled=bool(settings.compile))
     return model, Weights(model, task.ranks.device, settings.seed, make, changed)
 

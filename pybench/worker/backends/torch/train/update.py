@@ -56,12 +56,6 @@ def return_loss(model: Any, loss: HeadLoss, chunk_tokens: int | None, read: Read
     model.forward = forward
 
 
-def whole_head_loss(model: Any, settings: Train) -> HeadLoss:
-    """The loss with a head that this rank has whole."""
-    loss = loss_of(settings)
-    return lambda hidden, labels: loss(model.lm_head(hidden)[None], labels[None])
-
-
 # The same for every library: each has its own default.
 WEIGHT_DECAY = 0.01
 # Their names in bitsandbytes (arXiv:2110.02861).
