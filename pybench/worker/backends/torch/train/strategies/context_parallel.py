@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from transformers import AttentionInterface
 
 from pybench.worker.backends.torch.attention import Masks, attend, chunk_masks
-from pybench.worker.backends.torch.exchange import gathered
+from pybench.worker.backends.torch.tensor_parallel import gathered
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, WholeModel, device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.strategies.ddp import learner as whole_sequences
