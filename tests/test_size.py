@@ -24,9 +24,9 @@ CEILINGS = {
     "model": (5515, 36),
     "nightly": (4126, 20),
     "power": (4653, 23),
-    "report": (4194, 38),
+    "report": (4168, 38),
     "run": (7381, 50),
-    "worker": (10196, 76),
+    "worker": (10123, 75),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (57521, 370)

@@ -178,7 +178,12 @@ def step_chart(view: RunView) -> Chart | None:
     if not shown:
         return None
     height = svg.TOP + svg.BOTTOM + 26 * len(shown)
-    parts = _strip_grid(len(shown), height)
+    parts, bottom = [], svg.TOP + 26 * len(shown)
+    for relative in (0.5, 0.75, 1.0, 1.25, 1.5):
+        at = _strip_x(relative)
+        parts.append(svg.line((at, svg.TOP), (at, bottom), "axis" if relative == 1.0 else "grid"))
+        parts.append(svg.text(at, bottom + 18, f"{relative:g}", "middle"))
+    parts.append(svg.text((_STRIP_LEFT + _STRIP_RIGHT) / 2, height - 6, "step over median", "middle", "name"))
     rows = []
     for place, point in enumerate(shown):
         attempts, times_s, middle = steps[point.id], times[point.id], middles[point.id]
@@ -209,16 +214,6 @@ _STRIP_LEFT, _STRIP_RIGHT, _STRIP_LEAST, _STRIP_MOST = 230, 744, 0.5, 1.5
 def _strip_x(relative: float) -> float:
     inside = min(max(relative, _STRIP_LEAST), _STRIP_MOST)
     return _STRIP_LEFT + (inside - _STRIP_LEAST) / (_STRIP_MOST - _STRIP_LEAST) * (_STRIP_RIGHT - _STRIP_LEFT)
-
-
-def _strip_grid(count: int, height: int) -> list[Markup]:
-    parts = []
-    for relative in (0.5, 0.75, 1.0, 1.25, 1.5):
-        at = _strip_x(relative)
-        parts.append(svg.line((at, svg.TOP), (at, svg.TOP + 26 * count), "axis" if relative == 1.0 else "grid"))
-        parts.append(svg.text(at, svg.TOP + 26 * count + 18, f"{relative:g}", "middle"))
-    parts.append(svg.text((_STRIP_LEFT + _STRIP_RIGHT) / 2, height - 6, "step over median", "middle", "name"))
-    return parts
 
 
 def _strip(place: int, name: str, attempts: Sequence[Sequence[float]], middle: float) -> Markup:

@@ -54,7 +54,9 @@ def _attend_to_sequences(
     """Queries, keys and values of shape (batch, heads, tokens, width) to (batch, tokens, heads, width)."""
     batch, _, tokens, _ = query.shape
     window = kw.get("sliding_window")
-    in_blocks = mask is not None and tokens == key.shape[2] and divides(tokens, window)
+    # Sequences are cut into blocks as long as the window where that divides them.
+    divides = window is not None and tokens % window == 0 and tokens >= _LEAST_WINDOWS * window
+    in_blocks = mask is not None and tokens == key.shape[2] and divides
     if in_blocks:
         query, key, value, mask = blocks(query, key, value, int(window or 0))
     length = query.shape[2]
@@ -148,11 +150,6 @@ def with_sinks(
 
 # From so many windows in a sequence on, the products saved are worth the copies.
 _LEAST_WINDOWS = 4
-
-
-def divides(tokens: int, window: int | None) -> bool:
-    """Whether sequences of ``tokens`` are cut into blocks as long as the window."""
-    return window is not None and tokens % window == 0 and tokens >= _LEAST_WINDOWS * window
 
 
 def blocks(

@@ -236,7 +236,11 @@ class Checkpoints:
         folder.mkdir(parents=True, exist_ok=True)
         before = digests(self.state)
         saved = self._timed(SAVE, lambda: self.files.save(self.state, folder))
-        values = self._rest(folder)
+        values: dict[str, float] = {}
+        if self._ranks.rank == 0:  # the files between saving and loading; rank 0 does so for all
+            if self._settings.drop_page_cache:
+                drop_page_cache(folder)
+            values = {"checkpoint_bytes": size_bytes(folder), "page_cache_fraction": page_cache_fraction(folder)}
         overwrite(self.state)
         loaded = self._timed(LOAD, lambda: self.files.load(self.state, folder))
         checked = self._timed(CHECK, lambda: self._compare(before))
@@ -256,14 +260,6 @@ class Checkpoints:
         part()
         self._ranks.barrier()
         return Span(name=phase, start_ns=start_ns, end_ns=time.monotonic_ns())
-
-    def _rest(self, folder: Path) -> dict[str, float]:
-        """Drop the page cache and measure the files between saving and loading; rank 0 does so for all."""
-        if self._ranks.rank != 0:
-            return {}
-        if self._settings.drop_page_cache:
-            drop_page_cache(folder)
-        return {"checkpoint_bytes": size_bytes(folder), "page_cache_fraction": page_cache_fraction(folder)}
 
     def _compare(self, before: dict[str, int]) -> None:
         after = digests(self.state)

@@ -53,26 +53,18 @@ class DeviceReport:
 
     def pybench_device_report(self) -> list[str | int]:
         """UUID, peak bytes allocated, peak bytes reserved, tokens of key-value cache (0: unknown)."""
-        from pybench.worker.backends.common_torch.memory import allocator_peak_bytes
-
-        return [
-            nvml_uuid(torch.cuda.get_device_properties(self.device).uuid),
-            *allocator_peak_bytes(self.device),
-            self._cache_tokens(),
-        ]
-
-    def _cache_tokens(self) -> int:
-        """Whole sequences' tokens, as vLLM itself reports them at start.
-
-        Layers with other attention use blocks of the same pool, so blocks times their size is too much.
-        """
         from vllm.v1.core.kv_cache_utils import get_max_concurrency_for_kv_cache_config
 
-        cache = getattr(self.model_runner, "kv_cache_config", None)
-        if cache is None or not cache.kv_cache_groups:
-            return 0
-        sequences: float = get_max_concurrency_for_kv_cache_config(self.vllm_config, cache)
-        return int(sequences * self.vllm_config.model_config.max_model_len)
+        from pybench.worker.backends.common_torch.memory import allocator_peak_bytes
+
+        cache, cache_tokens = getattr(self.model_runner, "kv_cache_config", None), 0
+        if cache is not None and cache.kv_cache_groups:
+            # Whole sequences' tokens, as vLLM itself reports them at start. Layers with other attention use blocks of
+            # the same pool, so blocks times their size is too much.
+            sequences: float = get_max_concurrency_for_kv_cache_config(self.vllm_config, cache)
+            cache_tokens = int(sequences * self.vllm_config.model_config.max_model_len)
+        uuid = nvml_uuid(torch.cuda.get_device_properties(self.device).uuid)
+        return [uuid, *allocator_peak_bytes(self.device), cache_tokens]
 
 
 class GenerationWorker(DeviceReport):

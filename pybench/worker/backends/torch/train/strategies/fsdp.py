@@ -37,7 +37,14 @@ def learner(task: Task) -> Learner:
     if settings.context_parallel > 1:
         attend_over(mesh["context_parallel"], model)
     compile_layers(task, model)
-    options = {"mesh": _shards(mesh, settings), **_options(task)}
+    options: dict[str, Any] = {"mesh": _shards(mesh, settings)}
+    if settings.reshard_after_forward is not None:
+        options["reshard_after_forward"] = settings.reshard_after_forward
+    if settings.mixed_precision is not None:
+        computing = getattr(torch, settings.mixed_precision)
+        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=computing, reduce_dtype=torch.float32)
+    if settings.cpu_offload:
+        options["offload_policy"] = CPUOffloadPolicy(pin_memory=task.ranks.device.type == "cuda")
     # Layer by layer: no rank ever holds more than its own part and one whole layer.
     for name, layer in layers_of(model).items():
         weights.fill_parameters(name)
@@ -78,19 +85,6 @@ def _shards(mesh: DeviceMesh, settings: Train) -> DeviceMesh:
         return mesh["data_parallel"]
     joined: DeviceMesh = mesh["data_parallel", "context_parallel"]._flatten("shards")  # noqa: SLF001 - has no other name
     return joined
-
-
-def _options(task: Task) -> dict[str, Any]:
-    settings = task.settings
-    options: dict[str, Any] = {}
-    if settings.reshard_after_forward is not None:
-        options["reshard_after_forward"] = settings.reshard_after_forward
-    if settings.mixed_precision is not None:
-        computing = getattr(torch, settings.mixed_precision)
-        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=computing, reduce_dtype=torch.float32)
-    if settings.cpu_offload:
-        options["offload_policy"] = CPUOffloadPolicy(pin_memory=task.ranks.device.type == "cuda")
-    return options
 
 
 @contextmanager
