@@ -157,7 +157,7 @@ def blocks(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Parts of shape (batch, heads, tokens, width) as (batch · blocks, …), and the mask of all blocks."""
     batch, count, device = query.shape[0], query.shape[2] // window, query.device
-    query, key, value = (part.reshape(*part.shape[:2], -1, window, part.shape[-1]) for part in (query, key, value))
+    query, key, value = [part.reshape(*part.shape[:2], -1, window, part.shape[-1]) for part in (query, key, value)]
     at_query = torch.arange(window, device=device)[:, None] + window
     near = _near(at_query, torch.arange(2 * window, device=device)[None, :], window)
     mask = near.expand(count, 1, window, 2 * window).clone()
