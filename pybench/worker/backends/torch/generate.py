@@ -19,8 +19,7 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, StepOutcome, Workload, generation_of
 from pybench.worker.backends.common_torch.memory import memory_metrics
-from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.common_torch.round_clock import round_clock
+from pybench.worker.backends.common_torch.process_group import TorchRanks, round_clock
 from pybench.worker.backends.common_torch.samples import IGNORED, GenerationEvaluation, LossEvaluation, step_prompts
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks

@@ -20,8 +20,14 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, Workload, generation_of
 from pybench.worker.backends.common_torch.memory import memory_metrics, with_own_memory
-from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined, replica_of
-from pybench.worker.backends.common_torch.round_clock import RoundClock, round_clock
+from pybench.worker.backends.common_torch.process_group import (
+    RoundClock,
+    TorchRanks,
+    describe,
+    joined,
+    replica_of,
+    round_clock,
+)
 from pybench.worker.backends.common_torch.samples import GenerationEvaluation, LossEvaluation, step_prompts
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import VISIBLE_DEVICES

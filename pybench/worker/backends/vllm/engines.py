@@ -23,7 +23,7 @@ from pybench.model.backend import BACKENDS
 from pybench.model.wire import Metric, RequestTimes, Work
 from pybench.worker.backend import EngineError, StepOutcome
 from pybench.worker.backends.engine import Request, drive
-from pybench.worker.backends.vllm.translation import Iterations, Salts, prompt_of, times_of
+from pybench.worker.backends.vllm.translation import Iterations, prompt_of, salts, times_of
 
 
 class ServingEngine:
@@ -32,7 +32,7 @@ class ServingEngine:
     def __init__(self, arguments: dict[str, Any], iterations: Iterations) -> None:
         self._loop = asyncio.new_event_loop()
         self._num_sent = 0
-        self._salts = Salts(arguments)
+        self._salts = salts(arguments)
         self._salt: str | None = None
         self.engine: Any = self._loop.run_until_complete(self._start(arguments, iterations))
 
@@ -45,7 +45,7 @@ class ServingEngine:
 
     def generate(self, requests: tuple[Request, ...], concurrency: int | None) -> list[RequestTimes]:
         """Send every request at its moment; returns their times once all have ended."""
-        self._salt = self._salts.next()
+        self._salt = next(self._salts)
         return self._loop.run_until_complete(drive(requests, concurrency, self._submit))
 
     async def _submit(self, request: Request, arrival_ns: int) -> RequestTimes:
@@ -142,12 +142,12 @@ class BatchEngine:
             stat_loggers=[] if iterations is None else [lambda _config, _index: iterations],
         )
         self._num_sent = 0
-        self._salts = Salts(arguments)
+        self._salts = salts(arguments)
 
     def generate(self, requests: tuple[Request, ...], _concurrency: int | None) -> list[RequestTimes]:
         """Send every request, run the engine until all have ended; returns their times."""
         arrival_ns = time.monotonic_ns()
-        salt = self._salts.next()
+        salt = next(self._salts)
         work = [(prompt_of(request.prompt, salt), sampling(request.output_tokens)) for request in requests]
         return [times_of(output, arrival_ns) for output in self.run(work)]
 

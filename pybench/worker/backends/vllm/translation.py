@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any
 
@@ -92,20 +93,12 @@ def prompt_of(tokens: list[int], salt: str | None = None) -> dict[str, Any]:
     return prompt if salt is None else {**prompt, "cache_salt": salt}
 
 
-class Salts:
+def salts(arguments: Mapping[str, Any]) -> Iterator[str | None]:
     """A salt for each step, so that prompts which come again in the next one are computed again.
 
     Without prefix caching there is none.
     """
-
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self._caches = bool(arguments["enable_prefix_caching"])
-        self._num_steps = 0
-
-    def next(self) -> str | None:
-        """That of the step which begins."""
-        self._num_steps += 1
-        return str(self._num_steps) if self._caches else None
+    return map(str, count(1)) if arguments["enable_prefix_caching"] else repeat(None)
 
 
 class Iterations:

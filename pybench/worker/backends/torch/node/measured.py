@@ -15,8 +15,7 @@ from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.traits import NodeSettings
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import memory_metrics
-from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.common_torch.round_clock import timed_event
+from pybench.worker.backends.common_torch.process_group import TorchRanks, timed_event
 
 _MODULES: dict[WorkloadName, str] = {
     **dict.fromkeys(("matmul", "burn", "training_step", "launch_latency"), "compute"),

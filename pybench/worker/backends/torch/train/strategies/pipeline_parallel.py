@@ -14,7 +14,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.stage_layers import stage_layers
-from pybench.worker.backends.common_torch.round_clock import round_clock
+from pybench.worker.backends.common_torch.process_group import round_clock
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task, device_mesh
 from pybench.worker.backends.torch.train.model import refuse_tied, trainable_model
