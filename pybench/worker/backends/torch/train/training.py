@@ -108,10 +108,7 @@ def control_metrics(
     silent_s = _silent_s(train, silence, ranks, num_steps)
     if silent_s is None:
         return ()
-    own = torch.tensor([silent_s], dtype=torch.float64, device=ranks.device)
-    of_ranks = [torch.empty_like(own) for _ in range(ranks.world_size)]
-    distributed.all_gather(of_ranks, own)
-    *others_s, slowest_s = sorted(length_s.item() for length_s in of_ranks)
+    *others_s, slowest_s = sorted(_on_all_ranks(silent_s, ranks))
     exposed = max(0.0, 1 - slowest_s / ordinary_s)
     gap = slowest_s / statistics.median(others_s) - 1
     return (
@@ -152,6 +149,13 @@ def _timed_s(train: Callable[[], object], ranks: TorchRanks) -> float:
     if ranks.device.type == "cuda":
         torch.cuda.synchronize(ranks.device)
     return (time.monotonic_ns() - start_ns) / 1e9
+
+
+def _on_all_ranks(value: float, ranks: TorchRanks) -> list[float]:
+    own = torch.tensor([value], dtype=torch.float64, device=ranks.device)
+    values = [torch.empty_like(own) for _ in range(ranks.world_size)]
+    distributed.all_gather(values, own)
+    return [one.item() for one in values]
 
 
 _LEAST_STEPS_TRIED, _MOST_STEPS_TRIED = 3, 10
