@@ -26,7 +26,7 @@ CEILINGS = {
     "power": (4653, 23),
     "report": (4168, 38),
     "run": (7381, 50),
-    "worker": (10123, 75),
+    "worker": (10150, 74),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (57521, 370)

@@ -25,7 +25,7 @@ from pybench.worker.backends.engine import config_folder, draw_requests
 from pybench.worker.backends.server import entry, stub
 from pybench.worker.backends.server.client import Load, LoadClient
 from pybench.worker.backends.server.entry import checkpoint, counters, increases, served, write_tokenizer
-from pybench.worker.ranks import SingleRank
+from pybench.worker.ranks import Ranks
 
 NUM_REQUESTS, PROMPT_TOKENS, OUTPUT_TOKENS = 20, 8, 6
 # The beginning of each fault's message.
@@ -208,7 +208,7 @@ def checkpointed(family: str, folder: Path, **changes: object) -> Iterator[Path]
     architecture = {"model_type": family, **SMALL}
     with config_folder(architecture, "bfloat16") as model:
         write_tokenizer(model, SMALL["vocab_size"])
-        with checkpoint(model, settings(**changes), SingleRank()) as written:
+        with checkpoint(model, settings(**changes), Ranks()) as written:
             assert written.parent == folder
             yield written
 
