@@ -25,9 +25,9 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
 
     from pybench.cli.io import echo
     from pybench.evidence.archive import digest_of, write_bundle
-    from pybench.evidence.signature import require_key, sign
+    from pybench.evidence.signature import sign
     from pybench.files.run.folder import RunFolder, copying
-    from pybench.model.errors import RunFolderError
+    from pybench.model.errors import RunFolderError, UsageError
 
     folder = RunFolder.open(run_folder)
     manifest = folder.read_manifest()
@@ -36,8 +36,8 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
         raise RunFolderError(
             f"{run_folder}: no results.json; write it with: pybench report {run} --format json -o {results}"
         )
-    if key is not None:
-        require_key(key)
+    if key is not None and not key.is_file():
+        raise UsageError(f"--sign {key}: no such key; make one with: ssh-keygen -t ed25519")
     with copying(folder.path):
         names = write_bundle(folder.path, manifest.run_id, file)
     echo(f"{file}: {len(names)} files, {file.stat().st_size:,} bytes")

@@ -15,7 +15,6 @@ from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.file import read_suite
 from pybench.files.suite.overrides import names_file
 from pybench.model.errors import FileError, PybenchError
-from pybench.model.expected import FigureRow, RatioRow
 from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
 from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
 
@@ -56,19 +55,18 @@ def _tables(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy
             yield Discrepancy("suite", place, _SENDERS.format(kind="table"), "not checked")
             continue
         pairs = enumerate(zip(table.rows, trusted.rows, strict=False), start=1)
-        rows = [number for number, (row, other) in pairs if row != _as_old(other, row)]
+        rows = []
+        for number, (row, other) in pairs:
+            # Older builds do not write a row's hosts, and whether NVLink SHARP was on.
+            hosts = None if row.hosts is None else other.hosts
+            if row != replace(other, hosts=hosts, nvls="any" if hosts is None and row.nvls == "any" else other.nvls):
+                rows.append(number)
         if len(table.rows) != len(trusted.rows):
             text = f"{len(table.rows)} rows, the trusted table has {len(trusted.rows)}"
             yield Discrepancy("suite", place, text)
         elif rows or table != replace(trusted, rows=table.rows):
             text = f"differs from the trusted table in {f'row {rows[0]}' if rows else 'its description'}"
             yield Discrepancy("suite", place, text)
-
-
-def _as_old(row: FigureRow | RatioRow, old: FigureRow | RatioRow) -> FigureRow | RatioRow:
-    """Without what older builds do not write in a row: its hosts, and whether NVLink SHARP was on."""
-    hosts = None if old.hosts is None else row.hosts
-    return replace(row, hosts=hosts, nvls="any" if hosts is None and old.nvls == "any" else row.nvls)
 
 
 def _suite(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]:

@@ -26,12 +26,6 @@ def signature_path(file: Path) -> Path:
     return file.with_name(f"{file.name}.sig")
 
 
-def require_key(key: Path) -> None:
-    """Raise ``UsageError`` where there is no such key."""
-    if not key.is_file():
-        raise UsageError(f"--sign {key}: no such key; make one with: ssh-keygen -t ed25519")
-
-
 def sign(file: Path, key: Path) -> Path:
     """Sign ``file`` with a private key, or by the agent with a public one. Returns the signature's path.
 

@@ -30,7 +30,7 @@ from pybench.evidence.archive import (
 )
 from pybench.evidence.plan import check_plan
 from pybench.evidence.signature import check_signature
-from pybench.evidence.values import Discrepancy, Verification
+from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
 from pybench.files.run.folder import RunFolder
 from pybench.files.safe_folder import read_below
 from pybench.model.errors import PybenchError
@@ -192,9 +192,8 @@ def check_attempts(manifest: Manifest, records: Sequence[Record], results: Resul
         text = "no record; finish the run with: pybench run --resume RUN"
         if limit_s is not None:
             text = f"no record: {time_limit_text(limit_s)} may have left no time for it"
-        yield Discrepancy(
-            "owed", f"{point_id}, attempt {number}", text, "not checked" if limit_s is not None else "unfinished"
-        )
+        state: DiscrepancyState = "unfinished" if limit_s is None else "not checked"
+        yield Discrepancy("owed", f"{point_id}, attempt {number}", text, state)
     known = manifest.plan.digests
     for record in records:
         if known.get(record.point_id) != record.point_digest:
@@ -246,25 +245,17 @@ def check_results(
     if not same_build:
         claimed, follows = _measured(claimed), _measured(follows)
     checked["figures"] = num_values(follows)
+    state: DiscrepancyState = "does not hold" if same_build else "not checked"
     for place, difference in differences(claimed, follows):
-        yield Discrepancy(
-            "results", RESULTS_FILE, f"{place}: {difference}", "does not hold" if same_build else "not checked"
-        )
+        yield Discrepancy("results", RESULTS_FILE, f"{place}: {difference}", state)
 
 
 def _measured(results: dict[str, Any]) -> dict[str, Any]:
     """The part of ``results.json`` that no rule of a build decides, and the verdict."""
-    points = [
-        {
-            "id": point["id"],
-            "status": point["status"],
-            "metrics": {
-                name: {"value": metric["value"], "medians": metric["medians"]}
-                for name, metric in point["metrics"].items()
-            },
-        }
-        for point in results["points"]
-    ]
+    points = []
+    for point in results["points"]:
+        metrics = {name: {key: one[key] for key in ("value", "medians")} for name, one in point["metrics"].items()}
+        points.append({"id": point["id"], "status": point["status"], "metrics": metrics})
     return {"verdict": results["verdict"], "points": sorted(points, key=lambda point: str(point["id"]))}
 
 
@@ -274,6 +265,7 @@ def check_joules(
     """Equality 5: joules, bounds and GPU states of each attempt follow from its power trace."""
     points = {point.id: point for point in manifest.plan.points}
     tolerance = _ENERGY_TOLERANCE if same_build else _OTHER_BUILD_TOLERANCE
+    state: DiscrepancyState = "does not hold" if same_build else "not checked"
     checked["traces"] = 0
     for record in records:
         place, point = _label(record), points.get(record.point_id)
@@ -303,12 +295,7 @@ def check_joules(
             yield Discrepancy("unreadable", place, f"its power trace cannot be used: {text}")
             continue
         for where, difference in differences(claimed, follows, tolerance=tolerance, common=not same_build):
-            yield Discrepancy(
-                "joules",
-                place,
-                f"{where}: {difference} from the power trace",
-                "does not hold" if same_build else "not checked",
-            )
+            yield Discrepancy("joules", place, f"{where}: {difference} from the power trace", state)
 
 
 def differences(

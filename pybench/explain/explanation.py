@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,8 @@ from pybench.core.train_feasibility import pass_reasons, split_reasons
 from pybench.explain.measured_step import MeasuredStep, grouped, measured_steps
 from pybench.explain.node import MeasuredNode, latest_node_run, measured_node, node_rates
 from pybench.explain.predict import launch_bound, predicted_phases, raised_degree, refuse_launch_bound
-from pybench.explain.step_time import NodeRates, Shortfall, StepTime, UnmeasuredError, total
-from pybench.explain.values import (
-    ExplainedBaseline,
-    ExplainedPoint,
-    Explanation,
-    Extrapolation,
-)
+from pybench.explain.step_time import NodeRates, UnmeasuredError, total
+from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanation, Extrapolation
 from pybench.files.run.folder import RunFolder
 from pybench.model.errors import UsageError
 from pybench.model.manifest import Manifest
@@ -111,7 +106,7 @@ def _baseline(rates: NodeRates, base: MeasuredStep) -> ExplainedBaseline:
         bound = launch_bound(base.rates(rates), base.point, base.samples)
     except UnmeasuredError as error:
         return replace(measured, reason=str(error))
-    return replace(measured, parts=_by_name(total(predicted)), bound=bound)
+    return replace(measured, parts=total(predicted).by_name, bound=bound)
 
 
 def _explained(rates: NodeRates, base: MeasuredStep, other: MeasuredStep) -> ExplainedPoint:
@@ -142,20 +137,14 @@ def _explained(rates: NodeRates, base: MeasuredStep, other: MeasuredStep) -> Exp
         predicted_s=predicted_s,
         predicted_speedup=other.samples / predicted_s / base.rate,
         shortfall_s=other.step_s - share * base.step_s,
-        parts=_by_name(baseline.shortfall(other.step_s, predicted=predicted, even=even, share=share)),
+        parts=baseline.shortfall(other.step_s, predicted=predicted, even=even, share=share),
     )
     less, unexplained_s = explained.power_fraction, (explained.parts or {}).get("unexplained", 0.0)
     if less is None or less > -_LESS_POWER or unexplained_s < _UNEXPLAINED * explained.measured_s:
         return explained
-    wait = (
-        f"its GPUs draw {other.power_w:.0f} W each, the baseline's {base.power_w:.0f} W: they wait, for "
-        "their CPUs or for each other; a larger batch gives each launch more work"
-    )
-    return replace(explained, wait=wait)
-
-
-def _by_name(parts: StepTime | Shortfall) -> dict[str, float]:
-    return {name.removesuffix("_s"): value for name, value in asdict(parts).items()}
+    powers = f"its GPUs draw {other.power_w:.0f} W each, the baseline's {base.power_w:.0f} W"
+    wait = "they wait, for their CPUs or for each other; a larger batch gives each launch more work"
+    return replace(explained, wait=f"{powers}: {wait}")
 
 
 COUNTS = (4, 8, 16, 64, 256, 1024)

@@ -29,7 +29,6 @@ from pybench.model.results import (
     CheckResult,
     ClaimResult,
     ComparisonResult,
-    Estimate,
     JudgedRow,
     Results,
     ScalingResult,
@@ -103,9 +102,7 @@ class _Kept:
         points = {result.id: point for result in usable if (point := point_of_result(result, models)) is not None}
         samples = {
             result.id: {
-                name: tuple((value,) for value in estimate.medians)
-                for name, estimate in result.metrics.items()
-                if estimate.medians
+                name: tuple((v,) for v in figure.medians) for name, figure in result.metrics.items() if figure.medians
             }
             for result in usable
         }
@@ -219,7 +216,7 @@ class _Kept:
         except NoRatioError:
             return claim
         _, low, high = evidence.interval
-        found: Estimate = replace(claim.found, low=low, high=high)
+        found = replace(claim.found, low=low, high=high)
         more = METRICS[claim.metric].higher_is_better if claim.table is not None else claim.minimum is not None
         minimum, maximum = (claim.minimum, None) if more else (None, claim.maximum)
         state = claim_state(found, minimum, maximum)

@@ -87,14 +87,11 @@ class MeasuredNode:
     @classmethod
     def of_results(cls, results: Results, settings: Mapping[str, NodeSettings]) -> MeasuredNode:
         """From the results of a run, and the ``settings`` of its points by their ids."""
+        wanted = [name for name in NODE_METRICS if name != _ON_GPUS or results.provenance.gpu_names]
         points = (
             NodePoint(
                 settings=settings[point.id],
-                values={
-                    name: estimate.value
-                    for name, estimate in point.metrics.items()
-                    if name in NODE_METRICS and (name != _ON_GPUS or results.provenance.gpu_names)
-                },
+                values={name: point.metrics[name].value for name in wanted if name in point.metrics},
             )
             for point in results.points
             if point.id in settings
@@ -118,30 +115,24 @@ def _of_records(measurements: Measurements) -> Iterator[NodePoint]:
             ranks = [rank for record in measurements.good(point.id) for rank in record.ranks]
             if _ON_GPUS in names and not all(rank.header.device == "cuda" for rank in ranks):
                 names.remove(_ON_GPUS)
-            yield NodePoint(
-                settings=point.settings,
-                values={name: location(samples[name]) for name in names},
-                by_gpu={name: _by_gpu(ranks, name) for name in names if name in _OF_EACH_GPU},
-            )
+            by_gpu: dict[str, dict[str, float]] = {}
+            for metric in (name for name in names if name in _OF_EACH_GPU):
+                reported: dict[str, list[list[float]]] = {}
+                for name, rank in ((name, each) for each in ranks for name in _names_of(each)):
+                    reported.setdefault(name, []).append([step.values[metric] for step in rank.steps])
+                by_gpu[metric] = {name: location(steps) for name, steps in reported.items()}
+            values = {name: location(samples[name]) for name in names}
+            yield NodePoint(settings=point.settings, values=values, by_gpu=by_gpu)
 
 
-def _by_gpu(ranks: Sequence[RankReport], metric: str) -> dict[str, float]:
-    """The location of each GPU's figure; every rank reports it in every step."""
-    reported: dict[str, list[list[float]]] = {}
-    for name, rank in ((name, each) for each in ranks for name in names_of(each)):
-        reported.setdefault(name, []).append([step.values[metric] for step in rank.steps])
-    return {name: location(samples) for name, samples in reported.items()}
-
-
-def names_of(rank: RankReport) -> tuple[str, ...]:
+def _names_of(rank: RankReport) -> tuple[str, ...]:
     """The GPUs of a rank: by UUID, on CPUs by rank."""
     return rank.header.all_uuids or (f"rank {rank.header.rank}",)
 
 
 def gpu_names(records: Sequence[Record]) -> tuple[str, ...]:
-    """The GPUs of the attempts, as :func:`names_of` has them."""
-    ranks = (rank for record in records for rank in record.ranks)
-    return tuple(dict.fromkeys(name for rank in ranks for name in names_of(rank)))
+    """The GPUs of the attempts by UUID, on CPUs by rank."""
+    return tuple(dict.fromkeys(name for record in records for rank in record.ranks for name in _names_of(rank)))
 
 
 def node_rates(node: MeasuredNode, dtype: str) -> NodeRates:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pybench.core.flops import cached_numbers, read_weights
 from pybench.explain.step_time import NodeRates, StepTime, UnmeasuredError, roofline
-from pybench.explain.training import training_step
+from pybench.explain.training import TrainingStep
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import (
     DecoderShape,
@@ -29,7 +29,8 @@ _DEGREES = ("data_parallel", "pipeline_parallel", "context_parallel", "tensor_pa
 def predicted_phases(rates: NodeRates, point: Point, samples: float, *, grown: int = 1) -> tuple[StepTime, ...]:
     """The phases of ``point``'s step with ``samples`` in it, its parallel degree multiplied by ``grown``.
 
-    Generation has two phases, prefill and all decode rounds; training has one. Raises ``UnmeasuredError`` when the
+    Generation has two phases, prefill and all decode rounds at the mean context; a replica runs its sequences in waves
+    of ``max_num_seqs``. Training has one. Raises ``UnmeasuredError`` when the
     node's run lacks a rate, or the model does not know the point's work.
     """
     _refuse_unknown(point)
@@ -39,9 +40,13 @@ def predicted_phases(rates: NodeRates, point: Point, samples: float, *, grown: i
     degree = raised_degree(settings)
     degrees: dict[str, Any] = {degree: int(getattr(settings, degree)) * grown}
     grown_settings = replace(settings, **degrees)
-    if isinstance(grown_settings, Generate):
-        return generation_phases(rates, decoder, grown_settings, samples)
-    return (training_step(rates, decoder, grown_settings, samples),)
+    if isinstance(grown_settings, Train):
+        return (TrainingStep(rates, decoder, grown_settings, samples).time(),)
+    share, at_once = _wave(grown_settings, samples)
+    prompt = grown_settings.prompt_tokens
+    prefill = _forward_pass(rates, decoder, grown_settings, at_once, prompt, (0, prompt))
+    rounds = _decode_round(rates, decoder, grown_settings, at_once).times(grown_settings.output_tokens - 1)
+    return prefill.times(share / at_once), rounds.times(share / at_once)
 
 
 def raised_degree(settings: ModelSettings) -> str:
@@ -123,27 +128,13 @@ _FUSED_NORM_NUMBERS = 8
 _PLAIN_NORM_NUMBERS = 42
 
 
-def generation_phases(
-    rates: NodeRates, decoder: DecoderShape, settings: Generate, samples: float
-) -> tuple[StepTime, StepTime]:
-    """Prefill, and all decode rounds at the mean context; a replica runs its sequences in waves of ``max_num_seqs``.
-
-    Raises ``UnmeasuredError``.
-    """
-    share, at_once = _wave(settings, samples)
-    waves = share / at_once
-    prefill = _forward_pass(rates, decoder, settings, at_once, settings.prompt_tokens, (0, settings.prompt_tokens))
-    rounds = decode_round(rates, decoder, settings, at_once).times(settings.output_tokens - 1)
-    return prefill.times(waves), rounds.times(waves)
-
-
 def _wave(settings: Generate, samples: float) -> tuple[int, int]:
     """Sequences of one replica, and how many of them run at once."""
     share = max(1, round(samples / settings.data_parallel))
     return share, min(share, settings.max_num_seqs or share)
 
 
-def decode_round(rates: NodeRates, decoder: DecoderShape, settings: Generate, at_once: int) -> StepTime:
+def _decode_round(rates: NodeRates, decoder: DecoderShape, settings: Generate, at_once: int) -> StepTime:
     """One more token of each of ``at_once`` sequences, at the mean context. Raises ``UnmeasuredError``."""
     contexts = (settings.prompt_tokens, settings.prompt_tokens + settings.output_tokens)
     return _forward_pass(rates, decoder, settings, at_once, 1, contexts, over_rate=_ROUND_OVER_RATE)
@@ -215,7 +206,7 @@ def launch_bound(rates: NodeRates, point: Point, samples: float) -> str | None:
     per_layer = BACKENDS[settings.backend].launches_per_layer
     if per_layer is None or rates.launch_s is None or decoder is None or not isinstance(settings, Generate):
         return None
-    round_s = decode_round(rates, decoder, settings, _wave(settings, samples)[1]).total_s
+    round_s = _decode_round(rates, decoder, settings, _wave(settings, samples)[1]).total_s
     num_launches = per_layer * decoder.layers
     launches_s = num_launches * rates.launch_s
     if launches_s <= round_s:

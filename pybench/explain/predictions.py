@@ -90,31 +90,27 @@ def kind_of(base: ModelSettings, other: ModelSettings) -> str:
 
 def steps_of_results(results: Results) -> list[MeasuredStep]:
     """Steps of the model points of a kept ``results.json``, where it shows their work."""
-    models = load_models()
-    points = (point for point in results.points if point.status == "ok" and "step_s" in point.metrics)
-    return [step for result in points if (step := _step(result, models)) is not None]
-
-
-def _step(result: PointResult, models: dict[str, Architecture]) -> MeasuredStep | None:
-    point = point_of_result(result, models)
-    if point is None or not isinstance(point.settings, ModelSettings) or isinstance(point.settings, Turn):
-        return None
-    values = {name: estimate.value for name, estimate in result.metrics.items()}
-    is_training = isinstance(point.settings, Train)
-    if isinstance(point.settings, Train) and not point.settings.finds_batch_size:
-        samples: float = point.settings.effective_batch_size
-    elif (rate := values.get("samples_per_s", values.get("requests_per_s"))) is not None:
-        samples = round(rate * values["step_s"])
-    else:
-        return None
-    return MeasuredStep(
-        point=point,
-        step_s=values["step_s"],
-        prefill_s=None if is_training else values.get("ttft_p99_s"),
-        samples=samples,
-        gpus=(),
-        input_wait_fraction=values.get("input_wait_fraction"),
-    )
+    models, steps = load_models(), []
+    for result in (point for point in results.points if point.status == "ok" and "step_s" in point.metrics):
+        point = point_of_result(result, models)
+        if point is None or not isinstance(point.settings, ModelSettings) or isinstance(point.settings, Turn):
+            continue
+        values = {name: estimate.value for name, estimate in result.metrics.items()}
+        rate = values.get("samples_per_s", values.get("requests_per_s"))
+        samples: float | None = None if rate is None else round(rate * values["step_s"])
+        if isinstance(point.settings, Train) and not point.settings.finds_batch_size:
+            samples = point.settings.effective_batch_size
+        if samples is not None:
+            step = MeasuredStep(
+                point=point,
+                step_s=values["step_s"],
+                prefill_s=None if isinstance(point.settings, Train) else values.get("ttft_p99_s"),
+                samples=samples,
+                gpus=(),
+                input_wait_fraction=values.get("input_wait_fraction"),
+            )
+            steps.append(step)
+    return steps
 
 
 def point_of_result(result: PointResult, models: dict[str, Architecture]) -> Point | None:

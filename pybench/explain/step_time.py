@@ -142,6 +142,11 @@ class StepTime:
     communication_s: float = 0.0
 
     @property
+    def by_name(self) -> dict[str, float]:
+        """Seconds of each part."""
+        return {"compute": self.compute_s, "memory": self.memory_s, "communication": self.communication_s}
+
+    @property
     def work_s(self) -> float:
         """Seconds of computing and memory."""
         return self.compute_s + self.memory_s
@@ -176,23 +181,6 @@ def roofline(rates: NodeRates, flops: float, num_bytes: float) -> StepTime:
     """The longer of computing and moving bytes (Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009)."""
     compute_s, memory_s = flops / rates.matmul_flops_per_s, num_bytes / rates.memory_bytes_per_s
     return StepTime(compute_s=compute_s) if compute_s >= memory_s else StepTime(memory_s=memory_s)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shortfall:
-    """Why a step takes longer than the baseline's step over the ratio of GPUs. The parts add up to that difference.
-
-    ``imbalance_s``: cost of the slowest GPU, against GPUs like the baseline's. ``software_s``: the baseline's time
-    above its prediction (launches, kernels that are not counted), as far as it does not shrink with more GPUs.
-    ``unexplained_s``: measured minus predicted; may be negative.
-    """
-
-    compute_s: float
-    memory_s: float
-    communication_s: float
-    imbalance_s: float
-    software_s: float
-    unexplained_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,21 +228,22 @@ class Baseline:
 
     def shortfall(
         self, measured_s: float, *, predicted: Sequence[StepTime], even: Sequence[StepTime], share: float
-    ) -> Shortfall:
-        """Parts of ``measured_s`` minus ``share`` of the baseline's time (1/N of the same work on N GPUs).
+    ) -> dict[str, float]:
+        """Parts of ``measured_s`` minus ``share`` of the baseline's time (1/N of the same work on N GPUs), in s.
 
-        ``even`` are the phases predicted for GPUs that all have the rates of the baseline's.
+        ``even`` are the phases predicted for GPUs that all have the rates of the baseline's. The parts add up to the
+        difference. ``imbalance``: cost of the slowest GPU, against GPUs like the baseline's. ``software``: the
+        baseline's time above its prediction (launches, kernels that are not counted), as far as it does not shrink with
+        more GPUs. ``unexplained``: measured minus predicted; may be negative.
         """
         predicted_s = self.calibrated_s(predicted)
         parts, software_s = StepTime(), 0.0
         for own, phase in self.paired(even):
             parts += (phase + own.predicted.times(-share)).times(own.pace)
             software_s += own.beyond_s(phase) - share * own.beyond_s(own.predicted)
-        return Shortfall(
-            compute_s=parts.compute_s,
-            memory_s=parts.memory_s,
-            communication_s=parts.communication_s,
-            imbalance_s=predicted_s - self.calibrated_s(even),
-            software_s=software_s,
-            unexplained_s=measured_s - predicted_s,
-        )
+        return {
+            **parts.by_name,
+            "imbalance": predicted_s - self.calibrated_s(even),
+            "software": software_s,
+            "unexplained": measured_s - predicted_s,
+        }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -83,7 +83,7 @@ def tables_of(explanation: Explanation, names: Mapping[str, str]) -> tuple[Table
 def _baselines(explanation: Explanation, names: Mapping[str, str]) -> Table:
     """The counted work of each baseline at the node's own rates, the rest of its step, and the explained share."""
     explained = [(base, base.parts, base.beyond_s) for base in explanation.baselines if base.parts]
-    shown = _part_names(parts for _, parts, _ in explained)
+    shown = dict.fromkeys(name for _, parts, _ in explained for name, part_s in parts.items() if part_s)
     rows = tuple(
         (
             names.get(base.point_id, base.point_id),
@@ -117,7 +117,7 @@ def _speedups(explanation: Explanation, names: Mapping[str, str]) -> Table:
 def _shortfalls(explanation: Explanation, names: Mapping[str, str]) -> Table:
     """The parts that any point has."""
     explained = [(point, point.parts, point.shortfall_s) for point in explanation.points if point.parts]
-    shown = _part_names(parts for _, parts, _ in explained)
+    shown = dict.fromkeys(name for _, parts, _ in explained for name, part_s in parts.items() if part_s)
     rows = tuple(
         (
             names.get(point.point_id, point.point_id),
@@ -128,10 +128,6 @@ def _shortfalls(explanation: Explanation, names: Mapping[str, str]) -> Table:
     )
     heads = ("point", "in all", *(_PART_HEADS.get(name, name) for name in shown))
     return Table("Longer than the GPUs' share, and why", heads, rows)
-
-
-def _part_names(explained: Iterable[dict[str, float]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for parts in explained for name, part_s in parts.items() if part_s))
 
 
 def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
@@ -167,8 +163,4 @@ def _predictions(explanation: Explanation) -> Table:
 
 
 def _seconds(value: float) -> str:
-    return _quantity(value, "s")
-
-
-def _quantity(value: float, unit: str) -> str:
-    return quantity(Estimate(value=value, low=None, high=None, unit=unit))
+    return quantity(Estimate(value=value, low=None, high=None, unit="s"))

@@ -37,14 +37,9 @@ _ZERO_BUCKET_ELEMENTS = 5e8
 _UNHIDDEN_FRACTION = 0.45
 
 
-def training_step(rates: NodeRates, decoder: DecoderShape, settings: Train, samples: float) -> StepTime:
-    """Forward, backward and update of ``samples`` samples over all ranks. Raises ``UnmeasuredError``."""
-    return _Step(rates, decoder, settings, samples).time()
-
-
 @dataclass(frozen=True)
-class _Step:
-    """One training step; sizes are those of one rank."""
+class TrainingStep:
+    """Forward, backward and update of ``samples`` samples over all ranks; sizes are those of one rank."""
 
     rates: NodeRates
     decoder: DecoderShape
@@ -52,6 +47,7 @@ class _Step:
     samples: float
 
     def time(self) -> StepTime:
+        """Seconds of the step. Raises ``UnmeasuredError``."""
         forward_s, backward_s = self._computing_s()
         share_s = {"ddp": self._ddp_s, "fsdp": self._fsdp_s, "zero": self._zero_s}[str(self._sharing)]
         return StepTime(

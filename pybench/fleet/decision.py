@@ -111,10 +111,6 @@ class _Fleet:
         return found
 
     @cached_property
-    def _slow(self) -> Mapping[str, Sequence[Symptom]]:
-        return self.figures.symptoms()
-
-    @cached_property
     def _groups(self) -> dict[str, set[str]]:
         """Groups of figures of each compared node; a figure of one node alone is not compared."""
         rows = self.figures.nodes.rows
@@ -139,7 +135,7 @@ class _Fleet:
 
     def _symptoms(self, name: str, runs: Sequence[NodeRun]) -> Iterator[Symptom]:
         yield from (Symptom(text=text, is_bad=True) for run in runs for text in dict.fromkeys(run.faults))
-        yield from self._slow.get(name, ())
+        yield from self.figures.symptoms.get(name, ())
         yield from self.pairs.symptoms.get(name, ())
         for run in runs:
             for point in run.figures.points:

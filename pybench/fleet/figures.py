@@ -29,7 +29,6 @@ from pybench.core.statistics.units import (
 )
 from pybench.fleet.values import GpuOfNode, GroupSpread, NodeRun, Symptom
 from pybench.model.figures import FigureKey, SmallestEffects
-from pybench.model.health import GpuState
 from pybench.model.workloads.registry import HEADLINES, METRICS, SLOWER_FRACTIONS
 
 _GROUPS = {
@@ -179,15 +178,14 @@ class SlowFigures:
     @cached_property
     def gpus(self) -> Figures[GpuOfNode]:
         """The figures of single GPUs, where the runs' folders have them and nodes have several."""
-        found: dict[FigureKey, dict[GpuOfNode, list[tuple[float, ...]]]] = {}
+        medians: dict[FigureKey, dict[GpuOfNode, list[tuple[float, ...]]]] = {}
         for run in self.runs:
             alone = {point.id for point in run.figures.points if point.is_alone}
             for row, units in run.gpus.items():
-                if row.point_id in alone and len(units) > 1:
-                    for uuid, medians in units.items():
-                        if min(medians) > 0:
-                            found.setdefault(row, {}).setdefault(GpuOfNode(run.node, uuid), []).append(medians)
-        rows = {row: {unit: _reading(row, own) for unit, own in units.items()} for row, units in found.items()}
+                for uuid, values in units.items() if row.point_id in alone and len(units) > 1 else ():
+                    if min(values) > 0:
+                        medians.setdefault(row, {}).setdefault(GpuOfNode(run.node, uuid), []).append(values)
+        rows = {row: {unit: _reading(row, own) for unit, own in units.items()} for row, units in medians.items()}
         every = {unit for of_row in rows.values() for unit in of_row}
         slower = {group: frozenset(u for u in every if u.node in names) for group, names in self.nodes.slower.items()}
         return Figures(rows, slower)
@@ -208,7 +206,8 @@ class SlowFigures:
                 slower_fraction=_fraction_between(rows, slower) if slower else None,
             )
 
-    def symptoms(self) -> dict[str, list[Symptom]]:
+    @cached_property
+    def symptoms(self) -> Mapping[str, Sequence[Symptom]]:
         """Figures that are slow among all nodes, GPUs and groups, by node."""
         whole = {(GpuOfNode(node, ""), group): p for (node, group), p in self.nodes.probabilities.items()}
         slow = discoveries({**whole, **self.gpus.probabilities})
@@ -269,10 +268,22 @@ class SlowFigures:
         )
 
     def _conditions(self, node: str, row: FigureKey, uuid: str | None) -> str:
-        """Clock, temperature and throttling, where they differ from the other nodes'."""
-        states = [(run.node, state) for run in self.runs for state in run.states.get(row.point_id, ())]
-        own = [state for name, state in states if name == node and uuid in {None, state.uuid}]
-        return conditions_text(own, [state for name, state in states if name != node])
+        """Differences from the other nodes: clock from 1 % on, temperature from 5 °C on, causes of throttling."""
+        every = [(run.node, state) for run in self.runs for state in run.states.get(row.point_id, ())]
+        states = [state for name, state in every if name == node and uuid in {None, state.uuid}]
+        others = [state for name, state in every if name != node]
+        parts = []
+        clock, usual = (_median([state.sm_clock_hz for state in of]) for of in (states, others))
+        if clock and usual and abs(clock / usual - 1) >= _LEAST_CLOCK_FRACTION:
+            parts.append(f"SM clock {clock / 1e6:,.0f} MHz (others {usual / 1e6:,.0f})")
+        hottest_c = max((state.temperature_c for state in states if state.temperature_c is not None), default=None)
+        usual_c = _median([state.temperature_c for state in others])
+        if hottest_c is not None and usual_c is not None and abs(hottest_c - usual_c) >= _LEAST_CELSIUS:
+            parts.append(f"{hottest_c:.0f} °C (others {usual_c:.0f})")
+        known = {word for state in others for word in state.held_by or ()}
+        if held := sorted({word for state in states for word in state.held_by or ()} - known):
+            parts.append(f"clocks held by {', '.join(held)}")
+        return "; ".join(parts)
 
 
 def _groups(rows: Mapping[FigureKey, object] | Iterator[FigureKey]) -> list[str]:
@@ -295,27 +306,10 @@ def _fraction_between(rows: Sequence[Mapping[str, Reading]], slower: frozenset[s
     """Speed of the slower group over that of the other, less 1: the mean over rows."""
     differences = []
     for units in rows:
-        low = [reading.value for node, reading in units.items() if node in slower]
-        high = [reading.value for node, reading in units.items() if node not in slower]
-        if low and high:
-            differences.append(fmean(low) - fmean(high))
+        groups = [[one.value for node, one in units.items() if (node in slower) is low] for low in (True, False)]
+        if all(groups):
+            differences.append(fmean(groups[0]) - fmean(groups[1]))
     return as_fraction(fmean(differences))
-
-
-def conditions_text(states: Sequence[GpuState], others: Sequence[GpuState]) -> str:
-    """Differences of GPUs from others: clock from 1 % on, temperature from 5 °C on, causes of throttling."""
-    parts = []
-    clock, usual = _median([state.sm_clock_hz for state in states]), _median([state.sm_clock_hz for state in others])
-    if clock and usual and abs(clock / usual - 1) >= _LEAST_CLOCK_FRACTION:
-        parts.append(f"SM clock {clock / 1e6:,.0f} MHz (others {usual / 1e6:,.0f})")
-    hottest_c = max((state.temperature_c for state in states if state.temperature_c is not None), default=None)
-    usual_c = _median([state.temperature_c for state in others])
-    if hottest_c is not None and usual_c is not None and abs(hottest_c - usual_c) >= _LEAST_CELSIUS:
-        parts.append(f"{hottest_c:.0f} °C (others {usual_c:.0f})")
-    known = {word for state in others for word in state.held_by or ()}
-    if held := sorted({word for state in states for word in state.held_by or ()} - known):
-        parts.append(f"clocks held by {', '.join(held)}")
-    return "; ".join(parts)
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -29,9 +29,9 @@ _Count = Annotated[int, Field(ge=0)]
 class _Pair(BaseModel):
     model_config = _CONFIG
     round: _Count | None = None
-    nodes: Annotated[list[_Node], Field(min_length=2, max_length=2)]
+    nodes: Annotated[tuple[_Node, ...], Field(min_length=2, max_length=2)]
     metric: str
-    values: Annotated[list[Annotated[FiniteFloat, Field(gt=0)]], Field(min_length=1, max_length=10_000)]
+    values: Annotated[tuple[Annotated[FiniteFloat, Field(gt=0)], ...], Field(min_length=1, max_length=10_000)]
     rail: _Count | None = None
     message_bytes: _Count | None = None
 
@@ -63,17 +63,7 @@ def read_pairs(path: Path) -> tuple[PairFigure, ...]:
             problems.append((f"pairs[{place}]", text))
     if problems:
         raise FileError(_problems(path, problems))
-    return tuple(
-        PairFigure(
-            nodes=(pair.nodes[0], pair.nodes[1]),
-            metric=pair.metric,
-            values=tuple(pair.values),
-            round=pair.round,
-            rail=pair.rail,
-            message_bytes=pair.message_bytes,
-        )
-        for pair in pairs
-    )
+    return tuple(PairFigure(**pair.model_dump()) for pair in pairs)
 
 
 def _problems(path: Path, problems: list[tuple[str, str]]) -> tuple[Problem, ...]:

@@ -77,7 +77,11 @@ def slow_pairs(pairs: Sequence[PairFigure], effects: SmallestEffects) -> SlowPai
     links: list[FleetLink] = []
     notes: list[str] = []
     for of_kind in by_kind.values():
-        rest = _Kind.of(of_kind, effects)
+        measured: dict[Pair, list[PairFigure]] = {}
+        for pair in of_kind:
+            measured.setdefault(_ends(pair), []).append(pair)
+        values = {ends: _value(own) for ends, own in sorted(measured.items())}
+        rest = _Kind(of_kind, values, math.log1p(effects.of(of_kind[0].metric)))
         while slow := rest.slowest():
             symptoms.setdefault(slow[0], []).append(slow[1])
             rest = replace(rest, values={pair: v for pair, v in rest.values.items() if slow[0] not in pair})
@@ -93,14 +97,6 @@ class _Kind:
     pairs: Sequence[PairFigure]
     values: Mapping[Pair, float]
     smallest: float
-
-    @classmethod
-    def of(cls, pairs: Sequence[PairFigure], effects: SmallestEffects) -> _Kind:
-        measured: dict[Pair, list[PairFigure]] = {}
-        for pair in pairs:
-            measured.setdefault(_ends(pair), []).append(pair)
-        values = {ends: _value(own) for ends, own in sorted(measured.items())}
-        return cls(pairs, values, math.log1p(effects.of(pairs[0].metric)))
 
     def slowest(self) -> tuple[str, Symptom] | None:
         """The slowest node all of whose pairs are low beyond chance."""

@@ -65,18 +65,10 @@ class CollectedRuns:
             raise RunFolderError(_lines(self.nameless))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _PairRun:
-    """A run over several hosts. Runs of other hosts may have the same id, if they began in the same second."""
-
-    identity: tuple[str, ...]
-    pairs: tuple[PairFigure, ...]
-
-
 def read_fleet(given: Sequence[str], skipped: Collection[Path] = ()) -> CollectedRuns:
     """Read every run below the paths, except ``skipped`` files. Raises ``RunFolderError`` where nothing is readable."""
     runs: list[NodeRun] = []
-    pair_runs: dict[tuple[str, ...], _PairRun] = {}
+    pair_runs: dict[tuple[str, ...], tuple[PairFigure, ...]] = {}
     unreadable: dict[str, str] = {}
     nameless: list[str] = []
     reasons: list[str] = []
@@ -88,13 +80,17 @@ def read_fleet(given: Sequence[str], skipped: Collection[Path] = ()) -> Collecte
         for place in _places(path):
             if any(place.exists() and place.samefile(file) for file in skipped if file.exists()):
                 continue
-            node = name or _node_of(place)
+            parts = [*place.parts[:-1], place.name.removesuffix(".json")]
+            part = next((part for part in reversed(parts) if not _NO_NODE.fullmatch(part)), "")
+            node = name or (part if NODE_NAME.fullmatch(part) else None)
             try:
                 run = _read(node, place)
                 if isinstance(run, NodeRun):
                     runs.append(run)
-                elif pair_runs.setdefault(run.identity, run) is not run:
-                    twice.append(f"pairs: run {run.identity[0]} was given twice; it counts once")
+                elif run[0] in pair_runs:
+                    twice.append(f"pairs: run {run[0][0]} was given twice; it counts once")
+                else:
+                    pair_runs[run[0]] = run[1]
             except _NamelessError as error:
                 nameless.append(str(error))
             except PybenchError as error:
@@ -108,7 +104,7 @@ def read_fleet(given: Sequence[str], skipped: Collection[Path] = ()) -> Collecte
         raise RunFolderError(_lines((*nameless, *reasons)))
     return CollectedRuns(
         runs=tuple(runs),
-        pairs=tuple(pair for run in pair_runs.values() for pair in run.pairs),
+        pairs=tuple(pair for of_run in pair_runs.values() for pair in of_run),
         unreadable=unreadable,
         nameless=tuple(nameless),
         notes=(*twice, *unread),
@@ -122,9 +118,9 @@ def _lines(reasons: Sequence[str]) -> str:
 
 def _places(path: Path) -> list[Path]:
     """Every run below a path. Raises ``RunFolderError`` where there is none."""
-    places = list(_runs_below(path, _MAX_LEVELS)) if os.path.lexists(path) else []
-    if not places:
-        what = "no run in it" if os.path.lexists(path) else "no such file or folder"
+    is_there = os.path.lexists(path)
+    if not (places := list(_runs_below(path, _MAX_LEVELS)) if is_there else []):
+        what = "no run in it" if is_there else "no such file or folder"
         raise RunFolderError(f"{path}: {what}; give a run, a results.json or a folder of those")
     return places
 
@@ -144,14 +140,11 @@ def _runs_below(path: Path, levels: int) -> Iterator[Path]:
         yield from places or ([path] if _RUN_NAME.fullmatch(path.name) else [])
 
 
-def _node_of(place: Path) -> str | None:
-    parts = [*place.parts[:-1], place.name.removesuffix(".json")]
-    name = next((part for part in reversed(parts) if not _NO_NODE.fullmatch(part)), None)
-    return name if name is not None and NODE_NAME.fullmatch(name) else None
+def _read(node: str | None, place: Path) -> NodeRun | tuple[tuple[str, ...], tuple[PairFigure, ...]]:
+    """A run of one node, or the identity and pairs of one over several.
 
-
-def _read(node: str | None, place: Path) -> NodeRun | _PairRun:
-    """A run of one node, or over several. Raises ``RunFolderError``: a folder may hold anything."""
+    Raises ``RunFolderError``: a folder may hold anything.
+    """
     try:
         if not place.is_dir():
             return node_run(_named(node, place), read_results(place))
@@ -161,8 +154,9 @@ def _read(node: str | None, place: Path) -> NodeRun | _PairRun:
         manifest = folder.read_manifest()
         measurements = Measurements.of(manifest.plan, folder.journal.records())
         if manifest.machines:
+            # Runs of other hosts may have the same id, if they began in the same second.
             identity = (manifest.run_id, manifest.created_utc, *(host.name for host in manifest.machines))
-            return _PairRun(identity=identity, pairs=_pair_figures(place, measurements))
+            return identity, _pair_figures(place, measurements)
         results = assemble(manifest, measurements)
         return node_run(_named(node, place), results, gpu_figures(measurements, manifest.machine))
     except PybenchError:
