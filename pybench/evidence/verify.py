@@ -34,6 +34,7 @@ from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
 from pybench.files.run.folder import RunFolder
 from pybench.files.safe_folder import read_below
 from pybench.model.errors import PybenchError
+from pybench.model.expected import ExpectedTable
 from pybench.model.host import this_build
 from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
 from pybench.model.record import JOURNAL_FILE, Record
@@ -116,9 +117,14 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
         discrepancies.append(Discrepancy("unreadable", path.name, text))
         return Verification(run_id=path.name, discrepancies=tuple(discrepancies), checked=checked)
     same_build = manifest.build == this_build()
+
+    def holds_by(trusted: ExpectedTable) -> bool:
+        by_trusted = replace(manifest, tables={**manifest.tables, trusted.name: trusted})
+        return assemble(by_trusted, Measurements.of(manifest.plan, records)).verdict == results.verdict
+
     discrepancies += check_worker(folder, manifest, same_build=same_build)
     checks: dict[str, Callable[[], Iterator[Discrepancy]]] = {
-        MANIFEST_FILE: lambda: check_plan(manifest, suite_file, same_build=same_build),
+        MANIFEST_FILE: lambda: check_plan(manifest, suite_file, holds_by, same_build=same_build),
         JOURNAL_FILE: lambda: check_attempts(manifest, records, results),
         RESULTS_FILE: lambda: check_results(folder, RunView.of_folder(folder, results), checked, same_build=same_build),
         "attempts": lambda: check_joules(folder.path, manifest, records, checked, same_build=same_build),

@@ -137,8 +137,8 @@ def test_rates_of_an_earlier_run_are_no_missing_points(rates_run: str | None, tm
     machine = with_gpus(MACHINE, "h200", 2)
     suite, plan = plan_suite(Path("ddp_scaling"), machine, root=tmp_path, earlier_rates=lambda *_: rates_run)
     manifest = replace(MANIFEST, suite=suite, plan=plan, machine=machine, device="cuda", tables={})
-    points = [each for each in check_plan(manifest, None, same_build=True) if each.kind == "plan"]
+    points = [each for each in check_plan(manifest, None, bool, same_build=True) if each.kind == "plan"]
     assert points == []
     lost = replace(manifest, plan=replace(plan, rates_run=None))
-    points = [each for each in check_plan(lost, None, same_build=True) if each.kind == "plan"]
+    points = [each for each in check_plan(lost, None, bool, same_build=True) if each.kind == "plan"]
     assert bool(points) == (rates_run is not None)

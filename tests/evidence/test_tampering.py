@@ -422,6 +422,23 @@ def test_a_figure_that_another_build_has_otherwise_is_not_checked(forgery: Forge
     assert verify_folder(original, suite).other_build is None
 
 
+def test_a_table_of_another_build_is_judged_by_the_trusted_one(
+    forgery: Forgery, original: Path, tmp_path: Path
+) -> None:
+    """Its limits may differ as long as the verdict is the same by the trusted table."""
+    _by_another_build(forgery)
+    forgery.manifest(_table)
+    suite = original.parents[1] / "drill.toml"
+    assert verify_folder(forgery.path, suite).complete
+    shutil.copytree(suite.parent / "expected", tmp_path / "expected")
+    shutil.copy(suite, tmp_path)
+    table = tmp_path / "expected" / "drill.toml"
+    table.write_text(table.read_text().replace("value = 2.0", "value = 2.4"))
+    verification = verify_folder(forgery.path, tmp_path / "drill.toml")
+    assert (verification.holds, verification.complete) == (True, False)
+    assert [each.kind for each in verification.discrepancies] == ["build", "suite"]
+
+
 def test_a_plan_that_another_build_has_otherwise_is_not_checked(forgery: Forgery, original: Path) -> None:
     """Kinds of machines and reasons of skips may have changed."""
     unmeasured(forgery, TWO, "skips", "needs about 300 GiB a GPU")
