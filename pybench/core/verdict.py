@@ -86,10 +86,11 @@ class RowStatistics:
     """A row's plain 95 % interval, and the contrast that decides; ``contrast`` is ``None`` with one attempt.
 
     ``logarithmic`` values are held against the logarithms of limits; ``num_points`` share their spread, 0 if none do.
-    ``fails_by`` is a second contrast that a fail needs, too. Where values were pulled in, it has the values as
-    measured: the pulled values may be the good ones of a point with mostly bad attempts. Of points that share no spread
-    it assumes correlated attempts. With ``by_other_runs``, few attempts are judged by the spread of other runs, and
-    ``fails_by`` assumes three times their scatter. ``notes`` name assumptions of verdicts that the attempts break.
+    ``fails_by`` and ``passes_by`` are second contrasts that a fail and a pass need, too. Where values were pulled in,
+    ``fails_by`` has the values as measured: the pulled values may be the good ones of a point with mostly bad attempts.
+    Of points that share no spread both assume correlated attempts; ``passes_by`` does not where other runs of the kind
+    show none. With ``by_other_runs``, few attempts are judged by the spread of other runs, and ``fails_by`` assumes
+    three times their scatter. ``notes`` name assumptions of verdicts that the attempts break.
     """
 
     interval: Interval
@@ -99,6 +100,7 @@ class RowStatistics:
     num_points: int = 0
     logarithmic: bool = True
     fails_by: Contrast | None = None
+    passes_by: Contrast | None = None
     by_other_runs: bool = False
     notes: tuple[str, ...] = ()
 
@@ -110,15 +112,17 @@ class RowStatistics:
                 num_attempts=1, p_pass=1.0, p_fail=1.0, pass_level=self.pass_level, fail_level=self.fail_level
             )
         limits = [(self._scaled(limit), side) for limit, side in ((minimum, 1), (maximum, -1)) if limit is not None]
-        passes = [found.p_above(limit) if side > 0 else found.p_below(limit) for limit, side in limits]
-        p_fails = [
-            min(each.p_below(limit) if side > 0 else each.p_above(limit) for limit, side in limits)
-            for each in (found, self.fails_by)
-            if each is not None
-        ]
-        p_pass, p_fail = max(passes), max(p_fails)
+
+        def tails(by: Contrast | None, better: int) -> list[float]:
+            return [by.p_above(limit) if side == better else by.p_below(limit) for limit, side in limits] if by else []
+
+        p_passes = [max(tails(by, 1), default=0.0) for by in (found, self.passes_by)]
+        p_fails = [min(tails(by, -1), default=0.0) for by in (found, self.fails_by)]
+        p_pass, p_fail = max(p_passes), max(p_fails)
         decided = p_pass <= self.pass_level or p_fail <= self.fail_level
-        unconfirmed = self.num_points == 0 and self.fails_by is not None and min(p_fails) <= ERROR
+        unconfirmed = self.num_points == 0 and any(
+            first <= ERROR and second > first for first, second in (p_passes, p_fails)
+        )
         most = ATTEMPTS_OF_FEW if unconfirmed else None
         nearest = min((limit for limit, _ in limits), key=lambda limit: abs(found.value - limit))
         return Decision(
@@ -188,16 +192,18 @@ def _evidence(
     tops, bases = ([logs(measurements.samples(p)[metric]) for p in points] for points in (above, below))
     level = level_of([*above, *below])
     is_shared = spread is not None and spread.num_points > 0
-    decides, fails_by = contrast(tops, bases, spread, sensors), None
-    are_few = min(map(len, (*tops, *bases))) < _OWN_SPREAD_ATTEMPTS and not is_shared
-    if are_few and (usual := _usual_spread(measurements, metric, [*above, *below])) is not None:
+    usual = None if is_shared else _usual_spread(measurements, metric, [*above, *below])
+    if usual is not None and min(map(len, (*tops, *bases))) < _OWN_SPREAD_ATTEMPTS:
         return _by_other_runs(metric, tops, bases, usual, level, sensors)
+    decides, fails_by = contrast(tops, bases, spread, sensors), None
     if spread and (spread.is_unseen or any(spread.pulled_in(values) != values for values in (*tops, *bases))):
         fails_by = contrast(tops, bases, spread.of_a_fail, sensors)
     return RowStatistics(
         interval=interval,
         contrast=decides,
         fails_by=fails_by,
+        # Attempts of these kinds did not resemble the ones before them on H100s and H200s (docs/measuring.md).
+        passes_by=fails_by if spread and spread.is_unseen and usual is None else None,
         pass_level=level * MODERATED_PASS if is_shared else level,
         fail_level=level * MODERATED_FAIL if is_shared else level,
         num_points=spread.num_points if spread else 0,
@@ -311,7 +317,8 @@ def more_attempts_text(decision: Decision) -> str:
     """How many attempts an inconclusive row stands on, and would need."""
     attempts = plural(decision.num_attempts, "attempt")
     if decision.is_unconfirmed:
-        return f"a fail only if attempts are independent, which {attempts} don't show; {ATTEMPTS_OF_FEW} do"
+        side = "pass" if decision.p_pass < decision.p_fail else "fail"
+        return f"a {side} only if attempts are independent, which {attempts} don't show; {ATTEMPTS_OF_FEW} do"
     if decision.is_final:
         return f"undecided after {attempts}, and more would not decide it (power sensors)"
     if decision.attempts_to_decide is None:

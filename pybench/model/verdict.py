@@ -71,8 +71,8 @@ class Decision:
     all rows of a run fails are corrected by Holm's method. ``num_points`` is of how many points the spread is, 0 where
     it is the row's own points' alone. ``attempts_to_decide`` is about how many attempts a point would decide an
     inconclusive row, ``None`` where no such number is known. ``is_final``: it is no spread between attempts that leaves
-    the row undecided, so more of them change nothing. ``is_unconfirmed``: it is near a fail, and so few
-    attempts don't show whether they are independent.
+    the row undecided, so more of them change nothing. ``is_unconfirmed``: it is near a fail or a
+    pass, and so few attempts don't show whether they are independent.
     """
 
     num_attempts: int

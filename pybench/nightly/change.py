@@ -114,7 +114,7 @@ def _change(
     )
     try:
         found = _contrast(sides, spread, between)
-        as_measured = _contrast(sides, spread and spread.as_measured, between)
+        as_measured = _contrast(sides, spread and spread.of_a_change, between)
     except NoRatioError as error:
         same = {*sides.now} == {value for run in sides.before for value in run} and len({*sides.now}) == 1
         return replace(values, verdict="unchanged") if same else replace(values, reason=str(error)), None
@@ -124,7 +124,7 @@ def _change(
     decided = replace(values, fraction=as_fraction(found.value), low=as_fraction(low), high=as_fraction(high))
     verdict = verdict_of(low, high, smallest, higher_is_better=_higher(row))
     if verdict in {"regressed", "improved"}:
-        # Values that are pulled in may hide that most of a few attempts were bad by chance.
+        # Values that are pulled in may hide that most of a few attempts were bad by chance; alike ones show too little.
         held = verdict_of(*as_measured.interval(TAIL), smallest, higher_is_better=_higher(row))
         verdict, found = (verdict, as_measured) if held == verdict else ("undecided", found)
     reason = "; ".join(spread.notes) if spread and verdict == "undecided" else ""

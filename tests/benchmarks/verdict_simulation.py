@@ -94,10 +94,12 @@ def look(
     for (point, baseline), limit in zip(rows, limits, strict=True):
         level = level_per_look(FIRST, LAST, 1 if baseline is None else 2)
         below = [] if baseline is None else [values[baseline]]
+        fails_by = contrast([values[point]], below, spread.of_a_fail, sensors) if spread else None
         evidence = RowStatistics(
             interval=(1.0, None, None),
             contrast=contrast([values[point]], below, spread, sensors),
-            fails_by=contrast([values[point]], below, spread.of_a_fail, sensors) if spread else None,
+            fails_by=fails_by,
+            passes_by=fails_by if spread and spread.is_unseen else None,
             num_points=0 if spread is None or spread.is_unseen else len(values),
             pass_level=level * MODERATED_PASS if is_shared else level,
             fail_level=level * MODERATED_FAIL if is_shared else level,

@@ -114,7 +114,7 @@ def contrast(
     """The sum of the means of ``above`` less those of ``below``; ``None`` with one attempt in any.
 
     With ``spread``, the variances are moderated and widened by it, and values far off are pulled in. The mean of pulled
-    values may come from a majority that is bad by chance, so a verdict on a machine needs ``spread.as_measured``, too.
+    values may come from a majority that is bad by chance, so a verdict on a machine needs ``spread.of_a_fail``, too.
     """
     sides = (*above, *below)
     num_attempts = min(map(len, sides))

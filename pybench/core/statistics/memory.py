@@ -27,11 +27,13 @@ _LEAST_POINTS = 4
 ATTEMPTS_OF_FEW = 10
 """Attempts from which fewer points show it, too (tests/benchmarks/test_verdict_errors.py)."""
 UNSEEN = 0.6
-"""Correlation that a fail must also hold by while attempts are too few to show theirs."""
+"""Correlation that a verdict must also hold by while attempts are too few to show theirs."""
 
 
-def lag_correlation(points: Sequence[Sequence[float]], *, more_follow: bool = False, usual: float = 0.0) -> float:
-    """Correlation of successive attempts, at most 0.7; 0 unless it is beyond chance.
+def lag_correlation(
+    points: Sequence[Sequence[float]], *, more_follow: bool = False, usual: float = 0.0
+) -> tuple[float, float]:
+    """Correlation of successive attempts, 0 to 0.7: one that counts, 0 unless it is beyond chance; the likeliest one.
 
     ``points`` are attempts in the order of measuring. ``more_follow``: attempts may be added to these. ``usual`` is the
     correlation that other runs of the metric have, for points too few to show their own.
@@ -46,12 +48,14 @@ def lag_correlation(points: Sequence[Sequence[float]], *, more_follow: bool = Fa
             variance += _variance_by_chance(len(values))
             lengths[len(values)] += 1
     if sum(lengths.values()) < _LEAST_POINTS and max(lengths, default=0) < ATTEMPTS_OF_FEW:
-        return usual
+        return usual, usual
     error = math.sqrt(variance)
-    if products - _expected_sum(lengths, 0.0) < (_HINT if more_follow else _CLEAR) * error:
-        return 0.0
-    upper = products + _UPPER * error
-    return next((rho for rho in _CORRELATIONS if _expected_sum(lengths, rho) >= upper), _CORRELATIONS[-1])
+    upper, likely = (
+        next((rho for rho in _CORRELATIONS if _expected_sum(lengths, rho) >= level), _CORRELATIONS[-1])
+        for level in (products + _UPPER * error, products)
+    )
+    is_chance = products - _expected_sum(lengths, 0.0) < (_HINT if more_follow else _CLEAR) * error
+    return 0.0 if is_chance else upper, likely
 
 
 def variance_inflation(num_attempts: int, correlation: float) -> float:

@@ -62,7 +62,8 @@ class Spread:
 
     ``variance`` has ``freedom`` degrees of freedom. ``robust_sd`` is that of a rather noisy point, infinite where
     nothing is pulled in. ``pooled`` is the variance of all attempts about their points' means. ``correlation`` is that
-    of successive attempts; ``is_unseen``: too few points and attempts to show one.
+    of successive attempts, 0 unless beyond chance; ``likely_correlation`` is the likeliest one. ``is_unseen``: too few
+    points and attempts to show one.
     """
 
     variance: float
@@ -72,17 +73,18 @@ class Spread:
     pooled: Variance = (0.0, 0.0)
     second_speed: SecondSpeed | None = None
     correlation: float = 0.0
+    likely_correlation: float = 0.0
     is_unseen: bool = False
 
     @property
-    def as_measured(self) -> Spread:
-        """The same for values that are not pulled in."""
-        return replace(self, robust_sd=math.inf)
+    def of_a_change(self) -> Spread:
+        """The one that a change between runs must also hold by: of values as measured, correlated as is likely."""
+        return replace(self, robust_sd=math.inf, correlation=max(self.correlation, self.likely_correlation))
 
     @property
     def of_a_fail(self) -> Spread:
         """The one that a fail must also hold by: of values as measured, correlated where they don't show whether."""
-        return replace(self.as_measured, correlation=UNSEEN) if self.is_unseen else self.as_measured
+        return replace(self, robust_sd=math.inf, correlation=UNSEEN if self.is_unseen else self.correlation)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -118,8 +120,8 @@ def common_spread(
     several = [values for values in points if len(values) > 1]
     if not several:
         return None
-    correlation = lag_correlation(several, more_follow=more_follow, usual=usual_correlation)
-    alone = Spread(variance=0.0, freedom=0.0, correlation=correlation)
+    correlation, likely = lag_correlation(several, more_follow=more_follow, usual=usual_correlation)
+    alone = Spread(variance=0.0, freedom=0.0, correlation=correlation, likely_correlation=likely)
     if len(several) < MIN_POINTS:
         return replace(alone, is_unseen=correlation < UNSEEN and max(map(len, several)) < ATTEMPTS_OF_FEW)
     speeds = second_speed(several)
