@@ -137,7 +137,7 @@ def nights_of(series: Series, row: FigureKey, accepted: Sequence[Accepted]) -> N
     """Logarithms of a row by night, higher is better; its present level begins with the last acceptance."""
     sign = METRICS[row.metric].sign
     values = tuple(sign * math.log(v) if v is not None and v > 0 else None for v in series.values(row))
-    return Nights(values, level_start(series, row, accepted), attempts=series.attempts(row))
+    return Nights(values, level_start(series, row, accepted))
 
 
 def absent_rows(series: Series, rows: Mapping[FigureKey, Nights], accepted: Sequence[Accepted]) -> Iterator[GateRow]:

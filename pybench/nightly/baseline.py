@@ -2,10 +2,11 @@
 
 Values are logarithms, turned so that higher is better. A baseline excludes a night beyond four robust standard
 deviations and the smallest effect, and a night whose mean of the last four is. A change never becomes normal without an
-acceptance by hand. After an acceptance the centre begins anew and the spread stays: it judges the first nights of the
-new level. The spread covers the admitted nights, with distant values pulled in. Its variance shrinks towards the
-variances of the metric's other rows. Nights resemble the nights before them: the lag-1
-correlation of each row widens every error.
+acceptance by hand. A row of which many nights were off, and over later, has several levels: all its nights are
+admitted, and none is pulled in. After an acceptance the centre begins anew and the spread stays: it judges the first
+nights of the new level. The spread covers the admitted nights, with distant values pulled in. Its variance shrinks
+towards the variances of the metric's other rows. Nights resemble the nights before them: the lag-1 correlation of each
+row widens every error.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ MOST_CORRELATION = 0.9
 _NEWEST, _NO_GROWTH = 10, 0.001
 """Number of newest nights whose spread is compared with the earlier one; chance that an equal spread looks larger."""
 _OUT_SDS = 4.0
+_MOST_OFF = 0.25
+"""Largest share of nights that are off by accident; with more, a row has several levels (docs/nightly.md)."""
 _SD_OF_STEP = SD_OF_MAD / math.sqrt(2)
 """A step is the difference of two nights."""
 
@@ -51,25 +54,19 @@ class Nights:
     """One row's values by night, the last one being looked at; ``None`` where it was not measured.
 
     ``start`` is the first night of the present level. ``apart`` are nights that are no example; a level ``is_off`` that
-    has no nights but those on which the host was off. ``attempts`` are the values of each night's attempts, if known.
+    has no nights but those on which the host was off.
     """
 
     values: tuple[float | None, ...]
     start: int = 0
     apart: frozenset[int] = frozenset()
     is_off: bool = False
-    attempts: tuple[tuple[float, ...], ...] = ()
 
     def set_apart(self, off: frozenset[int]) -> Nights:
         """The same without nights on which the host was off, unless the present level has no others."""
         level = {night for night, value in enumerate(self.values[:-1]) if value is not None and night >= self.start}
         is_off = bool(level) and level <= off
         return replace(self, apart=off - level if is_off else off, is_off=is_off)
-
-    def best(self, night: int, *, worse: bool) -> float:
-        """The attempt of a night that is the least off: where one is not, the night itself was not."""
-        attempts = self.attempts[night] if self.attempts else ()
-        return (max if worse else min)(attempts or (self.values[night] or 0.0,))
 
     @cached_property
     def recent(self) -> dict[int, float]:
@@ -144,7 +141,10 @@ def admitted(nights: Nights, smallest: float) -> dict[int, float]:
         if is_example:
             level.append(value)
             found[night] = value
-    return found
+    last = max(found, default=0)
+    known = {n: v for n, v in enumerate(nights.values[:last]) if v is not None and n not in nights.apart}
+    several = len(known.keys() - found.keys()) > _MOST_OFF * len(known)
+    return dict(sorted((known | found).items())) if several else found
 
 
 def _sd_of_steps(nights: Nights) -> float:
@@ -247,8 +247,14 @@ def _own_spread(nights: Nights, examples: Mapping[int, float]) -> Variance | Non
     levels = [[*level.values()] for level in _levels(nights, examples) if level]
     if sum(map(len, levels)) < MIN_NIGHTS:
         return None
-    variance, freedom = pooled_variance(map(pulled_in, levels))
+    variance, freedom = pooled_variance(map(_without_accidents, levels))
     return (variance, freedom) if freedom >= MIN_NIGHTS - 2 else None
+
+
+def _without_accidents(level: Sequence[float]) -> Sequence[float]:
+    """Values with distant ones pulled in; unchanged where many are."""
+    pulled = pulled_in(level)
+    return pulled if sum(map(float.__ne__, level, pulled)) <= _MOST_OFF * len(level) else level
 
 
 def _levels(nights: Nights, examples: Mapping[int, float]) -> tuple[dict[int, float], dict[int, float]]:

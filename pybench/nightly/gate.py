@@ -32,7 +32,6 @@ from pybench.nightly.host_shift import (
 )
 from pybench.nightly.night_look import (
     SECOND_SPEED,
-    SEEN_BEFORE,
     Look,
     detectable,
     drift_of,
@@ -111,21 +110,13 @@ class _Night:
     def judged(self) -> Iterator[GateRow]:
         """Rows that were measured tonight."""
         smallest, learnt = {row.metric: self.smallest(row.metric) for row in self.learnt}, self.learnt.items()
-        sides, any_sides = (
-            [
-                {row: look(self.rows[row], base, self.shift(row), worse=worse, is_new=new) for row, base in learnt}
-                for worse in (True, False)
-            ]
-            for new in (True, False)
-        )
-        drawn: dict[FigureKey, str] = {}
-        for looks, any_looks in zip(sides, any_sides, strict=True):
-            stand = flagged(looks, smallest)
-            drawn |= dict.fromkeys(flagged(any_looks, smallest) - stand, SEEN_BEFORE)
-            drawn |= {row: SECOND_SPEED for row in stand if self._is_drawn(row, looks[row])}
+        sides = [
+            {row: look(self.rows[row], base, self.shift(row), worse=worse) for row, base in learnt}
+            for worse in (True, False)
+        ]
+        drawn = {row for looks in sides for row in flagged(looks, smallest) if self._is_drawn(row, looks[row])}
         worse, better = (
-            flagged({row: found for row, found in looks.items() if drawn.get(row) != SECOND_SPEED}, smallest)
-            for looks in sides
+            flagged({row: found for row, found in looks.items() if row not in drawn}, smallest) for looks in sides
         )
         beside = {point.id for point in self.series.last.points if not point.is_alone}
         for row in self.rows:
@@ -139,7 +130,7 @@ class _Night:
             else:
                 found = sides[0][row] if row in worse else min((s[row] for s in sides), key=lambda one: one.p)
                 decided = self._decided(row, found, row in worse)
-                yield replace(decided, reason=drawn[row]) if row in drawn and decided.state == "pass" else decided
+                yield replace(decided, reason=SECOND_SPEED) if row in drawn and decided.state == "pass" else decided
 
     def with_builds(self, row: GateRow) -> GateRow:
         """A changed row with the build of the workers before the change and tonight, where they differ."""

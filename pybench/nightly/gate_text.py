@@ -16,7 +16,7 @@ from pybench.model.figures import PointFigures
 from pybench.model.text import listed, plural
 from pybench.nightly.accepted import entry_text
 from pybench.nightly.baseline import MIN_NIGHTS
-from pybench.nightly.night_look import SECOND_SPEED, SEEN_BEFORE
+from pybench.nightly.night_look import SECOND_SPEED
 from pybench.nightly.values import BY_IMPORTANCE, GateResult, GateRow, GateState
 from pybench.report.export.judged import Judged, JudgedRow
 from pybench.report.table import Table, printable
@@ -71,7 +71,7 @@ def render(
         rows = [row for row in result.rows if row.state == state]
         if rows and (detail or state != "pass"):
             _rows(out, state, rows, names, width)
-        elif drawn := [row for row in rows if row.reason in {SECOND_SPEED, SEEN_BEFORE}]:
+        elif drawn := [row for row in rows if row.reason == SECOND_SPEED]:
             out.print()
             out.print(Text(f"{state}, though far off: {plural(len(drawn), 'row')}", style="bold"))
             _reasons(out, drawn, names)

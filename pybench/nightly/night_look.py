@@ -1,9 +1,8 @@
 """Looks at a row's newest nights, one to four of them, and the night on which its level changed.
 
-A look is tonight alone, or the mean of the last two to four nights. Earlier nights of the row explain it in two
-cases: they had an equal deviation that ended, or single attempts had a second speed. For example a decode on an H100
-took 12.22 ms for a token in sixteen equal runs and 11.65 ms in four (docs/results/h200.md). The median of three
-attempts then has the rarer speed in some nights.
+A look is tonight alone, or the mean of the last two to four nights. Earlier nights of the row explain it where single
+attempts had a second speed. For example a decode on an H100 took 12.22 ms for a token in sixteen equal runs and 11.65
+ms in four (docs/results/h200.md). The median of three attempts then has the rarer speed in some nights.
 
 A change of level is binary segmentation (L. Vostrikova, Soviet Mathematics Doklady 24, 1981) from the newest night
 backwards. Nights are split where two means fit best, then the later part is split again. Each part has four nights or
@@ -35,14 +34,10 @@ _MOST_SDS = 4.0
 """An earlier night counts for no more: one outlier makes no mean."""
 _AS_FAR, _OVER = 0.75, 0.5
 """Shares of a deviation: from the first on earlier nights were as far off; below the second such nights were over."""
-_LEAST_BEFORE = 2
-"""Earlier deviations of the same size that excuse a row: a single one may be an accident."""
 _MOST_SHARE = 1.2
 """An earlier night counts for no more than this times the present's worst: one outlier makes no mean of several."""
 MOST_NIGHTS_AS_FAR = 0.025
 """Above this share of earlier nights with an equal deviation, a rerun of the same night decides nothing."""
-SEEN_BEFORE = "earlier nights were as far off, and over later"
-"""Of a row that passes for it."""
 SECOND_SPEED = "single attempts of earlier nights were as far off, too"
 """Of a row that passes for it."""
 _CHANCE = 0.001
@@ -68,11 +63,8 @@ class Look:
     most: float = 1.0
 
 
-def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool, is_new: bool = True) -> Look:
-    """Look on one side. ``shift`` is what all points share tonight.
-
-    ``is_new``: a mean that earlier nights of the row had, too, and that was over later, shows nothing.
-    """
+def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool) -> Look:
+    """Look on one side. ``shift`` is what all points share tonight."""
     tonight = len(nights.values) - 1
     recent, places = nights.recent, [*nights.recent][-RECENT:]
     found: list[Look] = []
@@ -86,17 +78,13 @@ def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool, is_ne
         before = [min(max(recent[night], base.centre - reach), base.centre + reach) for night in seen[:-1]]
         p = base.p_lower([*before, now]) if worse else 1 - base.p_lower([*before, now])
         mean = fmean([*before, now]) - base.centre
-        earlier = [night for night in recent if night < seen[0]]
-        offs = [(nights.best(night, worse=worse) - base.centre) / mean for night in earlier] if mean else []
         most = max(abs(value - base.centre) for value in (*before, now)) / abs(mean) if mean else 1.0
-        if is_new and len(_times_as_far(offs, num, _AS_FAR, most)) >= _LEAST_BEFORE:
-            p = 1.0
         found.append(Look(mean, now - base.centre, tuple(seen), min(1.0, _LOOKS * p), most))
     return min(found, key=lambda one: one.p)
 
 
-def _times_as_far(offs: Sequence[float], num: int, least: float, most: float) -> list[int]:
-    """Places of the last of ``num`` successive nights whose mean was ``least`` or more, each time that began anew.
+def _times_as_far(offs: Sequence[float], num: int, most: float) -> list[int]:
+    """Places of the last of ``num`` successive nights whose mean was 1 or more, each time that began anew.
 
     ``offs`` are earlier nights as shares of a deviation, whose own nights have ``most`` at most. An equal deviation of
     the last nights is part of the present one.
@@ -109,7 +97,7 @@ def _times_as_far(offs: Sequence[float], num: int, least: float, most: float) ->
     places: list[int] = []
     night, is_over = 0, True
     while night + num <= len(known):
-        if is_over and fmean(known[night : night + num]) >= least:
+        if is_over and fmean(known[night : night + num]) >= 1:
             night, is_over = night + num, False
             places.append(night - 1)
         else:
@@ -131,7 +119,7 @@ def nights_as_far(row: Nights, found: Look, rows: Iterable[Nights]) -> tuple[int
         centre, sd = median(earlier.values()), max(robust_sd([*earlier.values()]), LEAST_SD)
         size = size or -found.deviation / sd
         offs = [(centre - value) / sd / size for value in earlier.values()]
-        nights |= {[*earlier][place] for place in _times_as_far(offs, len(found.nights), 1.0, found.most)}
+        nights |= {[*earlier][place] for place in _times_as_far(offs, len(found.nights), found.most)}
         known |= earlier.keys()
     return len(nights), len(known)
 

@@ -31,14 +31,14 @@ def otava_changes(values: Values, p_value: float = 0.001) -> list[tuple[int, flo
     return [(change.index, math.log(change.stats.mean_2 / change.stats.mean_1)) for change in found]
 
 
-def pelt_changes(values: Values, least_nights: int = 2) -> list[tuple[int, float]]:
-    """The same by PELT on values over their spread from night to night; the penalty, 6 log(n), is twice that of BIC."""
+def pelt_changes(values: Values, least_nights: int = 2, penalty: float = 6) -> list[tuple[int, float]]:
+    """The same by PELT on values over their spread from night to night; a penalty of 6 log(n) is twice that of BIC."""
     series = np.asarray(values)
     sd = 1.4826 / math.sqrt(2) * float(np.median(np.abs(np.diff(series)))) or 1e-4
     ends = (
         ruptures.KernelCPD(kernel="linear", min_size=least_nights)
         .fit(series[:, None] / sd)
-        .predict(pen=6 * math.log(len(series)))
+        .predict(pen=penalty * math.log(len(series)))
     )
     parts = np.split(series, ends[:-1])
     return [
@@ -50,10 +50,10 @@ def _recent_fall(changes: Sequence[tuple[int, float]], num: int) -> bool:
     return any(place >= num - RECENT and size <= -SMALLEST for place, size in changes)
 
 
-def _bencher(values: Values) -> bool:
+def _bencher(values: Values, level: float = 0.99) -> bool:
     """Below Student's t boundary of 0.99 of up to 64 nights."""
     before = np.exp(np.asarray(values[:-1][-_BENCHER_NIGHTS:]))
-    return bool(math.exp(values[-1]) < before.mean() - stats.t.ppf(0.99, len(before) - 1) * before.std(ddof=1))
+    return bool(math.exp(values[-1]) < before.mean() - stats.t.ppf(level, len(before) - 1) * before.std(ddof=1))
 
 
 def _conbench(values: Values) -> bool:
@@ -78,3 +78,21 @@ RULES: dict[str, Rule] = {
     "github-action-benchmark, 200 %": lambda values: values[-2] - values[-1] > math.log(2),
 }
 """By the name of the tool and its limit."""
+
+FRONTIER: dict[str, Rule] = {
+    **{
+        f"Apache Otava, p {p:g}": lambda values, p=p: _recent_fall(otava_changes(values, p), len(values))  # type: ignore[misc]
+        for p in (1e-3, 1e-4, 1e-5)
+    },
+    **{
+        f"ruptures PELT, penalty {penalty} log(n)": lambda values, penalty=penalty: _recent_fall(  # type: ignore[misc]
+            pelt_changes(values, penalty=penalty), len(values)
+        )
+        for penalty in (6, 12, 24, 48)
+    },
+    **{
+        f"Bencher, t-test {level:g}": lambda values, level=level: _bencher(values, level)  # type: ignore[misc]
+        for level in (0.99, 0.999, 0.9999, 0.99999)
+    },
+}
+"""The three with a threshold of their own, at several of it."""
