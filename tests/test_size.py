@@ -22,7 +22,7 @@ CEILINGS = {
     "fleet": (1574, 10),
     "machine": (1531, 12),
     "model": (5515, 36),
-    "nightly": (4116, 20),
+    "nightly": (4101, 20),
     "power": (4653, 23),
     "report": (4168, 38),
     "run": (7381, 50),

@@ -86,11 +86,10 @@ class RowStatistics:
     """A row's plain 95 % interval, and the contrast that decides; ``contrast`` is ``None`` with one attempt.
 
     ``logarithmic`` values are held against the logarithms of limits; ``num_points`` share their spread, 0 if none do.
-    ``fails_by`` and ``passes_by`` are second contrasts that a fail and a pass need, too. Where values were pulled in,
-    ``fails_by`` has the values as measured: the pulled values may be the good ones of a point with mostly bad attempts.
-    Of points that share no spread both assume correlated attempts; ``passes_by`` does not where other runs of the kind
-    show none. With ``by_other_runs``, few attempts are judged by the spread of other runs, and ``fails_by`` assumes
-    three times their scatter. ``notes`` name assumptions of verdicts that the attempts break.
+    A fail must also hold by ``fails_by``, a pass by ``passes_by``. Where values were pulled in, ``fails_by`` has the
+    values as measured: the pulled ones may be the good ones of a point with mostly bad attempts. Of points that share
+    no spread both assume correlation, passes only of kinds without a known spread. With ``by_other_runs``, few attempts
+    are judged by other runs' spread, and ``fails_by`` assumes three times that. ``notes`` name broken assumptions.
     """
 
     interval: Interval
@@ -120,9 +119,7 @@ class RowStatistics:
         p_fails = [min(tails(by, -1), default=0.0) for by in (found, self.fails_by)]
         p_pass, p_fail = max(p_passes), max(p_fails)
         decided = p_pass <= self.pass_level or p_fail <= self.fail_level
-        unconfirmed = self.num_points == 0 and any(
-            first <= ERROR and second > first for first, second in (p_passes, p_fails)
-        )
+        unconfirmed = self.num_points == 0 and any(p <= ERROR and by > p for p, by in (p_passes, p_fails))
         most = ATTEMPTS_OF_FEW if unconfirmed else None
         nearest = min((limit for limit, _ in limits), key=lambda limit: abs(found.value - limit))
         return Decision(
@@ -145,9 +142,7 @@ class RowStatistics:
         return (math.exp(low), math.exp(high)) if self.logarithmic else (low, high)
 
     def _scaled(self, limit: float) -> float:
-        if not self.logarithmic:
-            return limit
-        return math.log(limit) if limit > 0 else _LOG_OF_NOTHING
+        return limit if not self.logarithmic else math.log(limit) if limit > 0 else _LOG_OF_NOTHING
 
 
 def ratio_statistics(measurements: Measurements, metric: str, point: Point, baseline: Point) -> RowStatistics:
@@ -173,10 +168,9 @@ def value_statistics(measurements: Measurements, metric: str, point: Point) -> R
     if min(medians(samples)) > 0:
         sensors = sensor_sd(measurements, metric, [point])
         return _evidence(measurements, metric, [point], [], estimate(samples, sensors), sensors)
-    level = level_of([point])
-    plain = contrast([medians(samples)])
+    level, mean = level_of([point]), contrast([medians(samples)])
     return RowStatistics(
-        interval=estimate(samples), contrast=plain, pass_level=level, fail_level=level, logarithmic=False
+        interval=estimate(samples), contrast=mean, pass_level=level, fail_level=level, logarithmic=False
     )
 
 
@@ -195,14 +189,13 @@ def _evidence(
     usual = None if is_shared else _usual_spread(measurements, metric, [*above, *below])
     if usual is not None and min(map(len, (*tops, *bases))) < _OWN_SPREAD_ATTEMPTS:
         return _by_other_runs(metric, tops, bases, usual, level, sensors)
-    decides, fails_by = contrast(tops, bases, spread, sensors), None
+    fails_by = None
     if spread and (spread.is_unseen or any(spread.pulled_in(values) != values for values in (*tops, *bases))):
         fails_by = contrast(tops, bases, spread.of_a_fail, sensors)
     return RowStatistics(
         interval=interval,
-        contrast=decides,
+        contrast=contrast(tops, bases, spread, sensors),
         fails_by=fails_by,
-        # Attempts of these kinds did not resemble the ones before them on H100s and H200s (docs/measuring.md).
         passes_by=fails_by if spread and spread.is_unseen and usual is None else None,
         pass_level=level * MODERATED_PASS if is_shared else level,
         fail_level=level * MODERATED_FAIL if is_shared else level,

@@ -22,8 +22,7 @@ Samples = Sequence[Sequence[float]]
 Interval = tuple[float, float | None, float | None]
 """A value with the ends of its 95 % interval; ``None`` where one attempt shows no spread between runs."""
 
-CONFIDENCE = 0.95
-TAIL = (1 - CONFIDENCE) / 2
+TAIL = (1 - 0.95) / 2
 _FALSE_FLAG = 0.02
 _MIN_FOR_OUTLIER = 4
 _LONGEST_REACH = math.log(100)

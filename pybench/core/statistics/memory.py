@@ -1,7 +1,7 @@
 """Whether attempts resemble the ones before them, and how much less their mean is known for it.
 
-Drift, a machine that warms up, or a slow state that lasts for a while correlate successive attempts. Their variance
-then understates the error of their mean. The correlation is estimated over all points of a metric together.
+Drift, warm-up or a slow state that lasts correlate successive attempts, so that their variance understates the error of
+their mean. The correlation is estimated over all points of a metric together.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ def lag_correlation(
         square = math.fsum([offset * offset for offset in offsets])
         if len(values) >= _LEAST_ATTEMPTS and square > 0:
             products += math.fsum([a * b for a, b in pairwise(offsets)]) / square
-            variance += _variance_by_chance(len(values))
-            lengths[len(values)] += 1
+            n = len(values)
+            # Of independent normal values (J.-M. Dufour, R. Roy, J. Econometrics 29, 1985).
+            variance += (n**4 - 4 * n**3 + 3 * n**2 + 4 * n - 4) / ((n + 1) * n**2 * (n - 1) ** 2)
+            lengths[n] += 1
     if sum(lengths.values()) < _LEAST_POINTS and max(lengths, default=0) < ATTEMPTS_OF_FEW:
         return usual, usual
     error = math.sqrt(variance)
@@ -62,8 +64,7 @@ def variance_inflation(num_attempts: int, correlation: float) -> float:
     """True variance of the mean of so many AR(1) values over their sample variance / n; 1 if independent."""
     if not correlation:
         return 1.0
-    lags = range(1, num_attempts)
-    sum_of_lags = 1 + 2 * math.fsum((1 - lag / num_attempts) * correlation**lag for lag in lags)
+    sum_of_lags = 1 + 2 * math.fsum((1 - lag / num_attempts) * correlation**lag for lag in range(1, num_attempts))
     return sum_of_lags * (num_attempts - 1) / (num_attempts - sum_of_lags)
 
 
@@ -79,8 +80,3 @@ def _expected(num: int, correlation: float) -> float:
     whole = fmean(rows)
     products = math.fsum(correlation - rows[i] - rows[i + 1] + whole for i in range(num - 1))
     return products / math.fsum(1 - 2 * row + whole for row in rows)
-
-
-def _variance_by_chance(n: int) -> float:
-    """Variance of that ratio for independent normal values (J.-M. Dufour, R. Roy, J. Econometrics 29, 1985)."""
-    return (n**4 - 4 * n**3 + 3 * n**2 + 4 * n - 4) / ((n + 1) * n**2 * (n - 1) ** 2)

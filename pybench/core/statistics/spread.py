@@ -62,8 +62,7 @@ class Spread:
 
     ``variance`` has ``freedom`` degrees of freedom. ``robust_sd`` is that of a rather noisy point, infinite where
     nothing is pulled in. ``pooled`` is the variance of all attempts about their points' means. ``correlation`` is that
-    of successive attempts, 0 unless beyond chance; ``likely_correlation`` is the likeliest one. ``is_unseen``: too few
-    points and attempts to show one.
+    of successive attempts if beyond chance; ``likely_correlation``: the likeliest; ``is_unseen``: too few show one.
     """
 
     variance: float
