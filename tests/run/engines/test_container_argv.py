@@ -17,7 +17,7 @@ from pybench.model.errors import UsageError
 from pybench.model.host import Place
 from pybench.run.engines.apptainer.engine import ApptainerLauncher, build_argv
 from pybench.run.engines.base import Launch
-from pybench.run.engines.enroot.launcher import NAMESPACES, EnrootLauncher, Isolation, import_argv
+from pybench.run.engines.enroot.engine import NAMESPACES, EnrootLauncher, Isolation, import_argv
 from pybench.run.engines.local import Local
 from pybench.run.engines.oci.confinement import confinement_for
 from pybench.run.engines.oci.gpu_access import GpuAccess

@@ -12,8 +12,8 @@ from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, PybenchError, UsageError
 from pybench.run.engines.base import EngineOptions, LaunchRequirements, get_engine
 from pybench.run.engines.choice import choose_launcher
-from pybench.run.engines.enroot import engine, launcher
-from pybench.run.engines.enroot.launcher import NAMESPACES, EnrootLauncher, isolations
+from pybench.run.engines.enroot import engine
+from pybench.run.engines.enroot.engine import NAMESPACES, EnrootLauncher, isolations
 from tests.run.engines.enroot_host import IMAGE, EnrootHost, digest_of, lock_text, manifest_text
 
 
@@ -78,7 +78,7 @@ def test_what_a_host_refuses_is_left_out_and_named(
 
 def test_a_version_without_namespaces(host: EnrootHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """4.1.2 and older restrict /dev at most; doctor names what workers see."""
-    monkeypatch.setattr(launcher, "run_command", lambda _argv: CommandResult(0, "--mount FSTAB", ""))
+    monkeypatch.setattr(engine, "run_command", lambda _argv: CommandResult(0, "--mount FSTAB", ""))
     assert [(found.options, found.devices) for found in isolations(online=False)] == [((), True), ((), False)]
     monkeypatch.undo()
     host.program("enroot", "echo 4.1.2")

@@ -19,11 +19,11 @@ from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.model.text import amount_text
 from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements, Notify, engine_error, facts_of_command
+from pybench.run.engines.image_launcher import OTHER_REMEDY, PROBE, python_version, trial_job
 from pybench.run.engines.oci.confinement import Confinement, after_refusal, confinement_for
 from pybench.run.engines.oci.gpu_access import CDI_COMMAND, GpuAccess, device_nodes, has_cdi
 from pybench.run.engines.oci.images import complaint, find_image, pinned_image, unpinned_image, with_algorithm
 from pybench.run.engines.oci.launcher import OciLauncher, prepare_files, runner_mark
-from pybench.run.engines.trial import OTHER_REMEDY, PROBE, python_version, trial_job
 from pybench.run.images.lock import locked_image, this_platform
 
 # The largest locked images unpack to about as much.
