@@ -60,10 +60,6 @@ def read_text(path: Path, noun: str, begins: str, ending: str = ".toml") -> str:
         raise refuse(path, f"can't be read: {getattr(error, 'strerror', None) or error}") from error
     if not data.strip():
         raise refuse(path, f"empty; {noun} begins with {begins}")
-    return _decoded(path, data, noun)
-
-
-def _decoded(path: Path, data: bytes, noun: str) -> str:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise refuse(path, f"text in UTF-16; save {noun} as UTF-8")
     if b"\0" in data:

@@ -124,7 +124,16 @@ def made_once(file: Path, reference: str, make: Make) -> Path:
     with file.with_suffix(".lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         if not file.exists():
-            _publish(file, reference, make)
+            # A name of this host: where locks reach no further than it, two hosts make the file, each whole.
+            scratch = file.with_name(f"{file.stem}.{os.uname().nodename}.new")
+            # A killed process may have left one, and not every engine writes over a file.
+            scratch.unlink(missing_ok=True)
+            try:
+                make(reference, scratch)
+            except BaseException:
+                scratch.unlink(missing_ok=True)
+                raise
+            scratch.rename(file)
     return _regular(file)
 
 
@@ -140,16 +149,3 @@ def file_digest(file: Path) -> str:
     """SHA-256 of an image file: two builds of one image differ, so the image's own digest doesn't name it."""
     with file.open("rb") as stream:
         return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
-
-
-def _publish(file: Path, reference: str, make: Make) -> None:
-    # A name of this host's own: where locks reach no further than the host, two of them make the file, each whole.
-    scratch = file.with_name(f"{file.stem}.{os.uname().nodename}.new")
-    # A killed process may have left one, and not every engine writes over a file.
-    scratch.unlink(missing_ok=True)
-    try:
-        make(reference, scratch)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
-    scratch.rename(file)
