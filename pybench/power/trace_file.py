@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
-from pydantic_core import SchemaValidator
 
 from pybench.files.reader import check_version, first_fault, object_reader
 from pybench.files.safe_folder import opened_folder, read_below, write_file
@@ -54,8 +53,9 @@ _UNSIGNED, _SIGNED = "energy_mj", {"realtime_offset_ns", "set_by_ns"}
 
 def write_trace(trace: PowerTrace, path: Path) -> None:
     """Write ``trace`` to ``path`` whole, replacing what is there. Raises ``OSError``."""
+    data = encode_trace(trace)
     with opened_folder(path.parent) as folder:
-        write_file(folder, path.name, encode_trace(trace))
+        write_file(folder, path.name, data)
 
 
 def encode_trace(trace: PowerTrace) -> bytes:
@@ -134,10 +134,8 @@ def _described(text: str, path: Path) -> PowerTrace:
     return trace
 
 
-@cache
-def _validator() -> SchemaValidator:
-    """Of an object with a trace."""
-    return object_reader("trace_file", [(_TRACE, PowerTrace)])
+_validator = cache(lambda: object_reader("trace_file", [(_TRACE, PowerTrace)]))
+"""Made once it is needed."""
 
 
 def _check_description(trace: PowerTrace) -> None:

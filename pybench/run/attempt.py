@@ -81,7 +81,7 @@ def _attempt(
             failure = follow(session, place, worker, reader, gpus, progress)
             container = worker.container()
             failure = session.launcher.verify(container, session.job, session.log) or failure
-    trace = None
+    argv, trace = tuple(map(os_text, session_worker.argv)), None
     if gpus.trace is not None:
         write_trace(gpus.trace, folder / "trace.npz")
         trace = str((folder / "trace.npz").relative_to(session.run_path))
@@ -113,7 +113,7 @@ def _attempt(
         energy_reason=None if energy else unknown,
         log=str(session.log.relative_to(session.run_path)),
         trace=trace,
-        argv=tuple(map(os_text, session_worker.argv)),
+        argv=argv,
         container=container,
         conditions=conditions,
         health=gpus.health(foreign) if over is None else over.health(gpus.health(foreign)),
