@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-from pybench.run.hosts.interface import held_port, port_of
+from pybench.run.hosts.rendezvous import held_port, port_of
 
 
 def port_for(owner: object) -> int:

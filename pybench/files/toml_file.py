@@ -15,7 +15,7 @@ import tree_sitter_toml
 from pydantic_core import ErrorDetails
 from tree_sitter import Language, Node, Parser
 
-from pybench.files.json_values import decode_json
+from pybench.files.reader import decode_json
 from pybench.files.safe_folder import read_named
 from pybench.model.errors import FileError, Problem, is_machine_fault
 from pybench.model.text import abridged, plural

@@ -24,7 +24,6 @@ from pybench.run.engines.stage import stage_worker
 from pybench.run.events.reader import EventFile, decode_event
 from pybench.run.gpu_observation import GpuObservation, is_foreign
 from pybench.run.hosts.frames import ConnectionLostError, Frames
-from pybench.run.hosts.interface import held_port, on_network, port_of
 from pybench.run.hosts.messages import (
     PROTOCOL,
     Beat,
@@ -48,7 +47,7 @@ from pybench.run.hosts.messages import (
     send,
     take,
 )
-from pybench.run.hosts.rendezvous import JOIN_LIMIT_S
+from pybench.run.hosts.rendezvous import JOIN_LIMIT_S, held_port, on_network, port_of
 from pybench.run.images.lock import default_lock
 
 _IDLE_S, _RUNNING_S = 1.0, 0.1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pybench.files.json_values import MAX_VALUES, decode_json
+from pybench.files.reader import MAX_VALUES, decode_json
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.journal import decode_line, encode_line
 from pybench.files.run.results_file import read_results

@@ -21,7 +21,6 @@ from pybench.run.engines.base import Launch, LaunchRequirements
 from pybench.run.engines.choice import Choose
 from pybench.run.engines.local import Local
 from pybench.run.hosts.frames import Frames
-from pybench.run.hosts.interface import held_port, port_of
 from pybench.run.hosts.messages import (
     Begin,
     Begun,
@@ -38,6 +37,7 @@ from pybench.run.hosts.messages import (
     send,
     take,
 )
+from pybench.run.hosts.rendezvous import held_port, port_of
 from pybench.run.serve import NodeRunner
 from tests.builders import MACHINE
 from tests.run.hosts.test_frames import connected

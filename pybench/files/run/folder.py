@@ -23,8 +23,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from pybench.files.json_values import decode_json, has_too_many
-from pybench.files.reader import Reader, check_version, first_fault
+from pybench.files.reader import Reader, check_version, decode_json, first_fault, has_too_many
 from pybench.files.run.journal import AbsentError, Journal, run_folder_errors
 from pybench.files.run.manifest_rules import breaches
 from pybench.files.safe_folder import opened_file, opened_folder, read_file, remove_file, write_file
@@ -163,7 +162,7 @@ class RunFolder:
 
     def lock(self) -> AbstractContextManager[None]:
         """Hold the run for one writer. Raises ``RunFolderError`` when another process has it, or nobody can."""
-        return writing(self.path)
+        return _held(self.path, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest whole or not at all. Raises as :func:`encode_manifest`, and ``RunFolderError``."""
@@ -213,11 +212,6 @@ def _no_run(path: Path) -> str:
 
 
 _FILE = "lock"
-
-
-def writing(path: Path) -> AbstractContextManager[None]:
-    """Hold the run at ``path`` for one writer. Raises ``RunFolderError`` when another process has it."""
-    return _held(path, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)
 
 
 @contextmanager

@@ -21,8 +21,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from pybench.files.json_values import decode_json, has_too_many
-from pybench.files.reader import Reader, check_version, first_fault, utc_time
+from pybench.files.reader import Reader, check_version, decode_json, first_fault, has_too_many, utc_time
 from pybench.files.safe_folder import opened_file, opened_folder, read_file, write_all
 from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.record import JOURNAL_FILE, RECORD_VERSION, Record

@@ -11,8 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from pybench.core.assemble import assemble
 from pybench.core.counts import contradiction
 from pybench.core.measurements import Measurements
-from pybench.files.json_values import decode_json
-from pybench.files.reader import Reader, first_fault
+from pybench.files.reader import Reader, decode_json, first_fault
 from pybench.files.run.folder import RunFolder
 from pybench.files.safe_folder import read_named
 from pybench.model.errors import RunFolderError

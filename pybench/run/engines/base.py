@@ -26,7 +26,6 @@ from pybench.model.machine import DeviceKind, DoctorFinding
 from pybench.model.wire import Failure
 from pybench.run.engines import CONTAINER_ENGINES, PLACES
 from pybench.run.engines.process import end_marked
-from pybench.run.engines.stage import WORKER_SCRIPT
 from pybench.run.images.lock import default_lock, read_lock
 
 Argv = tuple[str, ...]
@@ -91,11 +90,6 @@ class Launch:
     def run_mark(self) -> str:
         """The part of the token that all workers of the run have."""
         return self.token.partition("/")[0]
-
-    @property
-    def script(self) -> Path:
-        """The file that Python starts the worker with."""
-        return self.stage / WORKER_SCRIPT
 
     @property
     def rank_options(self) -> Argv:

@@ -23,6 +23,7 @@ from pybench.model.wire import SHARED_VARIABLE
 from pybench.run.engines.base import Argv, Launch, Launcher
 from pybench.run.engines.environment import fixed, tuning
 from pybench.run.engines.process import WorkerProcess
+from pybench.run.engines.stage import WORKER_SCRIPT
 
 STAGE = PurePosixPath("/pybench/stage")
 EXCHANGE = PurePosixPath("/pybench/exchange")
@@ -57,8 +58,7 @@ class ImageLauncher(Launcher):
 
     def worker_arguments(self, job: Launch) -> Argv:
         """Arguments of the image's Python for a worker."""
-        script = STAGE / job.script.relative_to(job.stage).as_posix()
-        return ("-I", "-B", str(script), str(EXCHANGE), *job.rank_options)
+        return ("-I", "-B", str(STAGE / WORKER_SCRIPT.as_posix()), str(EXCHANGE), *job.rank_options)
 
     def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
         """The suite's over the shell's, then the secrets."""

@@ -20,6 +20,7 @@ from pybench.model.wire import SHARED_VARIABLE, STARTER_VARIABLE
 from pybench.run.engines.base import Argv, Engine, EngineOptions, Launch, Launcher, LaunchRequirements, Notify
 from pybench.run.engines.environment import fixed
 from pybench.run.engines.process import WorkerProcess
+from pybench.run.engines.stage import WORKER_SCRIPT
 from pybench.run.engines.starter import ForkedWorker, Starters
 
 # Where programs, caches and libraries are. No other variable of the shell is passed on.
@@ -47,7 +48,7 @@ class Local(Launcher):
         return (*self._program(job), str(job.exchange), *job.rank_options)
 
     def _program(self, job: Launch) -> Argv:
-        return (self.interpreter, "-I", "-B", str(job.script))
+        return (self.interpreter, "-I", "-B", str(job.stage / WORKER_SCRIPT))
 
     def environment(self, job: Launch) -> dict[str, str]:
         """Allow-listed host variables, the job's GPUs by UUID, and one thread per CPU rank."""

@@ -20,9 +20,9 @@ from pybench.power.measured_window import HostTrace
 from pybench.power.trace import PowerTrace
 from pybench.power.trace_file import read_trace
 from pybench.run.engines.base import Launch, Meeting, Worker
-from pybench.run.hosts.interface import held_port, on_network, port_of
 from pybench.run.hosts.link import HostLink, HostLostError
 from pybench.run.hosts.messages import Beat, Begin, Begun, Ended, Events, FindPort, FoundPort, Message, Report, Stop
+from pybench.run.hosts.rendezvous import held_port, on_network, port_of
 
 BEAT_LIMIT_S = 30.0
 """A host that follows a worker sends something every second; one that is silent for so long is gone."""

@@ -21,9 +21,8 @@ from pybench.model.host import Host
 from pybench.run.hosts import gathering as gathering_module
 from pybench.run.hosts.frames import Frames
 from pybench.run.hosts.gathering import Gathering, gather, on_one_device
-from pybench.run.hosts.interface import held_port, port_of
 from pybench.run.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, send, take
-from pybench.run.hosts.rendezvous import Rendezvous
+from pybench.run.hosts.rendezvous import Rendezvous, held_port, port_of
 from tests.builders import H200, HOST
 
 SECRET = b"a secret of this test alone"
