@@ -80,7 +80,10 @@ def _locked(
         with suppress(PermissionError):  # another user made it; its mode is what the umask left
             os.fchmod(file, _FILE_MODE)
         in_use = ""
-        while not _taken(file):
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             if not in_use:
                 other = os.pread(file, _MAX_OWNER_BYTES, 0).decode(errors="replace").strip()
                 in_use = f"{name} is in use by {other or 'another run of pybench'}"
@@ -94,11 +97,3 @@ def _locked(
         yield
     finally:
         os.close(file)
-
-
-def _taken(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -61,13 +61,9 @@ def disk_error(folder: Path, kept: str, then: str) -> Iterator[None]:
         needed = f" of {error.num_bytes:,} needed" if isinstance(error, NoRoomError) else ""
         room = f" ({room_text(folder)}{needed})" if is_disk_full(error) else ""
         known = f"{kept}: " if kept and error.errno not in _GONE else ""
-        raise MachineError(f"{where}: {error.strerror}{room}; {known}{_remedy(error)}, then{then}") from error
-
-
-def _remedy(error: OSError) -> str:
-    if error.errno in _GONE:
-        return "put it back"
-    return "make it writable" if error.errno in _CLOSED else _REMEDIES.get(error.errno or 0, _OTHER_REMEDY)
+        remedy = "make it writable" if error.errno in _CLOSED else _REMEDIES.get(error.errno or 0, _OTHER_REMEDY)
+        remedy = "put it back" if error.errno in _GONE else remedy
+        raise MachineError(f"{where}: {error.strerror}{room}; {known}{remedy}, then{then}") from error
 
 
 def require_room(folder: Path, num_bytes: int) -> None:

@@ -73,8 +73,16 @@ class NodeRunner:
             locks = lock_names(self._host.gpu_uuids)
             send(self._frames, Hello(protocol=PROTOCOL, host=self._host, wall_s=time.time(), locks=locks))
             stage_worker(self._root / "worker")
-            while (problem := self._turn()) is None:
-                pass
+            while True:
+                running = self._part is not None and self._part.code is None
+                found = take(self._frames, _RUNNING_S if running else _IDLE_S)
+                if found is not None and isinstance(found[0], Goodbye):
+                    problem = found[0].problem
+                    break
+                if found is not None:
+                    self._obey(found[0])
+                if self._part is not None and self._part.code is None:
+                    self._part.follow()
         except ConnectionLostError as error:
             raise MachineError(f"host {self._host.name}: the host that leads is gone: {error}") from error
         except BaseException as error:
@@ -88,18 +96,6 @@ class NodeRunner:
             self._frames.close()
         if problem:
             raise MachineError(problem)
-
-    def _turn(self) -> str | None:
-        """One message, if one comes, and what the worker has news of; the problem of a goodbye, empty for none."""
-        running = self._part is not None and self._part.code is None
-        found = take(self._frames, _RUNNING_S if running else _IDLE_S)
-        if found is not None and isinstance(found[0], Goodbye):
-            return found[0].problem
-        if found is not None:
-            self._obey(found[0])
-        if self._part is not None and self._part.code is None:
-            self._part.follow()
-        return None
 
     def _obey(self, message: Message) -> None:
         match message:
