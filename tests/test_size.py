@@ -18,14 +18,14 @@ CEILINGS = {
     "core": (7533, 42),
     "evidence": (1165, 8),
     "explain": (2111, 12),
-    "files": (3073, 20),
+    "files": (3054, 19),
     "fleet": (1574, 10),
-    "machine": (1531, 12),
+    "machine": (1522, 12),
     "model": (5515, 36),
     "nightly": (4101, 20),
     "power": (4653, 23),
     "report": (4168, 38),
-    "run": (7381, 50),
+    "run": (7328, 47),
     "worker": (10150, 74),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
