@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pybench.core.assemble import assemble
-from pybench.core.measurements import Measurements
 from pybench.core.plan import point_id
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.journal import encode_line
 from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
-from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Scaling, Suite
+from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Scaling
+from tests.api import judged, suite_of
 from tests.build import Build
 
 NUM_PAIRS, NUM_ATTEMPTS = 1667, 3
@@ -73,7 +72,7 @@ def _manifest(build: Build, points: tuple[Point, ...], table: ExpectedTable) -> 
         run_id="r",
         created_utc="2026-11-28T00:00:00+00:00",
         pybench_version="0",
-        suite=Suite(name="s", description="", benchmarks=(benchmark,)),
+        suite=suite_of(benchmark),
         plan=Plan(points=points, skips=()),
         device="cuda",
         machine=build.machine(),
@@ -88,10 +87,10 @@ def _manifest(build: Build, points: tuple[Point, ...], table: ExpectedTable) -> 
 def test_ten_thousand_records(benchmark: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Goal: under 5 s of CPU and 1 GB. Before, 3,072 records took 246 s to report."""
     manifest, records = _run()
-    results = benchmark.pedantic(lambda: assemble(manifest, Measurements.of(manifest.plan, records)), rounds=3)
+    results = benchmark.pedantic(lambda: judged(manifest, records), rounds=3)
     assert (len(records), len(results.scaling)) == (2 * NUM_PAIRS * NUM_ATTEMPTS, NUM_PAIRS)
     tracemalloc.start()
-    assemble(manifest, Measurements.of(manifest.plan, records))
+    judged(manifest, records)
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     benchmark.extra_info["peak_mib"] = round(peak_bytes / 2**20)

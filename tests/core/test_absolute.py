@@ -14,6 +14,7 @@ from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioR
 from pybench.model.results import CheckResult
 from pybench.model.suite import Benchmark, Effort, Plan, Point, Skip, Suite, TableFigure
 from pybench.model.workloads.node import Collective
+from tests.api import suite_of
 from tests.build import Build
 from tests.builders import with_settings
 
@@ -71,7 +72,7 @@ def _suite() -> Suite:
     ring = Benchmark(
         name="ring", workload="collective", settings={}, axes={}, effort=Effort(), expectations=(_EXPECTATION,)
     )
-    return Suite(name="s", description="", benchmarks=(ring,))
+    return suite_of(ring)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def _joules(build: Build, *rows: ExpectedRow, metric: str = "energy_j_per_output
     decode = Benchmark(
         name="decode", workload="generate", settings={}, axes={}, effort=Effort(), expectations=(expected,)
     )
-    suite, results = Suite(name="s", description="", benchmarks=(decode,)), summarize(measurements)
+    suite, results = suite_of(decode), summarize(measurements)
     (check,) = absolute_checks(suite, measurements, results, {"t": _table(*rows)}, build.machine("cpu"))
     return check
 

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from pybench.core.assemble import assemble
 from pybench.core.counts import contradiction
 from pybench.core.keys import run_figures
-from pybench.core.measurements import Measurements
 from pybench.model.health import GpuProcess, Health
 from pybench.model.manifest import PlanOptions
 from pybench.model.record import Record
 from pybench.model.results import Results
-from pybench.model.suite import Benchmark, Effort, Limits, Plan, Suite
+from pybench.model.suite import Benchmark, Effort, Limits, Plan
+from tests.api import judged, suite_of
 from tests.build import Build
 from tests.builders import MANIFEST
 
@@ -34,12 +33,12 @@ def run_of(build: Build, *, large: list[Record] | None = None, small: bool = Tru
     )
     manifest = replace(
         MANIFEST,
-        suite=Suite(name="s", description="", benchmarks=(decode,)),
+        suite=suite_of(decode),
         plan=Plan(points=(one, two), skips=()),
         options=benchmark.get("options", PlanOptions()),
     )
     records = [*(build.measured(one, [[1.0], [1.01], [1.02]]) if small else []), *(large or [build.failed(two)])]
-    return assemble(manifest, Measurements.of(manifest.plan, records))
+    return judged(manifest, records)
 
 
 def test_a_point_that_runs_out_of_memory_is_left_out(build: Build) -> None:

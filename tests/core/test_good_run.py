@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.core.assemble import assemble
-from pybench.core.good_run import MIN_TOLERANCE, GoodRun
-from pybench.core.measurements import Measurements
+from pybench.core.good_run import MIN_TOLERANCE
 from pybench.core.plan import point_id, skipped
 from pybench.core.population import population_of
 from pybench.files.suite.expected_table import read_table, write_table
@@ -21,6 +19,7 @@ from pybench.model.manifest import Manifest, PlanOptions
 from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Scaling, Suite, TableFigure
 from pybench.model.workloads.node import Matmul
+from tests.api import good_run, judged
 from tests.build import Build
 from tests.builders import MANIFEST, with_attempts, with_settings
 
@@ -83,9 +82,7 @@ class MeasuredRun:
 
     def table(self, only: str | None = None, manifest: Manifest | None = None) -> ExpectedTable:
         manifest = manifest or self.manifest
-        measured = Measurements.of(manifest.plan, self.records)
-        run = GoodRun(manifest=manifest, measurements=measured, results=assemble(manifest, measured))
-        return population_of([run], "mine", only).table
+        return population_of([good_run(manifest, self.records)], "mine", only).table
 
 
 def test_figures_are_medians_with_the_spread_between_attempts(build: Build) -> None:
@@ -336,8 +333,8 @@ def test_figures_of_one_row_name_the_settings_that_differ(build: Build) -> None:
         (1, {"batch_size": 8}),
         (2, {"batch_size": 8}),
     ]
-    judged = dataclasses.replace(run.manifest, tables={"t": table, "k": table})
-    assert assemble(judged, Measurements.of(judged.plan, run.records)).verdict == "pass"
+    manifest = dataclasses.replace(run.manifest, tables={"t": table, "k": table})
+    assert judged(manifest, run.records).verdict == "pass"
 
 
 def test_ratios_of_one_row_name_the_settings_that_differ(build: Build, tmp_path: Path) -> None:
@@ -349,8 +346,8 @@ def test_ratios_of_one_row_name_the_settings_that_differ(build: Build, tmp_path:
         (2, {"batch_size": 4}, 2.0),
         (2, {"batch_size": 8}, 1.25),
     ]
-    judged = dataclasses.replace(run.manifest, tables={"t": table, "k": table})
-    assert assemble(judged, Measurements.of(judged.plan, run.records)).verdict == "pass"
+    manifest = dataclasses.replace(run.manifest, tables={"t": table, "k": table})
+    assert judged(manifest, run.records).verdict == "pass"
 
 
 def _two_layouts(build: Build, along: str) -> MeasuredRun:

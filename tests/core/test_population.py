@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 import scipy  # loads its parts when they are used
 
-from pybench.core.assemble import assemble
 from pybench.core.good_run import GoodRun
-from pybench.core.measurements import Measurements
 from pybench.core.population import Population, chance_below, population_of, tolerance_factor
 from pybench.core.verdict import judge_ratio, ratio_statistics
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedRow
 from pybench.model.verdict import Expected
 from pybench.model.workloads.node import Matmul
+from tests.api import good_run
 from tests.build import Build
 from tests.builders import H200
 from tests.core import test_good_run as of_one_run
@@ -35,8 +34,7 @@ def runs_of(build: Build, *tflops: tuple[int, float]) -> list[GoodRun]:
         manifest = dataclasses.replace(
             run.manifest, run_id=name, machine=dataclasses.replace(run.manifest.machine, gpus=gpus)
         )
-        measured = Measurements.of(manifest.plan, run.records)
-        made.append(GoodRun(manifest=manifest, measurements=measured, results=assemble(manifest, measured)))
+        made.append(good_run(manifest, run.records))
     return made
 
 

@@ -24,6 +24,7 @@ from pybench.model.suite import AxisValue, Benchmark, Effort, Expectation, Limit
 from pybench.model.verdict import Prediction
 from pybench.model.wire import Work
 from pybench.model.workloads.train import Train
+from tests.api import judged, suite_of
 from tests.build import Build
 from tests.builders import H200, MANIFEST, with_attempts
 
@@ -57,7 +58,7 @@ def _suite(*expectations: Expectation, counts: tuple[int, ...] = (1, 2, 4)) -> S
         effort=Effort(),
         expectations=expectations,
     )
-    return Suite(name="s", description="", benchmarks=(benchmark,))
+    return suite_of(benchmark)
 
 
 def _skip(count: int, reason: str) -> Skip:
@@ -116,7 +117,7 @@ def _over_nodes(build: Build, network: Network | None, *rows: RatioRow) -> list[
     )
     machine = dataclasses.replace(build.machine(), network=network)
     plan = Plan(points=tuple(points.values()), skips=())
-    suite = Suite(name="s", description="", benchmarks=(benchmark,))
+    suite = suite_of(benchmark)
     return list(scaling_results(suite, Measurements.of(plan, records), {"t": _table(*rows)}, machine))
 
 
@@ -154,7 +155,7 @@ def test_weak_scaling_of_training(build: Build) -> None:
         effort=Effort(),
         expectations=(expectation,),
     )
-    suite = Suite(name="s", description="", benchmarks=(benchmark,))
+    suite = suite_of(benchmark)
     plan = Plan(points=(one, two), skips=())
     (row,) = scaling_results(suite, Measurements.of(plan, records), {"t": _table()}, build.machine())
     assert (row.speedup, row.efficiency) == pytest.approx((1.6, 0.8))
@@ -428,11 +429,11 @@ def test_results_are_assembled_from_manifest_and_records(build: Build) -> None:
     plan = dataclasses.replace(plan, points=tuple(with_attempts(point, 2) for point in plan.points))
     stranger = build.measured(build.generate(64), [[1.0]])
     manifest = _manifest(build, plan)
-    results = assemble(manifest, Measurements.of(manifest.plan, [*records, *stranger]))
+    results = judged(manifest, [*records, *stranger])
     assert (results.verdict, results.reason) == ("pass", "1 of 1 expectation judged")
     assert len(results.points) == 2
     assert results.provenance.packages == {"python": "3.11", "torch": "2.11.0"}
-    assert assemble(manifest, Measurements.of(manifest.plan, [])).provenance.packages == {}
+    assert judged(manifest, []).provenance.packages == {}
     assert results.provenance.forward_compatible is None
     (rank,) = records[0].ranks
     header = dataclasses.replace(rank.header, driver="570.86", forward_compatible=True)

@@ -18,6 +18,7 @@ from pybench.model.expected import ExpectedTable
 from pybench.model.record import Energy, PhaseEnergy
 from pybench.model.results import CheckResult
 from pybench.model.suite import Benchmark, Effort, Limits, Plan, Point, Suite, TableFigure
+from tests.api import suite_of
 from tests.build import Build
 from tests.builders import MANIFEST
 
@@ -57,7 +58,7 @@ def _suite(expectation: Limits | TableFigure) -> Suite:
         effort=Effort(),
         expectations=(expectation,),
     )
-    return Suite(name="s", description="", benchmarks=(decode,))
+    return suite_of(decode)
 
 
 def _check(build: Build, degree: int, limits: Limits, bound: float | None = None) -> CheckResult:

@@ -19,6 +19,7 @@ from pybench.model.record import Record
 from pybench.model.results import ScalingResult
 from pybench.model.suite import Benchmark, Comparison, Effort, Limits, Plan, Point, Scaling, Suite
 from pybench.model.wire import Step, Work
+from tests.api import suite_of
 from tests.build import Build
 
 
@@ -76,7 +77,7 @@ def test_a_starved_point_is_flagged_and_refused_as_a_baseline(build: Build) -> N
     keys: dict[str, Any] = {"machine": "any", "workload": "generate", "metric": "output_tokens_per_s", "source": "s"}
     row = RatioRow(**keys, count=2, kind="measured", value=2.0)
     table = ExpectedTable(name="t", description="", rows=(row,))
-    suite = Suite(name="s", description="", benchmarks=(benchmark,))
+    suite = suite_of(benchmark)
     (found,) = scaling_results(suite, Measurements.of(plan, [*hungry, *sated]), {"t": table}, build.machine())
     assert (found.verdict, found.flags, found.speedup) == ("inconclusive", ("starved_baseline",), 2.0)
     assert found.reason == "no valid baseline: 1 preemptions in a step for want of key-value cache"
@@ -246,7 +247,7 @@ def test_no_limit_passes_of_late_or_failed_requests(
     )
     measurements = Measurements.of(Plan(points=(point,), skips=()), records)
     summary = summarize(measurements)
-    suite = Suite(name="s", description="", benchmarks=(benchmark,))
+    suite = suite_of(benchmark)
     (row,) = absolute_checks(suite, measurements, summary, {}, build.machine())
     assert row.verdict == verdict, row.reason
     assert words in row.reason
@@ -268,7 +269,7 @@ def test_no_limit_passes_that_more_than_the_gpu_keeps(
         name="decode", workload="generate", settings={}, axes={}, effort=Effort(), expectations=(limits,)
     )
     measurements = Measurements.of(Plan(points=(point,), skips=()), records)
-    suite = Suite(name="s", description="", benchmarks=(benchmark,))
+    suite = suite_of(benchmark)
     (row,) = absolute_checks(suite, measurements, summarize(measurements), {}, build.machine())
     assert row.verdict == ("inconclusive" if flag == "beyond_peak" and verdict == "pass" else verdict), row.reason
     assert ("which no work reaches" in row.reason) is (flag == "beyond_peak" and verdict == "pass")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.evidence.forgery import Forgery
+from tests.evidence.forgery import Forgery, copy_of
 from tests.run.gpu_run import measure
 from tests.session_folders import made_once
 
@@ -23,5 +22,4 @@ def original(tmp_path_factory: pytest.TempPathFactory, fake_library: Path) -> Pa
 @pytest.fixture
 def forgery(original: Path, tmp_path: Path) -> Forgery:
     """A copy to tamper with."""
-    shutil.copytree(original, tmp_path / original.name)
-    return Forgery(tmp_path / original.name)
+    return copy_of(original, tmp_path)

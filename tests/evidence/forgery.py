@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pybench.core.plan import skipped
+from pybench.evidence.values import Verification
+from pybench.evidence.verify import verify_folder
 from pybench.files.run.folder import RunFolder, attempt_name
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
@@ -20,10 +22,11 @@ from pybench.report.run.view import RunView
 
 
 class Forgery:
-    """Of the run in ``path``."""
+    """Of the run in ``path``, whose suite is two folders above it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.suite = path.parents[1] / "drill.toml"
 
     @property
     def folder(self) -> RunFolder:
@@ -32,6 +35,10 @@ class Forgery:
     @property
     def records(self) -> list[Record]:
         return list(self.folder.journal.records())
+
+    def verified(self) -> Verification:
+        """What verify finds, the suite's file being given."""
+        return verify_folder(self.path, self.suite)
 
     def report(self) -> None:
         """Write every report again from the journal."""
@@ -77,6 +84,12 @@ class Forgery:
         text = (self.path / name).read_text()
         assert old in text
         (self.path / name).write_text(text.replace(old, new))
+
+
+def copy_of(run: Path, folder: Path) -> Forgery:
+    """A copy of a run and its suite to tamper with."""
+    shutil.copytree(run.parents[1], folder, dirs_exist_ok=True)
+    return Forgery(folder / "runs" / run.name)
 
 
 def faster(record: Record) -> Record:

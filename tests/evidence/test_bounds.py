@@ -7,7 +7,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from pybench.evidence.verify import verify_folder
 from pybench.model.manifest import Manifest
 from pybench.model.workloads.generate import Generate
 from tests.evidence.forgery import Forgery
@@ -15,7 +14,7 @@ from tests.evidence.forgery import Forgery
 
 def named(forgery: Forgery, original: Path) -> list[str]:
     """Discrepancies with their places."""
-    verification = verify_folder(forgery.path, original.parents[1] / "drill.toml")
+    verification = forgery.verified()
     return [f"{each.place}: {each.text}" for each in verification.discrepancies if each.state == "does not hold"]
 
 

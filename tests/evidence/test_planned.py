@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,6 @@ import pytest
 
 from pybench.core.gpu_models import with_gpus
 from pybench.evidence.plan import check_plan
-from pybench.evidence.values import Discrepancy
-from pybench.evidence.verify import verify_folder
 from pybench.model.host import Software
 from pybench.model.manifest import PlanOptions
 from pybench.model.suite import Plan, Skip, Suite
@@ -20,7 +17,7 @@ from pybench.run import suite_plan
 from pybench.run.prepare import prepare_run
 from pybench.run.suite_plan import plan_suite
 from tests.builders import MACHINE, MANIFEST, NO_DRIVER
-from tests.evidence.forgery import Forgery
+from tests.evidence.forgery import Forgery, copy_of
 from tests.run.drill import suite_text, table_text
 from tests.run.fake_launcher import FakeLauncher
 from tests.run.test_run import finish
@@ -58,16 +55,6 @@ def _long_times_s(_suite: Suite, plan: Plan, *_others: object) -> dict[str, floa
     return {point.digest: 1000.0 for point in plan.points if point.id == TWO}
 
 
-def of_copy(original: Path, folder: Path) -> Forgery:
-    """To tamper with."""
-    shutil.copytree(original.parents[1], folder, dirs_exist_ok=True)
-    return Forgery(folder / "runs" / original.name)
-
-
-def verified(forgery: Forgery) -> tuple[Discrepancy, ...]:
-    return verify_folder(forgery.path, forgery.path.parents[1] / "drill.toml").discrepancies
-
-
 def with_left_out(plan: Plan, change: Callable[[Skip], Skip]) -> Plan:
     return replace(plan, left_out=tuple(change(skip) for skip in plan.left_out))
 
@@ -80,12 +67,14 @@ def limited_original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def limited(limited_original: Path, tmp_path: Path) -> Forgery:
-    return of_copy(limited_original, tmp_path)
+    return copy_of(limited_original, tmp_path)
 
 
 def test_a_point_beyond_the_time_limit_is_not_checked(limited: Forgery) -> None:
     """No file of the run shows what its attempts took before."""
-    assert [(each.kind, each.place, each.state) for each in verified(limited)] == [("plan", TWO, "not checked")]
+    assert [(each.kind, each.place, each.state) for each in limited.verified().discrepancies] == [
+        ("plan", TWO, "not checked")
+    ]
 
 
 @pytest.mark.parametrize("limit_s", [None, float("nan")])
@@ -93,7 +82,9 @@ def test_without_a_limit_no_point_is_beyond_it(limited: Forgery, limit_s: float 
     """The point is then one that the sender hides."""
     manifest = limited.folder.read_manifest()
     limited.folder.write_manifest(replace(manifest, options=replace(manifest.options, time_limit_s=limit_s)))
-    assert any(each.state == "does not hold" and each.place != "results.json" for each in verified(limited))
+    assert any(
+        each.state == "does not hold" and each.place != "results.json" for each in limited.verified().discrepancies
+    )
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +95,13 @@ def bare_original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bare(bare_original: Path, tmp_path: Path) -> Forgery:
-    return of_copy(bare_original, tmp_path)
+    return copy_of(bare_original, tmp_path)
 
 
 def test_a_package_that_the_run_lacked_leaves_points_out(bare: Forgery) -> None:
     """By the packages that it recorded: nothing is left unchecked."""
     assert [skip.lacks for skip in bare.folder.read_manifest().plan.left_out] == ["torch (not installed)"] * 2
-    assert verified(bare) == ()
+    assert bare.verified().discrepancies == ()
 
 
 @pytest.mark.parametrize(
@@ -122,13 +113,13 @@ def test_a_point_left_out_for_anything_else_is_named(bare: Forgery, change: Call
     """Only the package that it lacks is taken from the run."""
     manifest = bare.folder.read_manifest()
     bare.folder.write_manifest(replace(manifest, plan=with_left_out(manifest.plan, change)))
-    planned = [each for each in verified(bare) if each.kind == "plan"]
+    planned = [each for each in bare.verified().discrepancies if each.kind == "plan"]
     assert [(each.place, each.state) for each in planned] == [(ONE, "does not hold"), (TWO, "does not hold")]
 
 
 def test_a_point_beyond_max_gpus_follows_from_the_options(tmp_path: Path) -> None:
     """The recorded command line is part of every report."""
-    assert verified(Forgery(measured(tmp_path, FakeLauncher(), PlanOptions(max_gpus=1)))) == ()
+    assert Forgery(measured(tmp_path, FakeLauncher(), PlanOptions(max_gpus=1))).verified().discrepancies == ()
 
 
 @pytest.mark.parametrize("rates_run", [None, "earlier"])

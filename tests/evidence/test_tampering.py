@@ -299,7 +299,7 @@ def test_tampering_is_named(forgery: Forgery, original: Path, name: str) -> None
     """With its kind and the place that it concerns."""
     change, kind, place = TAMPERING[name]
     change(forgery)
-    verification = verify_folder(forgery.path, original.parents[1] / "drill.toml")
+    verification = forgery.verified()
     assert not verification.holds
     faults = [each for each in verification.discrepancies if each.state == "does not hold"]
     assert any(each.kind == kind and each.place.startswith(place) for each in faults), faults
@@ -309,18 +309,18 @@ def test_tampering_is_named(forgery: Forgery, original: Path, name: str) -> None
 def test_a_text_report_is_no_evidence(forgery: Forgery, original: Path, name: str) -> None:
     """Its words may change with any build; all its figures are in results.json."""
     (forgery.path / name).write_text("other words")
-    assert verify_folder(forgery.path, original.parents[1] / "drill.toml").discrepancies == ()
+    assert forgery.verified().discrepancies == ()
 
 
 def test_a_stepped_wall_clock_accuses_nobody(forgery: Forgery, original: Path) -> None:
     """Records of one boot are ordered by its monotonic clock; NTP may set the wall clock back at any time."""
     earlier = "2020-01-01T00:00:00+00:00"
     forgery.record(2, lambda r: replace(r, started_utc=earlier))
-    assert verify_folder(forgery.path, original.parents[1] / "drill.toml").discrepancies == ()
+    assert forgery.verified().discrepancies == ()
     rank = forgery.records[2].ranks[0]
     header = replace(rank.header, boot_id="another")
     forgery.record(2, lambda r: replace(r, ranks=tuple(replace(one, header=header) for one in r.ranks)))
-    verification = verify_folder(forgery.path, original.parents[1] / "drill.toml")
+    verification = forgery.verified()
     assert [(each.kind, each.state) for each in verification.discrepancies] == [("order", "not checked")]
 
 
@@ -380,7 +380,7 @@ def test_a_run_that_was_stopped_is_unfinished(
 ) -> None:
     """It claims no verdict: nothing accuses it, and the next step is named. Edits still count."""
     stop(forgery)
-    arguments = ["verify", str(forgery.path), "--suite", str(original.parents[1] / "drill.toml")]
+    arguments = ["verify", str(forgery.path), "--suite", str(forgery.suite)]
     done = CliRunner().invoke(main, arguments)
     lines = done.stdout.splitlines()
     assert (done.exit_code, lines[0]) == (4, f"UNFINISHED  {original.name}"), done.output
@@ -403,7 +403,7 @@ def _by_another_build(forgery: Forgery) -> None:
 def test_another_build_of_one_version_is_accused_of_nothing(forgery: Forgery, original: Path) -> None:
     """One line says that its formulas and words may differ; figures that agree are checked: exit code 0."""
     _by_another_build(forgery)
-    done = CliRunner().invoke(main, ["verify", str(forgery.path), "--suite", str(original.parents[1] / "drill.toml")])
+    done = CliRunner().invoke(main, ["verify", str(forgery.path), "--suite", str(forgery.suite)])
     assert (done.exit_code, done.stdout.split()[0]) == (0, "HOLDS"), done.output
     lines = " ".join(done.stdout.split())
     assert f"Not checked (1) manifest.json: another build: pybench {__version__}, build f00d;" in lines
@@ -414,9 +414,9 @@ def test_a_figure_that_another_build_has_otherwise_is_not_checked(forgery: Forge
     _by_another_build(forgery)
     forgery.results(lambda v: v.update(reason="other words", new_field=1, counts={"passed": 7}))
     suite = original.parents[1] / "drill.toml"
-    assert verify_folder(forgery.path, suite).complete
+    assert forgery.verified().complete
     forgery.results(_number)
-    verification = verify_folder(forgery.path, suite)
+    verification = forgery.verified()
     assert (verification.holds, verification.complete, verification.other_build) == (True, False, "f00d")
     assert [each.kind for each in verification.discrepancies] == ["build", "results"]
     assert verify_folder(original, suite).other_build is None
@@ -443,6 +443,6 @@ def test_a_plan_that_another_build_has_otherwise_is_not_checked(forgery: Forgery
     """Kinds of machines and reasons of skips may have changed."""
     unmeasured(forgery, TWO, "skips", "needs about 300 GiB a GPU")
     forgery.manifest(lambda m: replace(m, build="f00d", machine=replace(m.machine, kind="unknown-h200")))
-    verification = verify_folder(forgery.path, original.parents[1] / "drill.toml")
+    verification = forgery.verified()
     assert (verification.holds, verification.complete) == (True, False)
     assert {each.kind for each in verification.discrepancies} >= {"build", "machine", "plan"}

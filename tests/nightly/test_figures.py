@@ -6,11 +6,10 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from pybench.core.assemble import assemble
 from pybench.core.keys import run_figures
-from pybench.core.measurements import Measurements
 from pybench.model.results import Estimate, Results
 from pybench.model.suite import Plan, Skip
+from tests.api import judged
 from tests.builders import MANIFEST
 
 
@@ -20,7 +19,7 @@ def _results(build: Any) -> Results:
     skip = Skip(id="s", benchmark="decode", axes={}, num_gpus=8, reason="8 GPUs wanted, 4 are here")
     manifest = replace(MANIFEST, plan=Plan(points=(one, two), skips=(skip,)))
     records = [*build.measured(one, [[1.0, 1.1, 1.3], [2.0, 2.0, 2.0]]), build.failed(two, cause="engine")]
-    return assemble(manifest, Measurements.of(manifest.plan, records))
+    return judged(manifest, records)
 
 
 def test_a_figure_is_the_median_step_of_each_attempt(build: Any) -> None:

@@ -16,6 +16,7 @@ from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.suite import Plan, Suite
 from pybench.model.workloads.train import Train
+from tests.api import planned
 from tests.builders import MACHINE
 
 SUITES = sorted((Path(__file__).parents[2] / "suites").glob("*.toml"))
@@ -50,9 +51,9 @@ STRATEGIES = {
 """Points of train_strategies on each number of GPUs."""
 
 
-def planned(suite: Suite, kind: str, num_gpus: int) -> Plan:
+def planned_on(suite: Suite, kind: str, num_gpus: int) -> Plan:
     there = replace(with_gpus(MACHINE, kind, num_gpus).devices, num_hosts=2 if suite.name == "fleet_check" else 1)
-    return expand(with_words(suite, num_devices=num_gpus), load_models(), there)
+    return planned(suite, there)
 
 
 def read(path: Path, kind: str) -> Suite:
@@ -68,7 +69,7 @@ def test_every_combination_is_a_point_or_has_a_reason(path: Path, kind: str) -> 
     suite = replace(suite, benchmarks=tuple(each for each in suite.benchmarks if not each.gives_rates))
     least = LEAST.get((path.stem, kind), 2 if path.stem == "tp_vs_pp_energy" else 1)
     for num_gpus in COUNTS:
-        plan = planned(suite, kind, num_gpus)
+        plan = planned_on(suite, kind, num_gpus)
         words = with_words(suite, num_devices=num_gpus)
         there = [*plan.points, *plan.skips, *plan.left_out]
         assert len(there) == sum(prod(map(len, benchmark.axes.values())) for benchmark in words.benchmarks)
@@ -89,7 +90,7 @@ def _fills(suite: str, num_gpus: int) -> bool:
 def test_training_strategies_fill_any_number_of_gpus(kind: str) -> None:
     """Every way but those that split heads or tokens trains on three and six, all of them with the same batch."""
     suite = read(next(path for path in SUITES if path.stem == "train_strategies"), kind)
-    plans = [planned(suite, kind, num_gpus) for num_gpus in COUNTS]
+    plans = [planned_on(suite, kind, num_gpus) for num_gpus in COUNTS]
     assert tuple(len(plan.points) for plan in plans) == STRATEGIES[kind]
     for num_gpus, plan in zip(COUNTS, plans, strict=True):
         assert {point.num_gpus for point in plan.points} == {num_gpus}
@@ -101,7 +102,7 @@ def test_training_strategies_fill_any_number_of_gpus(kind: str) -> None:
 def test_what_does_not_fit_is_named_with_its_benchmark() -> None:
     """Of a report's list of what was left out a size alone would not show whose it is."""
     suite = read(next(path for path in SUITES if path.stem == "train_strategies"), "h100")
-    (text,) = left_out_list(planned(suite, "h100", 1))
+    (text,) = left_out_list(planned_on(suite, "h100", 1))
     assert text.startswith("zero: weights, gradients and optimizer states alone take 100 GiB a GPU, of 79.6 GiB")
 
 
@@ -109,7 +110,7 @@ def test_what_does_not_fit_is_named_with_its_benchmark() -> None:
 @pytest.mark.parametrize("path", SUITES, ids=[path.stem for path in SUITES])
 def test_no_point_needs_more_gpus_than_there_are(path: Path, num_gpus: int) -> None:
     """On an H200 machine; where two are the least that a benchmark takes, one is too few."""
-    plan = planned(read(path, "h200"), "h200", num_gpus)
+    plan = planned_on(read(path, "h200"), "h200", num_gpus)
     needs = {match[0] for skip in plan.skips if (match := re.search(r"needs \d+ GPUs?", skip.reason))}
     least = {"needs 2 GPUs"} if num_gpus == 1 and path.stem in _TWO else set()
     # Two copies of two stages.
@@ -121,7 +122,7 @@ def test_no_point_needs_more_gpus_than_there_are(path: Path, num_gpus: int) -> N
 def test_rates_are_measured_where_a_suite_has_speedups(num_gpus: int, counts: set[int]) -> None:
     """Collectives over as many GPUs as its points have; none on one GPU, nor on CPU cores."""
     (path,) = (path for path in SUITES if path.stem == "ddp_scaling")
-    plan = planned(read(path, "h200"), "h200", num_gpus)
+    plan = planned_on(read(path, "h200"), "h200", num_gpus)
     rates = [point for point in plan.points if point.benchmark.startswith("rates_")]
     assert {point.num_gpus for point in rates} == counts
     assert has_rates(rates) == (num_gpus > 1)

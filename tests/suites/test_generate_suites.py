@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pybench.core.plan import expand, with_words
-from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.machine import Devices
 from pybench.model.suite import Plan, Scaling
+from tests.api import planned
 
 SUITES = Path(__file__).parents[2] / "suites"
 GENERATION = (
@@ -33,7 +32,7 @@ def plan_of(name: str, profile: str, num_devices: int) -> Plan:
     suite = read_suite(SUITES / f"{name}.toml", profile=None, machine_kind=profile)
     assert suite.profile == profile
     there = Devices("cpu" if profile == "cpu" else "cuda", num_devices)
-    return expand(with_words(suite, num_devices=num_devices), load_models(), there)
+    return planned(suite, there)
 
 
 @pytest.mark.parametrize("name", GENERATION)

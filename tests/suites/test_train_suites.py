@@ -17,6 +17,7 @@ from pybench.model.machine import Devices
 from pybench.model.suite import Comparison, Expectation, table_of
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.train import Train
+from tests.api import planned
 from tests.builders import MACHINE
 
 SUITES = Path(__file__).parents[2] / "suites"
@@ -48,7 +49,7 @@ def test_every_profile_plans_on_its_machine(name: str, profile: str) -> None:
         pytest.skip("its model does not fit 24 GB")
     suite = read_suite(SUITES / f"{name}.toml", profile=profile, machine_kind="cpu")
     there = Devices("cpu", 2) if profile == "cpu" else Devices("cuda", 8)
-    plan = expand(with_words(suite, num_devices=there.count), load_models(), there)
+    plan = planned(suite, there)
     assert plan.points
     allowed = ("offload_optimizer needs GPUs", "needs 4 CPU cores, found 2") if profile == "cpu" else ()
     assert {skip.reason for skip in plan.skips} <= set(allowed)
@@ -92,7 +93,7 @@ def test_presets_have_the_guides_claims(machine: str, num_gpus: int, tokens_per_
 def test_both_ways_of_evaluating_see_the_same_samples(profile: str) -> None:
     """One order is judged, and the guide's factor of 300 is a claim."""
     suite = read_suite(SUITES / "evaluation_step.toml", profile=profile, machine_kind="cpu")
-    points = expand(with_words(suite, num_devices=1), load_models(), Devices("cuda", 1)).points
+    points = planned(suite, Devices("cuda", 1)).points
     evaluated = [point for point in points if isinstance(point.settings, Evaluate)]
     assert [point.axes for point in evaluated if point.benchmark == "library"] == [{"beams": 1}, {"beams": 4}]
     loss, generation = (point for point in evaluated if point.settings.backend == "torch")
@@ -112,7 +113,7 @@ def test_adapters_are_claimed_to_be_twice_as_fast_at_the_same_work(name: str, ot
     suite = read_suite(SUITES / f"{name}.toml", profile="h200", machine_kind="h200")
     (claim,) = (e for b in suite.benchmarks if b.name == "adapters" for e in b.expectations if _is_claimed(e))
     assert (claim.metric, claim.order, claim.other, claim.factor) == ("tokens_per_s", "above", other, 2.0)
-    points = expand(with_words(suite, num_devices=4), load_models(), Devices("cuda", 4)).points
+    points = planned(suite, Devices("cuda", 4)).points
     work = {
         benchmark: {(p.settings.model, p.num_gpus, p.settings.effective_batch_size, p.settings.sequence_tokens)}
         for benchmark in ("adapters", other)

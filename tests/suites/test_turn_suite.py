@@ -9,8 +9,6 @@ import pytest
 from pybench.core.comparisons import comparison_results
 from pybench.core.measurements import Measurements
 from pybench.core.memory import may_not_fit, memory_need
-from pybench.core.plan import expand, with_words
-from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.machine import Devices
 from pybench.model.record import Record
@@ -19,6 +17,7 @@ from pybench.model.wire import Span, Work
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
 from pybench.run.events.contract import ordered_phases
+from tests.api import planned
 from tests.build import Build
 from tests.suites.test_generate_suites import SUITES, plan_of
 from tests.suites.test_train_memory import CARD_BYTES
@@ -47,7 +46,7 @@ def test_every_point_that_fits_is_planned(profile: str, num_gpus: int) -> None:
     """None is refused for its settings or its memory, whatever the number of GPUs."""
     suite = read_suite(SUITES / "turn_taking.toml", profile=None, machine_kind=profile)
     there = Devices("cuda", num_gpus, memory_bytes=CARD_BYTES[profile])
-    plan = expand(with_words(suite, num_devices=num_gpus), load_models(), there)
+    plan = planned(suite, there)
     assert plan.points
     assert plan.skips == ()
 

@@ -23,7 +23,7 @@ from pybench.model.wire import Work
 from pybench.model.workloads.registry import METRICS_OF
 from tests.build import Build
 from tests.builders import MANIFEST, with_attempts
-from tests.suites.test_any_gpus import SUITES, planned, read
+from tests.suites.test_any_gpus import SUITES, planned_on, read
 
 
 def _judged(benchmark: Benchmark) -> Benchmark:
@@ -37,7 +37,7 @@ class _Run:
 
     def __init__(self, path: Path, kind: str, num_gpus: int) -> None:
         build, suite = Build(), read(path, kind)
-        plan = planned(suite, kind, num_gpus)
+        plan = planned_on(suite, kind, num_gpus)
         plan = replace(plan, points=tuple(with_attempts(point, 3) for point in plan.points))
         records = [record for place, point in enumerate(plan.points) for record in _records(build, point, place)]
         self.measured = Measurements.of(plan, records)

@@ -11,11 +11,12 @@ from pybench.files.shipped import load_models
 from pybench.model.machine import Devices
 from pybench.model.suite import AxisValue, Benchmark, Effort, Suite
 from pybench.model.workloads.settings import WorkloadName
+from tests.api import suite_of
 
 
 def _suite(**axes: tuple[AxisValue, ...]) -> Suite:
     benchmark = Benchmark(name="b", workload="matmul", settings={"backend": "torch"}, axes=axes, effort=Effort())
-    return Suite(name="s", description="", benchmarks=(benchmark,))
+    return suite_of(benchmark)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_all_are_those_of_each_node() -> None:
         axes={"data_parallel": ("all",)},
         effort=Effort(),
     )
-    made = with_words(Suite(name="s", description="", benchmarks=(training,)), num_devices=4)
+    made = with_words(suite_of(training), num_devices=4)
     assert made.benchmarks[0].axes["data_parallel"] == (2,)
 
 
@@ -102,7 +103,7 @@ def test_other_degrees_take_their_part(num_devices: int, degrees: tuple[int, ...
     settings = {"backend": "torch", "model": "m", "pipeline_parallel": 2}
     axes: dict[str, tuple[AxisValue, ...]] = {"tensor_parallel": (1, 2, 4, "all"), "data_parallel": (1,)}
     benchmark = Benchmark(name="b", workload="generate", settings=settings, axes=axes, effort=Effort())
-    made = with_words(Suite(name="s", description="", benchmarks=(benchmark,)), num_devices=num_devices)
+    made = with_words(suite_of(benchmark), num_devices=num_devices)
     assert made.benchmarks[0].axes == {"tensor_parallel": degrees, "data_parallel": (1,)}
 
 
@@ -114,7 +115,7 @@ def test_installed_is_every_backend_with_the_workload(workload: str, some: set[s
     """Written values stay first; the plan leaves out values that the machine lacks."""
     axes: dict[str, tuple[AxisValue, ...]] = {"backend": ("vllm", "installed")}
     benchmark = Benchmark(name="b", workload=workload, settings={}, axes=axes, effort=Effort())
-    (made,) = with_words(Suite(name="s", description="", benchmarks=(benchmark,)), num_devices=1).benchmarks
+    (made,) = with_words(suite_of(benchmark), num_devices=1).benchmarks
     first, *implied = made.axes["backend"]
     assert first == "vllm"
     assert some <= set(implied)
@@ -130,7 +131,7 @@ def test_a_count_that_does_not_divide_is_left_out_where_a_word_stands_for_it(
     axes: dict[str, tuple[AxisValue, ...]] = {"tensor_parallel": (1, 2, 4, written)}
     settings = {"backend": "torch", "model": "llama-3.1-8b", "batch_size": 1, "prompt_tokens": 1, "output_tokens": 2}
     benchmark = Benchmark(name="b", workload="generate", settings=settings, axes=axes, effort=Effort())
-    suite = with_words(Suite(name="s", description="", benchmarks=(benchmark,)), num_devices=6)
+    suite = with_words(suite_of(benchmark), num_devices=6)
     plan = expand(suite, load_models(), Devices("cuda", 6))
     assert [point.num_gpus for point in plan.points] == [1, 2, 4]
     assert [skip.num_gpus for skip in plan.skips] == skipped
@@ -142,7 +143,7 @@ def _rest(**axes: tuple[AxisValue, ...]) -> Suite:
     benchmark = Benchmark(
         name="b", workload="generate", settings={**settings, "data_parallel": "rest"}, axes=axes, effort=Effort()
     )
-    return Suite(name="s", description="", benchmarks=(benchmark,))
+    return suite_of(benchmark)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def _rounded(workload: WorkloadName, settings: dict[str, Any], **axes: tuple[Axi
 def test_a_batch_is_rounded_up_to_fill_the_gpus(num_devices: int, batch: int) -> None:
     """The plan names what it changed; a batch that divides stays, and so do its points."""
     written = _rounded("train", {"backend": "torch", "global_batch_size": 8}, data_parallel=("all",))
-    suite = Suite(name="s", description="", benchmarks=(written,))
+    suite = suite_of(written)
     (made,) = with_words(suite, num_devices=num_devices).benchmarks
     assert made.settings["global_batch_size"] == batch
     assert made.implied.get("global_batch_size") == (None if batch == 8 else (batch,))
@@ -202,5 +203,5 @@ def test_every_count_of_an_axis_divides_the_batch(num_devices: int, batch: int) 
     suite = Suite(name="s", description="", benchmarks=(_rounded("train", fixed, data_parallel=("all",)),))
     assert with_words(suite, num_devices=3).benchmarks[0].settings["global_batch_size"] == 24
     prompts = _rounded("generate", {"batch_size": 1024}, backend=("vllm",), data_parallel=(1, 2, 4, "all"))
-    suite = Suite(name="s", description="", benchmarks=(prompts,))
+    suite = suite_of(prompts)
     assert with_words(suite, num_devices=3).benchmarks[0].settings["batch_size"] == 1026

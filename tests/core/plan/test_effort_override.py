@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pybench.core.plan import with_effort
 from pybench.model.suite import Benchmark, Effort, Suite
+from tests.api import suite_of
 
 
 def _suite(effort: Effort) -> Suite:
     benchmark = Benchmark(name="b", workload="matmul", settings={"backend": "torch"}, axes={}, effort=effort)
-    return Suite(name="s", description="", benchmarks=(benchmark,))
+    return suite_of(benchmark)
 
 
 def test_attempts_are_exactly_as_many() -> None:

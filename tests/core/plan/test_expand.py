@@ -18,6 +18,7 @@ from pybench.model.workloads.registry import settings_from_json
 from pybench.model.workloads.settings import BackendName, WorkloadName
 from pybench.model.workloads.train import Train
 from pybench.run.events.contract import ordered_replica
+from tests.api import suite_of
 
 SHAPE = {
     "model_type": "llama",
@@ -36,7 +37,7 @@ TRAIN = {"backend": "torch", "model": "m", "sequence_tokens": 8, "global_batch_s
 def _suite(workload: WorkloadName, settings: dict[str, Any], **axes: tuple[AxisValue, ...]) -> Suite:
     fixed = {key: value for key, value in settings.items() if key not in axes}
     benchmark = Benchmark(name="b", workload=workload, settings=fixed, axes=axes, effort=Effort())
-    return Suite(name="s", description="", benchmarks=(benchmark,))
+    return suite_of(benchmark)
 
 
 def _reason(workload: WorkloadName, settings: dict[str, Any]) -> str | None:
