@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -76,6 +77,7 @@ def modules(package: Path) -> dict[str, Path]:
     return found
 
 
+@cache
 def imports(package: Path) -> Imports:
     """Every import; ``from a import b`` is one of ``a.b`` where that is a module, else of ``a``."""
     ours = modules(package)

@@ -38,15 +38,14 @@ def keys_of(value: Any, above: Keys = ()) -> Iterator[Keys]:
 
 
 def edited(value: Any, keys: Keys, new: Any) -> Any:
-    """A copy with the key set to ``new``, or without it."""
-    found = copy.deepcopy(value)
-    inner = found
-    for key in keys[:-1]:
-        inner = inner[key]
-    if new is _ABSENT:
-        del inner[keys[-1]]
+    """A copy with the key set to ``new``, or without it; what the key is not in is shared."""
+    found, (key, *rest) = copy.copy(value), keys
+    if rest:
+        found[key] = edited(value[key], tuple(rest), new)
+    elif new is _ABSENT:
+        del found[key]
     else:
-        inner[keys[-1]] = new
+        found[key] = new
     return found
 
 
