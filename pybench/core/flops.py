@@ -128,20 +128,11 @@ def adapter_parameters(shape: DecoderShape, settings: Train) -> int | None:
     """
     if settings.lora_rank is None:
         return None
-    return shape.layers * settings.lora_rank * sum(sum(sides) for sides in adapted_sides(shape, settings))
-
-
-def adapted_sides(shape: DecoderShape, settings: Train) -> list[tuple[int, int]]:
-    """Inputs and outputs of each projection of a layer that has an adapter."""
     hidden, inner = shape.hidden, shape.intermediate
     queries, keys = shape.heads * shape.head_width, shape.key_value_heads * shape.head_width
     sides = {
-        "q_proj": (hidden, queries),
-        "k_proj": (hidden, keys),
-        "v_proj": (hidden, keys),
-        "o_proj": (queries, hidden),
-        "gate_proj": (hidden, inner),
-        "up_proj": (hidden, inner),
-        "down_proj": (inner, hidden),
+        **dict.fromkeys(("q_proj", "o_proj"), hidden + queries),
+        **dict.fromkeys(("k_proj", "v_proj"), hidden + keys),
+        **dict.fromkeys(("gate_proj", "up_proj", "down_proj"), hidden + inner),
     }
-    return [sides[name] for name in projections(settings.lora_targets)]
+    return shape.layers * settings.lora_rank * sum(sides[name] for name in projections(settings.lora_targets))

@@ -28,8 +28,7 @@ from pybench.model.decoder_shape import DecoderShape
 from pybench.model.record import Energy
 from pybench.model.suite import Point
 from pybench.model.wire import RequestTimes, Step
-from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.latency import KINDS, PERCENTILES, percentile_name, percentiles
+from pybench.model.workloads.generate import KINDS, PERCENTILES, Generate, percentile_name, percentiles
 from pybench.model.workloads.settings import DTYPE_BYTES
 
 

@@ -183,27 +183,22 @@ def _tolerance(
 
 def _keys(manifest: Manifest, point: Point, samples: Samples) -> dict[str, Any]:
     """Keys of the figure's row: machine, backend, model and source."""
-    nodes = point.settings.num_nodes
-    if nodes > 1 and manifest.machine.network is None:
-        raise UsageError(f"{manifest.run_id}: {point.id}: what joins its {nodes} nodes is not known; a row needs it")
-    return {
-        "machine": manifest.machine.kind,
-        "fabric": manifest.machine.fabric if nodes == 1 else manifest.machine.network,
-        "nodes": nodes,
-        "backend": point.settings.backend,
-        "model_class": model_class(point.shape) if point.shape else "any",
-        "workload": point.settings.workload,
-        "nvls": manifest.machine.nvls if point.settings.workload == "collective" and nodes == 1 else "any",
-        "kind": "measured",
-        "source": _source(manifest, point, samples),
-    }
-
-
-def _source(manifest: Manifest, point: Point, samples: Samples) -> str:
-    machine = manifest.machine
+    machine, nodes = manifest.machine, point.settings.num_nodes
     what = f"{machine.gpu_count} x {machine.gpu_names[0]}" if machine.gpu_names else machine.cpu_model or "CPU"
     driver = f", driver {machine.driver}" if machine.driver else ""
     names = dict.fromkeys(("torch", *BACKENDS[point.settings.backend].distributions))
     packages = "".join(f", {name} {machine.packages[name]}" for name in names if name in machine.packages)
     taken = f"{plural(len(samples), 'attempt')} of {plural(point.effort.steps, 'step')}"
-    return f"run {manifest.run_id}, {manifest.created_utc}: {what}{driver}{packages}, {taken}"
+    if nodes > 1 and machine.network is None:
+        raise UsageError(f"{manifest.run_id}: {point.id}: what joins its {nodes} nodes is not known; a row needs it")
+    return {
+        "machine": machine.kind,
+        "fabric": machine.fabric if nodes == 1 else machine.network,
+        "nodes": nodes,
+        "backend": point.settings.backend,
+        "model_class": model_class(point.shape) if point.shape else "any",
+        "workload": point.settings.workload,
+        "nvls": machine.nvls if point.settings.workload == "collective" and nodes == 1 else "any",
+        "kind": "measured",
+        "source": f"run {manifest.run_id}, {manifest.created_utc}: {what}{driver}{packages}, {taken}",
+    }

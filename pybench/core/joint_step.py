@@ -82,19 +82,18 @@ def joint_spans(ranks: Sequence[Step]) -> tuple[Span, ...]:
 
     ``device_bytes`` are the fullest rank's, ``host_bytes`` those of all ranks; ``None`` where no rank knows.
     """
-    return tuple(_joint_span(spans) for spans in zip(*(step.spans for step in ranks), strict=True))
-
-
-def _joint_span(spans: Sequence[Span]) -> Span:
-    devices = [span.device_bytes for span in spans if span.device_bytes is not None]
-    hosts = [span.host_bytes for span in spans if span.host_bytes is not None]
-    return Span(
-        name=spans[0].name,
-        start_ns=min(span.start_ns for span in spans),
-        end_ns=max(span.end_ns for span in spans),
-        device_bytes=max(devices, default=None),
-        host_bytes=sum(hosts) if hosts else None,
-    )
+    joined = []
+    for spans in zip(*(step.spans for step in ranks), strict=True):
+        hosts = [span.host_bytes for span in spans if span.host_bytes is not None]
+        span = Span(
+            name=spans[0].name,
+            start_ns=min(span.start_ns for span in spans),
+            end_ns=max(span.end_ns for span in spans),
+            device_bytes=max((span.device_bytes for span in spans if span.device_bytes is not None), default=None),
+            host_bytes=sum(hosts) if hosts else None,
+        )
+        joined.append(span)
+    return tuple(joined)
 
 
 _SEVERAL = 2

@@ -10,7 +10,7 @@ from typing import TypeVar
 from pybench.core.numbers import UNKNOWN_SPREAD, is_unknown, signed_percent
 from pybench.core.statistics.contrast import contrast
 from pybench.core.statistics.interval import Samples, estimate, logs
-from pybench.core.statistics.spread import Spread, Variance, pooled, variance_of
+from pybench.core.statistics.spread import Spread, pooled, variance_of
 from pybench.core.verdict import RowStatistics, level_of, more_attempts_text, verdict_of
 from pybench.model.machine import Machine
 from pybench.model.record import Record
@@ -135,35 +135,25 @@ def judge_alike(point: Point, shares: Mapping[_Key, Samples], tolerance: float) 
     """
     values = {key: logs(samples) for key, samples in shares.items()}
     noise = {key: (variance_of(own), len(own) - 1) for key, own in values.items() if len(own) > 1}
-    return {
-        key: _judged(
-            point, samples, _spread([of for other, of in noise.items() if other != key]), tolerance, len(values)
+    level, judged = level_of([point]), dict[_Key, Judged]()
+    for key, samples in shares.items():
+        others, spread = [variance for other, variance in noise.items() if other != key], None
+        if others:  # few degrees of freedom, since one GPU may be noisy
+            variance, freedom = pooled(others)
+            spread = Spread(variance=variance, freedom=min(_MAX_FREEDOM, freedom), num_points=len(others))
+        value, low, high = estimate(samples)
+        evidence = RowStatistics(
+            interval=(value, low, high),
+            contrast=contrast([values[key]], spread=spread),
+            pass_level=level,
+            fail_level=level / len(values),
+            num_points=len(values),
         )
-        for key, samples in shares.items()
-    }
-
-
-def _judged(point: Point, shares: Samples, spread: Spread | None, tolerance: float, num_alike: int) -> Judged:
-    value, low, high = estimate(shares)
-    level = level_of([point])
-    evidence = RowStatistics(
-        interval=(value, low, high),
-        contrast=contrast([logs(shares)], spread=spread),
-        pass_level=level,
-        fail_level=level / num_alike,
-        num_points=num_alike,
-    )
-    decision = evidence.decide(1 - tolerance, None)
-    verdict: Verdict = "inconclusive" if low is None else verdict_of(decision)
-    return Judged(value - 1, None if low is None else low - 1, None if high is None else high - 1, verdict, decision)
-
-
-def _spread(others: Sequence[Variance]) -> Spread | None:
-    """The others' pooled variance, with few degrees of freedom, since one GPU may be noisy; ``None`` without others."""
-    if not others:
-        return None
-    variance, freedom = pooled(others)
-    return Spread(variance=variance, freedom=min(_MAX_FREEDOM, freedom), num_points=len(others))
+        decision = evidence.decide(1 - tolerance, None)
+        verdict: Verdict = "inconclusive" if low is None else verdict_of(decision)
+        ends = (None if low is None else low - 1, None if high is None else high - 1)
+        judged[key] = Judged(value - 1, *ends, verdict, decision)
+    return judged
 
 
 def shown(judged: Mapping[_Key, Judged]) -> list[_Key]:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from pybench.model.container import ContainerSetup
 from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.manifest import Containment, EnergyScope, Manifest, Provenance
@@ -24,6 +23,18 @@ def provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
     machine = manifest.machine
     headers = [rank.header for record in records for rank in record.ranks]
     compatibility = {header.forward_compatible for header in headers} - {None}
+    setup = manifest.container
+    containment = (
+        setup
+        if setup is None
+        else Containment(
+            engine=setup.engine,
+            engine_version=setup.engine_version,
+            images=tuple(f"{image.name} {image.reference}" for image in setup.images),
+            pinned=setup.pinned,
+            relaxations=tuple(relaxation.name for relaxation in setup.relaxations),
+        )
+    )
     try:
         ends = [datetime.fromisoformat(each.started_utc) + timedelta(seconds=each.duration_s) for each in records]
         finished_utc = max(ends).isoformat(timespec="seconds") if ends else None
@@ -33,7 +44,7 @@ def provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
         created_utc=manifest.created_utc,
         pybench_version=manifest.pybench_version,
         engine=manifest.engine,
-        containment=_containment(manifest.container) if manifest.container else None,
+        containment=containment,
         gpu_names=machine.gpu_names,
         driver=machine.driver,
         worker_driver=next((header.driver for header in headers if header.driver), None),
@@ -77,16 +88,6 @@ def _energy_scope(records: Sequence[Record]) -> EnergyScope | None:
         note = "the sensor includes the module's CPU and memory"
         return EnergyScope(scope="module", excluded=excluded["module"], note=note)
     return EnergyScope(scope="gpu_board", excluded=excluded["gpu_board"], note=_NOTE)
-
-
-def _containment(setup: ContainerSetup) -> Containment:
-    return Containment(
-        engine=setup.engine,
-        engine_version=setup.engine_version,
-        images=tuple(f"{image.name} {image.reference}" for image in setup.images),
-        pinned=setup.pinned,
-        relaxations=tuple(relaxation.name for relaxation in setup.relaxations),
-    )
 
 
 HOST_FIELD = "host "

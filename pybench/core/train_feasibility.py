@@ -48,7 +48,9 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
     }
     yield from (reason for reason, holds in refused.items() if holds)
     yield from split_reasons(settings, shape)
-    yield from _batch(settings)
+    if not (settings.global_batch_size or 0) % settings.data_parallel:  # else the workload's own check reports it
+        uneven = list(pass_reasons(settings))
+        yield from uneven if uneven or settings.finds_batch_size else _microbatches(settings)
     yield from deepspeed_conflicts(settings)
 
 
@@ -72,15 +74,6 @@ def split_reasons(settings: Train, shape: DecoderShape) -> Iterator[str]:
     if splits_ends and shape.tied_embeddings:
         ties = f"{settings.model} ties its head to its embedding, which {settings.strategy} would split"
         yield f"{ties}: take a model with a head of its own"
-
-
-def _batch(settings: Train) -> Iterator[str]:
-    if (settings.global_batch_size or 0) % settings.data_parallel:
-        return  # the workload's own check reports it
-    if uneven := list(pass_reasons(settings)):
-        yield from uneven
-    elif not settings.finds_batch_size:
-        yield from _microbatches(settings)
 
 
 def pass_reasons(settings: Train) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pybench.core.joint_step import JointStep, energy_imbalance, stage_use
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.record import Energy
 from pybench.model.suite import Point, TrainingJob
-from pybench.model.workloads.latency import percentiles
+from pybench.model.workloads.generate import percentiles
 from pybench.model.workloads.train import Train
 
 _PERCENTILES = (50, 90, 99)

@@ -160,9 +160,12 @@ class Machine:
     @property
     def devices(self) -> Devices:
         """GPUs that points may occupy, or CPU cores where there is none."""
-        if self.gpus:
-            return Devices("cuda", len(self.gpus), 1, self.gpu_memory_bytes, self.memory_bytes, self._capability)
-        return Devices("cpu", self.cpu_cores)
+        if not self.gpus:
+            return Devices("cpu", self.cpu_cores)
+        matches = [re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})", gpu.compute_capability or "") for gpu in self.gpus]
+        known = [(int(match[1]), int(match[2])) for match in matches if match is not None]
+        capability = min(known) if len(known) == len(matches) else None
+        return Devices("cuda", len(self.gpus), 1, self.gpu_memory_bytes, self.memory_bytes, capability)
 
     @property
     def unused_gpus(self) -> tuple[str, ...]:
@@ -176,13 +179,6 @@ class Machine:
         """Memory of the smallest GPU; ``None`` without GPUs, or if the driver does not report it for all."""
         sizes_gib = [gpu.vram_gib for gpu in self.gpus if gpu.vram_gib is not None]
         return min(sizes_gib) * 2**30 if sizes_gib and len(sizes_gib) == len(self.gpus) else None
-
-    @property
-    def _capability(self) -> tuple[int, int] | None:
-        """The lowest compute capability of the GPUs; ``None`` if the driver does not report it for all."""
-        matches = [re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})", gpu.compute_capability or "") for gpu in self.gpus]
-        known = [(int(match[1]), int(match[2])) for match in matches if match is not None]
-        return min(known) if known and len(known) == len(matches) else None
 
     @property
     def cpu_ranges(self) -> str:

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.latency import percentiles
+from pybench.model.workloads.generate import Generate, percentiles
 from pybench.worker.backends.engine import draw_requests
 from pybench.worker.backends.server.client import Load, LoadClient
 from pybench.worker.backends.server.entry import served

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pybench.model.workloads.latency import percentiles
+from pybench.model.workloads.generate import percentiles
 
 
 def test_percentiles_lie_between_the_two_nearest() -> None:

@@ -20,7 +20,7 @@ from pybench.model.results import (
     ScalingResult,
 )
 from pybench.model.verdict import Counts, Expected, Verdict
-from pybench.model.workloads.latency import PERCENTILES, percentile_name
+from pybench.model.workloads.generate import PERCENTILES, percentile_name
 from tests.builders import (
     CHECK,
     COMPARISON,

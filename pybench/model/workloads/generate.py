@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pybench.model.workloads import latency
 from pybench.model.workloads.rules import Breach, GivenSettings, Range, shared_work_rules
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Nodes, Settings, Tokens
-from pybench.model.workloads.traits import WorkloadTraits, less, more, part_of_step, throughput
+from pybench.model.workloads.traits import MetricTraits, WorkloadTraits, less, more, part_of_step, throughput
 
 _DECIDED: dict[str, dict[str, str | None]] = {
     "vllm": {
@@ -193,6 +193,29 @@ def _rules(given: GivenSettings) -> Iterator[Breach]:
     yield from engine_argument_breaches(given, Generate)
 
 
+PERCENTILES = (50, 90, 95, 99, 99.9)
+
+KINDS = {
+    "ttft": "time to first token, from a request's arrival",
+    "tpot": "time per output token of a request after its first",
+    "itl": "time between a request's tokens; of several replicas the slowest",
+    "e2e": "end-to-end latency, from a request's arrival to its last token",
+}
+
+
+def percentile_name(kind: str, percent: float) -> str:
+    """The metric of a percentile: ``ttft_p99_s``, ``ttft_p999_s``."""
+    return f"{kind}_p{percent:g}_s".replace(".", "")
+
+
+_LATENCIES: dict[str, MetricTraits] = {
+    name: less("s", f"{description}; {which}", "max" if kind == "itl" else None)
+    for kind, description in KINDS.items()
+    for name, which in (
+        (f"{kind}_s", "mean"),
+        *((percentile_name(kind, percent), f"{percent}th percentile") for percent in PERCENTILES),
+    )
+}
 _METRICS = {
     "output_tokens_per_s": throughput("tokens/s", "decoded tokens over the step's length, all GPUs together"),
     "total_tokens_per_s": throughput("tokens/s", "prompt and decoded tokens over the step's length"),
@@ -200,7 +223,7 @@ _METRICS = {
     "goodput_requests_per_s": throughput(
         "requests/s", "finished sequences that kept every limit, over the step's length"
     ),
-    **latency.METRICS,
+    **_LATENCIES,
     "energy_j_per_output_token": less("J/token", "energy over decoded tokens, all GPUs together"),
     "energy_j_per_request": less("J", "energy over finished sequences, all GPUs together"),
     "steady_output_tokens_per_s": throughput("tokens/s", "tokens decoded while the load was steady, over that time"),
@@ -275,3 +298,25 @@ def drawn_lengths(settings: Generate, replica: int) -> Iterator[RequestLengths]:
         )
         if index % settings.data_parallel == replica:
             yield RequestLengths(index, prompt, output, arrival_s)
+
+
+def percentiles(ordered: Sequence[float], percents: tuple[float, ...]) -> list[float]:
+    """Percentiles of sorted values, interpolated between the two nearest, in the values' unit.
+
+    Definition 7 of R. Hyndman and Y. Fan (The American Statistician 50(4), 1996), as numpy's default. Raises
+    ``IndexError`` without any value.
+    """
+    return [
+        ordered[below] + (ordered[above] - ordered[below]) * weight
+        for below, above, weight in _places(len(ordered), percents)
+    ]
+
+
+@lru_cache
+def _places(count: int, percents: tuple[float, ...]) -> tuple[tuple[int, int, float], ...]:
+    """For each percentile of ``count`` sorted values: the two nearest, and the weight of the second.
+
+    Most steps have few values, for which numpy's call costs more than the work.
+    """
+    places = [(count - 1) * percent / 100 for percent in percents]
+    return tuple((int(place), min(int(place) + 1, count - 1), place % 1) for place in places)

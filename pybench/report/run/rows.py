@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pybench.core.node_faults import short_id
 from pybench.core.numbers import interval, limits, percent, quantity, quantity_with_interval
 from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
-from pybench.model.workloads.latency import PERCENTILES, percentile_name
+from pybench.model.workloads.generate import PERCENTILES, percentile_name
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
 from pybench.report.run import use

@@ -20,8 +20,14 @@ from typing import Any, TypeVar
 
 from pybench.model.backend import MODEL_CLASSES
 from pybench.model.wire import RequestTimes, Work, WorkOrder
-from pybench.model.workloads.generate import Generate, decided_text, drawn_lengths
-from pybench.model.workloads.latency import PERCENTILES, percentile_name, percentiles
+from pybench.model.workloads.generate import (
+    PERCENTILES,
+    Generate,
+    decided_text,
+    drawn_lengths,
+    percentile_name,
+    percentiles,
+)
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import show_by_number, visible_gpus
