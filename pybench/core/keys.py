@@ -90,8 +90,8 @@ def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collec
 
 def _compared(name: str, keys: Mapping[str, str]) -> list[str]:
     """A key's values; what is equal of all GPUs counts once, as ``gpu`` has how many there are."""
-    found = _values(keys.get(name))
-    return found if name == "gpu" or len({*found}) > 1 else found[:1]
+    values = _values(keys.get(name))
+    return values if name == "gpu" or len({*values}) > 1 else values[:1]
 
 
 def across_words(differences: Collection[str]) -> tuple[str, ...]:
@@ -207,7 +207,13 @@ def run_figures(results: Results, metrics: Collection[str] = ()) -> RunFigures:
 
 
 def _point(point: PointResult, metrics: Collection[str], options: tuple[str, ...]) -> PointFigures:
-    columns = {name: point.metrics[name].medians for name in _names(point, metrics)}
+    watched = [name for name in WATCHED if name in point.metrics]
+    # A step's time only where no headline has the same meaning, its joules where nothing divides them.
+    if len([name for name in watched if name in HEADLINES]) > 1:
+        watched = [name for name in watched if name != _SAME_AS_HEADLINE]
+    if not any(name.startswith(f"{_ENERGY_OF_STEP}_per") for name in watched):
+        watched.append(_ENERGY_OF_STEP)
+    columns = {name: point.metrics[name].medians for name in (*watched, *metrics) if name in point.metrics}
     medians = {name: values for name, values in columns.items() if values and all(map(math.isfinite, values))}
     clocks_hz = [gpu.sm_clock_hz for gpu in point.gpu_states if gpu.sm_clock_hz is not None]
     absence = NO_MEDIANS if point.status == "ok" else point.reason or point.status
@@ -228,13 +234,3 @@ def _point(point: PointResult, metrics: Collection[str], options: tuple[str, ...
         is_missing=not medians and point.status in {"failed", "missing", "does_not_fit"},
         options=options,
     )
-
-
-def _names(point: PointResult, metrics: Collection[str]) -> list[str]:
-    """A step's time only where no headline has the same meaning, its joules where nothing divides them."""
-    watched = [name for name in WATCHED if name in point.metrics]
-    if len([name for name in watched if name in HEADLINES]) > 1:
-        watched = [name for name in watched if name != _SAME_AS_HEADLINE]
-    if not any(name.startswith(f"{_ENERGY_OF_STEP}_per") for name in watched) and _ENERGY_OF_STEP in point.metrics:
-        watched.append(_ENERGY_OF_STEP)
-    return list(dict.fromkeys((*watched, *(name for name in metrics if name in point.metrics))))

@@ -65,8 +65,7 @@ def interval(low: float | None, high: float | None) -> str:
     """Interval in brackets; empty where the spread is unknown."""
     if low is None or high is None:
         return ""
-    decimals = _decimals(low, high)
-    return f"[{_rounded(low, decimals)}, {_rounded(high, decimals)}]"
+    return f"[{', '.join(_rounded(end, _decimals(low, high)) for end in (low, high))}]"
 
 
 def quantity_with_interval(estimate: Estimate | None, scale: Scale | None = None) -> str:
@@ -80,10 +79,17 @@ def quantity_with_interval(estimate: Estimate | None, scale: Scale | None = None
 
 def limits(minimum: float | None, maximum: float | None, unit: str | None = None) -> str:
     """Limits of a ratio, or of a quantity in ``unit``; a dash where there is none."""
-    low, high = _limit(minimum, unit), _limit(maximum, unit)
-    if minimum is None:
-        return "-" if maximum is None else f"≤ {high}"
-    return f"≥ {low}" if maximum is None else f"{low} - {high}"
+    low, high = (
+        ""
+        if end is None
+        else plain(end)
+        if unit is None
+        else quantity(Estimate(value=end, low=None, high=None, unit=unit))
+        for end in (minimum, maximum)
+    )
+    if low and high:
+        return f"{low} - {high}"
+    return f"≥ {low}" if low else f"≤ {high}" if high else "-"
 
 
 def percent(fraction: float | None) -> str:
@@ -116,12 +122,6 @@ def _rounded(value: float, decimals: int | None) -> str:
         return plain(value)
     rounded = round(value, decimals)
     return plain(value, _SPREAD_DIGITS) if value and not rounded else f"{rounded:,.{max(decimals, 0)}f}"
-
-
-def _limit(value: float | None, unit: str | None) -> str:
-    if value is None:
-        return "-"
-    return plain(value) if unit is None else quantity(Estimate(value=value, low=None, high=None, unit=unit))
 
 
 def scale_of(estimate: Estimate) -> Scale:

@@ -100,12 +100,12 @@ def _estimates(samples: Mapping[str, Samples]) -> dict[str, Estimate]:
 
 def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
     """UUID to joules of one step, the mean over attempts that know it."""
-    found: dict[str, list[float]] = {}
+    by_gpu: dict[str, list[float]] = {}
     for record in records:
         for gpu in record.energy.gpus if record.energy else ():
             if gpu.energy_j is not None:
-                found.setdefault(gpu.uuid, []).append(gpu.energy_j / len(record.ranks[0].steps))
-    return {uuid: sum(values) / len(values) for uuid, values in found.items()}
+                by_gpu.setdefault(gpu.uuid, []).append(gpu.energy_j / len(record.ranks[0].steps))
+    return {uuid: sum(values) / len(values) for uuid, values in by_gpu.items()}
 
 
 def _flags(
@@ -195,11 +195,23 @@ def phase_results(records: Sequence[Record]) -> tuple[PhaseResult, ...]:
 
     Phases of the workload's reports need no sensor; prefill and decode need joules.
     """
-    found: dict[str, list[PhaseResult]] = {}
+    by_name: dict[str, list[PhaseResult]] = {}
     for record in records:
         for phase in _of_attempt(record):
-            found.setdefault(phase.name, []).append(phase)
-    return tuple(_mean_phase(name, phases) for name, phases in found.items())
+            by_name.setdefault(phase.name, []).append(phase)
+    return tuple(
+        PhaseResult(
+            name=name,
+            duration_s=location([[phase.duration_s] for phase in phases]),
+            energy_j=_mean(phase.energy_j for phase in phases),
+            low_j=_mean(phase.low_j for phase in phases),
+            high_j=_mean(phase.high_j for phase in phases),
+            device_bytes=_most(phase.device_bytes for phase in phases),
+            host_bytes=_most(phase.host_bytes for phase in phases),
+            flags=tuple(sorted({flag for phase in phases for flag in phase.flags})),
+        )
+        for name, phases in by_name.items()
+    )
 
 
 def _of_attempt(record: Record) -> list[PhaseResult]:
@@ -207,9 +219,14 @@ def _of_attempt(record: Record) -> list[PhaseResult]:
     parts = _reported_parts(steps)
     joules = {phase.name: phase for phase in record.energy.phases} if record.energy else {}
     is_reported = bool(parts)
-    if not parts and joules:
-        steady = joules.get("steady")
-        parts = {"steady": _Part([steady.duration_s / len(steps)])} if steady else _cut(steps)
+    if not parts and (steady := joules.get("steady")):
+        parts = {"steady": _Part([steady.duration_s / len(steps)])}
+    elif not parts and joules:
+        cuts_ns = [phase_cuts_ns(step.ranks) for step in steps]
+        parts = {
+            "prefill": _Part([(cut - start) / 1e9 for start, cut, _ in cuts_ns]),
+            "decode": _Part([(end - cut) / 1e9 for _, cut, end in cuts_ns]),
+        }
     per_step = 1 / len(steps) if steps else 0.0
     results = []
     for name, part in parts.items():
@@ -249,29 +266,8 @@ def _reported_parts(steps: Sequence[JointStep]) -> dict[str, _Part]:
     return parts
 
 
-def _cut(steps: Sequence[JointStep]) -> dict[str, _Part]:
-    cuts_ns = [phase_cuts_ns(step.ranks) for step in steps]
-    return {
-        "prefill": _Part([(cut - start) / 1e9 for start, cut, _ in cuts_ns]),
-        "decode": _Part([(end - cut) / 1e9 for _, cut, end in cuts_ns]),
-    }
-
-
 def _most(amounts: Iterable[float | None]) -> int | None:
     return max((int(amount) for amount in amounts if amount is not None), default=None)
-
-
-def _mean_phase(name: str, phases: Sequence[PhaseResult]) -> PhaseResult:
-    return PhaseResult(
-        name=name,
-        duration_s=location([[phase.duration_s] for phase in phases]),
-        energy_j=_mean(phase.energy_j for phase in phases),
-        low_j=_mean(phase.low_j for phase in phases),
-        high_j=_mean(phase.high_j for phase in phases),
-        device_bytes=_most(phase.device_bytes for phase in phases),
-        host_bytes=_most(phase.host_bytes for phase in phases),
-        flags=tuple(sorted({flag for phase in phases for flag in phase.flags})),
-    )
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -56,10 +56,8 @@ def mixed_software(records: Sequence[Record]) -> str | None:
     for header in (rank.header for record in records for rank in record.ranks):
         for name, version in {"Python": header.python, **header.packages}.items():
             versions.setdefault(name, set()).add(version)
-    mixed = (
-        f"attempts ran with {name} {' and '.join(sorted(known))}" for name, known in versions.items() if len(known) > 1
-    )
-    return next(mixed, None)
+    mixed = next((name for name, known in versions.items() if len(known) > 1), None)
+    return mixed and f"attempts ran with {mixed} {' and '.join(sorted(versions[mixed]))}"
 
 
 def excess(samples: Mapping[str, Samples]) -> str | None:
