@@ -17,14 +17,13 @@ import numpy as np
 import pytest
 
 from pybench.model.wire import RequestTimes
-from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.generate import Generate, gap_values
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.engine import (
     Request,
     config_folder,
     draw_requests,
     drive,
-    gap_values,
     merged,
     wanted_at_a_time,
 )

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from pybench.model.workloads.rules import Breach, GivenSettings, Range, shared_work_rules
@@ -320,3 +321,12 @@ def _places(count: int, percents: tuple[float, ...]) -> tuple[tuple[int, int, fl
     """
     places = [(count - 1) * percent / 100 for percent in percents]
     return tuple((int(place), min(int(place) + 1, count - 1), place % 1) for place in places)
+
+
+def gap_values(gaps_s: Sequence[float]) -> dict[str, float]:
+    """Mean and percentiles, by the names of their metrics; empty without a gap."""
+    if not gaps_s:
+        return {}
+    ordered = sorted(gaps_s)
+    found_s = zip(PERCENTILES, percentiles(ordered, PERCENTILES), strict=True)
+    return {"itl_s": fmean(ordered), **{percentile_name("itl", percent): value for percent, value in found_s}}

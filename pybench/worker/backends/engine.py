@@ -15,18 +15,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from statistics import fmean
 from typing import Any, TypeVar
 
 from pybench.model.backend import MODEL_CLASSES
 from pybench.model.wire import RequestTimes, Work, WorkOrder
 from pybench.model.workloads.generate import (
-    PERCENTILES,
     Generate,
     decided_text,
     drawn_lengths,
-    percentile_name,
-    percentiles,
 )
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.exchange import Device
@@ -227,12 +223,3 @@ async def _at_its_moment(request: Request, start_ns: int, submit: Submit[Outcome
 
 async def _one_after_another(waiting: Iterator[Request], submit: Submit[Outcome]) -> list[Outcome]:
     return [await submit(request, time.monotonic_ns()) for request in waiting]
-
-
-def gap_values(gaps_s: Sequence[float]) -> dict[str, float]:
-    """Mean and percentiles, by the names of their metrics; empty without a gap."""
-    if not gaps_s:
-        return {}
-    ordered = sorted(gaps_s)
-    found_s = zip(PERCENTILES, percentiles(ordered, PERCENTILES), strict=True)
-    return {"itl_s": fmean(ordered), **{percentile_name("itl", percent): value for percent, value in found_s}}

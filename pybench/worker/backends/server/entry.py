@@ -22,12 +22,11 @@ from pathlib import Path
 from pybench.model.servers import server_command, server_config, server_of
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import SHARED_VARIABLE, Metric, WorkOrder
-from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.generate import Generate, gap_values
 from pybench.worker.backend import EngineError, Session, StepOutcome, WrongResultError, generation_of
 from pybench.worker.backends.engine import (
     config_folder,
     draw_requests,
-    gap_values,
     joined_replica,
     own_concurrency,
     work_of,

@@ -20,14 +20,13 @@ from tensorrt_llm.llmapi import CudaGraphConfig, KvCacheConfig, TorchLlmArgs
 from pybench.model.backend import BACKENDS
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import Metric, RequestTimes, WorkOrder
-from pybench.model.workloads.generate import Generate, decided_arguments
+from pybench.model.workloads.generate import Generate, decided_arguments, gap_values
 from pybench.worker.backend import EngineError, Session, StepOutcome, UnsupportedError, generation_of
 from pybench.worker.backends.engine import (
     Request,
     config_folder,
     draw_requests,
     drive,
-    gap_values,
     joined_replica,
     merged,
     own_concurrency,

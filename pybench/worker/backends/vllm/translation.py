@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pybench.model.wire import RequestTimes
-from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.generate import Generate, gap_values
 from pybench.worker.backend import EngineError
-from pybench.worker.backends.engine import gap_values
 
 
 @dataclass(frozen=True, kw_only=True)
