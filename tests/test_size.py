@@ -15,18 +15,18 @@ PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
     "cli": (1901, 13),
-    "core": (7533, 42),
+    "core": (7491, 42),
     "evidence": (1165, 8),
     "explain": (2111, 12),
     "files": (3054, 19),
     "fleet": (1574, 10),
     "machine": (1522, 12),
-    "model": (5515, 36),
+    "model": (5510, 35),
     "nightly": (4101, 20),
     "power": (4653, 23),
     "report": (4168, 38),
     "run": (7328, 47),
-    "worker": (10150, 74),
+    "worker": (10140, 74),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (57521, 370)
