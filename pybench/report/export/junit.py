@@ -38,8 +38,24 @@ _STATUS_MARKS = {"failed": "error", "missing": "failure", "skipped": "skipped", 
 def render(view: RunView, *, inconclusive: str = "skipped") -> str:
     """Render one ``testsuite`` per run; ``inconclusive`` is the mark of undecided rows."""
     results, marks = view.results, {**_MARKS, "inconclusive": inconclusive}
-    suite = ET.Element("testsuite", name=clean(results.suite))
-    _properties(suite, results)
+    made = results.provenance
+    # Time, host and software of the run. The time is UTC: the format has no place for a zone.
+    timestamp, hostname = made.created_utc[: len("2026-01-31T12:00:00")], ", ".join(made.hosts) or results.machine
+    suite = ET.Element("testsuite", name=clean(results.suite), timestamp=timestamp, hostname=clean(hostname))
+    properties = ET.SubElement(suite, "properties")
+    values = {
+        "run": results.run_id,
+        "profile": results.profile,
+        "machine": results.machine,
+        "gpus": ", ".join(f"{count}x {name}" for name, count in Counter(made.gpu_names).items()),
+        "driver": made.driver,
+        "engine": made.engine,
+        "pybench": made.pybench_version,
+        "verdict": results.verdict,
+    }
+    for name, value in values.items():
+        if value:
+            ET.SubElement(properties, "property", name=name, value=clean(value))
     benchmarks = {point.id: point.benchmark for point in results.points}
 
     def case(point_id: str, name: str, mark: str | None, kind: str, reason: str, text: str = "") -> ET.Element:
@@ -105,27 +121,6 @@ def _set_time(element: ET.Element, records: Sequence[Record]) -> None:
     """Time of attempts in s; unknown without a run's folder."""
     if records:
         element.set("time", f"{sum(record.duration_s for record in records):.3f}")
-
-
-def _properties(suite: ET.Element, results: Results) -> None:
-    """Time, host and software of the run. The time is UTC: the format has no place for a zone."""
-    made = results.provenance
-    suite.set("timestamp", made.created_utc[: len("2026-01-31T12:00:00")])
-    suite.set("hostname", clean(", ".join(made.hosts) or results.machine))
-    properties = ET.SubElement(suite, "properties")
-    values = {
-        "run": results.run_id,
-        "profile": results.profile,
-        "machine": results.machine,
-        "gpus": ", ".join(f"{count}x {name}" for name, count in Counter(made.gpu_names).items()),
-        "driver": made.driver,
-        "engine": made.engine,
-        "pybench": made.pybench_version,
-        "verdict": results.verdict,
-    }
-    for name, value in values.items():
-        if value:
-            ET.SubElement(properties, "property", name=name, value=clean(value))
 
 
 def clean(text: str) -> str:

@@ -30,7 +30,14 @@ def export(view: RunView, out: Path) -> str:
     """
     view.require_attempts("tensorboard")
     points = {point.id: point for point in view.manifest.plan.points} if view.manifest else {}
-    writer = _writer()
+    try:
+        from tensorboard.compat.proto import event_pb2, summary_pb2  # noqa: PLC0415
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError(
+            f"--format tensorboard needs the package tensorboard ({error}): pip install tensorboard"
+        ) from error
+    writer = (EventFileWriter, event_pb2.Event, summary_pb2.Summary)
     for record in view.good_records:
         folder = out / attempt_name(record.point_id, record.attempt)
         try:
@@ -61,18 +68,7 @@ def scalars(point: Point, record: Record, trace: PowerTrace | None) -> Iterator[
                 yield f"power_w/{tag}", step, float(value) / 1e3, (int(t_ns) + offset_ns) / 1e9
 
 
-def _writer() -> Any:  # noqa: ANN401 - an optional package without types
-    try:
-        from tensorboard.compat.proto import event_pb2, summary_pb2  # noqa: PLC0415
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
-    except ImportError as error:
-        raise UsageError(
-            f"--format tensorboard needs the package tensorboard ({error}): pip install tensorboard"
-        ) from error
-    return EventFileWriter, event_pb2.Event, summary_pb2.Summary
-
-
-def _write(writer: Any, folder: Path, found: Iterator[Scalar]) -> None:  # noqa: ANN401 - as above
+def _write(writer: Any, folder: Path, found: Iterator[Scalar]) -> None:  # noqa: ANN401 - an optional package without types
     open_writer, event, summary = writer
     for earlier in folder.glob("events.out.tfevents.*"):  # a second export would add to the first
         earlier.unlink()

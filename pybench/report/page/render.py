@@ -173,24 +173,21 @@ class LinkMatrix:
 
 def gpu_cards(results: Results) -> tuple[GpuCard, ...]:
     """Every GPU that a point used, with its highest temperature and lowest clock under load."""
-    if not results.node:
-        return ()
-    return tuple(_card(results, uuid, name) for uuid, name in gpu_names(results).items())
-
-
-def _card(results: Results, uuid: str, name: str) -> GpuCard:
-    states = [state for point in results.points for state in point.gpu_states if state.uuid == uuid]
-    warm = [state.temperature_c for state in states if state.temperature_c is not None]
-    clocks = [state.sm_clock_hz for state in states if state.sm_clock_hz is not None]
-    held = dict.fromkeys(word for state in states for word in state.held_by or ())
-    facts = (
-        *((f"up to {max(warm):.0f} °C",) if warm else ()),
-        *((f"{min(clocks) / _HZ_PER_MHZ:,.0f} to {max(clocks) / _HZ_PER_MHZ:,.0f} MHz",) if clocks else ()),
-        *((f"held by {', '.join(held)}",) if held else ()),
-    )
-    own = re.compile(rf"(^|\W)({re.escape(name)}|{re.escape(uuid)})(\W|$)")
-    bad = [check for check in results.node if check.verdict in _BAD and own.search(check.subject)]
-    return GpuCard(name, uuid, facts, tuple(f"{check.name}: {check.reason}" for check in bad))
+    cards = []
+    for uuid, name in gpu_names(results).items() if results.node else ():
+        states = [state for point in results.points for state in point.gpu_states if state.uuid == uuid]
+        warm = [state.temperature_c for state in states if state.temperature_c is not None]
+        clocks = [state.sm_clock_hz for state in states if state.sm_clock_hz is not None]
+        held = dict.fromkeys(word for state in states for word in state.held_by or ())
+        facts = (
+            *((f"up to {max(warm):.0f} °C",) if warm else ()),
+            *((f"{min(clocks) / _HZ_PER_MHZ:,.0f} to {max(clocks) / _HZ_PER_MHZ:,.0f} MHz",) if clocks else ()),
+            *((f"held by {', '.join(held)}",) if held else ()),
+        )
+        own = re.compile(rf"(^|\W)({re.escape(name)}|{re.escape(uuid)})(\W|$)")
+        bad = [check for check in results.node if check.verdict in _BAD and own.search(check.subject)]
+        cards.append(GpuCard(name, uuid, facts, tuple(f"{check.name}: {check.reason}" for check in bad)))
+    return tuple(cards)
 
 
 def link_matrix(view: RunView) -> LinkMatrix | None:

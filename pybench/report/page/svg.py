@@ -22,16 +22,14 @@ class Axes:
 
     x_max: float
     y_max: float
-    width: int = WIDTH
-    height: int = HEIGHT
 
     def x(self, value: float) -> float:
         """Pixels from the left."""
-        return LEFT + value / self.x_max * (self.width - LEFT - RIGHT)
+        return LEFT + value / self.x_max * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
         """Pixels from the top."""
-        return self.height - BOTTOM - value / self.y_max * (self.height - TOP - BOTTOM)
+        return HEIGHT - BOTTOM - value / self.y_max * (HEIGHT - TOP - BOTTOM)
 
 
 def figure(title: str, description: str, parts: Iterable[Markup], width: int = WIDTH, height: int = HEIGHT) -> Markup:
@@ -46,16 +44,16 @@ def grid(axes: Axes, x_ticks: Sequence[float], x_name: str, y_name: str, show: C
     parts = []
     for value in ticks(axes.y_max):
         at = axes.y(value)
-        parts.append(line((LEFT, at), (axes.width - RIGHT, at), "grid"))
+        parts.append(line((LEFT, at), (WIDTH - RIGHT, at), "grid"))
         parts.append(text(LEFT - 8, at + 4, f"{value:g}", "end"))
     for value in x_ticks:
         parts.append(line((axes.x(value), axes.y(0)), (axes.x(value), axes.y(0) + 5), "axis"))
         parts.append(text(axes.x(value), axes.y(0) + 20, show(value), "middle"))
-    parts.append(line((LEFT, axes.y(0)), (axes.width - RIGHT, axes.y(0)), "axis"))
-    parts.append(text((LEFT + axes.width - RIGHT) / 2, axes.height - 6, x_name, "middle", "name"))
+    parts.append(line((LEFT, axes.y(0)), (WIDTH - RIGHT, axes.y(0)), "axis"))
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, x_name, "middle", "name"))
     parts.append(
         Markup('<text class="name" text-anchor="middle" transform="translate(13 {:.1f}) rotate(-90)">{}</text>').format(
-            (TOP + axes.height - BOTTOM) / 2, printable(y_name)
+            (TOP + HEIGHT - BOTTOM) / 2, printable(y_name)
         )
     )
     return Markup("").join(parts)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pybench.report.run.findings import Finding, by_part, each_step_once, findings
 from pybench.report.run.rows import tables
 from pybench.report.run.view import RunView, changes, sentence
-from pybench.report.table import Table, printable
+from pybench.report.table import printable
 from pybench.report.text.labels import verdict_words
 
 MOST_BYTES = 900 * 1024
@@ -31,7 +31,11 @@ def render(view: RunView) -> str:
         *((escape(changed), "") if (changed := changes(results.options)) else ()),
         escape(sentence(results.provenance, detail=False, where="see results.json")),
     ]
-    rest = [*_findings(each_step_once(findings(view))), *(line for table in tables(results) for line in _table(table))]
+    rest = [*_findings(each_step_once(findings(view)))]
+    for table in tables(results):
+        rest += ["", f"### {escape(table.title)}", ""]
+        rest += [f"| {' | '.join(map(escape, table.heads))} |", f"|{'---|' * len(table.heads)}"]
+        rest += [f"| {' | '.join(map(escape, row))} |" for row in table.rows]
     return "\n".join([*head, *_within(rest, MOST_BYTES - _size(head))]) + "\n"
 
 
@@ -69,14 +73,3 @@ def escape(text: str) -> str:
     words = printable(text).split(" ")
     code = str.maketrans("", "", "`|")
     return " ".join(f"`{w.translate(code)}`" if _LINK.search(w) else _SPECIAL.sub(r"\\\1", w) for w in words)
-
-
-def _table(table: Table) -> list[str]:
-    return [
-        "",
-        f"### {escape(table.title)}",
-        "",
-        f"| {' | '.join(map(escape, table.heads))} |",
-        f"|{'---|' * len(table.heads)}",
-        *(f"| {' | '.join(map(escape, row))} |" for row in table.rows),
-    ]

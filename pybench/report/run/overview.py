@@ -221,9 +221,16 @@ def overviews(results: Results, group: Group) -> tuple[Table, Table, Table]:
         )
         for point, speedup, limit in zip(group.points, speedups, limits, strict=True)
     )
+    # The unit that all figures share, and whether they are per GPU; a checkpoint's figure is that of saving.
+    names = {name for point in group.points if (name := headline_name(point))}
+    unit = "figure" if scale is None else scale.unit
+    if scale and names == {"save_bytes_per_s"}:
+        unit = f"save {unit}"
+    elif scale and all(name.endswith("_per_gpu") for name in names):
+        unit = f"{unit} per GPU"
     heads = (
         "point",
-        _figure_head(group, scale),
+        unit,
         "speedup",
         *limit_heads,
         *map(metric_words, more),
@@ -238,16 +245,6 @@ def overviews(results: Results, group: Group) -> tuple[Table, Table, Table]:
     narrower = whole.without(column.head for column in shown if column.gives_way)
     secondary = {column.head for column in shown} | set(map(metric_words, more))
     return whole, narrower, narrower.without(secondary).without_notes()
-
-
-def _figure_head(group: Group, scale: Scale | None) -> str:
-    """The unit that all figures share, and whether they are per GPU; a checkpoint's figure is that of saving."""
-    if scale is None:
-        return "figure"
-    names = {name for point in group.points if (name := headline_name(point))}
-    if names == {"save_bytes_per_s"}:
-        return f"save {scale.unit}"
-    return f"{scale.unit} per GPU" if all(name.endswith("_per_gpu") for name in names) else scale.unit
 
 
 def _limit_cells(wanted: Expectations, point: PointResult, scale: Scale | None) -> tuple[str, str]:
