@@ -50,7 +50,7 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
 @click.command()
 @click.argument("path", metavar="FILE|RUN", type=PATH)
 @click.option("--suite", "suite_file", type=FILE, metavar="FILE", help="Suite to trust, with its tables beside it.")
-@click.option("--signers", type=FILE, metavar="FILE", help="Allowed signers, one of whom must have signed it.")
+@click.option("--signers", type=FILE, metavar="FILE", help="Allowed signers; one of them must have signed it.")
 @click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write what was found there, too.")
 @click.pass_context
 def verify(

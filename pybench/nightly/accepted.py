@@ -11,7 +11,7 @@ which it accepts all points. A suite, a machine, a point and a metric that it le
     point = "decode[tensor_parallel=2]"
     metric = "output_tokens_per_s"   # left out: every metric of the point
     date = 2026-11-20                # first night of the new level
-    reason = "vLLM 0.21 batches prefills apart; agreed in review"
+    reason = "vLLM 0.21 batches prefills separately; agreed in review"
 
     [[accepted]]
     suite = "tp_scaling"             # without a point: every point of the suite
@@ -80,35 +80,15 @@ def read_accepted(path: Path) -> tuple[Accepted, ...]:
             message = f"{entry.metric!r} is no metric{did_you_mean(entry.metric, METRICS)}"
             problems.append((("accepted", number, "metric"), message))
     if problems:
-        raise FileError(
-            tuple(
-                Problem(file=str(path), line=nearest_line(lines, keys), path=dotted(keys), message=message)
-                for keys, message in problems
-            )
-        )
-    return tuple(
-        Accepted(
-            point=one.point,
-            metric=one.metric,
-            suite=one.suite,
-            gpu=one.gpu,
-            since=one.date.isoformat(),
-            reason=one.reason,
-        )
-        for one in found
-    )
+        places = [(nearest_line(lines, keys), dotted(keys), message) for keys, message in problems]
+        raise FileError(tuple(Problem(file=str(path), line=n, path=at, message=text) for n, at, text in places))
+    return tuple(Accepted(since=one.date.isoformat(), **one.model_dump(exclude={"date"})) for one in found)
 
 
 def entry_text(one: Accepted) -> str:
     """An entry as the file has it. One without a reason is refused by the reader until somebody writes it."""
-    values = {
-        "suite": one.suite,
-        "point": one.point,
-        "metric": one.metric,
-        "gpu": one.gpu,
-        "date": Date.fromisoformat(one.since),
-        "reason": one.reason,
-    }
+    values = {name: getattr(one, name) for name in ("suite", "point", "metric", "gpu")}
+    values |= {"date": Date.fromisoformat(one.since), "reason": one.reason}
     # Of a whole document short tables would be written in one line.
     return f"[[accepted]]\n{tomli_w.dumps({name: value for name, value in values.items() if value is not None})}"
 

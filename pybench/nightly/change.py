@@ -68,13 +68,17 @@ def changes_of(
         row: _change(row, sides, spreads[row.metric], smallest[row.metric], between.get(row))
         for row, sides in rows.items()
     }
-    errors = {row: _errors(row, contrast, smallest[row.metric]) for row, (_, contrast) in found.items() if contrast}
-    sure_of = {
-        "regressed": sure({row: worse / FAMILY_ERROR for row, (worse, _) in errors.items()}),
-        "improved": sure({row: better / FAMILY_ERROR for row, (_, better) in errors.items()}),
-    }
+    # Probability of each change by chance: of a worse one where the truth is the smallest effect; of a better one.
+    worse: dict[FigureKey, float] = {}
+    better: dict[FigureKey, float] = {}
+    for row, (_, measured) in found.items():
+        if measured:
+            limit = math.log1p(smallest[row.metric])
+            less, more = measured.p_below(-limit) / FAMILY_ERROR, measured.p_above(limit) / FAMILY_ERROR
+            worse[row], better[row] = (less, more) if _higher(row) else (more, less)
+    sure_of = {"regressed": sure(worse), "improved": sure(better)}
     decided = {
-        row: change if row in sure_of.get(change.verdict, found) else _open(change, len(errors))
+        row: change if row in sure_of.get(change.verdict, found) else _open(change, len(worse))
         for row, (change, _) in found.items()
     }
     return {
@@ -85,21 +89,13 @@ def changes_of(
     }
 
 
-def _errors(row: FigureKey, contrast: Contrast, smallest: float) -> tuple[float, float]:
-    """Probability of such a change by chance: of one for the worse, where the truth is the smallest effect; better."""
-    limit = math.log1p(smallest)
-    less, more = contrast.p_below(-limit), contrast.p_above(limit)
-    return (less, more) if _higher(row) else (more, less)
-
-
 def _higher(row: FigureKey) -> bool:
     return METRICS[row.metric].higher_is_better
 
 
 def _open(change: Change, num_rows: int) -> Change:
-    return replace(
-        change, verdict="undecided", reason=f"{change.verdict} by itself, but not yet sure among {num_rows} rows"
-    )
+    reason = f"{change.verdict} by itself, but not yet sure among {num_rows} rows"
+    return replace(change, verdict="undecided", reason=reason)
 
 
 def _change(
@@ -142,24 +138,22 @@ def verdict_of(low: float, high: float, smallest: float, *, higher_is_better: bo
     return "unchanged" if worse > -limit and better < limit else "undecided"
 
 
-def _with_runs(contrast: Contrast, between: Variance) -> Contrast:
-    """With the spread between two runs; the degrees of freedom are Satterthwaite's."""
-    variance, freedom = 2 * between[0], between[1]
-    total = contrast.variance + variance
-    square = variance**2 / freedom + (contrast.variance**2 / contrast.freedom if contrast.variance else 0.0)
-    return replace(contrast, variance=total, freedom=total**2 / square)
-
-
 def _contrast(sides: Sides, spread: Spread | None, between: Variance | None) -> Contrast | None:
     now, before = logs([[value] for value in sides.now]), [logs([[v] for v in run]) for run in sides.before]
     if len(before) == 1:
         found = contrast([now], before, spread)
-        return _with_runs(found, between) if found is not None and between is not None else found
+        if found is None or between is None:
+            return found
+        # The spread between two runs; the degrees of freedom are Satterthwaite's.
+        variance, freedom = 2 * between[0], between[1]
+        total = found.variance + variance
+        square = variance**2 / freedom + (found.variance**2 / found.freedom if found.variance else 0.0)
+        return replace(found, variance=total, freedom=total**2 / square)
     return _prediction(now, before, spread) if len(now) >= _LEAST_ATTEMPTS else None
 
 
 def _prediction(now: Sequence[float], before: Sequence[Sequence[float]], spread: Spread | None) -> Contrast:
-    """Against several references: each run is one value, and this one is as far off as one more run may be."""
+    """Against several references: each run is one value, and this run is one more."""
     runs = [fmean(run) for run in before]
     used = runs if spread is None else spread.pulled_in(runs)
     variance, freedom = variance_of(used), float(len(used) - 1)

@@ -49,7 +49,7 @@ COMPARISON_EXIT_CODES: dict[ChangeVerdict, int] = {
 @smallest_option
 @click.option(
     "--history", "folder", type=FOLDER, metavar="DIR",
-    help="Runs of this machine, such as those of --aa: with one REFERENCE they show the spread between runs.",
+    help="Runs of this machine, such as by --aa: with one REFERENCE they show the spread between runs.",
 )  # fmt: skip
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="A further metric to compare. Repeatable.")
 @outputs_option
@@ -249,7 +249,7 @@ def accepted_changes(path: Path | None) -> tuple[Accepted, ...]:
 )  # fmt: skip
 @smallest_option
 @format_option
-@click.option("--self-test", is_flag=True, help="What the gate finds on this machine, and its false alarms.")
+@click.option("--self-test", is_flag=True, help="Print what the gate can find here, and its false alarms.")
 @click.option("--csv", "as_csv", is_flag=True, help="Every figure of every run as CSV, for pandas or DuckDB.")
 def history(
     folder: Path,
@@ -284,15 +284,14 @@ def history(
         return
     shown = nights(runs) or tuple(run for run in runs if self_test and run.part_of == "aa")
     if not shown:
-        what = (
-            "run of --ab or --aa, which is no night" if len(runs) == 1 else "runs of --ab or --aa, which are no nights"
-        )
+        are = ("run", "is no night") if len(runs) == 1 else ("runs", "are no nights")
+        what = f"{are[0]} of --ab or --aa, which {are[1]}"
         raise RunFolderError(f"{folder}: {len(runs)} {what}; run the suite without these")
     series = series_of(shown, shown[-1], across)
     if self_test:
         print_self_test(series, accepted_changes(accepted), effects_of(smallest))
     elif name == "json":
-        echo(json_text(asdict(suite_history(series))), nl=False)
+        echo(json_text(suite_history(series)), nl=False)
     elif not as_csv:
         echo(render(found, series, **terminal_options()), nl=False)
     if html_file is not None:

@@ -24,15 +24,11 @@ from pybench.model.figures import (
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.change import Sides, between_runs, changes_of
 
+# fmt: off
 BY_IMPORTANCE: tuple[ChangeVerdict, ...] = (
-    "regressed",
-    "differs",
-    "not measured",
-    "incomparable",
-    "undecided",
-    "improved",
-    "unchanged",
+    "regressed", "differs", "not measured", "incomparable", "undecided", "improved", "unchanged",
 )
+# fmt: on
 _CLOCK_FRACTION = 0.01
 
 
@@ -46,9 +42,8 @@ def compare(
 ) -> RunComparison:
     """Compare ``run`` with one reference or more.
 
-    ``others`` are runs of the same machine: with one reference those that agree with it in every key show the spread
-    between runs.
-    Raises ``UsageError`` where ``across`` names no key, and where a run is given twice.
+    ``others`` are runs of the same machine: with one reference, runs that agree with it in every key show the spread
+    between runs. Raises ``UsageError`` where ``across`` names no key, and where a run is given twice.
     """
     effects = effects or SmallestEffects()
     check_across(across, {name for one in (run, *references) for name in one.keys})
@@ -66,7 +61,8 @@ def compare(
     if not usable:
         return replace(shown, differences=tuple(dict.fromkeys(text for _, texts in apart for text in texts)))
     alike = _alike(run, usable[0], others) if len(usable) == 1 else []
-    changes = tuple(sorted(_changes(run, usable, across, effects, between_runs(alike)), key=_importance))
+    found = _changes(run, usable, across, effects, between_runs(alike))
+    changes = tuple(sorted(found, key=lambda change: (BY_IMPORTANCE.index(change.verdict), -abs(change.fraction or 0))))
     known = {row for one in usable for row in rows_of(one)}
     return replace(
         shown,
@@ -149,16 +145,14 @@ def _changes(
     comparable: dict[FigureKey, Sides] = {}
     for row in dict.fromkeys(row for one in references for row in rows_of(one)):
         points = [own[row.point_id] for own in before if row.metric in _medians(own.get(row.point_id))]
-        found = (
-            _absent(row, run)
-            if row.metric not in _medians(now.get(row.point_id))
-            else _apart(row, now[row.point_id], points, across)
-        )
-        if found is None:
+        other = Change(row=row, unit=METRICS[row.metric].unit, verdict="not measured")
+        if row.metric not in _medians(now.get(row.point_id)):
+            yield replace(other, reason=absence_of(row, run))
+        elif texts := [text for point in points if (text := point_difference(point, now[row.point_id], across))]:
+            yield replace(other, verdict="incomparable", reason=texts[0])
+        else:
             sides = Sides(now[row.point_id].medians[row.metric], tuple(p.medians[row.metric] for p in points))
             comparable[row] = sides
-        else:
-            yield found
     smallest = {metric: effects.of(metric) for metric in {row.metric for row in comparable}}
     for row, change in changes_of(comparable, smallest, between).items():
         points = [own[row.point_id] for own in before if row.point_id in own]
@@ -172,19 +166,6 @@ def _medians(point: PointFigures | None) -> Mapping[str, tuple[float, ...]]:
     return {} if point is None else point.medians
 
 
-def _absent(row: FigureKey, run: RunFigures) -> Change:
-    """A row that a reference has and this run has not."""
-    return Change(row=row, unit=METRICS[row.metric].unit, verdict="not measured", reason=absence_of(row, run))
-
-
-def _apart(row: FigureKey, now: PointFigures, before: Sequence[PointFigures], across: Collection[str]) -> Change | None:
-    """A row that was measured with other settings in a reference."""
-    texts = [text for point in before if (text := point_difference(point, now, across)) is not None]
-    if not texts:
-        return None
-    return Change(row=row, unit=METRICS[row.metric].unit, verdict="incomparable", reason=texts[0])
-
-
 def _with_clock(change: Change, before: Sequence[PointFigures], now: PointFigures) -> Change:
     """A change with the clocks beside it, where those differ."""
     was_hz, is_hz = before[-1].sm_clock_hz, now.sm_clock_hz
@@ -193,7 +174,3 @@ def _with_clock(change: Change, before: Sequence[PointFigures], now: PointFigure
     held = f", held by {', '.join(now.held_by)}" if now.held_by else ""
     text = f"SM clock {was_hz / 1e6:.0f} -> {is_hz / 1e6:.0f} MHz{held}"
     return replace(change, reason=f"{change.reason}; {text}" if change.reason else text)
-
-
-def _importance(change: Change) -> tuple[int, float]:
-    return BY_IMPORTANCE.index(change.verdict), -abs(change.fraction or 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -27,6 +27,7 @@ from pybench.report.text.labels import joined, labels_of_runs
 from pybench.report.text.table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
 
 _HEADS = ("point", "metric", "before", "now", "change", "difference")
+_BEFORE = _HEADS.index("before")
 _NAMED = 3
 _BRIEF = 60
 _UNDECIDED = "the interval reaches across the smallest effect; more attempts or references narrow it"
@@ -59,33 +60,28 @@ def render(
     names = labels_of_runs(points)
     _head(out, comparison)
     if not comparison.changes:
-        for text, absent in [*_absences(points, names).items()][:_NAMED]:
-            hanging(out, f"no figures of {joined(absent)}: {text}")
+        absences: dict[str, dict[str, None]] = {}
+        for point in points:
+            if point.absence:
+                absences.setdefault(point.absence, {})[names.get(point.id, point.id)] = None
+        for text, absent in [*absences.items()][:_NAMED]:
+            hanging(out, f"no figures of {joined(list(absent))}: {text}")
     for verdict in BY_IMPORTANCE:
         rows = [change for change in comparison.changes if change.verdict == verdict]
         if rows and (detail or verdict != "unchanged"):
             _rows(out, verdict, rows, names, width)
-    _listed(
-        out,
-        "New rows, which no reference has",
-        _by_point((row.point_id, row.metric) for row in comparison.added),
-        names,
-    )
+    added: dict[str, list[str]] = {}
+    for row in comparison.added:
+        added.setdefault(row.point_id, []).append(metric_words(row.metric))
+    if added:
+        out.print()
+        out.print(Text("New rows, which no reference has", style="bold"))
+        for name, metrics in added.items():
+            hanging(out, f"  {names.get(name, name)}: {', '.join(metrics)}")
     out.print()
-    last = Text.assemble(
-        "verdict: ", (comparison.verdict, _COLOUR[comparison.verdict]), f" - {printable(reason_text(comparison))}"
-    )
-    out.print(last, soft_wrap=True)
+    state = (comparison.verdict, _COLOUR[comparison.verdict])
+    out.print(Text.assemble("verdict: ", state, f" - {printable(reason_text(comparison))}"), soft_wrap=True)
     return without_trailing_spaces(stream.getvalue())
-
-
-def _absences(points: Iterable[PointFigures], names: Mapping[str, str]) -> dict[str, list[str]]:
-    """Points without a figure by the reason, each once."""
-    found: dict[str, dict[str, None]] = {}
-    for point in points:
-        if point.absence:
-            found.setdefault(point.absence, {})[names.get(point.id, point.id)] = None
-    return {reason: list(absent) for reason, absent in found.items()}
 
 
 def _head(out: Console, comparison: RunComparison) -> None:
@@ -108,10 +104,13 @@ def _head(out: Console, comparison: RunComparison) -> None:
 
 def _rows(out: Console, verdict: ChangeVerdict, rows: Sequence[Change], names: Mapping[str, str], width: int) -> None:
     figured = [change for change in rows if change.now is not None]
-    title = f"{verdict}: {_count(rows)}"
+    title = f"{verdict}: {plural(len(rows), 'row')}"
     if figured:
         table = Table(title, _HEADS, tuple(_cells(change, names) for change in figured))
-        table = (table if fits(table, width) else _without_before(table)).without_empty_columns()
+        if not fits(table, width):  # what was before follows from now and the difference
+            heads, *cells = ((*line[:_BEFORE], *line[_BEFORE + 1 :]) for line in (table.heads, *table.rows))
+            table = Table(title, heads, tuple(cells))
+        table = table.without_empty_columns()
         out.print()
         out.print(draw(table, width))
         if verdict == "undecided" and any(change.fraction is not None for change in figured):
@@ -136,29 +135,6 @@ def _cells(change: Change, names: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def _without_before(table: Table) -> Table:
-    """A narrower table: what was before follows from now and the difference."""
-    place = _HEADS.index("before")
-    heads, *rows = ((*line[:place], *line[place + 1 :]) for line in (table.heads, *table.rows))
-    return Table(table.title, heads, tuple(rows))
-
-
-def _listed(out: Console, title: str, found: Mapping[str, str], names: Mapping[str, str]) -> None:
-    if found:
-        out.print()
-        out.print(Text(title, style="bold"))
-        for point, metrics in found.items():
-            hanging(out, f"  {names.get(point, point)}: {metrics}")
-
-
-def _by_point(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The metrics of each point in words."""
-    found: dict[str, list[str]] = {}
-    for point, metric in rows:
-        found.setdefault(point, []).append(metric_words(metric))
-    return {point: ", ".join(words) for point, words in found.items()}
-
-
 def way_on(comparison: RunComparison) -> str:
     """What to do about runs that differ: the options that would allow it, quoted for a shell."""
     agreeing = "compare runs that agree in these"
@@ -170,14 +146,17 @@ def way_on(comparison: RunComparison) -> str:
 def reason_text(comparison: RunComparison) -> str:
     """What decided the verdict."""
     if comparison.differences:
-        first = [_in_brief(text) for text in comparison.differences[:_NAMED]]
+        # A long one by its key alone: the head has its values.
+        shown = comparison.differences[:_NAMED]
+        first = [text if len(text) <= _BRIEF else text.partition(":")[0] for text in shown]
         more = len(comparison.differences) - _NAMED
         return "; ".join(first) + (f" (and {more} more)" if more > 0 else "")
     if not comparison.changes:
         return "the runs have no row in common"
     counts = [(verdict, [c for c in comparison.changes if c.verdict == verdict]) for verdict in BY_IMPORTANCE]
     text = ", ".join(f"{len(rows)} {verdict}" for verdict, rows in counts if rows)
-    return f"of {_count(comparison.changes)}: {text}; smallest effect {plain(100 * comparison.effects.default)} %"
+    smallest = f"smallest effect {plain(100 * comparison.effects.default)} %"
+    return f"of {plural(len(comparison.changes), 'row')}: {text}; {smallest}"
 
 
 def judged(comparison: RunComparison, points: Sequence[PointFigures]) -> Judged:
@@ -197,12 +176,3 @@ def judged(comparison: RunComparison, points: Sequence[PointFigures]) -> Judged:
         step=way_on(comparison) if comparison.differences else None,
         rows=tuple(rows),
     )
-
-
-def _in_brief(difference: str) -> str:
-    """A long one by its key alone: the head has its values."""
-    return difference if len(difference) <= _BRIEF else difference.partition(":")[0]
-
-
-def _count(rows: Sequence[Change]) -> str:
-    return plural(len(rows), "row")

@@ -57,7 +57,7 @@ def render(
     unused: Sequence[str] = (),
     detail: bool = False,
 ) -> str:
-    """Draw it. ``points`` are those of the night and the nights before, ``unused`` lines about what does not count.
+    """Draw it. ``points`` are of the night and the nights before, ``unused`` are lines about entries that do not count.
 
     Rows that pass are only counted by default, but for those of a second speed.
     """
@@ -99,7 +99,7 @@ def _next(result: GateResult) -> str | None:
 
 
 def _of_incomparable(result: GateResult) -> str:
-    """What to do about a night that no earlier one is like; nights of another machine are no history of this one."""
+    """The next step for a night unlike all earlier nights; nights of another machine are no history of this machine."""
     learns = f"keep the run in the history: its rows are judged from the {MIN_NIGHTS}th such night on"
     options = dict.fromkeys(option for row in result.rows for option in _OPTION.findall(row.reason))
     if options:

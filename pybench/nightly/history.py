@@ -86,8 +86,13 @@ def _read_entry(folder: Path, name: str) -> RunFigures | str | None:
     if path.is_symlink():
         return "a link; copy the run into the folder instead"
     if not _is_run(path):
-        return "a folder of runs, which are not looked for in it; give that folder" if _holds_runs(path) else None
-    if not _is_utf_8(name):
+        try:
+            with os.scandir(path) as entries:
+                holds_runs = any(_is_run(path / entry.name) for entry in entries if not entry.is_symlink())
+        except OSError:
+            holds_runs = False
+        return "a folder of runs, which are not looked for in it; give that folder" if holds_runs else None
+    if name != name.encode(errors="replace").decode():
         return "its name is not UTF-8; give it another one"
     return _read_run(path)
 
@@ -96,22 +101,6 @@ def _is_run(path: Path) -> bool:
     if not path.is_dir():
         return path.suffix == ".json"
     return any(os.path.lexists(path / file) for file in (MANIFEST_FILE, RESULTS_FILE))
-
-
-def _holds_runs(path: Path) -> bool:
-    try:
-        with os.scandir(path) as entries:
-            return any(_is_run(path / entry.name) for entry in entries if not entry.is_symlink())
-    except OSError:
-        return False
-
-
-def _is_utf_8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _read_run(path: Path) -> RunFigures | str:
@@ -183,7 +172,9 @@ class Series:
         """One point in every run; ``None`` where it is absent, or was measured otherwise than in the last."""
         last = self._points[-1].get(point_id)
         found = (own.get(point_id) for own in self._points)
-        return tuple(point if point and self._is_same(point, last) else None for point in found)
+        if last is None or last.digest is None:  # the row vanished, or its point was skipped and has no settings
+            return tuple(found)
+        return tuple(p if p and point_difference(p, last, self.across) is None else None for p in found)
 
     def values(self, row: FigureKey) -> tuple[float | None, ...]:
         """The median of each run's attempts; ``None`` where it was not measured, or earlier beside other processes."""
@@ -210,10 +201,6 @@ class Series:
         texts = (point_difference(p, last, self.across) for p in earlier if p and row.metric in p.medians)
         return next((text for text in texts if text), None)
 
-    def _is_same(self, point: PointFigures, last: PointFigures | None) -> bool:
-        # A skipped point has no settings, and a row that vanished has no last point.
-        return last is None or last.digest is None or point_difference(point, last, self.across) is None
-
 
 def nights(runs: Iterable[RunFigures]) -> tuple[RunFigures, ...]:
     """The runs without those of ``--ab`` and ``--aa``, which share an hour."""
@@ -229,7 +216,10 @@ def series_of(runs: Sequence[RunFigures], last: RunFigures, across: Collection[s
     # Another machine may have begun a run of the same id at the same time.
     before = [run for run in others if _order(run) <= _order(last)]
     num_later = len(others) - len(before)
-    like = last if last.is_measured else _newest_like(before, last, across)
+    like = last
+    if not last.is_measured:
+        measured = (run for run in before if run.is_measured and not differing(run, last, across))
+        like = max(measured, key=_order, default=last)
     apart: Counter[str] = Counter()
     same: list[RunFigures] = []
     broken: list[str] = []
@@ -241,11 +231,6 @@ def series_of(runs: Sequence[RunFigures], last: RunFigures, across: Collection[s
         else:
             same.append(run)
     return Series((*sorted(same, key=_order), last), tuple(across), dict(apart.most_common()), tuple(broken), num_later)
-
-
-def _newest_like(runs: Sequence[RunFigures], last: RunFigures, across: Collection[str]) -> RunFigures:
-    measured = (run for run in runs if run.is_measured and not differing(run, last, across))
-    return max(measured, key=_order, default=last)
 
 
 def _order(run: RunFigures) -> tuple[str, str]:
@@ -291,11 +276,7 @@ def trends(series: Series) -> Iterator[Trend]:
         values = series.values(row)
         earlier = [math.log(value) for value in values[:-1] if value is not None and value > 0]
         last = values[-1]
-        yield Trend(
-            row=row,
-            values=values,
-            fraction=as_fraction(math.log(last) - median(earlier))
-            if earlier and last is not None and last > 0
-            else None,
-            spread_fraction=robust_sd(earlier) if len(earlier) >= MIN_FOR_SPREAD else None,
-        )
+        is_known = earlier and last is not None and last > 0
+        fraction = as_fraction(math.log(last) - median(earlier)) if is_known and last else None
+        spread_fraction = robust_sd(earlier) if len(earlier) >= MIN_FOR_SPREAD else None
+        yield Trend(row=row, values=values, fraction=fraction, spread_fraction=spread_fraction)

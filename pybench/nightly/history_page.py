@@ -118,16 +118,12 @@ def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: S
 
     parts = [*_frame(low, high, unit, series, x, y)]
     if band := _band(trend):
-        corners = [
-            (_LEFT, y(band[0])),
-            (_LEFT, y(band[1])),
-            (_WIDTH - _RIGHT, y(band[1])),
-            (_WIDTH - _RIGHT, y(band[0])),
-        ]
-        parts.insert(0, svg.polygon(corners, "band"))
+        left, right = [[(at, y(value)) for value in band] for at in (_LEFT, _WIDTH - _RIGHT)]
+        parts.insert(0, svg.polygon([*left, *reversed(right)], "band"))
     for mark in found:
         title = f"{series.runs[mark.place].created_utc[:10]}: {mark.words}"
-        line = _upright(x(mark.place - 0.5), mark.line)
+        at = x(mark.place - 0.5)
+        line = svg.line((at, _TOP), (at, _HEIGHT - _BOTTOM), mark.line)
         parts.append(Markup("<g><title>{}</title>{}</g>").format(printable(title), line))
     stretches = ([(x(place), y(value)) for place, value in stretch] for stretch in _stretches(trend.values))
     parts += [svg.polyline(stretch, "curve series0") for stretch in stretches]
@@ -138,10 +134,6 @@ def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: S
     title = f"{names[trend.row.point_id]}: {metric_words(trend.row.metric)}"
     described = f"{len(known)} nights, last {_last(trend)}"
     return Chart(title, svg.figure(title, described, parts, _WIDTH, _HEIGHT), (), (), ())
-
-
-def _upright(at: float, name: str) -> Markup:
-    return svg.line((at, _TOP), (at, _HEIGHT - _BOTTOM), name)
 
 
 def _accepted(one: Accepted, names: Mapping[str, str]) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from statistics import median
+from typing import Any
 
 from rich.text import Text
 
@@ -29,25 +29,12 @@ from pybench.report.text.table import console, draw, fits, hanging, without_trai
 _MOST_SKIPPED = 5
 _MOST_NAMES = 3
 _WIDTHS = (30, 20, 12)
+# fmt: off
 CSV_HEADS = (
-    "run_id",
-    "created_utc",
-    "suite",
-    "verdict",
-    "point",
-    "benchmark",
-    "num_gpus",
-    "metric",
-    "unit",
-    "value",
-    "num_attempts",
-    "attempt_medians",
-    "sm_clock_hz",
-    "digest",
-    "axes",
-    "keys",
-    "part_of",
+    "run_id", "created_utc", "suite", "verdict", "point", "benchmark", "num_gpus", "metric", "unit", "value",
+    "num_attempts", "attempt_medians", "sm_clock_hz", "digest", "axes", "keys", "part_of",
 )
+# fmt: on
 
 
 def render(history: History, series: Series, *, width: int = 80, color: bool = False) -> str:
@@ -67,11 +54,8 @@ def render(history: History, series: Series, *, width: int = 80, color: bool = F
         out.print()
         out.print(draw(table.without_empty_columns(), width))
     else:
-        hanging(
-            out,
-            "no figures of attempts: nothing was measured, or an old version wrote its results, which "
-            "`pybench report RUN --format json` writes again",
-        )
+        cause = "nothing was measured, or an old version wrote its results"
+        hanging(out, f"no figures of attempts: {cause}, which `pybench report RUN --format json` writes again")
     return without_trailing_spaces(stream.getvalue())
 
 
@@ -108,27 +92,24 @@ def skipped(history: History) -> Iterator[str]:
 def no_run(history: History, suite: str | None = None) -> str:
     """That a folder has no run, or none of a suite, with the entries that were skipped."""
     others = ", ".join(sorted({run.suite for run in history.runs}))
-    what = (
-        f"no run of {suite}; there are {others}" if others else "no run here; give the folder of `pybench run --runs`"
-    )
+    there = f"no run of {suite}; there are {others}"
+    what = there if others else "no run here; give the folder of `pybench run --runs`"
     return "\n".join((f"{history.folder}: {what}", *skipped(history)))
 
 
 def _table(series: Series, found: Sequence[Trend], room: int) -> Table:
     names = labels_of_runs(point for run in series.runs for point in run.points)
-    heads = ("point", "metric", "trend", "last", "change", "spread")
-    return Table("", heads, tuple(_cells(trend, names, room) for trend in found))
-
-
-def _cells(trend: Trend, names: Mapping[str, str], room: int) -> tuple[str, ...]:
-    return (
-        names[trend.row.point_id],
-        metric_words(trend.row.metric),
-        sparkline(trend.values, room) if len(trend.values) > 1 else "-",
-        "not measured" if trend.last is None else value_text(trend.last, METRICS[trend.row.metric].unit),
-        "-" if trend.fraction is None else signed_percent(trend.fraction),
-        "-" if trend.spread_fraction is None else f"{plain(100 * trend.spread_fraction, 2)} %",
-    )
+    rows = []
+    for trend in found:
+        metric, spread = trend.row.metric, trend.spread_fraction
+        cells = (
+            sparkline(trend.values, room) if len(trend.values) > 1 else "-",
+            "not measured" if trend.last is None else value_text(trend.last, METRICS[metric].unit),
+            "-" if trend.fraction is None else signed_percent(trend.fraction),
+            "-" if spread is None else f"{plain(100 * spread, 2)} %",
+        )
+        rows.append((names[trend.row.point_id], metric_words(metric), *cells))
+    return Table("", ("point", "metric", "trend", "last", "change", "spread"), tuple(rows))
 
 
 def csv_text(runs: Sequence[RunFigures]) -> str:
@@ -137,69 +118,26 @@ def csv_text(runs: Sequence[RunFigures]) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(CSV_HEADS)
     for run in runs:
-        writer.writerows(map(csv_cell, line) for line in _lines(run))
+        points = {point.id: point for point in run.points}
+        keys = json.dumps(run.keys, sort_keys=True)
+        for row in rows_of(run):
+            point, medians = points[row.point_id], points[row.point_id].medians[row.metric]
+            of_run = (run.run_id, run.created_utc, run.suite, run.verdict)
+            of_point = (point.id, point.benchmark, point.num_gpus)
+            figures = (row.metric, METRICS[row.metric].unit, median(medians), len(medians), json.dumps(medians))
+            known = (point.sm_clock_hz, point.digest, json.dumps(point.axes), keys, run.part_of)
+            writer.writerow(map(csv_cell, (*of_run, *of_point, *figures, *known)))
     return stream.getvalue()
 
 
-def _lines(run: RunFigures) -> Iterator[tuple[object, ...]]:
-    points = {point.id: point for point in run.points}
-    keys = json.dumps(run.keys, sort_keys=True)
-    for row in rows_of(run):
-        point = points[row.point_id]
-        medians = point.medians[row.metric]
-        yield (
-            run.run_id,
-            run.created_utc,
-            run.suite,
-            run.verdict,
-            point.id,
-            point.benchmark,
-            point.num_gpus,
-            row.metric,
-            METRICS[row.metric].unit,
-            median(medians),
-            len(medians),
-            json.dumps(medians),
-            point.sm_clock_hz,
-            point.digest,
-            json.dumps(point.axes),
-            keys,
-            run.part_of,
-        )
-
-
-@dataclass(frozen=True)
-class HistoryRun:
-    """A run and when it began."""
-
-    run_id: str
-    created_utc: str
-
-
-@dataclass(frozen=True)
-class HistoryRow:
-    """A row with its value in each run, ``None`` where it was not measured."""
-
-    point: str
-    metric: str
-    unit: str
-    values: tuple[float | None, ...]
-
-
-@dataclass(frozen=True)
-class SuiteHistory:
-    """What ``pybench history --format json`` prints."""
-
-    suite: str
-    runs: tuple[HistoryRun, ...]
-    rows: tuple[HistoryRow, ...]
-
-
-def suite_history(series: Series) -> SuiteHistory:
-    """Runs and rows of a series as values."""
-    rows = (HistoryRow(*row, METRICS[row.metric].unit, tuple(series.values(row))) for row in series.rows)
-    runs = (HistoryRun(run.run_id, run.created_utc) for run in series.runs)
-    return SuiteHistory(series.last.suite, tuple(runs), tuple(rows))
+def suite_history(series: Series) -> dict[str, Any]:
+    """Runs and rows of a series as ``pybench history --format json`` prints them; ``None`` where not measured."""
+    runs = [{"run_id": run.run_id, "created_utc": run.created_utc} for run in series.runs]
+    rows = [
+        {"point": row.point_id, "metric": row.metric, "unit": METRICS[row.metric].unit, "values": series.values(row)}
+        for row in series.rows
+    ]
+    return {"suite": series.last.suite, "runs": runs, "rows": rows}
 
 
 _HEADS = ("metric", "rows", "spread", "one night finds", "in its noisiest row")
@@ -218,26 +156,20 @@ def render_self_test(
         hanging(out, printable(f"{suite}: too few quiet nights{after}; {MIN_NIGHTS + 1} or more are needed"))
         hanging(out, "next: pybench run SUITE --aa 10, or wait for more nights")
         return without_trailing_spaces(stream.getvalue())
-    out.print(
-        Text(printable(f"{suite}: {found.num_false} of {found.num_judged} judgements are false alarms"), style="bold")
-    )
-    hanging(
-        out,
-        f"{found.num_quiet} quiet nights, each judged by the others in {found.num_judged // found.num_quiet} orders",
-    )
+    title = f"{suite}: {found.num_false} of {found.num_judged} judgements are false alarms"
+    out.print(Text(printable(title), style="bold"))
+    orders = found.num_judged // found.num_quiet
+    hanging(out, f"{found.num_quiet} quiet nights, each judged by the others in {orders} orders")
     if since:
         hanging(out, printable(f"nights before {since} are left out: a change is accepted from then on"))
-    hanging(
-        out, f"as they came: {len(found.alarms)} of {found.num_as_came} nights had an alarm, a change or a false one"
-    )
+    alarms = f"{len(found.alarms)} of {found.num_as_came} nights had an alarm, a change or a false one"
+    hanging(out, f"as they came: {alarms}")
     for run_id in found.alarms:
         hanging(out, f"  {run_id}")
     hanging(out, f"a rate below 1 in {found.num_quiet} can't be seen from so few nights; reruns clear some alarms")
     out.print()
-    table = Table(
-        "Changes for the worse that are found with 95 % power", _HEADS, tuple(map(_detectable, found.metrics))
-    )
-    out.print(draw(table, width))
+    title = "Changes for the worse that are found with 95 % power"
+    out.print(draw(Table(title, _HEADS, tuple(map(_detectable, found.metrics))), width))
     for one in found.metrics:
         if one.worst_fraction > _MUCH * one.found_fraction:
             hanging(out, printable(f"noisiest row of {one.metric}: {one.noisiest}"))

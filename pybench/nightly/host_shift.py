@@ -58,7 +58,8 @@ def shifts_by_night(
     rows: Mapping[FigureKey, Nights], centres: Mapping[FigureKey, Baseline], noun: str
 ) -> list[float | None]:
     """The shift of each night, the last one being looked at; ``None`` with too few points."""
-    found = [_of_night(rows, centres, noun, night) for night in range(_num_nights(rows))]
+    num_nights = max((len(nights.values) for nights in rows.values()), default=0)
+    found = [_of_night(rows, centres, noun, night) for night in range(num_nights)]
     return [median(one) if len(one) >= MIN_POINTS else None for one in found]
 
 
@@ -162,10 +163,6 @@ def shift_change(
         known = since(max(usual, default=start))
         found = newest_change([*known.values()], is_lower=is_lower)
     return found and found.at([*known])
-
-
-def _num_nights(rows: Mapping[FigureKey, Nights]) -> int:
-    return max((len(nights.values) for nights in rows.values()), default=0)
 
 
 def _of_night(

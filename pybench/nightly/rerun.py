@@ -1,8 +1,8 @@
 """A rerun of some points of a run, and what it shows of the rows that a night flagged.
 
-A rerun has a folder of its own inside the run's, and enters no baseline. Where the reference ran other images, those
-run beside it, interleaved A-B-B-A by attempt on the same devices, and the two are compared: the night and the host are
-in both. A rerun alone is compared with the nights: it clears bad attempts, and confirms effects of the night or the
+A rerun has a folder of its own inside the run's, and enters no baseline. If the reference ran other images, those are
+measured, too, interleaved A-B-B-A by attempt on the same devices. The two are compared: the night and the host are in
+both. A rerun alone is compared with the nights: it clears bad attempts, and confirms effects of the night or the
 host, too.
 """
 
@@ -13,7 +13,6 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 
 from pybench.core.statistics.contrast import contrast
@@ -25,14 +24,13 @@ from pybench.model.figures import RunFigures
 from pybench.model.manifest import Manifest, PlanOptions
 from pybench.model.progress import Progress
 from pybench.model.results import Results
-from pybench.model.suite import Plan, Point
+from pybench.model.suite import Plan
 from pybench.model.text import os_text
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.history import Series, attempts_of
 from pybench.nightly.night_look import MOST_NIGHTS_AS_FAR
 from pybench.nightly.side_by_side import SideBySide
 from pybench.nightly.values import BY_IMPORTANCE, Confirmation, GateResult, GateRow, overall
-from pybench.run.engines.base import Launcher
 from pybench.run.engines.choice import Choose
 from pybench.run.engines.environment import recorded
 from pybench.run.engines.local import Local
@@ -61,10 +59,11 @@ def rerun(
     manifest, path = folder.read_manifest(), folder.path
     check_machine(path, manifest, snapshot())
     run = _prepared(folder, manifest, point_ids, choose)
-    beside = reference is not None and can_run_beside(manifest, reference)
-    other = _prepared(folder, _with_images(manifest, reference), point_ids, choose) if beside and reference else None
-    if other is None:
+    if reference is None or not can_run_beside(manifest, reference):
         return run.finish(progress), None
+    # The run as it would have been in the reference's images.
+    images = {name: getattr(reference, name) for name in ("container", "engine", "software")}
+    other = _prepared(folder, replace(manifest, **images), point_ids, choose)
     before, now = SideBySide(other, run).finish(progress)
     return now, before
 
@@ -76,19 +75,30 @@ def can_run_beside(manifest: Manifest, reference: Manifest) -> bool:
     return [image.id for image in manifest.container.images] != [image.id for image in reference.container.images]
 
 
-def _with_images(manifest: Manifest, reference: Manifest) -> Manifest:
-    """The run as it would have been in the reference's images."""
-    return replace(manifest, container=reference.container, engine=reference.engine, software=reference.software)
-
-
 def _prepared(run: RunFolder, manifest: Manifest, point_ids: Collection[str], choose: Choose) -> Run:
-    """Check what can be checked, then make the rerun's folder."""
-    points = tuple(_point(point) for point in manifest.plan.points if point.id in point_ids)
-    plan = Plan(points=points, skips=())
+    """Check what can be checked, then make the rerun's folder. Raises ``MachineError``.
+
+    Each point has as many attempts as the run had, three at least, and no more for any verdict.
+    """
+    points = []
+    for point in (point for point in manifest.plan.points if point.id in point_ids):
+        attempts = max(point.effort.attempts, _MIN_ATTEMPTS)
+        points.append(replace(point, effort=replace(point.effort, attempts=attempts, max_attempts=attempts)))
+    plan = Plan(points=tuple(points), skips=())
     needs = launch_requirements(manifest.suite, plan, manifest.machine)
     launcher = choose(replace(needs, engine=manifest.engine, began=manifest.container))
-    _check_images(run.path, manifest, launcher)
-    _check_python(run, launcher)
+    images, here = (
+        [image.id for image in container.images] if container else []
+        for container in (manifest.container, launcher.container)
+    )
+    if images != here:
+        raise MachineError(f"{run.path}: ran in {', '.join(images) or 'no image'}, which is not what is here now")
+    # The same versions in another Python are not the same software.
+    pythons = {record.argv[0] for record in run.journal.records() if record.argv}
+    if isinstance(launcher, Local) and (now := os_text(launcher.interpreter)) not in pythons:
+        raise MachineError(
+            f"{run.path}: ran with {', '.join(sorted(pythons))}, not {now}; give that Python by --python"
+        )
     environment = recorded(launcher.tuning(os.environ), launcher.secrets)
     check_software(run.path, manifest, launcher.software(), environment)
     folder = RunFolder.create(run.subfolder(FOLDER), manifest.suite.name)
@@ -104,28 +114,6 @@ def _prepared(run: RunFolder, manifest: Manifest, point_ids: Collection[str], ch
     )
     folder.write_manifest(again)
     return Run(folder=folder, manifest=again, launcher=launcher, is_new=True)
-
-
-def _point(point: Point) -> Point:
-    """With as many attempts as the run had, three at least, and no more for any verdict."""
-    attempts = max(point.effort.attempts, _MIN_ATTEMPTS)
-    return replace(point, effort=replace(point.effort, attempts=attempts, max_attempts=attempts))
-
-
-def _check_images(path: Path, manifest: Manifest, launcher: Launcher) -> None:
-    began = [image.id for image in manifest.container.images] if manifest.container else []
-    found = [image.id for image in launcher.container.images] if launcher.container else []
-    if began != found:
-        raise MachineError(f"{path}: ran in {', '.join(began) or 'no image'}, which is not what is here now")
-
-
-def _check_python(folder: RunFolder, launcher: Launcher) -> None:
-    """The same versions in another Python are not the same software. Raises ``MachineError``."""
-    began = {record.argv[0] for record in folder.journal.records() if record.argv}
-    if isinstance(launcher, Local) and (now := os_text(launcher.interpreter)) not in began:
-        raise MachineError(
-            f"{folder.path}: ran with {', '.join(sorted(began))}, not {now}; give that Python by --python"
-        )
 
 
 _TAIL = 0.05

@@ -108,13 +108,10 @@ def _check_common(a: Plan, b: Plan, progress: Progress) -> None:
     from pybench.model.text import plural
 
     ids = {point.id for plan in (a, b) for point in plan.points}
-    found = [
-        f"{name} can't measure {plural(number, 'point')}: {reason}"
-        for name, plan in (("A", a), ("B", b))
-        for reason, number in Counter(
-            skip.reason for skip in (*plan.skips, *plan.left_out) if skip.id in ids or not ids
-        ).items()
-    ]
+    found = []
+    for name, plan in (("A", a), ("B", b)):
+        counts = Counter(skip.reason for skip in (*plan.skips, *plan.left_out) if skip.id in ids or not ids)
+        found += [f"{name} can't measure {plural(number, 'point')}: {reason}" for reason, number in counts.items()]
     if {point.id for point in a.points}.isdisjoint(point.id for point in b.points):
         raise UsageError("\n".join(("--ab: no point that both can measure", *found)))
     for text in found:
@@ -147,6 +144,8 @@ def run_again(several: Several, times: int) -> int:
     """
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.report import name_faults, name_resuming, write_reports
+    from pybench.nightly.command import print_self_test
+    from pybench.nightly.history import read_history, series_of
     from pybench.run.time_budget import TimeBudget
 
     budget = TimeBudget(several.options.time_limit_s)
@@ -171,14 +170,8 @@ def run_again(several: Several, times: int) -> int:
         echo(f"run {number} of {times}: {results.verdict.replace('_', ' ')}: {job.folder.path}")
         codes.append(BY_VERDICT[results.verdict])
         took_s.append(time.monotonic() - begun_s)
-    _print_self_test(several.root, job.manifest.suite.name)
-    return next((code for code in _WORST_FIRST if code in codes), 0)
-
-
-def _print_self_test(root: Path, suite: str) -> None:
-    """Print the self-test of these runs and earlier ones of ``--aa`` in the same folder."""
-    from pybench.nightly.command import print_self_test
-    from pybench.nightly.history import read_history, series_of
-
-    runs = [run for run in read_history(root).runs if run.suite == suite and run.part_of == "aa"]
+    suite = job.manifest.suite.name
+    # These runs and earlier ones of --aa in the same folder.
+    runs = [run for run in read_history(several.root).runs if run.suite == suite and run.part_of == "aa"]
     print_self_test(series_of(runs, runs[-1]))
+    return next((code for code in _WORST_FIRST if code in codes), 0)

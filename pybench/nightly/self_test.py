@@ -1,4 +1,4 @@
-"""The gate's power on this machine: each of its own nights is judged by the others as if it were tonight.
+"""The gate's power on this machine: the gate judges each of the machine's nights by the others.
 
 Nights that the gate finds changed are no quiet ones and are left out. The others are shuffled, so that each may be the
 last. Judging the nights in their own order shows a correlation of nights, which a shuffle destroys.
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from pybench.model.figures import RunFigures, SmallestEffects
+from pybench.model.figures import SmallestEffects
 from pybench.nightly.accepted import about
 from pybench.nightly.baseline import MIN_NIGHTS
 from pybench.nightly.gate import judge_night
@@ -67,7 +67,13 @@ def self_test(
     quiet = [run for run in runs if run.run_id not in alarms]
     if len(quiet) <= MIN_NIGHTS:
         return None
-    judged = [judge_night(replace(series, runs=order), (), effects) for order in _orders(quiet)]
+    # Each night behind the others, in several random orders.
+    shuffle, judged = random.Random(_SEED), []  # noqa: S311 - a fixed seed repeats the test
+    for last in quiet:
+        others = [run for run in quiet if run is not last]
+        for _ in range(_ORDERS):
+            shuffle.shuffle(others)
+            judged.append(judge_night(replace(series, runs=(*others, last)), (), effects))
     return SelfTest(
         num_quiet=len(quiet),
         num_judged=len(judged),
@@ -82,16 +88,6 @@ def last_accepted(series: Series, accepted: Sequence[Accepted]) -> str:
     """Date of the last change of this series that is accepted by its last night; empty where none is."""
     own = (one.since for one in about(series, accepted) if one.holds_on(series.last.created_utc))
     return max(own, default="")
-
-
-def _orders(quiet: Sequence[RunFigures]) -> Iterator[tuple[RunFigures, ...]]:
-    """Each night behind the others, which stand in several random orders."""
-    shuffle = random.Random(_SEED)  # noqa: S311 - a fixed seed repeats the test
-    for last in quiet:
-        others = [run for run in quiet if run is not last]
-        for _ in range(_ORDERS):
-            shuffle.shuffle(others)
-            yield (*others, last)
 
 
 def _detectable(result: GateResult) -> Iterator[Detectable]:

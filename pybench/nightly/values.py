@@ -10,16 +10,8 @@ from pybench.cli.exit_codes import INCOMPARABLE
 from pybench.model.figures import FigureKey, SmallestEffects
 
 GateState = Literal[
-    "pass",
-    "regressed",
-    "improved",
-    "learning",
-    "undecided",
-    "host off",
-    "clock",
-    "incomparable",
-    "not measured",
-]
+    "pass", "regressed", "improved", "learning", "undecided", "host off", "clock", "incomparable", "not measured"
+]  # fmt: skip
 """Of a row: within or beyond what nights scatter; too few nights; a rerun that neither confirms nor clears; shifted
 with all other rows; a change that the clock explains; measured otherwise before; absent. Of a night: its worst row."""
 
@@ -156,8 +148,6 @@ def overall(
     rows: Sequence[GateRow], host: Sequence[HostShift] = (), unmeasured: Sequence[tuple[str, str]] = ()
 ) -> GateState:
     """The worst state. Rows that still learn, or improve, do not keep a night from passing in which others pass."""
-    found = (
-        {row.state for row in rows} | ({"host off"} if host else set()) | ({"not measured"} if unmeasured else set())
-    )
+    found = {*(row.state for row in rows), *(["host off"] if host else []), *(["not measured"] if unmeasured else [])}
     worst: GateState = next((state for state in BY_IMPORTANCE if state in found), "learning")
     return "pass" if worst == "improved" and "pass" in found else worst

@@ -1,4 +1,4 @@
-"""What an accepted change is about: one point or all of a suite, on one machine or all."""
+"""An accepted change is about one point or a whole suite, on one machine or on every machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRY = Accepted(suite="s", since="2026-01-02", reason="r")
 
 
 def run(*uuids: str, suite: str = "s", night: int = 3) -> RunFigures:
-    """Of two points, on so many GPUs."""
+    """A run of two points, on this number of GPUs."""
     last = Fleet(num_points=2).series(np.random.default_rng(1), night).last
     names = ", ".join(f'"NVIDIA H200 {uuid}"' for uuid in uuids)
     return replace(last, suite=suite, keys={"gpu": f"[{names}]", "suite": suite})

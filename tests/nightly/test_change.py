@@ -24,7 +24,7 @@ def sides(change: float, sd: float) -> Sides:
 def test_a_change_that_one_of_many_rows_shows_by_chance_is_undecided(metric: str, sign: int) -> None:
     """By hand: sd 0.01 sqrt(2/3), four degrees: 3.444 % less is 3.0 of it beyond 1 %, P = 2 %; 20 % less is P = 1e-5.
 
-    Of three rows the least likely stands at 5 / 3 % (Holm), the next at 2.5 %.
+    Holm's limit for the least likely of three rows is 5 / 3 %, for the next row 2.5 %.
     """
     worse, much_worse, better = (sides(sign * change, 0.01) for change in (-0.03444, -0.2, 0.03444))
     alone = changes_of({FigureKey("a", metric): worse}, SMALLEST)
@@ -44,10 +44,11 @@ def runs_of(num_attempts: int, *means: float) -> tuple[tuple[float, ...], ...]:
 
 
 def test_fewer_attempts_than_the_references_have_widen_the_interval() -> None:
-    """By hand: references 1 % apart with four attempts, two degrees, 1e-4 (1 + 1/3); this run with two attempts.
+    """By hand: the references differ by 1 % (four attempts, two degrees, 1e-4 (1 + 1/3)), this run has two attempts.
 
     Between attempts: 14 squares of 0.01 over 10 degrees, 1.4e-4, of which (1/2 - 1/4) is added. The sum, 1.683e-4, has
-    3.145 degrees (Welch-Satterthwaite), of which t(2.5 %) is 3.1013. As many attempts, or more, widen nothing.
+    3.145 degrees (Welch-Satterthwaite), of which t(2.5 %) is 3.1013. A run with the same number of attempts, or more,
+    widens nothing.
     """
     (now,) = runs_of(2, -0.03)
     (change,) = changes_of({FigureKey("a", SPEED): Sides(now, runs_of(4, -0.01, 0.0, 0.01))}, SMALLEST).values()
@@ -85,7 +86,7 @@ def test_equal_runs_with_fewer_attempts_than_their_references_rarely_have_a_regr
 
 @pytest.mark.no_cover
 def test_equal_runs_of_many_rows_rarely_have_a_regressed_one() -> None:
-    """Forty rows, attempts 0.3 to 2 % apart: 2 % of 150 pairs, 18 % where each row was judged by itself."""
+    """Forty rows, attempts differ by 0.3 to 2 %: 2 % of 150 pairs; 18 % if each row was judged by itself."""
     random = np.random.default_rng(31)
 
     def attempts(sd: float) -> tuple[float, ...]:

@@ -69,7 +69,7 @@ def test_a_run_that_measured_nothing_is_not_measured() -> None:
 
 
 def test_several_references_bring_the_spread_between_runs() -> None:
-    """Runs 1 % apart: 3 % below their mean lies within what one more run may show, t(2 degrees) = 4.30."""
+    """The runs differ by 1 %: one more run may be 3 % below their mean, t(2 degrees) = 4.30."""
     nights = [run(point(medians=scaled(math.exp(x), NARROW)), run_id=str(x)) for x in (-0.01, 0.0, 0.01)]
     (change,) = compare(run(point(medians=scaled(0.97, NARROW))), nights).changes
     assert change.verdict == "undecided"
@@ -233,7 +233,7 @@ def test_a_group_allows_no_machine() -> None:
     ],
 )
 def test_a_point_that_the_command_line_left_out_has_that_reason(option: str | None, reason: str) -> None:
-    """One that the expression keeps is gone from the suite; what is no expression explains nothing."""
+    """A point that the expression keeps is gone from the suite; an invalid expression explains nothing."""
     (change,) = compare(dataclasses.replace(run(), kept_by=option), [run(point(), run_id="then")]).changes
     assert (change.verdict, change.reason) == ("not measured", reason)
 

@@ -71,7 +71,7 @@ def test_a_value_that_is_no_number_is_no_figure(build: Any) -> None:
 
 
 def test_results_without_medians_say_how_to_get_them(build: Any) -> None:
-    """Those of an older pybench."""
+    """Figures of an older pybench."""
     results = _results(build)
     old = {name: replace(found, medians=()) for name, found in results.points[0].metrics.items()}
     (point,) = run_figures(replace(results, points=(replace(results.points[0], metrics=old),))).points

@@ -43,7 +43,7 @@ def found(result: GateResult, state: str) -> set[str]:
 
 
 def test_a_quiet_night_passes() -> None:
-    """40 rows, and what one night can find stands beside each."""
+    """Each of 40 rows shows the smallest change that one night can find."""
     result = judged()
     assert (result.state, len(result.rows)) == ("pass", 40)
     assert all(0.015 < (row.detectable_fraction or 0) < 0.035 for row in result.rows)
@@ -51,7 +51,7 @@ def test_a_quiet_night_passes() -> None:
 
 
 def test_fewer_than_eight_nights_learn() -> None:
-    """Also when tonight is far off: nobody knows yet how far nights scatter."""
+    """A large change tonight does not help: the spread between nights is not known yet."""
     result = judged(lambda point, night: 0.2 * (point == 0 and night == 7), 7)
     assert result.state == "learning"
     assert {row.reason for row in result.rows} == {"7 of 8 nights"}
@@ -175,7 +175,7 @@ ON_ALL = Accepted(suite="s", since="2026-01-21", reason="the new driver")
 
 
 def slow_host(point: int, night: int, more: float = 0.0) -> float:
-    """``more`` is what a row loses beside its host."""
+    """``more`` is the loss of a row in addition to its host's."""
     return 0.05 * (night >= 20) + more
 
 
@@ -287,7 +287,7 @@ def test_what_accepts_a_host_accepts_no_point_that_is_gone() -> None:
 
 
 def test_a_point_that_is_accepted_on_a_slow_host_is_judged() -> None:
-    """Its level is that of the slow host, so that it lacks nothing tonight; the others are held to theirs."""
+    """Its level is the level of the slow host, so the value of tonight is normal; the other rows keep their levels."""
     accepted = (Accepted(point="p3", since="2026-01-15", reason="a wider layer"),)
 
     def slower(point: int, night: int) -> float:
@@ -461,7 +461,7 @@ def test_a_vanished_point_is_not_measured_until_it_is_accepted() -> None:
 
 
 def test_a_new_point_that_failed_does_not_pass() -> None:
-    """No night has a row of it: it is named with the reason, until it is accepted. One that can't run is none."""
+    """No night has a row of it: the point is named with the reason until it is accepted, unless it can't run."""
     series = nights()
     new = PointFigures(id="new", benchmark="p", axes={}, num_gpus=1, digest="d", medians={}, absence="exit code 9")
     failed, skipped = replace(new, is_missing=True), replace(new, id="large", absence="8 GPUs (4 here)")
@@ -501,7 +501,7 @@ def test_nights_that_all_differ_are_incomparable() -> None:
 
 
 def test_a_night_that_measured_nothing_is_not_measured() -> None:
-    """Row by row; what no worker reported is no difference."""
+    """Rows are compared one by one; a value that no worker reported is no difference."""
     series = nights(num_nights=9)
     result = judge_night(series_of(series.runs[:-1], replace(silent(series.last), keys={})))
     assert (result.state, result.differences) == ("not measured", ())
@@ -521,7 +521,7 @@ def _failed(run: RunFigures, point_id: str) -> RunFigures:
 
 
 def _rerun(result: GateResult, factor: float, num: int = 3) -> RunFigures:
-    """A rerun whose figures are so many times those of before, 0.1 % apart."""
+    """A rerun: its figures are the earlier figures times a factor, with a spread of 0.1 %."""
     points: dict[str, dict[str, tuple[float, ...]]] = {}
     for row in flagged(result):
         values = tuple((row.before or 0) * factor * (1 + 0.001 * n) for n in range(num))

@@ -1,4 +1,4 @@
-"""Which nights of a host are no example, from its shifts alone."""
+"""The shifts of a host decide which of its nights are no example."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USUAL = (0.001, -0.001, 0.002, -0.002, 0.0)
 
 
 def usual(num: int, level: float = 0.0) -> list[float]:
-    """So many nights about a level."""
+    """This number of nights about a level."""
     return [level + USUAL[night % len(USUAL)] for night in range(num)]
 
 
@@ -31,7 +31,7 @@ def test_a_slow_night_among_the_first_ones_is_found_by_those_after_it() -> None:
 
 
 def test_fewer_than_eight_alike_are_all_kept() -> None:
-    """Five nights as usual and three slow ones of the first eight show no usual shift yet."""
+    """The first eight nights, five usual and three slow, show no usual shift yet."""
     assert nights_apart([*usual(5), -0.05, -0.051, -0.052, 0.0], SMALLEST) == frozenset()
     assert nights_apart([*usual(4), -0.05, 0.0], SMALLEST) == frozenset()
 
@@ -62,7 +62,7 @@ def test_few_nights_of_a_level_have_the_spread_of_those_before(
 
 
 def test_a_level_after_too_few_nights_is_learnt_like_the_first() -> None:
-    """Seven before it show no spread: of its own first eight and more, one is far off all the same."""
+    """Seven nights before the level show no spread; one of its first nights is far off and left out."""
     assert nights_apart([*usual(7), *usual(3, -0.05), -0.08, *usual(9, -0.05), -0.05], SMALLEST, 7) == {10}
 
 

@@ -50,7 +50,7 @@ def test_a_night_is_as_likely_as_its_attempts(nights: list[Night], deviation: fl
     ],
 )
 def test_without_earlier_attempts_of_that_speed_it_is_a_change(level: list[Night]) -> None:
-    """Two nights of three attempts or more need one that is as far from the median of its night."""
+    """Of two nights of three attempts or more, one attempt must be as far from its night's median."""
     assert not is_second_speed([(-FAR, 0.0, -FAR)], level, 0.0, -FAR)
 
 
@@ -68,7 +68,7 @@ def test_a_row_of_two_speeds_has_fewer_false_alarms() -> None:
     [((0.2, -0.031), 0.031, 3, 19), ((0.2, FAR), FAR, 3, 19), ((0.0, 0.0), 0.03, 1, 18)],
 )
 def test_a_change_is_found(second_speed: tuple[float, float], step: float, num_nights: int, least: int) -> None:
-    """Of 20, on its first night; by its third where one attempt in five is faster, or slower, by as much."""
+    """The first night finds nearly all of 20; the third night if one attempt in five is as far off."""
 
     def slower(point: int, night: int) -> float:
         return step * (point == 0 and night >= 30)
@@ -77,7 +77,7 @@ def test_a_change_is_found(second_speed: tuple[float, float], step: float, num_n
 
 
 def test_a_change_is_found_where_attempts_scatter_more_than_nights() -> None:
-    """By 1 %, of 20 changes of 3 %: as many on their second night as medians alone find."""
+    """Attempts spread by 1 %: the second night finds most of 20 changes of 3 %, as medians alone do."""
     fleet = replace(QUIET, night_sds=(0.003, 0.003), attempt_sd=0.01)
     assert _num_found(fleet, lambda point, night: 0.03 * (point == 0 and night >= 30), 2) >= 17
 

@@ -1,4 +1,4 @@
-"""What the gate can do on a machine, from its own nights."""
+"""The gate's power on a machine, by the machine's nights."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_nights_before_an_accepted_change_are_left_out() -> None:
 
 
 def test_a_change_below_the_smallest_that_counts_is_no_alarm() -> None:
-    """A self-test judges by what the gate judges by."""
+    """The self-test has the smallest effects of the gate."""
     slower = replace(FEW, slower=lambda point, night: 0.1 * (point == 0 and night == 15))
     found = self_test(slower.series(np.random.default_rng(1), 19), (), SmallestEffects(default=0.3))
     assert found is not None

@@ -19,7 +19,7 @@ def night(day: int, **changed: object) -> RunFigures:
 
 
 def test_runs_that_agree_are_taken_by_time() -> None:
-    """Those of another driver are counted by the key; those of later nights are left out."""
+    """Runs of another driver are counted by the key; later nights are left out."""
     runs = [night(3), night(1), night(2, driver='"1"'), night(5)]
     found = series_of(runs, night(4))
     assert [one.run_id for one in found.runs] == ["night 1", "night 3", "night 4"]
@@ -44,7 +44,7 @@ def test_a_broken_night_is_no_example(verdict: str) -> None:
 
 
 def test_a_night_that_measured_nothing_stands_at_the_end_of_those_it_belongs_to() -> None:
-    """No worker reported torch: the newest night of this machine stands in for what there was."""
+    """No worker reported torch: the newest night of this machine replaces the unknown software."""
     before = [night(1), night(2, torch="2.10.0"), night(3), night(4, driver='"1"')]
     last = run(SILENT, run_id="last", created_utc="2026-11-05", torch=None)
     found = series_of(before, last)
@@ -61,7 +61,7 @@ def test_an_earlier_night_that_measured_nothing_is_a_broken_one() -> None:
 
 
 def test_a_value_is_the_median_attempt() -> None:
-    """One bad attempt of three leaves it as it is; a night measured otherwise, or not at all, has none."""
+    """One bad attempt of three does not change the value; a night with other settings has none."""
     nights = [
         run(point(medians=scaled(1, (100.0, 50.0, 101.0))), run_id="1", created_utc="1"),
         run(point(digest="other"), run_id="2", created_utc="2"),
