@@ -163,28 +163,28 @@ def gate(
     from pybench.nightly.values import EXIT_CODES
 
     run = run_figures(results_of(run_path))
-    history = read_history(folder)
-    if history.skipped and not history.runs:
-        raise RunFolderError(no_run(history))
-    check_across(across, {name for one in (run, *history.runs) for name in one.keys})
+    past = read_history(folder)
+    if past.skipped and not past.runs:
+        raise RunFolderError(no_run(past))
+    check_across(across, {name for one in (run, *past.runs) for name in one.keys})
     # A new build of the workers begins no new history: the build of each side is named beside a changed row.
-    series = series_of(nights(history.runs), run, (*across, BUILD))
-    if series.num_later and not series.has_earlier and run.identity not in history.entries:
+    series = series_of(nights(past.runs), run, (*across, BUILD))
+    if series.num_later and not series.has_earlier and run.identity not in past.entries:
         raise MachineError(
             f"{run_path}: its time, {run.created_utc}, is before that of all {series.num_later} runs of {run.suite} in "
             f"{folder}: check the clock"
         )
     changes = accepted_changes(accepted)
     result = judge_night(series, changes, effects_of(smallest))
-    result = unconfirmed(result, "--no-rerun") if no_rerun else _confirmed(result, run_path, history, series, python)
+    result = unconfirmed(result, "--no-rerun") if no_rerun else _confirmed(result, run_path, past, series, python)
     points = [point for one in series.runs for point in one.points]
-    unused_lines = (*skipped(history), *unused(changes, run, history.runs))
+    unused_lines = (*skipped(past), *unused(changes, run, past.runs))
     echo(render(result, points, unused=unused_lines, detail=detail, **terminal_options()), nl=False)
     write_outputs(outputs, judged(result, points), asdict(result))
     ctx.exit(EXIT_CODES[result.state])
 
 
-def _confirmed(result: GateResult, run_path: Path, history: History, series: Series, python: str | None) -> GateResult:
+def _confirmed(result: GateResult, run_path: Path, past: History, series: Series, python: str | None) -> GateResult:
     """The result after a rerun of its flagged rows; as it is where none is flagged, or with the reason for no rerun."""
     from functools import partial
 
@@ -204,7 +204,7 @@ def _confirmed(result: GateResult, run_path: Path, history: History, series: Ser
     points = {row.row.point_id for row in rows}
     try:
         folder = RunFolder.open(run_path)
-        manifest = _manifest(history, reference_of(series, rows))
+        manifest = _manifest(past, reference_of(series, rows))
         progress.note(f"{plural(len(rows), 'row')} flagged; measuring {plural(len(points), 'point')} again")
         again, beside = rerun(folder, points, choose, progress, manifest)
     except PybenchError as error:
@@ -214,7 +214,7 @@ def _confirmed(result: GateResult, run_path: Path, history: History, series: Ser
     return confirm(result, found)
 
 
-def _manifest(history: History, run: RunFigures | None) -> Manifest | None:
+def _manifest(past: History, run: RunFigures | None) -> Manifest | None:
     """Manifest of a reference, where the history keeps its folder, and this user wrote it: it names images to run."""
     from pybench.files.run.folder import RunFolder
     from pybench.model.errors import RunFolderError
@@ -222,7 +222,7 @@ def _manifest(history: History, run: RunFigures | None) -> Manifest | None:
     if run is None:
         return None
     try:
-        folder = RunFolder.open(history.path(run))
+        folder = RunFolder.open(past.path(run))
         folder.require_owner()
         return folder.read_manifest()
     except RunFolderError:

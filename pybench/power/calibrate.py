@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +69,9 @@ class Response:
     off_fraction: float
 
 
+OFF = attrgetter("off_fraction")
+
+
 @dataclass(frozen=True)
 class SensorFit:
     """The response to the whole load, and standard deviations from its parts; ``None`` for a single part."""
@@ -91,17 +95,18 @@ def fit_sensor(time_s: Column, power_w: Column, parts: Sequence[Windows]) -> Sen
     readings = _Readings(load, time_s[every], power_w[every], np.argmax(near, axis=0)[every])
     grid = [(window, tau, lag) for window in WINDOWS_S for tau in TAUS_S for lag in LAGS_S]
     of_window: dict[float, Response] = {}
-    for response in sorted((readings.response(*figures) for figures in grid), key=_off):
+    for response in sorted((readings.response(*figures) for figures in grid), key=OFF):
         of_window.setdefault(response.window_s, response)
-    whole = min((readings.refined(start) for start in list(of_window.values())[:NUM_STARTS]), key=_off)
-    singles = [readings.within(which).refined(whole) for which in near[:, every] if which.sum() >= MIN_READINGS]
-    return SensorFit(
-        whole,
-        _sigma_s([single.window_s for single in singles]),
-        _sigma_s([single.tau_s for single in singles]),
-        _sigma_s([single.lag_s for single in singles]),
-        float(np.median(np.diff(time_s))),
+    whole = min((readings.refined(start) for start in list(of_window.values())[:NUM_STARTS]), key=OFF)
+    singles = []
+    for which in (which for which in near[:, every] if which.sum() >= MIN_READINGS):
+        times_s, powers_w = readings.time_s[which], readings.power_w[which]
+        alone = _Readings(load, times_s, powers_w, np.zeros(len(times_s), dtype=np.intp))
+        singles.append(alone.refined(whole))
+    window_s, tau_s, lag_s = (
+        _sigma_s([getattr(single, name) for single in singles]) for name in ("window_s", "tau_s", "lag_s")
     )
+    return SensorFit(whole, window_s, tau_s, lag_s, float(np.median(np.diff(time_s))))
 
 
 def _sigma_s(values_s: Sequence[float]) -> float | None:
@@ -112,10 +117,6 @@ def _sigma_s(values_s: Sequence[float]) -> float | None:
     return max(off_s / float(np.sqrt(len(values_s))), LEAST_SIGMA_S)
 
 
-def _off(response: Response) -> float:
-    return response.off_fraction
-
-
 @dataclass(frozen=True)
 class _Readings:
     """Times, powers, and the number of the load's part of each reading."""
@@ -124,11 +125,6 @@ class _Readings:
     time_s: Column
     power_w: Column
     part: npt.NDArray[np.intp]
-
-    def within(self, which: npt.NDArray[np.bool_]) -> _Readings:
-        """The marked readings, as one part."""
-        time_s = self.time_s[which]
-        return _Readings(self.load, time_s, self.power_w[which], np.zeros(len(time_s), dtype=np.intp))
 
     def response(self, window_s: float, tau_s: float, lag_s: float) -> Response:
         """The powers and the residual with these figures."""
@@ -155,7 +151,7 @@ class _Readings:
             at = np.array([best.window_s, best.tau_s, best.lag_s + best.window_s / 2 + best.tau_s])
             around = [np.maximum(at + side_s * np.array(move), [0.0, 0.0, -np.inf]) for move in MOVES]
             tried = (self.response(w, tau, delay - w / 2 - tau) for w, tau, delay in around)
-            better = min((best, *tried), key=_off)
+            better = min((best, *tried), key=OFF)
             if better is best:
                 side_s, num_halvings = side_s / 2, num_halvings + 1
             best = better
@@ -263,7 +259,10 @@ def calibrate(uuid: str, run_load: RunLoad | None = None) -> tuple[Calibration, 
         spans = (run_load or run_square_load)(uuid, SCHEDULE)
         time.sleep(TAIL_S)
         trace = recorder.stop()
-    return fitted(trace, _parts(spans, SCHEDULE)), trace
+    parts, rest = [], iter(spans)
+    for on_s, off_s, length_s in SCHEDULE:
+        parts.append(list(itertools.islice(rest, int(length_s / (on_s + off_s)))))
+    return fitted(trace, parts), trace
 
 
 def run_square_load(uuid: str, schedule: Schedule) -> list[Span]:
@@ -292,16 +291,6 @@ def fitted(trace: PowerTrace, parts: Sequence[Sequence[Span]]) -> Calibration:
     reason = _doubt(fit)
     model = None if fit is None or reason is not None else _model(gpu, trace.driver, fit)
     return Calibration(gpu.uuid, gpu.index, gpu.name, trace.driver, fit, model, reason)
-
-
-def _parts(spans: Sequence[Span], schedule: Schedule) -> list[list[Span]]:
-    """The spans by part of the schedule."""
-    parts, first = [], 0
-    for on_s, off_s, length_s in schedule:
-        number = int(length_s / (on_s + off_s))
-        parts.append(list(spans[first : first + number]))
-        first += number
-    return parts
 
 
 def _readings(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> tuple[np.ndarray, np.ndarray]:

@@ -74,7 +74,11 @@ def trace_chart(label: str, steps: Sequence[tuple[int, int, int]], span: str, tr
     samples = [power_samples(gpu, trace) for gpu in trace.gpus]
     counter_ns = [_new_counter_values_ns(gpu) for gpu in trace.gpus]
     origin_ns = trace.start_ns
-    tick_ns = _tick_ns(origin_ns, [*counter_ns, *(times_ns for times_ns, _ in samples)])
+    # The shortest multiple of TICK_NS with which every difference fits into 32 bits. The times of an edited file may
+    # descend, so the range counts, not the ends.
+    columns = [column for column in (*counter_ns, *(times_ns for times_ns, _ in samples)) if len(column)]
+    ends_ns = [origin_ns, *(int(end_ns) for column in columns for end_ns in (column.min(), column.max()))]
+    tick_ns = TICK_NS * (1 + (max(ends_ns) - min(ends_ns)) // (TICK_NS * (2**31 - 1)))
 
     def ticks(time_ns: int) -> int:
         return (time_ns - origin_ns) // tick_ns
@@ -85,8 +89,8 @@ def trace_chart(label: str, steps: Sequence[tuple[int, int, int]], span: str, tr
         "tick_s": tick_ns / 1e9,
         "end": ticks(trace.end_ns),
         "gpus": [
-            _gpu(gpu, trace, columns, anchors_ns, tick_ns)
-            for gpu, columns, anchors_ns in zip(trace.gpus, samples, counter_ns, strict=True)
+            _gpu(gpu, trace, of_gpu, anchors_ns, tick_ns)
+            for gpu, of_gpu, anchors_ns in zip(trace.gpus, samples, counter_ns, strict=True)
         ],
         "steps": [[ticks(start), ticks(end)] for start, _, end in steps],
         "phases": [
@@ -112,16 +116,6 @@ def command_payload(label: str, trace: PowerTrace, start_ns: int, end_ns: int) -
     """The trace of one command, which ran from ``start_ns`` to ``end_ns``."""
     attempt = trace_chart(label, [(start_ns, start_ns, end_ns)], "command", trace)
     return PowerPayload((attempt,), (), detach_columns(attempt, 0))
-
-
-def _tick_ns(origin_ns: int, columns: Sequence[Integers]) -> int:
-    """The shortest multiple of ``TICK_NS`` with which every difference fits into 32 bits.
-
-    The times of an edited file may descend, so the range counts, not the ends.
-    """
-    ends_ns = [int(time_ns) for column in columns if len(column) for time_ns in (column.min(), column.max())]
-    reach_ns = max([origin_ns, *ends_ns]) - min([origin_ns, *ends_ns])
-    return TICK_NS * (1 + reach_ns // (TICK_NS * (2**31 - 1)))
 
 
 def _gpu(

@@ -254,7 +254,9 @@ class _Family:
 
     def grids(self, zero_s: float) -> list[PublicationGrid]:
         period_s = self.period_s
-        round_s = self._round_period_s()
+        middle_s = (period_s[0] + period_s[-1]) / 2
+        rounds_s = [float(np.round(middle_s / unit_s) * unit_s) for unit_s in ROUND_PERIODS_S]
+        round_s = next((each_s for each_s in rounds_s if period_s[0] <= each_s <= period_s[-1]), None)
         num_others = NUM_OTHERS if round_s is None else NUM_WITH_ROUND
         last = len(period_s) - 1
         spread = sorted({last, *(int(part * last / (num_others - 1)) for part in range(num_others))})
@@ -266,14 +268,6 @@ class _Family:
             for period, at, weight in chosen
             for part in PHASES
         ]
-
-    def _round_period_s(self) -> float | None:
-        middle_s = (self.period_s[0] + self.period_s[-1]) / 2
-        for unit_s in ROUND_PERIODS_S:
-            round_s = float(np.round(middle_s / unit_s) * unit_s)
-            if self.period_s[0] <= round_s <= self.period_s[-1]:
-                return round_s
-        return None
 
 
 def _families(readings: Readings, known_s: Sequence[Column] = ()) -> tuple[list[_Family], float]:

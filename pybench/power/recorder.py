@@ -90,7 +90,9 @@ class PowerRecorder:
         """
         if self._native is not None:
             raise UsageError("power sampler: it records already; stop it before it starts again")
-        native = _extension().Recorder(
+        if _nvml is None:
+            raise MachineError(f"power sampler: {_FAULT}; {REMEDY}")
+        native = _nvml.Recorder(
             self._uuids,
             counter_period_ns=self._counter_period_ns,
             polled_period_ns=self._polled_period_ns,
@@ -150,21 +152,12 @@ class PowerRecorder:
 
 def _trace(values: dict[str, Any]) -> PowerTrace:
     """A trace from the extension's dictionaries of columns: the offsets, and the planes of each GPU."""
-    gpus = tuple(_gpu(gpu, values["driver"]) for gpu in values["gpus"])
-    return PowerTrace(**{**values, "offsets": OffsetColumns(**values["offsets"]), "gpus": gpus})
-
-
-def _gpu(values: dict[str, Any], driver: str) -> GpuTrace:
-    """One GPU of a trace, with its sensor model."""
-    planes = {plane: kind(**values[plane]) for plane, kind in PLANES.items()}
-    sensor = sensor_model(values["name"], driver, values["uuid"])
-    return GpuTrace(**{**values, "capabilities": tuple(values["capabilities"]), "sensor": sensor, **planes})
-
-
-def _extension() -> ModuleType:
-    if _nvml is None:
-        raise MachineError(f"power sampler: {_FAULT}; {REMEDY}")
-    return _nvml
+    gpus = []
+    for gpu in values["gpus"]:
+        planes = {plane: kind(**gpu[plane]) for plane, kind in PLANES.items()}
+        sensor = sensor_model(gpu["name"], values["driver"], gpu["uuid"])
+        gpus.append(GpuTrace(**{**gpu, "capabilities": tuple(gpu["capabilities"]), "sensor": sensor, **planes}))
+    return PowerTrace(**{**values, "offsets": OffsetColumns(**values["offsets"]), "gpus": tuple(gpus)})
 
 
 def _answer(native: Any, method: str, *arguments: object) -> Any:  # noqa: ANN401 - the extension's sampler and what it hands over

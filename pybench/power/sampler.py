@@ -144,7 +144,12 @@ class PowerSampler(PowerRecorder):
             raise UsageError(f'window "{window.name}" ends before it starts')
         if self.unavailable_reason is not None:
             return Energy(start_ns=window.start_ns, end_ns=window.end_ns, gpus=())
-        trace = window.trace or self._trace or self._covering(window.start_ns, window.end_ns)
+        trace = window.trace or self._trace
+        if trace is None:  # the data near the window; only a recent window's end may still lack readings
+            settle(window.end_ns)
+            recent = time.monotonic_ns() - window.end_ns < RECENT_NS
+            first_ns, last_ns = max(0, window.start_ns - NEAR_NS), window.end_ns + NEAR_NS
+            trace = self.snapshot(first_ns, search=recent, until_ns=last_ns)
         return attempt_energy(trace, window.start_ns, window.end_ns, LoadPeriods.of_period(period_s))
 
     def stop(self) -> PowerTrace:
@@ -171,12 +176,6 @@ class PowerSampler(PowerRecorder):
         if self.is_running:
             self.anchor()
         return now_ns
-
-    def _covering(self, start_ns: int, end_ns: int) -> PowerTrace:
-        """The data near a window; waits for the readings after its end only if that is recent."""
-        settle(end_ns)
-        recent = time.monotonic_ns() - end_ns < RECENT_NS
-        return self.snapshot(max(0, start_ns - NEAR_NS), search=recent, until_ns=end_ns + NEAR_NS)
 
 
 def settle(end_ns: int) -> None:

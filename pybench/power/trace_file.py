@@ -23,7 +23,6 @@ from pydantic import ValidationError
 from pybench.files.reader import check_version, first_fault, object_reader
 from pybench.files.safe_folder import opened_folder, read_below, write_file
 from pybench.model.errors import RunFolderError
-from pybench.power.sensor import SensorModel
 from pybench.power.trace import (
     MISSING,
     PLANES,
@@ -100,7 +99,10 @@ def read_trace(folder: Path, name: str) -> PowerTrace:
 
 def _decoded(arrays: dict[str, Array], path: Path) -> PowerTrace:
     """Raises ``RunFolderError`` for another version, ``RunFolderError`` or ``ValueError`` for bad content."""
-    trace = _described(_text(arrays.pop(_DESCRIPTION, None)), path)
+    description = arrays.pop(_DESCRIPTION, None)
+    if description is None or description.dtype.kind != "U" or description.nbytes > _MAX_DESCRIPTION_BYTES:
+        raise ValueError("its description is missing, no text, or too long")
+    trace = _described(description.tobytes().decode("utf-32-le"), path)
     gpus = tuple(
         replace(gpu, **{plane: _plane(f"{i}.{plane}", kind, arrays) for plane, kind in PLANES.items()})
         for i, gpu in enumerate(trace.gpus)
@@ -108,12 +110,6 @@ def _decoded(arrays: dict[str, Array], path: Path) -> PowerTrace:
     offsets = _plane("offsets", OffsetColumns, arrays)
     _require(not arrays, f"{min(arrays, default='')[:80]!r} is no column of its GPUs")
     return replace(trace, gpus=gpus, offsets=offsets)
-
-
-def _text(array: Array | None) -> str:
-    if array is None or array.dtype.kind != "U" or array.nbytes > _MAX_DESCRIPTION_BYTES:
-        raise ValueError("its description is missing, no text, or too long")
-    return array.tobytes().decode("utf-32-le")
 
 
 def _described(text: str, path: Path) -> PowerTrace:
@@ -145,15 +141,12 @@ def _check_description(trace: PowerTrace) -> None:
     for i, gpu in enumerate(trace.gpus):
         counts = (gpu.index or 0, gpu.failed_calls, gpu.missed_ticks, gpu.dropped_records)
         _require(all(0 <= count < _LIMIT for count in counts), f"gpus.{i}: a count is out of range")
-        _require(gpu.sensor is None or _is_possible(gpu.sensor), f"gpus.{i}.sensor: a time is out of range")
-
-
-def _is_possible(sensor: SensorModel) -> bool:
-    spans_s = (sensor.period_s, sensor.window_s, sensor.average_span_s)
-    times_s = (sensor.tau_s, sensor.tau_sigma_s, sensor.lag_high_s - sensor.lag_low_s, abs(sensor.lag_low_s))
-    return all(_MIN_SENSOR_SPAN_S <= each <= _MAX_SENSOR_SPAN_S for each in spans_s) and all(
-        0 <= each <= _MAX_SENSOR_SPAN_S for each in times_s
-    )
+        if (sensor := gpu.sensor) is not None:
+            spans_s = (sensor.period_s, sensor.window_s, sensor.average_span_s)
+            times_s = (sensor.tau_s, sensor.tau_sigma_s, sensor.lag_high_s - sensor.lag_low_s, abs(sensor.lag_low_s))
+            is_possible = all(each >= _MIN_SENSOR_SPAN_S for each in spans_s) and all(each >= 0 for each in times_s)
+            is_possible = is_possible and all(each <= _MAX_SENSOR_SPAN_S for each in (*spans_s, *times_s))
+            _require(is_possible, f"gpus.{i}.sensor: a time is out of range")
 
 
 def _plane(prefix: str, kind: type, arrays: dict[str, Array]) -> Any:  # noqa: ANN401 - of ``kind``
@@ -206,10 +199,22 @@ def unpack(data: bytes, max_bytes: int) -> dict[str, Array]:
 
     Raises ``ValueError`` for anything else.
     """
-    _check_directory(data)
+    # Whoever opens a zip file reads its directory whole.
+    end = _END.fullmatch(data[-_END_BYTES:])
+    if end is None or data[-_END_BYTES - _LARGE_END_BYTES :].startswith(_LARGE_END):
+        raise ValueError("does not end as a zip file")
+    if int.from_bytes(end[1], "little") > _MAX_DIRECTORY_BYTES:
+        raise ValueError(f"has a directory of more than {_MAX_DIRECTORY_BYTES} bytes")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = _archive_members(archive, max_bytes)
+            members: dict[str, zipfile.ZipInfo] = {}
+            for member in archive.infolist():
+                name = member.filename.removesuffix(".npy")
+                if name in members:
+                    raise ValueError(f"has {name[:80]!r} twice")
+                members[name] = member
+            if sum(member.file_size for member in members.values()) > max_bytes:
+                raise ValueError(f"unpacks to more than {max_bytes} bytes")
             arrays = {}
             for name, member in members.items():
                 with archive.open(member) as stream:
@@ -218,27 +223,6 @@ def unpack(data: bytes, max_bytes: int) -> dict[str, Array]:
             return arrays
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
         raise ValueError(str(error)) from error
-
-
-def _check_directory(data: bytes) -> None:
-    """Whoever opens a zip file reads its directory whole."""
-    end = _END.fullmatch(data[-_END_BYTES:])
-    if end is None or data[-_END_BYTES - _LARGE_END_BYTES :].startswith(_LARGE_END):
-        raise ValueError("does not end as a zip file")
-    if int.from_bytes(end[1], "little") > _MAX_DIRECTORY_BYTES:
-        raise ValueError(f"has a directory of more than {_MAX_DIRECTORY_BYTES} bytes")
-
-
-def _archive_members(archive: zipfile.ZipFile, max_bytes: int) -> dict[str, zipfile.ZipInfo]:
-    found: dict[str, zipfile.ZipInfo] = {}
-    for member in archive.infolist():
-        name = member.filename.removesuffix(".npy")
-        if name in found:
-            raise ValueError(f"has {name[:80]!r} twice")
-        found[name] = member
-    if sum(member.file_size for member in found.values()) > max_bytes:
-        raise ValueError(f"unpacks to more than {max_bytes} bytes")
-    return found
 
 
 def _array(name: str, content: bytes) -> Array:
