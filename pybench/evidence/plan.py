@@ -168,8 +168,7 @@ def _points(manifest: Manifest, *, same_build: bool) -> Iterator[Discrepancy]:
 def _entries(plan: Plan) -> dict[str, list[_Entry]]:
     """By the point's id, which an edited plan may have more than once."""
     entries: dict[str, list[_Entry]] = {}
-    states: dict[str, tuple[Point | Skip, ...]] = {"measured": plan.points, "skipped": plan.skips}
-    for state, members in (states | {"left out": plan.left_out}).items():
+    for state, members in (("measured", plan.points), ("skipped", plan.skips), ("left out", plan.left_out)):
         for entry in members:
             entries.setdefault(entry.id, []).append((state, entry))
     return entries
@@ -177,9 +176,7 @@ def _entries(plan: Plan) -> dict[str, list[_Entry]]:
 
 def _lacks_package(claimed: list[_Entry], follows: list[_Entry]) -> bool:
     """Whether a point was not measured because its Python lacked a package, which the run alone reports."""
-    if len(claimed) != 1 or len(follows) != 1:
-        return False
-    (_, skip), (_, point) = claimed[0], follows[0]
-    if not isinstance(skip, Skip) or not isinstance(point, Point) or not (skip.lacks or "").endswith(NOT_INSTALLED):
-        return False
-    return skip == skipped(point, skip.reason, skip.lacks)
+    match claimed, follows:
+        case [(_, Skip() as skip)], [(_, Point() as point)] if (skip.lacks or "").endswith(NOT_INSTALLED):
+            return skip == skipped(point, skip.reason, skip.lacks)
+    return False

@@ -11,13 +11,10 @@ from pybench.model.errors import MachineError, UsageError
 
 NAMESPACE = "pybench-bundle"
 """Purpose of a signature: ssh-keygen refuses one that was made for another."""
-
 _LIMIT_S = 120.0
 """Seconds for ssh-keygen, which may ask for a passphrase; it hashes 100 MB in 0.3 s."""
-
 _MAX_SIGNATURE_BYTES = 2**16
 """Most bytes of a signature; one by an RSA key of 16,384 bits has 6 kB."""
-
 _PROGRAM = "ssh-keygen"
 
 

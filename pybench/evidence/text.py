@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import get_args
 
 from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
 from pybench.model.text import plural
@@ -12,20 +13,14 @@ from pybench.report.table import printable
 _MOST_PARAGRAPHS = 40
 _MOST_PLACES = 4
 _MOST_NAMED = 3
-_TITLES: dict[DiscrepancyState, str] = {
-    "does not hold": "Does not hold",
-    "unfinished": "Unfinished",
-    "not checked": "Not checked",
-}
 
 
 def render(found: Verification, *, width: int = 80) -> str:
     """At most 40 paragraphs for each kind of discrepancy."""
     lines = [*_headline(found), ""]
-    for state, title in _TITLES.items():
-        own = [each for each in found.discrepancies if each.state == state]
-        if own:
-            lines += [f"{title} ({len(own)})", *_listed(own), ""]
+    for state in get_args(DiscrepancyState):
+        if of_state := [each for each in found.discrepancies if each.state == state]:
+            lines += [f"{state.capitalize()} ({len(of_state)})", *_listed(of_state), ""]
     wrapped = []
     for line in lines:
         after = "    " if line.startswith("  ") else ""

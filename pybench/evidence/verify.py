@@ -87,11 +87,10 @@ def verify_bundle(file: Path, suite_file: Path | None = None, signers: Path | No
             broken = Discrepancy("unreadable", file.name, text)
             return Verification(run_id=file.name, discrepancies=(*unsigned, broken))
         inside = verify_folder(folder, suite_file, bundled=True)
-        renamed: tuple[Discrepancy, ...] = ()
         if inside.run_id != folder.name:
             text = f"is of run {inside.run_id}, the bundle of {folder.name}"
-            renamed = (Discrepancy("digest", MANIFEST_FILE, text),)
-    return replace(inside, discrepancies=(*unsigned, *renamed, *inside.discrepancies), signature=signature)
+            unsigned = (*unsigned, Discrepancy("digest", MANIFEST_FILE, text))
+    return replace(inside, discrepancies=(*unsigned, *inside.discrepancies), signature=signature)
 
 
 def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool = False) -> Verification:
@@ -137,8 +136,8 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
         except (PybenchError, *_MALFORMED) as error:
             if isinstance(error, PybenchError) and suite_file is not None and place == MANIFEST_FILE:
                 raise
-            text = f"cannot be checked: {type(error).__name__}: {error}"
-            discrepancies.append(Discrepancy("unreadable", place, text))
+            what = f"{type(error).__name__}: {error}"
+            discrepancies.append(Discrepancy("unreadable", place, f"cannot be checked: {what}"))
     return Verification(
         run_id=manifest.run_id,
         discrepancies=tuple(dict.fromkeys(discrepancies)),
@@ -175,8 +174,7 @@ def check_worker(folder: RunFolder, manifest: Manifest, *, same_build: bool) -> 
     try:
         digest = worker_digest(folder.worker)
     except OSError as error:
-        text = f"the worker's source cannot be read: {error.strerror}"
-        yield Discrepancy("unreadable", "worker", text)
+        yield Discrepancy("unreadable", "worker", f"the worker's source cannot be read: {error.strerror}")
         return
     if digest != manifest.worker_sha256:
         yield Discrepancy("worker", "worker", "its source is not the one that the manifest names")
@@ -200,11 +198,9 @@ def check_attempts(manifest: Manifest, records: Sequence[Record], results: Resul
             text = f"no record: {time_limit_text(limit_s)} may have left no time for it"
         state: DiscrepancyState = "unfinished" if limit_s is None else "not checked"
         yield Discrepancy("owed", f"{point_id}, attempt {number}", text, state)
-    known = manifest.plan.digests
     for record in records:
-        if known.get(record.point_id) != record.point_digest:
-            text = "measured with settings that the plan does not have"
-            yield Discrepancy("plan", _label(record), text)
+        if manifest.plan.digests.get(record.point_id) != record.point_digest:
+            yield Discrepancy("plan", _label(record), "measured with settings that the plan does not have")
     measured = [record for record in records if record.ok and record.ranks and all(r.steps for r in record.ranks)]
     for earlier, later in pairwise(measured):
         steps = [[rank.steps for rank in record.ranks] for record in (earlier, later)]
