@@ -106,14 +106,6 @@ def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTab
     return replace(check, table=table.name, source=row.source, reason=reason, hosts=row.hosts)
 
 
-def _absence(measurements: Measurements, judged: _Judged) -> str | None:
-    """Reason for a missing figure, of the point or of this metric; ``None`` for a measured one."""
-    if judged.result.reason is not None or judged.point is None:
-        return judged.result.reason
-    missing = absence(judged.point, judged.expectation.metric, measurements)
-    return missing and missing[1]
-
-
 def _check(
     measurements: Measurements, judged: _Judged, limits: tuple[float | None, float | None] | None, unjudged: str = ""
 ) -> CheckResult:
@@ -123,6 +115,7 @@ def _check(
     """
     result, metric = judged.result, judged.expectation.metric
     value, (minimum, maximum) = result.metrics.get(metric), limits or (None, None)
+    missing = absence(judged.point, metric, measurements) if judged.point and result.reason is None else None
     check = CheckResult(
         benchmark=result.benchmark,
         metric=metric,
@@ -131,7 +124,7 @@ def _check(
         minimum=minimum,
         maximum=maximum,
         verdict="error" if result.status == "failed" else "missing" if limits else "no_expectation",
-        reason=_absence(measurements, judged) or unjudged,
+        reason=result.reason or (missing[1] if missing else unjudged),
     )
     if value is None or judged.point is None or limits is None:
         return check

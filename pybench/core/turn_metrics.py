@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 from pybench.core.joint_step import JointStep, joint_spans
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy
@@ -29,7 +28,12 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     settings, spans = _settings(point), [span for span in joint_spans(step.ranks) if span.name != CHECK]
     if not spans:
         return {}
-    seconds = partial(_seconds, spans, settings.turns)
+
+    def seconds(names: Sequence[str] | None = None, without: Sequence[str] = ()) -> float:
+        """Of one turn: of all phases or of ``names``, except ``without``."""
+        chosen = [span for span in spans if (names is None or span.name in names) and span.name not in without]
+        return sum(span.end_ns - span.start_ns for span in chosen) / 1e9 / settings.turns
+
     turn_s, switch_s = seconds(), seconds(without=WORKING)
     handover_s = seconds(("handover",))
     tokens = (step.work.prompt_tokens + step.work.output_tokens) / settings.turns
@@ -77,14 +81,6 @@ def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[
         "switch_energy_fraction": switch / whole if whole and switch is not None else None,
         "idle_energy_j_per_turn": None if idle is None else idle / num_turns,
     }
-
-
-def _seconds(
-    spans: Sequence[Span], turns: int, names: Sequence[str] | None = None, without: Sequence[str] = ()
-) -> float:
-    """Seconds of one turn: of all phases or of ``names``, except ``without``."""
-    chosen = [span for span in spans if (names is None or span.name in names) and span.name not in without]
-    return sum(span.end_ns - span.start_ns for span in chosen) / 1e9 / turns
 
 
 def _asleep_bytes(spans: Sequence[Span]) -> list[int]:

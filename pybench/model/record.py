@@ -128,8 +128,10 @@ class Energy:
     def _repr_html_(self) -> str:
         """The totals above a table of the GPUs, for notebooks."""
         heads = ("index", "energy_j", "energy_low_j", "energy_high_j", "mean_power_w", "flags")
-        rows = [[getattr(gpu, head) for head in heads] for gpu in self.gpus]
-        lines = ("".join(f"<td>{escape(_cell(value))}</td>" for value in row) for row in rows)
+        values = [[getattr(gpu, head) for head in heads[:-1]] for gpu in self.gpus]
+        rows = [[f"{value:,.1f}" if isinstance(value, float) else str(value) for value in row] for row in values]
+        cells = [[*row, ", ".join(gpu.flags)] for row, gpu in zip(rows, self.gpus, strict=True)]
+        lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells)
         head = "".join(f"<th>{head}</th>" for head in heads)
         body = "".join(f"<tr>{line}</tr>" for line in lines)
         return f"<table><caption>{escape(str(self))}</caption><tr>{head}</tr>{body}</table>"
@@ -137,13 +139,6 @@ class Energy:
     def _sum(self, name: str) -> float | None:
         values = [getattr(gpu, name) for gpu in self.gpus]
         return sum(values) if values and None not in values else None
-
-
-def _cell(value: float | tuple[str, ...] | None) -> str:
-    """A figure or flags as text of a table."""
-    if isinstance(value, tuple):
-        return ", ".join(value)
-    return f"{value:,.1f}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True, kw_only=True)
