@@ -250,12 +250,13 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         over_nodes=("generate",),
     ),
     "tensorrt_llm": BackendTraits(
-        model_types=("llama", "mistral", "qwen2", "qwen3"),
+        model_types=("llama", "mistral", "qwen2", "qwen3", "gemma3_text", "phi3"),
         parallel_axes={"generate": ("tensor_parallel", "pipeline_parallel", "data_parallel")},
         packages=("torch", "transformers", "tensorrt_llm"),
         remedy="use its image, nvcr.io/nvidia/tensorrt-llm/release (--engine docker or podman)",
         axes_inside=("tensor_parallel", "pipeline_parallel"),
-        options=(*_ENGINE_OPTIONS, *_SERVING, *_PREFIXES),
+        options=(*_ENGINE_OPTIONS, "quantization", *_SERVING, *_PREFIXES),
+        quantizations=("fp8",),
         device="cuda",
         warm_settings={"generate": (*_SIZES, *_SERVING, "shared_prefix_tokens")},
         shaping=("context_tokens",),
@@ -295,8 +296,7 @@ MEMORY_WORDS = (*_MEMORY, *(word for traits in BACKENDS.values() for word in tra
 
 def is_out_of_memory(error: str) -> bool:
     """Whether an error's text reports that memory ran out."""
-    lower = error.lower()
-    return any(word in lower for word in MEMORY_WORDS)
+    return any(word in error.lower() for word in MEMORY_WORDS)
 
 
 # After the sizes, torch describes its allocator in three sentences and an address.

@@ -113,6 +113,7 @@ SERVERS: dict[str, ServerTraits] = {
             "tensor_parallel": "--tp_size",
             "pipeline_parallel": "--pp_size",
             "max_num_seqs": "--max_batch_size",
+            "quantization": (None, None),  # by a file beside the model's config
         },
         config={
             "load_format": "dummy",
@@ -150,9 +151,8 @@ def server_of(settings: Generate) -> ServerTraits:
 
 def image_backend(settings: Settings) -> str:
     """The backend whose image a point runs in. The image of a library serves its backend and its server."""
-    if isinstance(settings, Generate) and settings.backend == "server":
-        return server_of(settings).package or settings.backend
-    return settings.backend
+    served = settings if isinstance(settings, Generate) and settings.backend == "server" else None
+    return (served and server_of(served).package) or settings.backend
 
 
 def command_values(settings: Generate) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from pybench.model.text import amount_text, plural
 from pybench.report.table import Table, printable
 from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 
-NO_TIMES: Mapping[str, float] = {}
+_NEVER_RUN = ("tensorrt_llm", "trtllm", "sglang")
+"""Backends and servers that no GPU has run with pybench yet."""
 
 
 def render(
@@ -28,7 +29,7 @@ def render(
     gpu_memory_bytes: float | None = None,
     *,
     judges: Mapping[str, tuple[str, ...]] | None = None,
-    kept_s: Mapping[str, float] = NO_TIMES,
+    kept_s: Mapping[str, float] | None = None,
     assumed: str | None = None,
     width: int = 80,
 ) -> str:
@@ -40,6 +41,8 @@ def render(
     """
     needs = [(point.id, memory_need(point)) for point in plan.points] if gpu_memory_bytes is not None else []
     tight = [name for name, need in needs if need is not None and may_not_fit(need, gpu_memory_bytes or 0.0)]
+    parts = [(point.id, getattr(point.settings, "server", None) or point.settings.backend) for point in plan.points]
+    unproven = ((name, f"no GPU has run pybench's {part} yet") for name, part in parts if part in _NEVER_RUN)
     stream = io.StringIO()
     out = console(stream, width, color=False)
     hanging(out, f"{suite.name}, profile {suite.profile}" if suite.profile else suite.name)
@@ -54,9 +57,10 @@ def render(
         *_reasons(((skip.id, skip.reason) for skip in plan.skips), "skipped: "),
         *_reasons(((skip.id, skip.reason) for skip in plan.left_out), ""),
         *_reasons(((name, "a point that runs out of memory is left out") for name in tight), "may not fit: "),
+        *_reasons(unproven, "never run: "),
     ):
         hanging(out, line)
-    for line in _totals(plan, attempt_s, kept_s):
+    for line in _totals(plan, attempt_s, kept_s or {}):
         hanging(out, line)
     if judges:
         hanging(out, judged_sentence(judges, plan.rates_run))
@@ -196,10 +200,6 @@ def render_suites(descriptions: Mapping[str, str], *, width: int = 80) -> str:
     return without_trailing_spaces(stream.getvalue())
 
 
-_LEAST_ROOM = 20
-"""Columns that a finding has beside its name, however narrow the terminal."""
-
-
 def render_findings(findings: Sequence[DoctorFinding], *, width: int = 80) -> str:
     """Whether runs can be made here, then a line for each finding, its remedy below it."""
     names = max((len(finding.name) for finding in findings), default=0)
@@ -209,7 +209,7 @@ def render_findings(findings: Sequence[DoctorFinding], *, width: int = 80) -> st
     lines = [f"not ready, missing: {missing}; {counted}" if missing else f"ready; {counted}"]
     for finding in findings:
         head = f"{finding.state:8} {finding.name:{names}}  "
-        room = max(width - len(head), _LEAST_ROOM)
+        room = max(width - len(head), 20)  # columns beside a name, however narrow the terminal
         remedy = _wrapped(f"-> {finding.remedy}", room, "   ") if finding.remedy else []
         for number, line in enumerate([*(_wrapped(finding.found, room) or [""]), *remedy]):
             lines.append(f"{head if number == 0 else ' ' * len(head)}{line}".rstrip())

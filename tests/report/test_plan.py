@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
+import pytest
+
 from pybench.model.container import ContainerRequest, Mount
 from pybench.model.suite import Benchmark, Effort, Plan, Point, Skip, Suite
 from pybench.model.workloads.generate import Generate
@@ -63,6 +65,19 @@ def test_a_reason_that_several_points_have_is_printed_once() -> None:
         "left out: a\n  decode[tensor_parallel=16]\n  decode[tensor_parallel=32]\n"
         "0 points, 0 attempts in 0 processes; 3 skipped, 2 left out\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [({"backend": "tensorrt_llm"}, "tensorrt_llm"), ({"backend": "server", "server": "sglang"}, "sglang")],
+)
+def test_what_no_gpu_has_run_yet_is_named(changes: dict[str, str], part: str) -> None:
+    """Beside each of its points."""
+    point = _point(1)
+    new = dataclasses.replace(point, settings=dataclasses.replace(point.settings, **changes))  # type: ignore[arg-type]
+    text = render(Suite(name="s", description="", benchmarks=()), Plan(points=(new, _point(2)), skips=()))
+    assert text.count("never run") == 1
+    assert f"{point.id}: never run: no GPU has run pybench's {part} yet" in " ".join(text.split())
 
 
 def test_points_that_share_a_process_are_counted() -> None:

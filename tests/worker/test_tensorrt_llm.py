@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from pybench.model.servers import server_config, server_reasons
 from pybench.model.wire import Event, Failure, Metric, Step
 from pybench.model.workloads.generate import Generate
+from pybench.worker.backends.engine import config_folder
 from pybench.worker.backends.tensorrt_llm.translation import (
     Iterations,
     cache_arguments,
@@ -141,6 +143,33 @@ def test_settings_in_the_librarys_words(tmp_path: Path) -> None:
     assert cache.keys() <= set(classes["KvCacheConfig"]["__init__"])
     assert (cache["free_gpu_memory_fraction"], cache["enable_block_reuse"]) == (0.5, False)
     assert cache_arguments(settings(prefix_caching=True))["enable_block_reuse"] is True
+
+
+def test_arguments_have_the_types_of_1_2_1(tmp_path: Path) -> None:
+    """Those of the backend and of the server's file, as the schema of its image has them."""
+    types = json.loads(RECORDED.read_text())["LLM"]["types"]
+    plain = {"string": str, "boolean": bool, "integer": int, "integer | None": int, "Literal['auto', 'dummy']": str}
+    plain |= {"CudaGraphConfig | None": dict, "KvCacheConfig": dict}
+    long = settings(prompt_tokens=16384, max_num_seqs=8, server="trtllm", prefix_caching=True)
+    file = json.loads(server_config(long) or "")
+    for arguments in (engine_arguments(long, tmp_path), file):
+        assert [name for name, value in arguments.items() if type(value) is not plain[types[name]]] == []
+    for name, fields in (("cuda_graph_config", "CudaGraphConfig"), ("kv_cache_config", "KvCacheConfig")):
+        assert file[name].keys() <= set(json.loads(RECORDED.read_text())[fields]["__init__"])
+
+
+def test_fp8_is_in_the_models_folder(
+    run_tensorrt: RunTensorrt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The PyTorch backend has no argument for it."""
+    assert "quant_config" not in json.loads(RECORDED.read_text())["LLM"]["__init__"]
+    code, _, log = run_tensorrt(settings(quantization="fp8"))
+    assert code == 0, log
+    monkeypatch.chdir(tmp_path)
+    with config_folder({"model_type": "llama"}, "bfloat16", by_modelopt=True) as folder:
+        file = json.loads((folder / "hf_quant_config.json").read_text())
+    assert file["quantization"]["quant_algo"] == "FP8"
+    assert not list(server_reasons(settings(backend="server", server="trtllm", quantization="fp8"), "cuda"))
 
 
 def test_graphs_cover_every_batch() -> None:

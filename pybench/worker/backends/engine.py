@@ -31,11 +31,14 @@ from pybench.worker.process import end_group_with_me
 from pybench.worker.ranks import RankNumbers, Ranks, rank_numbers
 from pybench.worker.seeds import sample_seed
 
+_FP8 = {"quant_algo": "FP8", "kv_cache_quant_algo": None, "exclude_modules": ["lm_head"]}
+
 
 @contextmanager
-def config_folder(architecture: dict[str, Any], dtype: str) -> Iterator[Path]:
+def config_folder(architecture: dict[str, Any], dtype: str, *, by_modelopt: bool = False) -> Iterator[Path]:
     """A folder with ``config.json``, there as long as the context is open.
 
+    ``by_modelopt``: a file beside it has TensorRT-LLM's PyTorch backend use FP8 (tensorrt_llm/_torch/model_config.py).
     It is in the working directory, the attempt's own: a worker that is killed leaves it there. Its name is the same in
     every attempt: engines that read it by a relative path find the code that an earlier attempt compiled.
 
@@ -55,6 +58,9 @@ def config_folder(architecture: dict[str, Any], dtype: str) -> Iterator[Path]:
         number += 1
     try:
         (folder / "config.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
+        if by_modelopt:
+            words = json.dumps({"producer": {"name": "modelopt"}, "quantization": _FP8})
+            (folder / "hf_quant_config.json").write_text(words, encoding="utf-8")
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -209,7 +215,11 @@ async def drive(requests: Sequence[Request], concurrency: int | None, submit: Su
     if concurrency is None:
         return list(await asyncio.gather(*(_at_its_moment(request, start_ns, submit) for request in requests)))
     waiting = iter(requests)
-    lanes = (_one_after_another(waiting, submit) for _ in range(min(concurrency, len(requests))))
+
+    async def one_after_another() -> list[Outcome]:
+        return [await submit(request, time.monotonic_ns()) for request in waiting]
+
+    lanes = (one_after_another() for _ in range(min(concurrency, len(requests))))
     return [times for lane in await asyncio.gather(*lanes) for times in lane]
 
 
@@ -219,7 +229,3 @@ async def _at_its_moment(request: Request, start_ns: int, submit: Submit[Outcome
     if delay_s > 0:
         await asyncio.sleep(delay_s)
     return await submit(request, arrival_ns)
-
-
-async def _one_after_another(waiting: Iterator[Request], submit: Submit[Outcome]) -> list[Outcome]:
-    return [await submit(request, time.monotonic_ns()) for request in waiting]

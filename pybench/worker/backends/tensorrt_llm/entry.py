@@ -85,11 +85,6 @@ class TensorrtEngine:
         self.num_points = 0
         self.num_steps = 0
 
-    def close(self) -> None:
-        """End the engine's processes."""
-        self.llm.shutdown()
-        self.loop.close()
-
 
 class TensorrtGeneration:
     """An engine and the requests of every step of one point."""
@@ -188,15 +183,16 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     settings, architecture = generation_of(order)
     for name, value in LOOPBACK.items():
         os.environ.setdefault(name, value)
-    with config_folder(architecture, settings.dtype) as folder:
+    with config_folder(architecture, settings.dtype, by_modelopt=settings.quantization is not None) as folder:
         ours = engine_arguments(settings, folder)
         valid = set(TorchLlmArgs.model_fields)
         if "max_stats_len" in valid:  # since 1.2
             ours["max_stats_len"] = KEPT_ITERATIONS
-        version = f"tensorrt_llm {tensorrt_llm.__version__}"
-        eager = {GRAPHS: "enforce_eager"} if settings.enforce_eager else {}
-        decided = {**decided_arguments("tensorrt_llm", Generate), **eager}
-        arguments = {**merged(ours, settings.engine_args, valid, version, decided), GRAPHS: None}
+        decided = decided_arguments("tensorrt_llm", Generate) | (
+            {GRAPHS: "enforce_eager"} if settings.enforce_eager else {}
+        )
+        given = merged(ours, settings.engine_args, valid, f"tensorrt_llm {tensorrt_llm.__version__}", decided)
+        arguments = {**given, GRAPHS: None}
         try:
             engine = TensorrtEngine(settings, arguments)
         except RuntimeError as error:
@@ -206,7 +202,8 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         try:
             yield partial(_generation, engine=engine, replica=ranks.rank)
         finally:
-            engine.close()
+            engine.llm.shutdown()
+            engine.loop.close()
 
 
 @contextmanager

@@ -34,7 +34,12 @@ class Iterations:
         num_paused = num_running = 0
         scheduled: dict[int, int] = {}
         for one in stats:
-            self._take_memory(one)
+            cache = one.get("kvCacheStats") or {}
+            self.memory_bytes = max(self.memory_bytes or 0, one.get("gpuMemUsage", 0)) or None
+            self.cache_tokens = cache.get("maxNumBlocks", 0) * cache.get("tokensPerBlock", 0) or self.cache_tokens
+            self.max_requests = one.get("maxNumActiveRequests") or self.max_requests
+            if self._caches_prefixes and {"reusedBlocks", "missedBlocks"} <= cache.keys():
+                self._blocks = (cache["reusedBlocks"], cache["missedBlocks"])
             batch = one.get("inflightBatchingStats") or {}
             num_paused += batch.get("numPausedRequests", 0)
             scheduled[batch.get("microBatchId", 0)] = batch.get("numScheduledRequests", 0)
@@ -61,15 +66,6 @@ class Iterations:
         return tuple(
             Metric(name=name, value=value, unit=unit) for name, (value, unit) in known.items() if value is not None
         )
-
-    def _take_memory(self, one: Mapping[str, Any]) -> None:
-        cache = one.get("kvCacheStats") or {}
-        self.memory_bytes = max(self.memory_bytes or 0, one.get("gpuMemUsage", 0)) or None
-        self.cache_tokens = cache.get("maxNumBlocks", 0) * cache.get("tokensPerBlock", 0) or self.cache_tokens
-        self.max_requests = one.get("maxNumActiveRequests") or self.max_requests
-        found, missed = cache.get("reusedBlocks"), cache.get("missedBlocks")
-        if self._caches_prefixes and found is not None and missed is not None:
-            self._blocks = (found, missed)
 
 
 GRAPHS = "cuda_graph_config"
