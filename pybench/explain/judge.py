@@ -25,14 +25,7 @@ from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.file import read_suite
 from pybench.model.errors import FileError
 from pybench.model.expected import ExpectedTable, provisional
-from pybench.model.results import (
-    CheckResult,
-    ClaimResult,
-    ComparisonResult,
-    JudgedRow,
-    Results,
-    ScalingResult,
-)
+from pybench.model.results import CheckResult, ClaimResult, ComparisonResult, JudgedRow, Results, ScalingResult
 from pybench.model.suite import Plan, Point, Suite
 from pybench.model.verdict import PREDICTION, Counts, Expected, Prediction
 from pybench.model.workloads.registry import METRICS

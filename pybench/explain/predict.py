@@ -161,14 +161,10 @@ def _forward_pass(
     head_flops = head_flops_per_token(decoder)
     layer_flops = new * (forward_flops_per_token(decoder, *contexts) - head_flops) - attention_flops
     products = roofline(
-        rates,
-        (layer_flops + at_once * head_flops) / degree,
-        read_weights(decoder, new) * element_bytes / degree,
+        rates, (layer_flops + at_once * head_flops) / degree, read_weights(decoder, new) * element_bytes / degree
     )
     attention = roofline(
-        rates,
-        attention_flops / degree,
-        at_once * cached_numbers(decoder, *contexts) * element_bytes / degree,
+        rates, attention_flops / degree, at_once * cached_numbers(decoder, *contexts) * element_bytes / degree
     )
     norm_numbers = _FUSED_NORM_NUMBERS if BACKENDS[settings.backend].fuses_norms else _PLAIN_NORM_NUMBERS
     norm_bytes = new * decoder.hidden * decoder.layers * norm_numbers * element_bytes

@@ -20,11 +20,7 @@ from pybench.report.text.table import COLOURS, console, hanging, without_trailin
 
 _MAX_NOTES = 8
 _MAX_REASON = 120
-_COLOUR: dict[NodeState, str] = {
-    "bad": COLOURS["fail"],
-    "not measured": COLOURS["missing"],
-    "healthy": COLOURS["pass"],
-}
+_COLOUR: dict[NodeState, str] = {"bad": COLOURS["fail"], "not measured": COLOURS["missing"], "healthy": COLOURS["pass"]}
 _NEXT: dict[NodeState, str] = {
     "bad": "--drain-list prints how to take bad nodes out of service; after a repair measure them again",
     "not measured": "measure them with pybench run node_check, and give their runs beside the others",

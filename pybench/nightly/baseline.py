@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import fmean, linear_regression, median
 
-from pybench.core.statistics.distributions import upper_tail, variance_ratio_tail
+from pybench.core.statistics.distributions import variance_ratio_tail
 from pybench.core.statistics.memory import variance_inflation
 from pybench.core.statistics.spread import (
     LEAST_SD,
@@ -29,7 +29,7 @@ from pybench.core.statistics.spread import (
     pulled_in,
     robust_sd,
 )
-from pybench.core.statistics.units import moderated
+from pybench.core.statistics.units import Others, moderated, variance_of_mean
 from pybench.model.figures import FigureKey, SmallestEffects
 
 MIN_NIGHTS = 8
@@ -109,13 +109,10 @@ class Baseline:
         level = {one: value for one, value in self.level.items() if one < night}
         return replace(self, level=level) if level else None
 
-    def p_lower(self, values: Sequence[float]) -> float:
-        """Probability of a mean this low, or lower, of so many nights that did not change."""
-        return upper_tail((self.centre - fmean(values)) / self.error(len(values)), self.freedom)
-
-    def error(self, num: int) -> float:
-        """Standard error of the mean of so many nights about the centre."""
-        return self.sd * math.sqrt(sum(variance_of_mean(nights, self.correlation) for nights in (num, self.num_nights)))
+    @cached_property
+    def others(self) -> Others:
+        """The nights of the level, which new nights are compared with."""
+        return Others(self.centre, self.sd**2, self.freedom, self.num_nights, self.correlation)
 
 
 def admitted(nights: Nights, smallest: float) -> dict[int, float]:
@@ -235,11 +232,6 @@ def residuals_about_line(values: Sequence[float]) -> list[float]:
     pulled = pulled_in(values)
     slope, intercept = linear_regression(range(len(pulled)), pulled)
     return [value - intercept - slope * night for night, value in enumerate(pulled)]
-
-
-def variance_of_mean(num: int, correlation: float) -> float:
-    """Variance of the mean of ``num`` nights with a variance of 1 and a lag-1 correlation."""
-    return (1 + 2 * math.fsum((1 - lag / num) * correlation**lag for lag in range(1, num))) / num
 
 
 def _own_spread(nights: Nights, examples: Mapping[int, float]) -> Variance | None:

@@ -21,7 +21,7 @@ from itertools import accumulate
 from statistics import fmean, median
 
 from pybench.core.statistics.distributions import at_least, upper_tail
-from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, detectable_fraction, discoveries
+from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, discoveries
 from pybench.core.statistics.interval import as_fraction
 from pybench.core.statistics.spread import LEAST_SD, robust_sd
 from pybench.model.figures import FigureKey
@@ -75,10 +75,11 @@ def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool) -> Lo
             break
         now = recent[tonight] - shift
         reach = _MOST_SDS * base.sd
-        before = [min(max(recent[night], base.centre - reach), base.centre + reach) for night in seen[:-1]]
-        p = base.p_lower([*before, now]) if worse else 1 - base.p_lower([*before, now])
-        mean = fmean([*before, now]) - base.centre
-        most = max(abs(value - base.centre) for value in (*before, now)) / abs(mean) if mean else 1.0
+        values = [*(min(max(recent[n], base.centre - reach), base.centre + reach) for n in seen[:-1]), now]
+        lower = base.others.p_lower(fmean(values), num)
+        p = lower if worse else 1 - lower
+        mean = fmean(values) - base.centre
+        most = max(abs(value - base.centre) for value in values) / abs(mean) if mean else 1.0
         found.append(Look(mean, now - base.centre, tuple(seen), min(1.0, _LOOKS * p), most))
     return min(found, key=lambda one: one.p)
 
@@ -140,7 +141,7 @@ def _is_large(found: Look, smallest: float) -> bool:
 def detectable(baseline: Baseline, num_rows: int) -> float:
     """The change for the worse, a fraction, that one night finds with 95 % power if it is the only one of the rows."""
     level = FALSE_DISCOVERIES / _LOOKS / max(num_rows, 1)
-    return detectable_fraction(level, baseline.error(1), baseline.freedom)
+    return baseline.others.detectable_fraction(level)
 
 
 def is_second_speed(

@@ -44,11 +44,7 @@ _MIN_ATTEMPTS = 3
 
 
 def rerun(
-    folder: RunFolder,
-    point_ids: Collection[str],
-    choose: Choose,
-    progress: Progress,
-    reference: Manifest | None = None,
+    folder: RunFolder, point_ids: Collection[str], choose: Choose, progress: Progress, reference: Manifest | None = None
 ) -> tuple[Results, Results | None]:
     """Measure points of a run again, and ``reference``'s beside them where it ran other images; returns both results.
 

@@ -25,14 +25,7 @@ from typing import Literal
 import numpy as np
 
 from pybench import _energy
-from pybench.power.counter import (
-    MIN_CHANGES,
-    Hypotheses,
-    Readings,
-    candidate_grids,
-    lone_anchors,
-    placed,
-)
+from pybench.power.counter import MIN_CHANGES, Hypotheses, Readings, candidate_grids, lone_anchors, placed
 from pybench.power.curve import Curve, series_curve
 from pybench.power.samples import Samples, Windows, samples_of
 from pybench.power.sensor import UNKNOWN_SENSOR, SensorModel

@@ -83,10 +83,7 @@ def gpu_energies(
 
 
 def _gpu_energy(
-    gpu: GpuTrace,
-    offsets: OffsetColumns,
-    windows_ns: Sequence[tuple[int, int]],
-    rhythm: LoadPeriods | None,
+    gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], rhythm: LoadPeriods | None
 ) -> GpuEnergy:
     window = cut_window(gpu, offsets, windows_ns)
     peak_w = max_power_w(gpu, offsets, windows_ns)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from pybench.core.statistics.units import variance_of_mean
 from pybench.model.figures import FigureKey, SmallestEffects
-from pybench.nightly.baseline import Baseline, Nights, admitted, baselines, variance_of_mean
+from pybench.nightly.baseline import Baseline, Nights, admitted, baselines
 
 STEP = 0.01
 EARLIER = tuple(STEP * (night % 2) for night in range(10))
@@ -67,5 +68,5 @@ def test_a_mean_of_nights_that_resemble_each_other_is_known_less() -> None:
     assert variance_of_mean(4, 0.0) == 0.25
     level = {night: float(night % 2) for night in range(10)}
     independent = Baseline(1.0, 9.0, level, {})
-    assert independent.error(4) == pytest.approx((1 / 4 + 1 / 10) ** 0.5)
-    assert replace(independent, correlation=0.5).error(4) > 1.3 * independent.error(4)
+    assert independent.others.error(4) == pytest.approx((1 / 4 + 1 / 10) ** 0.5)
+    assert replace(independent, correlation=0.5).others.error(4) > 1.3 * independent.others.error(4)

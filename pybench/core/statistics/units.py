@@ -34,27 +34,26 @@ _MIN_SEPARATION = 5.0
 on average; of 400 simulated groups of 16 to 256 units none reached 5, of 8 units 4 %."""
 
 Unit = TypeVar("Unit", bound=Hashable)
-Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Others:
-    """The values that a unit is compared with.
+    """The ``num`` values that a unit is compared with.
 
-    ``variance`` is that between units, with ``freedom`` degrees of freedom; ``num`` is their number.
+    ``variance`` is that between units, with ``freedom`` degrees of freedom. ``correlation`` is that of a unit with the
+    one before it: nights resemble each other.
     """
 
     mean: float
     variance: float
     freedom: float
     num: int
+    correlation: float = 0.0
 
     def error(self, num_values: int = 1, own_variance: float = 0.0) -> float:
-        """Standard error of the mean of new neighbours less the mean of the others.
-
-        ``own_variance`` is that which the new values show themselves; the larger one counts.
-        """
-        return math.sqrt(max(self.variance, own_variance) * (1 / num_values + 1 / self.num))
+        """Standard error of the mean of new values less the mean of the others; the larger variance counts."""
+        shares = (variance_of_mean(num, self.correlation) for num in (num_values, self.num))
+        return math.sqrt(max(self.variance, own_variance) * sum(shares))
 
     def p_lower(self, value: float, num_values: int = 1, own_variance: float = 0.0) -> float:
         """Probability of a mean of ``num_values`` new values as low as ``value``, or lower, by chance."""
@@ -65,19 +64,26 @@ class Others:
         return detectable_fraction(level, self.error(), self.freedom)
 
 
+def variance_of_mean(num: int, correlation: float) -> float:
+    """Variance of the mean of ``num`` values with a variance of 1 and a lag-1 correlation."""
+    if not correlation:
+        return 1 / num
+    return (1 + 2 * math.fsum((1 - lag / num) * correlation**lag for lag in range(1, num))) / num
+
+
 def spread_of(values: Sequence[float]) -> Variance:
     """Variance of values with outliers pulled in, at least :data:`LEAST_SD` squared."""
     return max(variance_of(pulled_in(values)), LEAST_SD**2), len(values) - 1
 
 
-def prior_of(spreads: Mapping[Key, Variance]) -> Variance:
+def prior_of(spreads: Mapping[Unit, Variance]) -> Variance:
     """Common prior of the rows' variances; without degrees of freedom for fewer than ``MIN_POINTS`` rows."""
     if len(spreads) < MIN_POINTS:
         return 0.0, 0.0
     return prior([variance for variance, _ in spreads.values()], [freedom for _, freedom in spreads.values()])
 
 
-def moderated(spreads: Mapping[Key, Variance]) -> dict[Key, Variance]:
+def moderated(spreads: Mapping[Unit, Variance]) -> dict[Unit, Variance]:
     """Each row's variance, at least that of :data:`LEAST_SD`, shrunk towards those of all rows."""
     found = {key: (max(variance, LEAST_SD**2), freedom) for key, (variance, freedom) in spreads.items()}
     common = prior_of(found)
