@@ -121,7 +121,10 @@ def admitted(nights: Nights, smallest: float) -> dict[int, float]:
     level: list[float] = []
     recent: list[float] = []
     is_spread_known = False
-    least_sd = max(_sd_of_steps(nights), LEAST_SD)
+    # Spread from one night to the next: a change of level does not widen it, and it is known from all nights.
+    measured = [v for night, v in enumerate(nights.values[:-1]) if v is not None and night not in nights.apart]
+    steps = [abs(later - earlier) for earlier, later in pairwise(measured)]
+    least_sd = max(_SD_OF_STEP * median(steps) if steps else 0.0, LEAST_SD)
     for night, value in enumerate(nights.values[:-1]):
         if night == nights.start:
             is_spread_known = len(level) >= MIN_NIGHTS
@@ -142,13 +145,6 @@ def admitted(nights: Nights, smallest: float) -> dict[int, float]:
     known = {n: v for n, v in enumerate(nights.values[:last]) if v is not None and n not in nights.apart}
     several = len(known.keys() - found.keys()) > _MOST_OFF * len(known)
     return dict(sorted((known | found).items())) if several else found
-
-
-def _sd_of_steps(nights: Nights) -> float:
-    """Spread from one night to the next: a change of level does not widen it, and it is known from all nights."""
-    known = [v for night, v in enumerate(nights.values[:-1]) if v is not None and night not in nights.apart]
-    steps = [abs(later - earlier) for earlier, later in pairwise(known)]
-    return _SD_OF_STEP * median(steps) if steps else 0.0
 
 
 def _is_example(

@@ -33,10 +33,11 @@ def render(comparison: RunComparison, run: RunFigures, references: Sequence[RunF
     """One HTML file. ``references`` are all that were named, also those that are left out."""
     names = labels_of_runs(point for one in (*references, run) for point in one.points)
     table = Table("Rows", _HEADS, tuple(_row(change, names, n) for n, change in enumerate(comparison.changes)))
+    num_differences = len(comparison.differences)
     return document(
         "comparison.html.j2",
         comparison=comparison,
-        judged=_judged(comparison),
+        judged=f"{num_differences} things that must be equal differ" if num_differences else reason_text(comparison),
         way_on=way_on(comparison),
         chart=change_chart(comparison.changes, names, comparison.effects.default),
         table=table,
@@ -46,11 +47,6 @@ def render(comparison: RunComparison, run: RunFigures, references: Sequence[RunF
         keys=_keys(run, references),
         heads=("key", run.run_id, *(one.run_id for one in references)),
     )
-
-
-def _judged(comparison: RunComparison) -> str:
-    count = len(comparison.differences)
-    return f"{count} things that must be equal differ" if count else reason_text(comparison)
 
 
 def change_chart(changes: Sequence[Change], names: Mapping[str, str], effect: float) -> Chart | None:

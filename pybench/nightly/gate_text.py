@@ -192,16 +192,12 @@ def _word(state: GateState) -> tuple[str, str]:
 def judged(result: GateResult, points: Sequence[PointFigures]) -> Judged:
     """The night for CI's own pages."""
     names = labels_of_runs(points)
-    rows = [
-        JudgedRow(
-            name=f"{names.get(row.row.point_id, row.row.point_id)} {metric_words(row.row.metric)}",
-            state=row.state,
-            text=_figures_text(row),
-        )
-        for state in BY_IMPORTANCE
-        for row in result.rows
-        if row.state == state
-    ]
+    rows = []
+    for row in sorted(result.rows, key=lambda row: BY_IMPORTANCE.index(row.state)):
+        point, metric, before, now, change, *_ = _cells(row, names)
+        values = f"{before} -> {now}{'' if row.fraction is None else f', {change}'}" if row.before is not None else ""
+        text = "; ".join(filter(None, (values, _notes(row))))
+        rows.append(JudgedRow(name=f"{point} {metric}", state=row.state, text=text))
     rows += [JudgedRow(name=names.get(p, p), state="not measured", text=reason) for p, reason in result.unmeasured]
     return Judged(
         title=f"gate {result.suite}",
@@ -211,12 +207,6 @@ def judged(result: GateResult, points: Sequence[PointFigures]) -> Judged:
         step=_next(result),
         rows=tuple(rows),
     )
-
-
-def _figures_text(row: GateRow) -> str:
-    change = "" if row.fraction is None else f", {signed_percent(row.fraction)}"
-    values = f"{value_text(row.before, row.unit)} -> {value_text(row.now, row.unit)}{change}"
-    return "; ".join(filter(None, (values if row.before is not None else "", _notes(row))))
 
 
 def reason_text(result: GateResult) -> str:

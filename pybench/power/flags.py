@@ -53,25 +53,22 @@ def conditions_in(trace: PowerTrace, start_ns: int, end_ns: int) -> tuple[GpuCon
 
     Readings next to the window count, too, except utilisation: only readings that cover nothing else count.
     """
-    return tuple(_conditions(gpu, start_ns, end_ns) for gpu in trace.gpus)
-
-
-def _conditions(gpu: GpuTrace, start_ns: int, end_ns: int) -> GpuConditions:
-    slow = gpu.slow
-    columns = (slow.sm_clock_mhz, slow.temperature_c, slow.clock_event_reasons)
-    clocks_mhz, temperatures_c, reasons = (around(column, slow.t_ns, start_ns, end_ns).tolist() for column in columns)
-    first = bisect_left(slow.t_ns, start_ns + _UTILIZATION_NS)
-    busy_percent = _known_values(
-        slow.gpu_utilization_percent, slow.t_ns, first, bisect_right(slow.t_ns, end_ns)
-    ).tolist()
-    return GpuConditions(
-        uuid=gpu.uuid,
-        index=gpu.index,
-        sm_clock_hz=median(clocks_mhz) * _HZ_PER_MHZ if clocks_mhz else None,
-        temperature_c=float(max(temperatures_c)) if temperatures_c else None,
-        clock_event_reasons=reduce(or_, reasons) if reasons else None,
-        utilization_fraction=fmean(busy_percent) / 100 if busy_percent else None,
-    )
+    conditions = []
+    for gpu, slow in ((gpu, gpu.slow) for gpu in trace.gpus):
+        columns = (slow.sm_clock_mhz, slow.temperature_c, slow.clock_event_reasons)
+        clocks_mhz, temperatures_c, reasons = (around(each, slow.t_ns, start_ns, end_ns).tolist() for each in columns)
+        first, end = bisect_left(slow.t_ns, start_ns + _UTILIZATION_NS), bisect_right(slow.t_ns, end_ns)
+        busy_percent = _known_values(slow.gpu_utilization_percent, slow.t_ns, first, end).tolist()
+        of_gpu = GpuConditions(
+            uuid=gpu.uuid,
+            index=gpu.index,
+            sm_clock_hz=median(clocks_mhz) * _HZ_PER_MHZ if clocks_mhz else None,
+            temperature_c=float(max(temperatures_c)) if temperatures_c else None,
+            clock_event_reasons=reduce(or_, reasons) if reasons else None,
+            utilization_fraction=fmean(busy_percent) / 100 if busy_percent else None,
+        )
+        conditions.append(of_gpu)
+    return tuple(conditions)
 
 
 def around(values: Sequence[int], times_ns: Sequence[int], start_ns: int, end_ns: int) -> npt.NDArray[np.int64]:

@@ -28,15 +28,6 @@ TICK_FRACTION = 0.02
 FLAGGED_FRACTION = 0.01
 
 
-@dataclass(frozen=True)
-class _Alias:
-    """A load of ``ratio`` sampling periods ± ``width_fraction`` was off by up to ``off_fraction``."""
-
-    ratio: float
-    off_fraction: float
-    width_fraction: float
-
-
 # Largest error of an H200's counter over four to ten phases, as a fraction, by m and k: harmonic k of the load is at m
 # times the sampling rate (docs/results/power_sensor.md). The first k of m = 2 to 4 are from one run and
 # rounded up to the 10 ms figure.
@@ -46,8 +37,9 @@ _OFF_FRACTIONS = {
     3: {1: 0.09, 2: 0.049, 4: 0.014, 5: 0.027},
     4: {1: 0.09, 3: 0.012, 5: 0.028},
 }
+# Sampling periods of such a load, its error, and the fraction by which the periods may be off.
 _ALIASES = tuple(
-    _Alias(k / m, off, 0.10 if k == 1 else 0.02) for m, by_k in _OFF_FRACTIONS.items() for k, off in by_k.items()
+    (k / m, off, 0.10 if k == 1 else 0.02) for m, by_k in _OFF_FRACTIONS.items() for k, off in by_k.items()
 )
 # Error of a square wave over the error of its harmonic in step alone, at most.
 SHAPE_TIMES = 1.25
@@ -107,10 +99,10 @@ def alias_fraction(
     if abs(period_s - whole_s) <= TICK_FRACTION * period_s:
         period_s = whole_s
     off_fractions = [
-        alias.off_fraction
-        for alias in _ALIASES
+        off
+        for ratio, off, width in _ALIASES
         for load_s in rhythm.periods_s
-        if abs(load_s / period_s - alias.ratio) <= alias.width_fraction * alias.ratio
+        if abs(load_s / period_s - ratio) <= width * ratio
     ]
     if not off_fractions:
         return 0.0

@@ -196,7 +196,15 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     is_noise = left_w <= NOISE_TIMES * noise_w and left_w <= NOISY_FRACTION * swing_w
     if left_w > RESIDUAL_FRACTION * swing_w and not is_noise:
         return None
-    ripple = _ripple(fits[0], time_s, middle_s)
+    phase = 2 * np.pi * fits[0].frequency_hz * np.arange(1, len(fits[0].seen_w) + 1) * middle_s
+    ripple = Ripple(
+        start_s=float(time_s[0]) - EXTENSION_S,
+        end_s=float(time_s[-1]) + EXTENSION_S,
+        num_samples=len(time_s),
+        frequency_hz=fits[0].frequency_hz,
+        seen_w=fits[0].seen_w * np.exp(-1j * phase),
+        left_w=left_w,
+    )
     off_w = power_w - ripple.power_seen_w(time_s)
     off_w = np.abs(off_w - np.median(off_w))
     usual_w = max(NOISE_TIMES * noise_w, RESIDUAL_FRACTION * swing_w)
@@ -271,16 +279,3 @@ def _least_squares(columns: Column, values: Column) -> Column:
     diagonal = np.einsum("ii->i", products)
     diagonal += RIDGE / len(values) * diagonal + (diagonal <= 0)
     return np.asarray(np.linalg.solve(products, columns.T @ values))
-
-
-def _ripple(fit: Fit, time_s: Column, middle_s: float) -> Ripple:
-    """The ripple of a fit to samples at ``time_s - middle_s``."""
-    phase = 2 * np.pi * fit.frequency_hz * np.arange(1, len(fit.seen_w) + 1) * middle_s
-    return Ripple(
-        start_s=float(time_s[0]) - EXTENSION_S,
-        end_s=float(time_s[-1]) + EXTENSION_S,
-        num_samples=len(time_s),
-        frequency_hz=fit.frequency_hz,
-        seen_w=fit.seen_w * np.exp(-1j * phase),
-        left_w=fit.left_w,
-    )

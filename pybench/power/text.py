@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pybench.power.calibrate import Calibration
 from pybench.power.measured_command import SCOPE
 from pybench.power.samples import series_times_ns
 from pybench.power.sensor_probe import CallCost, SensorProbe
-from pybench.power.trace import GpuTrace, PowerTrace
+from pybench.power.trace import PowerTrace
 from pybench.report.run.flags import legend
 from pybench.report.table import Table
 from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
@@ -90,21 +90,18 @@ def trace_csv(trace: PowerTrace) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("monotonic_ns", "gpu", "source", "value", "unit"))
-    rows = [row for gpu in trace.gpus for row in _rows(gpu, trace)]
+    rows: list[tuple[int, int | None, str, int, str]] = []
+    for gpu in trace.gpus:
+        counter = zip(gpu.counter.after_ns, gpu.counter.energy_mj, strict=True)
+        rows += ((int(t_ns), gpu.index, "counter", int(mj), "mJ") for t_ns, mj in counter)
+        series = zip(series_times_ns(gpu.series, trace.offsets), gpu.series.power_mw, strict=True)
+        rows += ((int(t_ns), gpu.index, "series", int(mw), "mW") for t_ns, mw in series)
+        for source in ("instant", "average", "memory"):
+            polled = zip(gpu.polled.t_ns, getattr(gpu.polled, f"{source}_mw"), strict=False)
+            rows += [(int(t_ns), gpu.index, source, int(mw), "mW") for t_ns, mw in polled if mw >= 0]
     rows.sort(key=lambda row: row[0])
     writer.writerows(rows)
     return out.getvalue()
-
-
-def _rows(gpu: GpuTrace, trace: PowerTrace) -> Iterator[tuple[int, int | None, str, int, str]]:
-    for t_ns, mj in zip(gpu.counter.after_ns, gpu.counter.energy_mj, strict=True):
-        yield int(t_ns), gpu.index, "counter", int(mj), "mJ"
-    for t_ns, mw in zip(series_times_ns(gpu.series, trace.offsets), gpu.series.power_mw, strict=True):
-        yield int(t_ns), gpu.index, "series", int(mw), "mW"
-    for source in ("instant", "average", "memory"):
-        for t_ns, mw in zip(gpu.polled.t_ns, getattr(gpu.polled, f"{source}_mw"), strict=False):
-            if mw >= 0:
-                yield int(t_ns), gpu.index, source, int(mw), "mW"
 
 
 def calibration_text(calibration: Calibration, path: Path | None) -> str:
