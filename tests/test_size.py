@@ -19,7 +19,7 @@ CEILINGS = {
     "evidence": (1165, 8),
     "explain": (2100, 12),
     "files": (3054, 19),
-    "fleet": (1570, 10),
+    "fleet": (1566, 10),
     "machine": (1522, 12),
     "model": (5505, 35),
     "nightly": (3861, 20),

@@ -48,13 +48,13 @@ def read_pairs(path: Path) -> tuple[PairFigure, ...]:
         data = read_named(path, _MAX_BYTES)
     except (OSError, ValueError, RuntimeError) as error:
         raise RunFolderError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from error
+    pairs: list[_Pair] = []
+    problems: list[tuple[str, str]] = []
     try:
         pairs = _Pairs.model_validate_json(data).pairs
     except ValidationError as error:
         keys = ("schema", *_Pairs.model_fields, *_Pair.model_fields)
         problems = [(dotted(item["loc"]), message_of(item, keys)) for item in error.errors(include_url=False)[:20]]
-        raise FileError(_problems(path, problems)) from error
-    problems = []
     for place, pair in enumerate(pairs):
         if pair.nodes[0] == pair.nodes[1]:
             problems.append((f"pairs[{place}]", f"{pair.nodes[0]} is paired with itself; name two nodes"))
@@ -62,9 +62,5 @@ def read_pairs(path: Path) -> tuple[PairFigure, ...]:
             text = f"{pair.metric!r} is no metric{did_you_mean(pair.metric, METRICS)}"
             problems.append((f"pairs[{place}]", text))
     if problems:
-        raise FileError(_problems(path, problems))
+        raise FileError(tuple(Problem(file=str(path), line=None, path=at, message=text) for at, text in problems))
     return tuple(PairFigure(**pair.model_dump()) for pair in pairs)
-
-
-def _problems(path: Path, problems: list[tuple[str, str]]) -> tuple[Problem, ...]:
-    return tuple(Problem(file=str(path), line=None, path=place, message=text) for place, text in problems)
