@@ -118,8 +118,25 @@ class MeasuredStep:
 def measured_steps(measurements: Measurements) -> Iterator[MeasuredStep]:
     """Of the measured points of model workloads; turns of an engine and a trainer are left out."""
     for point in measurements.plan.points:
-        if not isinstance(point.settings, Turn) and (measured := _measured(point, measurements)) is not None:
-            yield measured
+        by_metric = measurements.samples(point)
+        samples, powers_w, waits = (by_metric.get(name) for name in ("step_s", "mean_power_w", "input_wait_fraction"))
+        if samples is None or not isinstance(point.settings, ModelSettings) or isinstance(point.settings, Turn):
+            continue
+        good = measurements.good(point.id)
+        gpus = gpu_names(good)
+        joint = [joint_steps(record) for record in good]
+        cuts_ns = [[phase_cuts_ns(step.ranks) for step in steps] for steps in joint]
+        first_s = location([[(cut_ns - start_ns) / 1e9 for start_ns, cut_ns, _ in cuts] for cuts in cuts_ns])
+        yield MeasuredStep(
+            point=point,
+            step_s=location(samples),
+            prefill_s=first_s or None,
+            samples=float(joint[0][0].work.samples),
+            gpus=gpus,
+            gpu_states=tuple(state for state in gpu_states(good) if state.uuid in gpus),
+            power_w=None if powers_w is None else location(powers_w) / point.num_gpus,
+            input_wait_fraction=None if waits is None else location(waits),
+        )
 
 
 def grouped(steps: Iterable[MeasuredStep]) -> list[list[MeasuredStep]]:
@@ -128,24 +145,3 @@ def grouped(steps: Iterable[MeasuredStep]) -> list[list[MeasuredStep]]:
     for step in steps:
         groups.setdefault(f"{step.point.benchmark} {sorted(step.group.items())!r}", []).append(step)
     return [sorted(group, key=lambda measured: measured.point.num_gpus) for group in groups.values()]
-
-
-def _measured(point: Point, measurements: Measurements) -> MeasuredStep | None:
-    by_metric = measurements.samples(point)
-    samples, powers_w, waits = (by_metric.get(name) for name in ("step_s", "mean_power_w", "input_wait_fraction"))
-    if samples is None or not isinstance(point.settings, ModelSettings):
-        return None
-    good = measurements.good(point.id)
-    gpus = gpu_names(good)
-    joint = [joint_steps(record) for record in good]
-    cuts_ns = [[phase_cuts_ns(step.ranks) for step in steps] for steps in joint]
-    return MeasuredStep(
-        point=point,
-        step_s=location(samples),
-        prefill_s=location([[(cut_ns - start_ns) / 1e9 for start_ns, cut_ns, _ in cuts] for cuts in cuts_ns]) or None,
-        samples=float(joint[0][0].work.samples),
-        gpus=gpus,
-        gpu_states=tuple(state for state in gpu_states(good) if state.uuid in gpus),
-        power_w=None if powers_w is None else location(powers_w) / point.num_gpus,
-        input_wait_fraction=None if waits is None else location(waits),
-    )

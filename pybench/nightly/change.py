@@ -77,10 +77,11 @@ def changes_of(
             less, more = measured.p_below(-limit) / FAMILY_ERROR, measured.p_above(limit) / FAMILY_ERROR
             worse[row], better[row] = (less, more) if _higher(row) else (more, less)
     sure_of = {"regressed": sure(worse), "improved": sure(better)}
-    decided = {
-        row: change if row in sure_of.get(change.verdict, found) else _open(change, len(worse))
-        for row, (change, _) in found.items()
-    }
+    decided = {}
+    for row, (change, _) in found.items():
+        reason = f"{change.verdict} by itself, but not yet sure among {len(worse)} rows"
+        is_sure = row in sure_of.get(change.verdict, found)
+        decided[row] = change if is_sure else replace(change, verdict="undecided", reason=reason)
     return {
         row: replace(change, verdict="differs")
         if change.verdict == "regressed" and len(rows[row].before) == 1 and row not in between
@@ -91,11 +92,6 @@ def changes_of(
 
 def _higher(row: FigureKey) -> bool:
     return METRICS[row.metric].higher_is_better
-
-
-def _open(change: Change, num_rows: int) -> Change:
-    reason = f"{change.verdict} by itself, but not yet sure among {num_rows} rows"
-    return replace(change, verdict="undecided", reason=reason)
 
 
 def _change(

@@ -33,17 +33,20 @@ def render(comparison: RunComparison, run: RunFigures, references: Sequence[RunF
     """One HTML file. ``references`` are all that were named, also those that are left out."""
     names = labels_of_runs(point for one in (*references, run) for point in one.points)
     table = Table("Rows", _HEADS, tuple(_row(change, names, n) for n, change in enumerate(comparison.changes)))
-    num_differences = len(comparison.differences)
+    num, runs = len(comparison.differences), (run, *references)
+    roles = dict.fromkeys(comparison.reference_ids, "before") | {comparison.run_id: "now"}
     return document(
         "comparison.html.j2",
         comparison=comparison,
-        judged=f"{num_differences} things that must be equal differ" if num_differences else reason_text(comparison),
+        judged=f"{num} things that must be equal differ" if num else reason_text(comparison),
         way_on=way_on(comparison),
         chart=change_chart(comparison.changes, names, comparison.effects.default),
         table=table,
         verdicts=[verdict for verdict in BY_IMPORTANCE if verdict in table.verdicts],
         added=[(names.get(row.point_id, row.point_id), metric_words(row.metric)) for row in comparison.added],
-        runs=[_run(one, comparison) for one in (run, *references)],
+        runs=[
+            (one.run_id, roles.get(one.run_id, "left out"), one.created_utc, verdict_words(one.verdict)) for one in runs
+        ],
         keys=_keys(run, references),
         heads=("key", run.run_id, *(one.run_id for one in references)),
     )
@@ -103,14 +106,6 @@ def _row(change: Change, names: Mapping[str, str], number: int) -> tuple[str, ..
         printable(change.reason),
         change.verdict,
     )
-
-
-def _run(one: RunFigures, comparison: RunComparison) -> tuple[str, str, str, str]:
-    if one.run_id == comparison.run_id:
-        role = "now"
-    else:
-        role = "before" if one.run_id in comparison.reference_ids else "left out"
-    return one.run_id, role, one.created_utc, verdict_words(one.verdict)
 
 
 def _keys(run: RunFigures, references: Sequence[RunFigures]) -> list[tuple[str, ...]]:

@@ -107,20 +107,14 @@ def _level(known: Mapping[int, float], smallest_log: float, sd: float) -> dict[i
     level: dict[int, float] = {}
     for night, shift in known.items():
         usual = [*level.values()]
-        if len(usual) >= MIN_NIGHTS:
-            is_like = _is_like(shift, usual, smallest_log)
-        else:
-            is_like = not usual or _is_within(shift, usual, smallest_log, sd * math.sqrt(1 + 1 / len(usual)))
-        if is_like:
+        known_sd = None if len(usual) >= MIN_NIGHTS else sd * math.sqrt(1 + 1 / max(len(usual), 1))
+        if not usual or _is_like(shift, usual, smallest_log, known_sd):
             level[night] = shift
     return level
 
 
-def _is_like(shift: float, usual: Sequence[float], smallest_log: float) -> bool:
-    return _is_within(shift, usual, smallest_log, max(robust_sd(usual), LEAST_SD))
-
-
-def _is_within(shift: float, usual: Sequence[float], smallest_log: float, sd: float) -> bool:
+def _is_like(shift: float, usual: Sequence[float], smallest_log: float, sd: float | None = None) -> bool:
+    sd = max(robust_sd(usual), LEAST_SD) if sd is None else sd
     return abs(shift - median(usual)) <= max(smallest_log, _OUT_SDS * sd)
 
 

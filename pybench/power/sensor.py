@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 # Longest averaging window in s with which readings still show the load's steps.
 LONGEST_WINDOW_S = 0.030
@@ -86,18 +85,13 @@ def sensor_model(board: str, driver: str, uuid: str) -> SensorModel:
 @cache
 def shipped_model(board: str, driver: str) -> SensorModel:
     """The first entry of ``data/sensors.toml`` that matches the board's name and the driver's version."""
-    for name, entry in _entries().items():
+    text = resources.files("pybench").joinpath("data", "sensors.toml").read_text(encoding="utf-8")
+    for name, entry in tomllib.loads(text).items():
         if re.search(entry["board"], board) and re.match(entry.get("driver", ""), driver):
             times_s = {f"{key.removesuffix('_ms')}_s": ms / 1e3 for key, ms in entry.items() if key.endswith("_ms")}
             facts = {key: entry[key] for key in ("source", "calibrated", "module") if key in entry}
             return SensorModel(name=name, **facts, **times_s)
     return UNKNOWN_SENSOR
-
-
-@cache
-def _entries() -> dict[str, dict[str, Any]]:
-    text = resources.files("pybench").joinpath("data", "sensors.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
 
 
 def calibration_path(uuid: str) -> Path:
