@@ -126,16 +126,14 @@ def nights_as_far(row: Nights, found: Look, rows: Iterable[Nights]) -> tuple[int
 
 
 def flagged(looks: Mapping[FigureKey, Look], smallest: Mapping[str, float]) -> set[FigureKey]:
-    """Rows that stand among all and whose change is large enough."""
-    stand = discoveries({row: found.p for row, found in looks.items()})
-    return {row for row in stand if _is_large(looks[row], smallest[row.metric])}
-
-
-def _is_large(found: Look, smallest: float) -> bool:
-    """A deviation that ended tonight is no change."""
-    return (
-        abs(found.deviation) >= smallest and found.tonight * found.deviation > 0 and abs(found.tonight) >= smallest / 2
-    )
+    """Rows that stand among all and whose change is large enough. A deviation that ended tonight is no change."""
+    rows = set[FigureKey]()
+    for row in discoveries({row: found.p for row, found in looks.items()}):
+        found, least = looks[row], smallest[row.metric]
+        lasts = found.tonight * found.deviation > 0 and abs(found.tonight) >= least / 2
+        if lasts and abs(found.deviation) >= least:
+            rows.add(row)
+    return rows
 
 
 def detectable(baseline: Baseline, num_rows: int) -> float:
@@ -257,27 +255,20 @@ def _best_split(values: Sequence[float], squares: Mapping[int, float]) -> Split 
 
 def last_change(values: Sequence[float], correlation: float = 0.0) -> Split | None:
     """The newest change that is beyond chance, its sides reaching to the changes next to it."""
-    found = _significant(values, correlation)
-    if found is None:
-        return None
-    later = last_change(values[found.place :], correlation)
-    return found if later is None else later.behind(found.place)
-
-
-def _significant(values: Sequence[float], correlation: float) -> Split | None:
     squares = _sums_of_squares(values)
     found = _best_split(values, squares)
-    if found is None:
+    if found is None or abs(found.after - found.before) < _SAME:
         return None
     num = len(values)
     before, after = found.place, num - found.place
-    if abs(found.after - found.before) < _SAME:
-        return None
     residual = max(squares[found.place] / (num - 2), _SAME**2)
     residual *= (1 + correlation) / (1 - correlation)
     t = abs(found.after - found.before) / math.sqrt(residual * (1 / before + 1 / after))
     tried = num - 2 * MIN_PART + 1
-    return found if 2 * upper_tail(t, (num - 2) * freedom_share(correlation)) * tried <= P_VALUE else None
+    if 2 * upper_tail(t, (num - 2) * freedom_share(correlation)) * tried > P_VALUE:
+        return None
+    later = last_change(values[found.place :], correlation)
+    return found if later is None else later.behind(found.place)
 
 
 def _sums_of_squares(values: Sequence[float], least_after: int = MIN_PART) -> dict[int, float]:

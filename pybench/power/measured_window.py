@@ -180,15 +180,17 @@ def joined_energy(point: Point, ranks: Ranks, hosts: Sequence[HostTrace]) -> Ene
     parts = [_of_host(point, ranks, host) for host in hosts]
     start_ns, end_ns = window_ns(ranks)
     known = [part for part in parts if part is not None]
-    gpus = tuple(
-        gpu for part, host in zip(parts, hosts, strict=True) for gpu in (part.gpus if part else _unknown(host))
-    )
+    gpus: list[GpuEnergy] = []
+    for part, host in zip(parts, hosts, strict=True):
+        flags = (NO_SAMPLER if host.trace is None else CLOCKS_APART,)
+        unknown = (GpuEnergy(uuid=uuid, index=None, method="none", flags=flags) for uuid in host.gpu_uuids)
+        gpus += part.gpus if part else unknown
     scope = "module" if any(part.scope == "module" for part in known) else "gpu_board"
     complete = not any(part is None and host.gpu_uuids for part, host in zip(parts, hosts, strict=True))
     # Hosts pass through the phases together.
     together = zip(*(part.phases for part in known), strict=True)
     phases = tuple(_joined_phase(parts_of, complete=complete) for parts_of in together)
-    return Energy(start_ns=start_ns, end_ns=end_ns, gpus=gpus, scope=scope, phases=phases)
+    return Energy(start_ns=start_ns, end_ns=end_ns, gpus=tuple(gpus), scope=scope, phases=phases)
 
 
 def joined_conditions(ranks: Ranks, hosts: Sequence[HostTrace]) -> tuple[GpuConditions, ...]:
@@ -223,11 +225,6 @@ def _of_host(point: Point, ranks: Ranks, host: HostTrace) -> Energy | None:
 def _there(ranks: Ranks, clock: HostClock) -> list[list[Step]]:
     """The steps on the host's own clock."""
     return [[moved_step(step, clock.offset_ns) for step in steps] for steps in ranks]
-
-
-def _unknown(host: HostTrace) -> tuple[GpuEnergy, ...]:
-    flag = NO_SAMPLER if host.trace is None else CLOCKS_APART
-    return tuple(GpuEnergy(uuid=uuid, index=None, method="none", flags=(flag,)) for uuid in host.gpu_uuids)
 
 
 Joules = TypeVar("Joules", GpuEnergy, PhaseEnergy)
