@@ -291,7 +291,7 @@ def history(
     if self_test:
         print_self_test(series, accepted_changes(accepted), effects_of(smallest))
     elif name == "json":
-        echo(json_text(suite_history(series)), nl=False)
+        echo(json_text(asdict(suite_history(series))), nl=False)
     elif not as_csv:
         echo(render(found, series, **terminal_options()), nl=False)
     if html_file is not None:

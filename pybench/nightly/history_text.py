@@ -7,8 +7,8 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from rich.text import Text
 
@@ -130,14 +130,38 @@ def csv_text(runs: Sequence[RunFigures]) -> str:
     return stream.getvalue()
 
 
-def suite_history(series: Series) -> dict[str, Any]:
-    """Runs and rows of a series as ``pybench history --format json`` prints them; ``None`` where not measured."""
-    runs = [{"run_id": run.run_id, "created_utc": run.created_utc} for run in series.runs]
-    rows = [
-        {"point": row.point_id, "metric": row.metric, "unit": METRICS[row.metric].unit, "values": series.values(row)}
-        for row in series.rows
-    ]
-    return {"suite": series.last.suite, "runs": runs, "rows": rows}
+@dataclass(frozen=True)
+class HistoryRun:
+    """A run and when it began."""
+
+    run_id: str
+    created_utc: str
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    """A row with its value in each run, ``None`` where it was not measured."""
+
+    point: str
+    metric: str
+    unit: str
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class SuiteHistory:
+    """What ``pybench history --format json`` prints."""
+
+    suite: str
+    runs: tuple[HistoryRun, ...]
+    rows: tuple[HistoryRow, ...]
+
+
+def suite_history(series: Series) -> SuiteHistory:
+    """Runs and rows of a series as values."""
+    rows = (HistoryRow(*row, METRICS[row.metric].unit, tuple(series.values(row))) for row in series.rows)
+    runs = (HistoryRun(run.run_id, run.created_utc) for run in series.runs)
+    return SuiteHistory(series.last.suite, tuple(runs), tuple(rows))
 
 
 _HEADS = ("metric", "rows", "spread", "one night finds", "in its noisiest row")

@@ -430,11 +430,12 @@ def test_a_table_of_another_build_is_judged_by_the_trusted_one(
     forgery.manifest(_table)
     suite = original.parents[1] / "drill.toml"
     assert verify_folder(forgery.path, suite).complete
-    shutil.copytree(suite.parent / "expected", tmp_path / "expected")
-    shutil.copy(suite, tmp_path)
-    table = tmp_path / "expected" / "drill.toml"
+    trusted = tmp_path / "trusted"
+    shutil.copytree(suite.parent / "expected", trusted / "expected")
+    shutil.copy(suite, trusted)
+    table = trusted / "expected" / "drill.toml"
     table.write_text(table.read_text().replace("value = 2.0", "value = 2.4"))
-    verification = verify_folder(forgery.path, tmp_path / "drill.toml")
+    verification = verify_folder(forgery.path, trusted / "drill.toml")
     assert (verification.holds, verification.complete) == (True, False)
     assert [each.kind for each in verification.discrepancies] == ["build", "suite"]
 
