@@ -22,14 +22,14 @@ CEILINGS = {
     "fleet": (1566, 10),
     "machine": (1522, 12),
     "model": (5505, 35),
-    "nightly": (3837, 20),
+    "nightly": (3878, 20),
     "power": (4566, 23),
     "report": (4144, 38),
     "run": (7328, 47),
     "worker": (10140, 74),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (57521, 370)
+SUM = (54397, 354)
 SMALL_LINES = 60
 NUM_SMALL = 15
 """Modules below ``SMALL_LINES`` lines with one importer or none: most could be part of it."""

@@ -24,11 +24,15 @@ from pybench.model.figures import (
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.change import Sides, between_runs, changes_of
 
-# fmt: off
 BY_IMPORTANCE: tuple[ChangeVerdict, ...] = (
-    "regressed", "differs", "not measured", "incomparable", "undecided", "improved", "unchanged",
+    "regressed",
+    "differs",
+    "not measured",
+    "incomparable",
+    "undecided",
+    "improved",
+    "unchanged",
 )
-# fmt: on
 _CLOCK_FRACTION = 0.01
 
 

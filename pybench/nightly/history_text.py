@@ -29,12 +29,25 @@ from pybench.report.text.table import console, draw, fits, hanging, without_trai
 _MOST_SKIPPED = 5
 _MOST_NAMES = 3
 _WIDTHS = (30, 20, 12)
-# fmt: off
 CSV_HEADS = (
-    "run_id", "created_utc", "suite", "verdict", "point", "benchmark", "num_gpus", "metric", "unit", "value",
-    "num_attempts", "attempt_medians", "sm_clock_hz", "digest", "axes", "keys", "part_of",
+    "run_id",
+    "created_utc",
+    "suite",
+    "verdict",
+    "point",
+    "benchmark",
+    "num_gpus",
+    "metric",
+    "unit",
+    "value",
+    "num_attempts",
+    "attempt_medians",
+    "sm_clock_hz",
+    "digest",
+    "axes",
+    "keys",
+    "part_of",
 )
-# fmt: on
 
 
 def render(history: History, series: Series, *, width: int = 80, color: bool = False) -> str:
