@@ -14,7 +14,7 @@ import pytest
 
 from tests.documents import ROOT
 
-CEILINGS = {"docs": 101, "pybench": 130, "tests": 142}
+CEILINGS = {"docs": 97, "pybench": 110, "tests": 116}
 """Doubtful sentences in 1,000, rounded up. A rate only goes down: lower it when a folder is rewritten."""
 DOUBTS = (
     re.compile(r"^(?:Of|By|What|Those|Which|Whose|Beside|Nor|Else|Than)\b(?!.*\?)"),
