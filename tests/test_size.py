@@ -15,21 +15,21 @@ PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
     "cli": (1901, 13),
-    "core": (7486, 42),
+    "core": (7487, 42),
     "evidence": (1165, 8),
     "explain": (2096, 12),
     "files": (3054, 19),
     "fleet": (1566, 10),
     "machine": (1522, 12),
-    "model": (5505, 35),
-    "nightly": (3878, 20),
+    "model": (5506, 35),
+    "nightly": (3863, 20),
     "power": (4566, 23),
     "report": (4144, 38),
     "run": (7328, 47),
-    "worker": (10140, 74),
+    "worker": (10144, 74),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (54397, 354)
+SUM = (54388, 354)
 SMALL_LINES = 60
 NUM_SMALL = 15
 """Modules below ``SMALL_LINES`` lines with one importer or none: most could be part of it."""

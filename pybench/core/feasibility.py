@@ -97,8 +97,8 @@ def _backend_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[s
         yield f"backend {settings.backend} can't build {shape.model_type} models, only {known}"
     if settings.tensor_parallel > 1 and (parts := traits.unsplit_types.get(shape.model_type)):
         yield f"backend {settings.backend} can't split the {parts} of {shape.model_type} over tensor_parallel ranks"
-    if isinstance(settings, Generate) and settings.quantization == "bitsandbytes" and shape.num_experts > 1:
-        yield f"quantization 'bitsandbytes' packs linear layers, and the experts of {settings.model} are none"
+    if isinstance(settings, Generate) and settings.quantization in {"awq", "bitsandbytes"} and shape.num_experts > 1:
+        yield f"quantization {settings.quantization!r} packs linear layers; the experts of {settings.model} are none"
     able = traits.parallel_axes.get(settings.workload, PARALLEL_AXES)
     for axis in PARALLEL_AXES:
         degree = getattr(settings, axis)

@@ -167,7 +167,7 @@ def _mbu(settings: Generate, shape: DecoderShape, step: JointStep, peak: GpuPeak
 
     Sequences in a round: the requests' total time in decode, over their replica's time in decode (Little's law). Their
     context is the mean over rounds. ``None`` for pipelines, whose stages read their weights several times in one TPOT;
-    for weights of four bits, which are unpacked to memory and read again; and for a key-value cache of unknown type.
+    for weights of four bits, which some engines unpack and read again; and for a key-value cache of unknown type.
     """
     dtype = str(settings.engine_args.get("kv_cache_dtype", "auto"))
     cache_bytes = DTYPE_BYTES.get(settings.dtype if dtype == "auto" else dtype)
@@ -176,7 +176,7 @@ def _mbu(settings: Generate, shape: DecoderShape, step: JointStep, peak: GpuPeak
         for step_ in step.replicas
     ]
     decoded = [request for requests in replicas for request in requests]
-    packed = settings.quantization == "bitsandbytes"
+    packed = settings.quantization in {"awq", "bitsandbytes"}
     if settings.pipeline_parallel > 1 or not decoded or cache_bytes is None or packed:
         return None
     lengths_ns = [request.last_token_ns - request.first_token_ns for request in decoded]

@@ -32,7 +32,8 @@ _FORWARD_LOSS_BYTES = 8
 _SELECTIVE = 0.5
 # Bytes of a weight of four bits: 4 bits, 8 for the scale of 64 weights, 32 for the scale of 256 scales.
 _NF4_BYTES = 0.516
-_NF4_BYTES_OF_WHOLE_SCALES = 0.5625
+# The same with scales of 32 bits for 64 weights; AWQ's 4 bits, and 16 for the scale of 128 weights.
+_FOUR_BITS_BYTES = {"bitsandbytes": 0.5625, "awq": 0.516}
 # Bytes of a weight in ZeRO (arXiv:1910.02054, table 1): itself or its gradient in 16 bits; itself and AdamW's states in
 # float32; DeepSpeed's temporary copies in an update, of at most so many weights at a time in stage 3.
 _ZERO_NUMBER, _ZERO_STATES, _ZERO_UPDATE, _ZERO_SUB_GROUP = 2, 12, 8, 1e9
@@ -102,8 +103,8 @@ def memory_reason(point: Point, there: Devices) -> str | None:
 
 def _generate_need(settings: Generate, shape: DecoderShape) -> MemoryNeed:
     """Even parts of the weights, and of the cache of one sequence of the greatest length."""
-    packs = settings.quantization == "bitsandbytes"  # vLLM's fp8, too, leaves embedding and head as they are
-    of_layers = _NF4_BYTES_OF_WHOLE_SCALES if packs else DTYPE_BYTES[settings.computing_type]
+    # No quantisation packs embedding and head.
+    of_layers = _FOUR_BITS_BYTES.get(settings.quantization or "", DTYPE_BYTES[settings.computing_type])
     weights = _model_bytes(shape, settings.dtype, of_layers)
     cache = DTYPE_BYTES[settings.dtype] * cached_numbers(shape, settings.context_tokens)
     ranks = settings.tensor_parallel * settings.pipeline_parallel

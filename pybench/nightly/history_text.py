@@ -30,23 +30,8 @@ _MOST_SKIPPED = 5
 _MOST_NAMES = 3
 _WIDTHS = (30, 20, 12)
 CSV_HEADS = (
-    "run_id",
-    "created_utc",
-    "suite",
-    "verdict",
-    "point",
-    "benchmark",
-    "num_gpus",
-    "metric",
-    "unit",
-    "value",
-    "num_attempts",
-    "attempt_medians",
-    "sm_clock_hz",
-    "digest",
-    "axes",
-    "keys",
-    "part_of",
+    *("run_id", "created_utc", "suite", "verdict", "point", "benchmark", "num_gpus", "metric", "unit", "value"),
+    *("num_attempts", "attempt_medians", "sm_clock_hz", "digest", "axes", "keys", "part_of"),
 )
 
 

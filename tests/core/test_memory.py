@@ -75,6 +75,7 @@ def test_weights_alone_refuse_generation() -> None:
     assert not refused(engine(tensor_parallel=2), 9e9)
     assert not refused(engine(quantization="fp8"), 12e9)
     assert not refused(engine(backend="transformers", quantization="bitsandbytes"), 7e9)
+    assert not refused(engine(backend="tensorrt_llm", quantization="awq"), 7e9)
     assert not refused(engine(engine_args={"cpu_offload_gb": 10}), 10e9)
 
 

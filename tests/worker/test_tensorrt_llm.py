@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pybench.core.feasibility import generate_reasons
 from pybench.model.servers import server_config, server_reasons
 from pybench.model.wire import Event, Failure, Metric, Step
 from pybench.model.workloads.generate import Generate
@@ -158,17 +159,20 @@ def test_arguments_have_the_types_of_1_2_1(tmp_path: Path) -> None:
         assert file[name].keys() <= set(json.loads(RECORDED.read_text())[fields]["__init__"])
 
 
-def test_fp8_is_in_the_models_folder(
+def test_quantisation_is_in_the_models_folder(
     run_tensorrt: RunTensorrt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The PyTorch backend has no argument for it."""
+    """The PyTorch backend has no argument for FP8 and four bits; NF4 is not there."""
     assert "quant_config" not in json.loads(RECORDED.read_text())["LLM"]["__init__"]
     code, _, log = run_tensorrt(settings(quantization="fp8"))
     assert code == 0, log
     monkeypatch.chdir(tmp_path)
-    with config_folder({"model_type": "llama"}, "bfloat16", by_modelopt=True) as folder:
-        file = json.loads((folder / "hf_quant_config.json").read_text())
-    assert file["quantization"]["quant_algo"] == "FP8"
+    for value, algorithm, group_size in (("fp8", "FP8", None), ("awq", "W4A16_AWQ", 128)):
+        with config_folder({"model_type": "llama"}, "bfloat16", value) as folder:
+            layers = json.loads((folder / "hf_quant_config.json").read_text())["quantization"]
+        assert (layers["quant_algo"], layers.get("group_size")) == (algorithm, group_size)
+        assert not list(generate_reasons(settings(quantization=value), "cuda"))
+    assert "only fp8, awq" in str(*generate_reasons(settings(quantization="bitsandbytes"), "cuda"))
     assert not list(server_reasons(settings(backend="server", server="trtllm", quantization="fp8"), "cuda"))
 
 

@@ -129,7 +129,8 @@ class Generate(ModelSettings):
     max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time, in each replica"] = None
     enforce_eager: Annotated[bool, "no CUDA graphs and no compilation"] = False
     quantization: Annotated[
-        Literal["fp8", "bitsandbytes"] | None, "what weights are quantised to; bitsandbytes: four bits (NF4)"
+        Literal["fp8", "awq", "bitsandbytes"] | None,
+        "what weights are quantised to; awq and bitsandbytes (NF4): four bits",
     ] = None
     gpu_memory_utilization: Annotated[
         float, Range(0.01, 1), "vllm: share of a GPU's memory; tensorrt_llm: of what weights leave free"

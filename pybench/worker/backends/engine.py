@@ -31,14 +31,17 @@ from pybench.worker.process import end_group_with_me
 from pybench.worker.ranks import RankNumbers, Ranks, rank_numbers
 from pybench.worker.seeds import sample_seed
 
-_FP8 = {"quant_algo": "FP8", "kv_cache_quant_algo": None, "exclude_modules": ["lm_head"]}
+_GROUPS = {"group_size": 128, "has_zero_point": False, "pre_quant_scale": True}
+_MODELOPT: dict[str, dict[str, Any]] = {"fp8": {"quant_algo": "FP8"}, "awq": {"quant_algo": "W4A16_AWQ", **_GROUPS}}
+"""By our ``quantization``, as ModelOpt writes it for a checkpoint."""
 
 
 @contextmanager
-def config_folder(architecture: dict[str, Any], dtype: str, *, by_modelopt: bool = False) -> Iterator[Path]:
+def config_folder(architecture: dict[str, Any], dtype: str, by_modelopt: str | None = None) -> Iterator[Path]:
     """A folder with ``config.json``, there as long as the context is open.
 
-    ``by_modelopt``: a file beside it has TensorRT-LLM's PyTorch backend use FP8 (tensorrt_llm/_torch/model_config.py).
+    ``by_modelopt``: a file beside it has TensorRT-LLM's PyTorch backend use that ``quantization`` for all but the head
+    (tensorrt_llm/_torch/model_config.py).
     It is in the working directory, the attempt's own: a worker that is killed leaves it there. Its name is the same in
     every attempt: engines that read it by a relative path find the code that an earlier attempt compiled.
 
@@ -59,7 +62,8 @@ def config_folder(architecture: dict[str, Any], dtype: str, *, by_modelopt: bool
     try:
         (folder / "config.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
         if by_modelopt:
-            words = json.dumps({"producer": {"name": "modelopt"}, "quantization": _FP8})
+            layers = {**_MODELOPT[by_modelopt], "kv_cache_quant_algo": None, "exclude_modules": ["lm_head"]}
+            words = json.dumps({"producer": {"name": "modelopt"}, "quantization": layers})
             (folder / "hf_quant_config.json").write_text(words, encoding="utf-8")
         yield folder
     finally:

@@ -235,8 +235,8 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     client_cores = server_cores = cores
     if len(cores) >= _CORES_A_REPLICA * ranks.world_size:
         client_cores, server_cores = [cores[-1 - ranks.rank]], cores[: -ranks.world_size]
-    by_modelopt = settings.server == "trtllm" and settings.quantization is not None
-    with config_folder(architecture, settings.dtype, by_modelopt=by_modelopt) as folder, ExitStack() as held:
+    by_modelopt = settings.quantization if settings.server == "trtllm" else None
+    with config_folder(architecture, settings.dtype, by_modelopt) as folder, ExitStack() as held:
         write_tokenizer(folder, architecture["vocab_size"])
         loads_weights = any("{checkpoint_folder}" in part for part in server_of(settings).command)
         weights = held.enter_context(checkpoint(folder, settings, ranks)) if loads_weights else None

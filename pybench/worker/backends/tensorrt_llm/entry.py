@@ -183,7 +183,7 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     settings, architecture = generation_of(order)
     for name, value in LOOPBACK.items():
         os.environ.setdefault(name, value)
-    with config_folder(architecture, settings.dtype, by_modelopt=settings.quantization is not None) as folder:
+    with config_folder(architecture, settings.dtype, settings.quantization) as folder:
         ours = engine_arguments(settings, folder)
         valid = set(TorchLlmArgs.model_fields)
         if "max_stats_len" in valid:  # since 1.2
