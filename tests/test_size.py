@@ -18,7 +18,7 @@ CEILINGS = {
     "core": (7487, 42),
     "evidence": (1165, 8),
     "explain": (2096, 12),
-    "files": (3054, 19),
+    "files": (3052, 19),
     "fleet": (1566, 10),
     "machine": (1522, 12),
     "model": (5506, 35),
@@ -29,7 +29,7 @@ CEILINGS = {
     "worker": (10144, 74),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (54388, 354)
+SUM = (54386, 354)
 SMALL_LINES = 60
 NUM_SMALL = 15
 """Modules below ``SMALL_LINES`` lines with one importer or none: most could be part of it."""

@@ -53,6 +53,11 @@ def test_the_disk_fails_for_good_at_the_journal(sweep: FaultSweep, every_fault: 
     assert sweep.problem(Fault(call, 1, error, WRITES, goes_on=True)) is None
 
 
+def test_a_disk_that_fails_at_the_lock(sweep: FaultSweep) -> None:
+    """The machine's trouble, not the user's."""
+    assert sweep.problem(Fault("flock RUN/lock", 0, errno.EIO)) is None
+
+
 def test_no_file_is_left_to_open(sweep: FaultSweep, every_fault: list[Fault]) -> None:
     """From the first worker on."""
     call = next(fault.call for fault in every_fault if "/worker.log" in fault.call and fault.call.startswith("open"))

@@ -238,13 +238,11 @@ def _held(path: Path, flags: int, kind: int) -> Iterator[None]:
         with run_folder_errors(path, "lock the run"):
             folder = opened.enter_context(opened_folder(path))
             file = opened.enter_context(opened_file(folder, _FILE, flags))
-        try:
-            fcntl.flock(file, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunFolderError(f"{path}: another pybench is writing this run; wait for it to end") from None
-        except OSError as error:
-            remedy = "keep runs on a file system that has flock, by --runs"
-            raise RunFolderError(f"{path}: cannot lock the run: {error.strerror}; {remedy}") from error
+        with run_folder_errors(path, "lock the run", "; keep runs on a file system that has flock, by --runs"):
+            try:
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunFolderError(f"{path}: another pybench is writing this run; wait for it to end") from None
         yield
 
 
