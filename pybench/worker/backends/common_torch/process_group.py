@@ -130,11 +130,11 @@ def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[TorchRan
 
 @contextmanager
 def _nccl_log(wanted: bool) -> Iterator[Path | None]:
-    """A file that NCCL writes its start to, ``None`` where the user reads NCCL's log."""
+    """A file in the attempt's folder for NCCL's log, ``None`` where the user reads that log."""
     if not wanted or "NCCL_DEBUG" in os.environ:
         yield None
         return
-    with tempfile.NamedTemporaryFile(prefix="pybench-nccl-") as file:
+    with tempfile.NamedTemporaryFile(prefix="nccl-", dir=Path.cwd()) as file:
         os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT", "NCCL_DEBUG_FILE": file.name}
         yield Path(file.name)
 
