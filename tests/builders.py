@@ -8,6 +8,7 @@ from typing import Any
 
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
+from pybench.model.container import ImageIdentity
 from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.errors import FileError
 from pybench.model.host import Host, Software
@@ -88,6 +89,19 @@ HOST = Host(
     pybench_version="1.0",
     worker_sha256="f00d" * 16,
     software=Software(python="3.12.1", packages={"torch": "2.11"}),
+)
+IMAGE = ImageIdentity(
+    backend="torch",
+    name="torch",
+    reference="",
+    id="",
+    digests=(),
+    platform="linux/amd64",
+    labels={},
+    python=None,
+    interpreter="python3",
+    entrypoint="replace",
+    pinned=True,
 )
 MANIFEST = Manifest(
     run_id="r",

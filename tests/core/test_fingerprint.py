@@ -7,24 +7,10 @@ from dataclasses import replace
 import pytest
 
 from pybench.core.provenance import differences, fingerprint, machine_fields, software_of
-from pybench.model.container import ContainerSetup, ImageIdentity
+from pybench.model.container import ContainerSetup
 from pybench.model.machine import Machine
 from pybench.model.record import RankReport
-from tests.builders import H200, HEADER, MACHINE, MANIFEST, RECORD
-
-IMAGE = ImageIdentity(
-    backend="torch",
-    name="torch",
-    reference="",
-    id="",
-    digests=(),
-    platform="linux/amd64",
-    labels={},
-    python=None,
-    interpreter="python3",
-    entrypoint="replace",
-    pinned=True,
-)
+from tests.builders import H200, HEADER, IMAGE, MACHINE, MANIFEST, RECORD
 
 
 def test_fields_of_a_machine() -> None:

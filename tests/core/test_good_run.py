@@ -12,7 +12,7 @@ from pybench.core.good_run import MIN_TOLERANCE
 from pybench.core.plan import point_id, skipped
 from pybench.core.population import population_of
 from pybench.files.suite.expected_table import read_table, write_table
-from pybench.model.container import ContainerSetup, ImageIdentity
+from pybench.model.container import ContainerSetup
 from pybench.model.errors import FileError, UsageError
 from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest, PlanOptions
@@ -21,7 +21,7 @@ from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Scali
 from pybench.model.workloads.node import Matmul
 from tests.api import good_run, judged
 from tests.build import Build
-from tests.builders import MANIFEST, with_attempts, with_settings
+from tests.builders import IMAGE, MANIFEST, with_attempts, with_settings
 
 _STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
 _KERNEL = TableFigure(metric="matmul_flops_per_s", table="k")
@@ -204,19 +204,7 @@ def test_where_no_table_can_be_written(build: Build, tmp_path: Path, path: str, 
         write_table(MeasuredRun(build).table(), tmp_path / path)
 
 
-_IMAGE = ImageIdentity(
-    backend="torch",
-    name="mine",
-    reference="mine:latest",
-    id="sha256:0",
-    digests=(),
-    platform="linux/amd64",
-    labels={},
-    python=None,
-    interpreter="python3",
-    entrypoint="replace",
-    pinned=False,
-)
+_IMAGE = dataclasses.replace(IMAGE, name="mine", reference="mine:latest", id="sha256:0", pinned=False)
 _UNPINNED = ContainerSetup(
     engine="docker",
     engine_version=None,

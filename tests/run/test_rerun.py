@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pybench.files.run.folder import RunFolder
-from pybench.model.container import ContainerSetup, ImageIdentity
+from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError, RunFolderError
 from pybench.model.figures import RunFigures
 from pybench.model.manifest import Manifest
@@ -23,6 +23,7 @@ from pybench.nightly.rerun import FOLDER, can_run_beside, rerun
 from pybench.run.engines.base import Launch, LaunchRequirements
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
+from tests.builders import IMAGE
 from tests.run.drill import suite_text, table_text
 from tests.run.fake_launcher import FakeLauncher
 
@@ -32,19 +33,7 @@ Planned = Callable[[Callable[[LaunchRequirements], "Boxed"]], Run]
 
 def setup(image: str, *, pinned: bool = True) -> ContainerSetup:
     """One image by its id."""
-    identity = ImageIdentity(
-        backend="torch",
-        name="torch",
-        reference=image,
-        id=image,
-        digests=(),
-        platform="",
-        labels={},
-        python=None,
-        interpreter="",
-        entrypoint="keep",
-        pinned=pinned,
-    )
+    identity = replace(IMAGE, reference=image, id=image, platform="", interpreter="", entrypoint="keep", pinned=pinned)
     return ContainerSetup(
         engine="docker",
         engine_version=None,
