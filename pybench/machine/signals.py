@@ -40,8 +40,8 @@ def signals_interrupt() -> Iterator[None]:
 class _Interruption:
     """Raises ``KeyboardInterrupt`` on a signal, the ``last`` of which it keeps.
 
-    Inside a finalizer, or a callback of a weak reference such as imports have, Python prints an exception and goes on:
-    the signal is sent again from another thread until one is ``raised`` elsewhere.
+    In a finalizer or a callback of a weak reference, as of imports, Python prints an exception and goes on. Another
+    thread then sends the signal again until one is ``raised`` elsewhere.
     """
 
     def __init__(self) -> None:

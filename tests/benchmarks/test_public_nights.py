@@ -69,8 +69,8 @@ class History:
     def lasting(self) -> set[tuple[int, int]]:
         """Night and row of the first seven nights of each fall that lasts.
 
-        The median of seven nights is 2 % below that of the seven nights before, and 43 of the 49 pairs of these nights
-        fall (Mann and Whitney, 1 % by chance).
+        Their median is 2 % below the median of the seven nights before, and 43 of the 49 pairs of these nights fall
+        (Mann and Whitney, 1 % by chance).
         """
         found: set[tuple[int, int]] = set()
         for row in self.quiet:
@@ -84,7 +84,7 @@ class History:
         return found
 
     def quiet_on(self, night: int) -> set[int]:
-        """Rows without a change of which that is no night of a fall that lasts."""
+        """Rows without a change that are not in the first nights of a lasting fall."""
         return {row for row in self.quiet if (night, row) not in self.lasting}
 
     @property

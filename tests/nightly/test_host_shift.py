@@ -62,7 +62,7 @@ def test_few_nights_of_a_level_have_the_spread_of_those_before(
 
 
 def test_a_level_after_too_few_nights_is_learnt_like_the_first() -> None:
-    """Seven nights before the level show no spread; one of its first nights is far off and left out."""
+    """Seven nights before the level show no spread, so a far night among its first is left out."""
     assert nights_apart([*usual(7), *usual(3, -0.05), -0.08, *usual(9, -0.05), -0.05], SMALLEST, 7) == {10}
 
 

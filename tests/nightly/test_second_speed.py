@@ -50,7 +50,7 @@ def test_a_night_is_as_likely_as_its_attempts(nights: list[Night], deviation: fl
     ],
 )
 def test_without_earlier_attempts_of_that_speed_it_is_a_change(level: list[Night]) -> None:
-    """Of two nights of three attempts or more, one attempt must be as far from its night's median."""
+    """A second speed needs an attempt as far from its night's median, in two nights of three attempts or more."""
     assert not is_second_speed([(-FAR, 0.0, -FAR)], level, 0.0, -FAR)
 
 
@@ -68,7 +68,7 @@ def test_a_row_of_two_speeds_has_fewer_false_alarms() -> None:
     [((0.2, -0.031), 0.031, 3, 19), ((0.2, FAR), FAR, 3, 19), ((0.0, 0.0), 0.03, 1, 18)],
 )
 def test_a_change_is_found(second_speed: tuple[float, float], step: float, num_nights: int, least: int) -> None:
-    """The first night finds nearly all of 20; the third night if one attempt in five is as far off."""
+    """Nearly all of 20 are found on the first night, or on the third with one attempt in five at the other speed."""
 
     def slower(point: int, night: int) -> float:
         return step * (point == 0 and night >= 30)

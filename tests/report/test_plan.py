@@ -72,7 +72,7 @@ def test_a_reason_that_several_points_have_is_printed_once() -> None:
     [({"backend": "tensorrt_llm"}, "tensorrt_llm"), ({"backend": "server", "server": "sglang"}, "sglang")],
 )
 def test_what_no_gpu_has_run_yet_is_named(changes: dict[str, str], part: str) -> None:
-    """Beside each of its points."""
+    """The plan names the part at each of its points."""
     point = _point(1)
     new = dataclasses.replace(point, settings=dataclasses.replace(point.settings, **changes))  # type: ignore[arg-type]
     text = render(Suite(name="s", description="", benchmarks=()), Plan(points=(new, _point(2)), skips=()))

@@ -147,7 +147,7 @@ def test_settings_in_the_librarys_words(tmp_path: Path) -> None:
 
 
 def test_arguments_have_the_types_of_1_2_1(tmp_path: Path) -> None:
-    """Those of the backend and of the server's file, as the schema of its image has them."""
+    """Arguments of the backend and of the server's file have the types of the image's schema."""
     types = json.loads(RECORDED.read_text())["LLM"]["types"]
     plain = {"string": str, "boolean": bool, "integer": int, "integer | None": int, "Literal['auto', 'dummy']": str}
     plain |= {"CudaGraphConfig | None": dict, "KvCacheConfig": dict}

@@ -162,7 +162,7 @@ class Launcher(ABC):
         return None
 
     def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG002
-        """Those Python ``packages`` that its workers could not import; an image brings its own."""
+        """Return the Python ``packages`` that its workers could not import; an image brings its own."""
         return ()
 
     def close(self) -> None:  # noqa: B027

@@ -1,4 +1,4 @@
-"""Where the hosts of a run meet: who leads and joins, by which secret and network, and this host for the others."""
+"""The meeting point of a run's hosts: the lead and the others, their secret and network, and this host's record."""
 
 from __future__ import annotations
 
