@@ -13,6 +13,7 @@ from pybench.core.summary import summarize
 from pybench.model.expected import ExpectedTable
 from pybench.model.machine import Machine
 from pybench.model.suite import Plan, Point, Suite
+from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS, METRICS_OF, SLOWER_FRACTIONS
 
 TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE, RATES, NOTHING = (
@@ -70,7 +71,7 @@ def judged_by(
 
 
 def judged_sentence(judges: Mapping[str, tuple[str, ...]], rates_run: str | None) -> str:
-    """``judged by: table 4 points, neighbours 14, nothing 2``, and the earlier run whose rates predict."""
+    """``of 20 points judged by table 4, neighbours 14, nothing 2``, and the earlier run whose rates predict."""
     counts = {word: sum(word in words for words in judges.values()) for word in (*_ORDER, NOTHING)}
-    named = ", ".join(f"{word} {number}" for word, number in counts.items() if number)
-    return f"of {len(judges)} points judged by {named}{f' (rates of {rates_run})' if rates_run else ''}"
+    named = ", ".join(f"{word} {number}" for word, number in counts.items() if number) or NOTHING
+    return f"of {plural(len(judges), 'point')} judged by {named}{f' (rates of {rates_run})' if rates_run else ''}"

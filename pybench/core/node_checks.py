@@ -269,8 +269,7 @@ def _compare_checksums(point: PointRecords, alike: Sequence[_Checksums]) -> Iter
 
 def nvls(point: PointRecords) -> Iterator[NodeCheck]:
     """Whether every rank's NCCL found NVLink SHARP, where fabric and environment allow it."""
-    values = point.values("nvls")
-    if not values or point.machine.nvls != "on":
+    if point.machine.nvls != "on" or not (values := point.values("nvls")):
         return
     lacking = [point.name(rank) for rank, attempts in values.items() if not all(map(all, attempts))]
     missing = "its fabric is up, but NCCL found no NVLink SHARP (NVLS multicast is not available)"
