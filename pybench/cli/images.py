@@ -16,7 +16,7 @@ from pybench.run.engines import CONTAINER_ENGINES
 
 if TYPE_CHECKING:
     from pybench.model.container import ImageLock
-    from pybench.run.engines.base import ImageStore
+    from pybench.run.engines.oci.engine import OciImageStore
 
 _LOCK = click.option("--lock", "path", type=PATH, metavar="FILE", help="Another lock file.")
 _NAMES = click.argument("names", metavar="[IMAGE]...", nargs=-1)
@@ -154,7 +154,7 @@ def _write(lock: ImageLock) -> None:
         write_lock(lock)
 
 
-def _store(name: str | None) -> tuple[str, ImageStore]:
+def _store(name: str | None) -> tuple[str, OciImageStore]:
     """The engine called ``name``, or the first that can be used, and its store of images."""
     from pybench.model.errors import MachineError
 
@@ -164,17 +164,17 @@ def _store(name: str | None) -> tuple[str, ImageStore]:
     return stores[0]
 
 
-def _stores(names: Sequence[str]) -> tuple[list[tuple[str, ImageStore]], list[str]]:
+def _stores(names: Sequence[str]) -> tuple[list[tuple[str, OciImageStore]], list[str]]:
     """Stores of the engines ``names`` that can be used, and why the others can't."""
     from pybench.run.engines.base import get_engine
+    from pybench.run.engines.oci.engine import OciEngine, OciImageStore
 
-    stores: list[tuple[str, ImageStore]] = []
+    stores: list[tuple[str, OciImageStore]] = []
     reasons: list[str] = []
     for engine in map(get_engine, names):
         facts = engine.find()
-        store = None if facts.reason else engine.store(facts)
-        if store is None:
+        if facts.reason or not isinstance(engine, OciEngine):
             reasons.append(facts.reason or f"{engine.name} has no store of images")
         else:
-            stores.append((engine.name, store))
+            stores.append((engine.name, OciImageStore(facts)))
     return stores, reasons

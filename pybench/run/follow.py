@@ -19,8 +19,7 @@ from pybench.model.progress import Progress
 from pybench.model.suite import Point
 from pybench.model.text import plural
 from pybench.model.wire import Event, Failure, FailureCause, Phase, Step
-from pybench.run.engines.base import Worker
-from pybench.run.engines.process import log_tail
+from pybench.run.engines.process import Worker, log_tail
 from pybench.run.events.reader import EventReader, RankLog
 from pybench.run.gpu_observation import GpuObservation
 from pybench.run.hosts.worker import HostsWorker

@@ -16,8 +16,9 @@ from pybench.model.machine import DeviceKind
 from pybench.model.record import ALONE, Record
 from pybench.model.suite import Point
 from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file
-from pybench.run.engines.base import Launch, Launcher, Worker
+from pybench.run.engines.base import Launch, Launcher
 from pybench.run.engines.environment import Redaction, passed_secrets
+from pybench.run.engines.process import Worker
 from pybench.run.engines.starter import ForkedWorker
 from pybench.run.events.contract import Site
 from pybench.run.hosts.gathering import Gathering

@@ -15,7 +15,7 @@ from pybench.model.container import ContainerRequest
 from pybench.model.host import Place
 from pybench.run.engines.base import EngineOptions, Launch, LaunchRequirements
 from pybench.run.engines.choice import choose_launcher
-from pybench.run.engines.oci.launcher import OciLauncher, listing_argv, prepare_files
+from pybench.run.engines.oci.launcher import OWNER_LABEL, REMOVE, OciLauncher, prepare_files
 from pybench.run.engines.stage import stage_worker
 from pybench.run.images.lock import this_platform
 from tests.builders import decode_benchmark, training_over_hosts
@@ -44,7 +44,8 @@ class Boxed:
 
     def containers(self) -> list[str]:
         """Ids of all containers that pybench left in this engine."""
-        listed = subprocess.run(listing_argv((self.name,)), capture_output=True, text=True, check=True)
+        argv = (self.name, "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={OWNER_LABEL}")
+        listed = subprocess.run(argv, capture_output=True, text=True, check=True)
         return listed.stdout.split()
 
 
@@ -78,7 +79,7 @@ def inside(launcher: OciLauncher, task: Launch, code: str) -> Any:
             launcher.run_argv(task, "-I", "-B", "-c", code), capture_output=True, text=True, check=False
         )
     finally:
-        subprocess.run(launcher.remove_argv(task), capture_output=True, check=True)
+        subprocess.run(launcher.container_argv(task, *REMOVE), capture_output=True, check=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

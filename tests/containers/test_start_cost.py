@@ -12,10 +12,10 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from pybench.cli.progress import PlainProgress
 from pybench.model.container import ContainerRequest, Mount
-from pybench.run.engines.base import Argv, Launch, Launcher, Worker
+from pybench.run.engines.base import Argv, Launch, Launcher
 from pybench.run.engines.local import Local
 from pybench.run.engines.oci.launcher import ContainerWorker
-from pybench.run.engines.process import WorkerProcess
+from pybench.run.engines.process import Worker, WorkerProcess
 from pybench.run.prepare import prepare_run
 from tests.containers.boxed_engine import Boxed, job, site_packages, suite_text
 from tests.containers.root_image import SITE

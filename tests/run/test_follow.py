@@ -16,7 +16,7 @@ import pytest
 from pybench.model.progress import Progress
 from pybench.model.suite import Effort
 from pybench.model.wire import Event, Failure, Phase, Result, Step, Work, encode_event
-from pybench.run.engines.base import Worker
+from pybench.run.engines.process import Worker
 from pybench.run.events.reader import EventReader
 from pybench.run.follow import follow
 from pybench.run.time_budget import OutOfTimeError

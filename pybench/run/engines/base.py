@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
 
 from pybench.machine.disk import reports_full_disk, room_text
 from pybench.model.container import (
@@ -16,16 +15,14 @@ from pybench.model.container import (
     ContainerRun,
     ContainerSetup,
     EngineFacts,
-    ImageIdentity,
     ImageLock,
-    LockedImage,
 )
 from pybench.model.errors import MachineError
 from pybench.model.host import Place, Software
 from pybench.model.machine import DeviceKind, DoctorFinding
 from pybench.model.wire import Failure
 from pybench.run.engines import CONTAINER_ENGINES, PLACES
-from pybench.run.engines.process import end_marked
+from pybench.run.engines.process import Worker, end_marked
 from pybench.run.images.lock import default_lock, read_lock
 
 Argv = tuple[str, ...]
@@ -113,19 +110,6 @@ class Launch:
         )
 
 
-class Worker(Protocol):
-    """A started worker."""
-
-    def wait(self, timeout_s: float) -> int | None:
-        """Exit code once it has ended (negative: the signal), ``None`` while it runs."""
-
-    def container(self) -> ContainerRun | None:
-        """The container it runs in, or ran in once it has ended; ``None`` for no container."""
-
-    def end(self) -> object:
-        """End all its processes, wherever they run. A second call does nothing."""
-
-
 class Launcher(ABC):
     """Starts the workers of one run.
 
@@ -173,37 +157,20 @@ class Launcher(ABC):
         end_marked(f"{run_mark}/")
 
 
-class ImageStore(Protocol):
-    """An engine's own store of images."""
-
-    def has(self, image: LockedImage) -> bool:
-        """Whether ``image`` is there by a locked digest."""
-        ...
-
-    def pull(self, image: LockedImage, notify: Notify) -> ImageIdentity:
-        """Fetch ``image`` by digest. Raises ``MachineError``."""
-        ...
-
-    def build(self, folder: Path, tag: str, notify: Notify) -> str:
-        """Build the Dockerfile of ``folder`` under ``tag`` and return the image's id. Raises ``MachineError``."""
-        ...
-
-
-def facts_of_command(name: str, examine: Callable[[], EngineFacts]) -> EngineFacts:
-    """What ``examine`` finds of an engine whose command is ``name``; without that, why it can't be used."""
-    if shutil.which(name) is None:
-        return EngineFacts(name=name, version=None, reason=f"{name} is not installed", installed=False)
-    return examine()
-
-
 class Engine(ABC):
-    """A way to start workers, by its name on the command line and in the manifest. The registry lists all of them."""
+    """A way to start workers, by its name on the command line and in the manifest; ``PLACES`` lists all of them.
+
+    ``examine`` describes it where its command is installed.
+    """
 
     name: str
+    examine: Callable[[], EngineFacts]
 
-    @abstractmethod
     def find(self) -> EngineFacts:
         """Look whether this machine has it. An engine that can't be used has a ``reason``."""
+        if shutil.which(self.name) is None:
+            return EngineFacts(name=self.name, version=None, reason=f"{self.name} is not installed", installed=False)
+        return self.examine()
 
     @abstractmethod
     def launcher(
@@ -214,10 +181,6 @@ class Engine(ABC):
     def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:  # noqa: ARG002 - for an engine that has any
         """What ``pybench doctor`` reports of an engine that can be used."""
         return iter(())
-
-    def store(self, facts: EngineFacts) -> ImageStore | None:  # noqa: ARG002 - for an engine that has one
-        """Its store of images; ``None`` where images are kept elsewhere."""
-        return None
 
 
 def get_engine(name: str) -> Engine:

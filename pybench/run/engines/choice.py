@@ -85,41 +85,33 @@ def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify
     local = get_engine(LOCAL)
     if not needs.backends:  # no point is left to run, and any engine has all of no images
         return local.launcher(local.find(), needs, options, notify, fetch=False)
-    if missing := _without_image(options, needs):
-        return _not_containerised(missing, options, needs, notify)
-    found = find_container_engines()
-    absent = [facts.name for _, facts in found if not facts.installed]
+    is_named = bool(options.image or needs.request.image)
+    try:
+        if not is_named:  # no engine could help where the lock has no image for a backend on this device
+            lock = needs.lock(options)
+            for backend in needs.backends:
+                locked_image(lock, needs.image_name(backend), backend, needs.device)
+        return _containerised(options, needs, notify)
+    except AbsentImageError as error:
+        if is_named:
+            raise MachineError(f"no engine has the requested image: {error}") from None
+        notify(f"not containerised: {error}")
+        _name_unapplied(needs.request, notify)
+        return local.launcher(local.find(), needs, options, notify, fetch=False)
+
+
+def _containerised(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
+    """Raises ``AbsentImageError`` with the reason of each engine that can't be used."""
+    engines = find_container_engines()
+    absent = [facts.name for _, facts in engines if not facts.installed]
     reasons = [f"{', '.join(absent)}: not installed"] if absent else []
-    for engine, facts in found:
+    for engine, facts in engines:
         if not facts.installed:
             continue
-        if facts.reason:
-            reasons.append(facts.reason)
-            continue
         try:
-            return engine.launcher(facts, needs, options, notify, fetch=False)
+            if facts.reason is None:
+                return engine.launcher(facts, needs, options, notify, fetch=False)
+            reasons.append(facts.reason)
         except AbsentImageError as error:
             reasons.append(str(error))
-    if options.image or needs.request.image:
-        raise MachineError(f"no engine has the requested image: {'; '.join(dict.fromkeys(reasons))}")
-    return _not_containerised("; ".join(dict.fromkeys(reasons)), options, needs, notify)
-
-
-def _without_image(options: EngineOptions, needs: LaunchRequirements) -> str | None:
-    """Why no engine could help: the lock has no image for a backend on this device. Raises ``FileError``."""
-    if options.image or needs.request.image:
-        return None
-    lock = needs.lock(options)
-    try:
-        for backend in needs.backends:
-            locked_image(lock, needs.image_name(backend), backend, needs.device)
-    except AbsentImageError as error:
-        return str(error)
-    return None
-
-
-def _not_containerised(why: str, options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
-    local = get_engine(LOCAL)
-    notify(f"not containerised: {why}")
-    _name_unapplied(needs.request, notify)
-    return local.launcher(local.find(), needs, options, notify, fetch=False)
+    raise AbsentImageError("; ".join(dict.fromkeys(reasons)))

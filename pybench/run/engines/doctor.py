@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pybench.model.container import EngineFacts, ImageLock
 from pybench.model.errors import FileError, MachineError
 from pybench.model.machine import DoctorFinding, Machine
-from pybench.run.engines.base import ImageStore, find_container_engines
+from pybench.run.engines.base import find_container_engines
+from pybench.run.engines.oci.engine import OciEngine, OciImageStore
 from pybench.run.engines.oci.gpu_access import CDI_COMMAND, has_cdi, toolkit_version
 from pybench.run.images.lock import default_lock, read_lock, this_platform
 
@@ -25,11 +26,11 @@ def examine_containers(machine: Machine) -> tuple[DoctorFinding, ...]:
         lock = read_lock(default_lock())
     except FileError as error:
         return (*about, DoctorFinding.warning("image lock", str(error), "repair it, or install pybench again"))
-    stores = [store for engine, facts in usable if (store := engine.store(facts))]
+    stores = [OciImageStore(facts) for engine, facts in usable if isinstance(engine, OciEngine)]
     return (
         *about,
         *(finding for engine, facts in usable for finding in engine.findings(facts)),
-        *((_toolkit(), _cdi()) if machine.gpus and usable else ()),
+        *(_gpu_integration() if machine.gpus and usable else ()),
         *(_drivers(lock, machine) if machine.gpus else ()),
         *([_images(lock, stores)] if stores else []),
     )
@@ -46,20 +47,20 @@ def _engine(facts: EngineFacts) -> DoctorFinding:
     return DoctorFinding.ok(name, ", ".join(part for part in parts if part))
 
 
-def _toolkit() -> DoctorFinding:
-    version = toolkit_version()
-    name, safe = "NVIDIA toolkit", ".".join(map(str, _SAFE_TOOLKIT))
+def _gpu_integration() -> Iterator[DoctorFinding]:
+    version, safe = toolkit_version(), ".".join(map(str, _SAFE_TOOLKIT))
+    name, found = "NVIDIA toolkit", ".".join(map(str, version or ()))
     if version is None:
-        return DoctorFinding.warning(name, "not installed", f"install the NVIDIA Container Toolkit, {safe} or newer")
-    found = ".".join(map(str, version))
-    remedy = f"update to {safe} or newer: older ones let an image run code as root here (CVE-2025-23266)"
-    return DoctorFinding.ok(name, found) if version >= _SAFE_TOOLKIT else DoctorFinding.warning(name, found, remedy)
-
-
-def _cdi() -> DoctorFinding:
+        yield DoctorFinding.warning(name, "not installed", f"install the NVIDIA Container Toolkit, {safe} or newer")
+    elif version < _SAFE_TOOLKIT:
+        remedy = f"update to {safe} or newer: older ones let an image run code as root here (CVE-2025-23266)"
+        yield DoctorFinding.warning(name, found, remedy)
+    else:
+        yield DoctorFinding.ok(name, found)
     if has_cdi():
-        return DoctorFinding.ok("CDI", "names the GPUs by UUID")
-    return DoctorFinding.warning("CDI", "no specification names the GPUs by UUID", CDI_COMMAND)
+        yield DoctorFinding.ok("CDI", "names the GPUs by UUID")
+    else:
+        yield DoctorFinding.warning("CDI", "no specification names the GPUs by UUID", CDI_COMMAND)
 
 
 def _drivers(lock: ImageLock, machine: Machine) -> Iterator[DoctorFinding]:
@@ -76,7 +77,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def _images(lock: ImageLock, stores: list[ImageStore]) -> DoctorFinding:
+def _images(lock: ImageLock, stores: list[OciImageStore]) -> DoctorFinding:
     try:
         here = [image.name for image in lock.images if any(store.has(image) for store in stores)]
     except MachineError as error:

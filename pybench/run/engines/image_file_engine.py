@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, LockedImage, Relaxation
+from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, Relaxation
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
-from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements, Notify, facts_of_command
+from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements, Notify
 from pybench.run.engines.image_launcher import ImageFileLauncher
 from pybench.run.images.lock import AbsentImageError, locked_image, this_platform
 
@@ -37,10 +37,6 @@ class ImageFileEngine(Engine):
     honours_entrypoint: bool
     report: Callable[[], Iterator[DoctorFinding]] = lambda: iter(())
 
-    def find(self) -> EngineFacts:
-        """Look whether it is installed and works."""
-        return facts_of_command(self.name, self.examine)
-
     def launcher(
         self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool
     ) -> ImageFileLauncher:
@@ -54,7 +50,12 @@ class ImageFileEngine(Engine):
         }
         images, files = [], {}
         for backend, image in locked.items():
-            reference = registry_reference(self.name, image)
+            # The digest by which a registry serves it.
+            reference = next((name for name in image.references(this_platform()) if "@" in name), None)
+            if reference is None:
+                raise AbsentImageError(
+                    f"image {image.name} is in no registry, and {self.name} makes its files from those"
+                )
             file = image_path(self.kind, reference)
             if not file.exists():
                 if not fetch:
@@ -88,22 +89,13 @@ class ImageFileEngine(Engine):
         )
         return self.prepare(setup, files, needs)
 
-    def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:
+    def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:  # noqa: ARG002 - examined anew
         """What ``report`` finds."""
-        del facts
         return self.report()
 
 
 Make = Callable[[str, Path], None]
 """Writes the image file of ``repository@sha256:…`` to a path where no file is. Raises ``MachineError``."""
-
-
-def registry_reference(engine: str, image: LockedImage) -> str:
-    """Digest by which a registry serves ``image``, with its repository. Raises ``AbsentImageError``."""
-    named = [name for name in image.references(this_platform()) if "@" in name]
-    if not named:
-        raise AbsentImageError(f"image {image.name} is in no registry, and {engine} makes its files from those")
-    return named[0]
 
 
 def image_path(kind: str, reference: str) -> Path:
@@ -118,28 +110,22 @@ def made_once(file: Path, reference: str, make: Make) -> Path:
     Processes that need the same one wait for the first, on any host whose locks the folder's file system shares. One
     that is there is taken as it is: the folder need not be writable. Raises ``MachineError`` where it is no file.
     """
-    if file.exists():
-        return _regular(file)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.with_suffix(".lock").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        if not file.exists():
-            # A name of this host: where locks reach no further than it, two hosts make the file, each whole.
-            scratch = file.with_name(f"{file.stem}.{os.uname().nodename}.new")
-            # A killed process may have left one, and not every engine writes over a file.
-            scratch.unlink(missing_ok=True)
-            try:
-                make(reference, scratch)
-            except BaseException:
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.with_suffix(".lock").open("w") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            if not file.exists():
+                # A name of this host: where locks reach no further than it, two hosts make the file, each whole.
+                scratch = file.with_name(f"{file.stem}.{os.uname().nodename}.new")
+                # A killed process may have left one, and not every engine writes over a file.
                 scratch.unlink(missing_ok=True)
-                raise
-            scratch.rename(file)
-    return _regular(file)
-
-
-def _regular(file: Path) -> Path:
-    """``file``, unless a folder or a device lies in its place; a symbolic link to a file is one."""
-    if not file.is_file():
+                try:
+                    make(reference, scratch)
+                except BaseException:
+                    scratch.unlink(missing_ok=True)
+                    raise
+                scratch.rename(file)
+    if not file.is_file():  # a symbolic link to a file is one
         what = "a folder" if file.is_dir() else "no regular file"
         raise MachineError(f"{file}: {what} in place of the image file; remove it, then run the same command again")
     return file

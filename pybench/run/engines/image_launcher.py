@@ -28,6 +28,7 @@ from pybench.run.engines.stage import WORKER_SCRIPT
 STAGE = PurePosixPath("/pybench/stage")
 EXCHANGE = PurePosixPath("/pybench/exchange")
 COMPILED = PurePosixPath("/pybench/compiled")
+MODELS = PurePosixPath("/pybench/models")
 """Where a job's folders are inside."""
 _COMPILED_AT = {
     SHARED_VARIABLE: COMPILED,
@@ -41,11 +42,15 @@ _COMPILED_AT = {
 
 @dataclass(frozen=True, kw_only=True)
 class ImageLauncher(Launcher):
-    """Base of the launchers whose workers run in images: ``container`` is what all jobs of the run have in common."""
+    """Base of the launchers whose workers run in images: ``container`` is what all jobs of the run have in common.
+
+    ``models`` is this host's cache of models, where workers see it.
+    """
 
     container: ContainerSetup
     environment_of_suite: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    models: Path | None = None
 
     @property
     def name(self) -> str:
@@ -69,10 +74,13 @@ class ImageLauncher(Launcher):
         tuned = self.tuning(job.host_environment) if job.meeting is None else self._tuning(job.host_environment)
         return {**({name: str(path) for name, path in _COMPILED_AT.items()} if job.compiled else {}), **tuned}
 
-    def writable(self, job: Launch) -> tuple[Mount, ...]:
-        """Mounts that the worker may write."""
-        compiled = (Mount(source=str(job.compiled), target=str(COMPILED)),) if job.compiled else ()
-        return (Mount(source=str(job.exchange), target=str(EXCHANGE)), *compiled)
+    def mounts(self, job: Launch) -> Iterator[tuple[Mount, bool]]:
+        """Each mount of the worker, and whether the worker may write there."""
+        ours = ((job.stage, STAGE), (self.models, MODELS))
+        yield from ((Mount(source=str(source), target=str(target)), False) for source, target in ours if source)
+        yield from ((mount, False) for mount in self.container.mounts)
+        written = ((job.exchange, EXCHANGE), (job.compiled, COMPILED))
+        yield from ((Mount(source=str(source), target=str(target)), True) for source, target in written if source)
 
     def _tuning(self, host: Mapping[str, str]) -> dict[str, str]:
         secrets = {name: host[name] for name in self.secrets if name in host}

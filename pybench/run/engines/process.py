@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from pybench.files.safe_folder import opened_file, opened_folder
 from pybench.machine.command import guarded_argv
@@ -85,7 +86,21 @@ def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
             continue
 
 
-class WorkerProcess:
+class Worker(Protocol):
+    """A started worker."""
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Exit code once it has ended (negative: the signal), ``None`` while it runs."""
+
+    def container(self) -> ContainerRun | None:
+        """The container it runs in, or ran in once it has ended; ``None`` for no container."""
+        return None
+
+    def end(self) -> object:
+        """End all its processes, wherever they run. A second call does nothing. Raises ``MachineError``."""
+
+
+class WorkerProcess(Worker):
     """A worker whose processes carry ``token``; ``guarded``, it also leaves none that dropped the token."""
 
     def __init__(
@@ -94,12 +109,21 @@ class WorkerProcess:
         """Start ``argv``. Raises ``OSError`` when it can't be started."""
         self._token = token
         self._adoption = Adoption() if guarded else None
+        if guarded:  # the guardian has no mark: it ends after the marked processes
+            argv = guarded_argv(argv, f"{ATTEMPT_VARIABLE}={token}")
+        else:
+            environment = {**environment, ATTEMPT_VARIABLE: token}
         try:
-            # The guardian has no mark: it ends after the marked processes.
-            if guarded:
-                self._process = _started(guarded_argv(argv, f"{ATTEMPT_VARIABLE}={token}"), environment, log)
-            else:
-                self._process = _started(argv, {**environment, ATTEMPT_VARIABLE: token}, log)
+            with opened_folder(log.parent) as folder, opened_file(folder, log.name, NEW_FILE) as output:
+                self._process = subprocess.Popen(
+                    argv,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=log.parent,
+                    start_new_session=True,  # a terminal's Ctrl-C is for the runner, which ends workers in order
+                )
         except BaseException:
             if self._adoption:
                 self._adoption.close()
@@ -111,10 +135,6 @@ class WorkerProcess:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
-
-    def container(self) -> ContainerRun | None:
-        """None: it runs on this machine itself."""
-        return None
 
     def end(self) -> int:
         """End the whole tree and return the first process's exit code. Raises ``MachineError`` where it can't be."""
@@ -128,19 +148,6 @@ class WorkerProcess:
         if left:
             raise unkillable(",".join(map(str, left)), KILL_S)
         return self._process.returncode
-
-
-def _started(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    with opened_folder(log.parent) as folder, opened_file(folder, log.name, NEW_FILE) as output:
-        return subprocess.Popen(
-            argv,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=log.parent,
-            start_new_session=True,  # a terminal's Ctrl-C is for the runner, which ends workers in order
-        )
 
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h

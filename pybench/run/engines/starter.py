@@ -19,7 +19,6 @@ from pathlib import Path
 
 from pybench.files.safe_folder import opened_file, opened_folder
 from pybench.machine.command import guarded_argv
-from pybench.model.container import ContainerRun
 from pybench.model.record import ALONE, FORKED
 from pybench.model.wire import ROOM_VARIABLE, STARTER_VARIABLE
 from pybench.run.engines.base import Argv, Launch
@@ -28,6 +27,7 @@ from pybench.run.engines.process import (
     GRACE_S,
     KILL_S,
     NEW_FILE,
+    Worker,
     WorkerProcess,
     end_marked,
     unkillable,
@@ -111,7 +111,7 @@ class Starter:
             self._process.wait()
 
 
-class ForkedWorker:
+class ForkedWorker(Worker):
     """A worker of a starter; where the starter can't fork it, ``alone`` starts it as a process of its own."""
 
     def __init__(self, starter: Starter, token: str, alone: Callable[[], WorkerProcess]) -> None:
@@ -158,10 +158,6 @@ class ForkedWorker:
                 self.start = f"{ALONE}: {reason.encode(errors='replace').decode()}"
                 return self._alone()
             self._code = _GONE
-        return None
-
-    def container(self) -> ContainerRun | None:
-        """None: it runs on this machine itself."""
         return None
 
     def end(self) -> int:

@@ -19,7 +19,8 @@ from pybench.model.wire import ORDERS_FILE, events_file
 from pybench.power.measured_window import HostTrace
 from pybench.power.trace import PowerTrace
 from pybench.power.trace_file import read_trace
-from pybench.run.engines.base import Launch, Meeting, Worker
+from pybench.run.engines.base import Launch, Meeting
+from pybench.run.engines.process import Worker
 from pybench.run.hosts.link import HostLink, HostLostError
 from pybench.run.hosts.messages import Beat, Begin, Begun, Ended, Events, FindPort, FoundPort, Message, Report, Stop
 from pybench.run.hosts.rendezvous import held_port, on_network, port_of

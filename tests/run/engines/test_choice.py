@@ -12,7 +12,7 @@ import pytest
 from pybench.model.container import ContainerRequest, EngineFacts, Mount
 from pybench.model.errors import MachineError, UsageError
 from pybench.run.engines import choice
-from pybench.run.engines.base import EngineOptions, LaunchRequirements, facts_of_command
+from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements
 from pybench.run.engines.choice import choose_launcher
 from pybench.run.engines.local import Local
 from pybench.run.engines.oci.engine import DOCKER, OciEngine
@@ -57,7 +57,7 @@ def test_a_device_without_an_image_is_the_only_reason(down: None) -> None:
 def test_engines_that_are_absent_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line of 80 columns where none is here."""
     names = ("docker", "podman", "apptainer", "enroot")
-    engines = tuple((DOCKER, facts_of_command(f"no-{name}", lambda: DOWN)) for name in names)
+    engines = tuple((DOCKER, Engine.find(replace(DOCKER, name=f"no-{name}"))) for name in names)
     monkeypatch.setattr(choice, "find_container_engines", lambda: engines)
     notes: list[str] = []
     choose_launcher(EngineOptions(), NEEDS, notes.append)

@@ -21,7 +21,7 @@ from pybench.run.engines.enroot.engine import NAMESPACES, EnrootLauncher, Isolat
 from pybench.run.engines.local import Local
 from pybench.run.engines.oci.confinement import confinement_for
 from pybench.run.engines.oci.gpu_access import GpuAccess
-from pybench.run.engines.oci.launcher import OciLauncher
+from pybench.run.engines.oci.launcher import INSPECT, REMOVE, OciLauncher
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "argv"
 PACKAGE = f"{Path(pybench.__file__).parent.parent}/"
@@ -157,8 +157,8 @@ def test_command_line_and_environment(name: str) -> None:
     parts = [*ours, "", "# client", *_lines(launcher.environment(task))]
     if isinstance(launcher, OciLauncher):
         parts += ["", "# worker", *launcher.environment_text(task).splitlines()]
-        for argv in (launcher.inspect_argv(task), launcher.stop_argv(task, 5.0), launcher.remove_argv(task)):
-            parts += ["", " ".join(argv)]
+        for words in (INSPECT, ("stop", "--time", "5"), REMOVE):
+            parts += ["", " ".join(launcher.container_argv(task, *words))]
     actual = "\n".join(parts) + "\n"
     file = GOLDEN / f"{name}.txt"
     if os.environ.get("PYBENCH_UPDATE_GOLDEN"):

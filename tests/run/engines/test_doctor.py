@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import resource
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -90,13 +91,15 @@ def test_rootless_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Missing limits, pinning and mapping, each with its remedy, are one finding."""
     engine(monkeypatch, replace(DOCKER, rootless=True))
     spoil(monkeypatch, oci_engine, _delegated_controllers=list)
-    spoil(monkeypatch, oci_engine, _memlock_bytes=lambda: 8388608, _has_subordinate_ids=lambda: False)
+    spoil(monkeypatch, oci_engine, _has_subordinate_ids=lambda: False)
+    spoil(monkeypatch, resource, getrlimit=lambda _limit: (8388608, 8388608))
     limited = found("docker rootless")
     assert limited.state == "warning"
     assert limited.found == ("without the pids controller, memlock 8,388,608 bytes at most, without subordinate ids")
     assert [remedy.split()[0] for remedy in limited.remedy.split("; ")] == ["delegate", "raise", "usermod"]
     spoil(monkeypatch, oci_engine, _delegated_controllers=lambda: ["cpu", "pids"])
-    spoil(monkeypatch, oci_engine, _memlock_bytes=lambda: -1, _has_subordinate_ids=lambda: True)
+    spoil(monkeypatch, oci_engine, _has_subordinate_ids=lambda: True)
+    spoil(monkeypatch, resource, getrlimit=lambda _limit: (-1, -1))
     assert "docker rootless" not in {finding.name for finding in examine_containers(GPU_MACHINE)}
     assert (found("engine docker").state, found("engine docker").found) == ("ok", "28.0, runc, rootless")
 

@@ -73,13 +73,13 @@ def test_what_a_host_refuses_is_left_out_and_named(
     host.install(refused=refused)
     found = launched(host, request_)
     assert loosened(found) == ["pids_limit", "shm_size", *names]
-    assert not set(found.isolation.options).intersection(refused.split(","))
+    assert not {f"--{name}" for name in found.isolation.namespaces}.intersection(refused.split(","))
 
 
 def test_a_version_without_namespaces(host: EnrootHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """4.1.2 and older restrict /dev at most; doctor names what workers see."""
     monkeypatch.setattr(engine, "run_command", lambda _argv: CommandResult(0, "--mount FSTAB", ""))
-    assert [(found.options, found.devices) for found in isolations(online=False)] == [((), True), ((), False)]
+    assert [(found.namespaces, found.devices) for found in isolations(online=False)] == [((), True), ((), False)]
     monkeypatch.undo()
     host.program("enroot", "echo 4.1.2")
     (finding,) = get_engine("enroot").findings(get_engine("enroot").find())

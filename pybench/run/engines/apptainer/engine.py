@@ -10,7 +10,7 @@ from pybench.machine.command import run_command
 from pybench.model.container import ContainerSetup, EngineFacts, Mount, Relaxation
 from pybench.run.engines.base import Argv, Launch, LaunchRequirements, engine_error
 from pybench.run.engines.image_file_engine import Files, ImageFileEngine
-from pybench.run.engines.image_launcher import STAGE, USER_NAMESPACES, ImageFileLauncher, shown_gpus, tried
+from pybench.run.engines.image_launcher import USER_NAMESPACES, ImageFileLauncher, shown_gpus, tried
 
 # Turning an image of 10 GB into one file takes minutes, on a slow disk many.
 _BUILD_LIMIT_S = 7200.0
@@ -77,14 +77,12 @@ class ApptainerLauncher(ImageFileLauncher):
 
     def start_argv(self, job: Launch, *arguments: str) -> Argv:
         """``exec`` with the host's environment, home and current folder left out."""
-        ours = Mount(source=str(job.stage), target=str(STAGE))
         return (
             *("apptainer", "exec"),
             *(("--nv",) if job.gpu_uuids else ()),
             *("--cleanenv", "--contain", "--no-home", "--no-privs", "--pid", "--ipc"),
             *(("--net", "--network", "none") if self.offline else ()),
-            *(part for mount in (ours, *self.container.mounts) for part in ("--mount", _bind(mount, read_only=True))),
-            *(part for mount in self.writable(job) for part in ("--mount", _bind(mount, read_only=False))),
+            *(part for mount in self.mounts(job) for part in ("--mount", _bind(*mount))),
             *("--pwd", "/tmp"),  # noqa: S108 - inside, private
             str(self.files[job.backend]),
             *(self.image(job).interpreter, *arguments),
@@ -102,8 +100,8 @@ def build_argv(reference: str, file: Path) -> Argv:
     return ("apptainer", "build", "--force", str(file), f"docker://{reference}")
 
 
-def _bind(mount: Mount, *, read_only: bool) -> str:
-    parts = ("type=bind", f"source={mount.source}", f"destination={mount.target}", *(("ro",) if read_only else ()))
+def _bind(mount: Mount, is_writable: bool) -> str:
+    parts = ("type=bind", f"source={mount.source}", f"destination={mount.target}", *(() if is_writable else ("ro",)))
     return ",".join(f'"{part}"' if "," in part else part for part in parts)
 
 

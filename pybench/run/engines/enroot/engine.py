@@ -17,7 +17,7 @@ from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.run.engines.base import Argv, Launch, LaunchRequirements, engine_error
 from pybench.run.engines.image_file_engine import Files, ImageFileEngine
-from pybench.run.engines.image_launcher import STAGE, USER_NAMESPACES, ImageFileLauncher, shown_gpus, tried
+from pybench.run.engines.image_launcher import USER_NAMESPACES, ImageFileLauncher, shown_gpus, tried
 from pybench.run.engines.process import ATTEMPT_VARIABLE
 from pybench.run.images.lock import this_platform
 from pybench.run.images.registry import RegistryManifest, fetch_manifest, registry_tool
@@ -56,13 +56,11 @@ class EnrootLauncher(ImageFileLauncher):
         would take them away while the worker writes its last event. It ends by itself as the container does.
         """
         image = self.image(job)
-        ours = Mount(source=str(job.stage), target=str(STAGE))
         return (
-            *("env", "-u", ATTEMPT_VARIABLE, "enroot", "start", *self.isolation.options),
+            *("env", "-u", ATTEMPT_VARIABLE, "enroot", "start", *(f"--{name}" for name in self.isolation.namespaces)),
             *(("--rc", str(_ENTRYPOINT)) if image.entrypoint == "replace" else ()),
             *(part for value in self._named(job) for part in ("--env", value)),
-            *(part for mount in (ours, *self.container.mounts) for part in ("--mount", _bind(mount, "rbind,ro"))),
-            *(part for mount in self.writable(job) for part in ("--mount", _bind(mount, "bind,rw"))),
+            *(part for mount in self.mounts(job) for part in ("--mount", _bind(*mount))),
             *(str(self.files[job.backend]), image.interpreter, *arguments),
         )
 
@@ -102,13 +100,13 @@ def import_argv(reference: str, blobs: Path, layers: Path, file: Path) -> Argv:
     return ("env", *settings, "enroot", "import", "--output", str(file), f"docker://{served}#{path}")
 
 
-def _bind(mount: Mount, options: str) -> str:
+def _bind(mount: Mount, is_writable: bool) -> str:
     """Raises ``UsageError`` for a path that enroot can't take."""
     if _UNMOUNTABLE.search(mount.source):
         raise UsageError(
             f"enroot can't mount {mount.source}: a colon, a backslash or white space is in it; choose another folder"
         )
-    return f"{mount.source}:{mount.target}:none:x-create=auto,{options},nosuid,nodev"
+    return f"{mount.source}:{mount.target}:none:x-create=auto,{'bind,rw' if is_writable else 'rbind,ro'},nosuid,nodev"
 
 
 NAMESPACES = ("pid", "net", "ipc")
@@ -130,16 +128,6 @@ class Isolation:
 
     namespaces: tuple[str, ...]
     devices: bool = True
-
-    @property
-    def options(self) -> Argv:
-        """Options of ``enroot start``."""
-        return tuple(f"--{name}" for name in self.namespaces)
-
-    def relaxations(self, *, online: bool) -> tuple[Relaxation, ...]:
-        """In what workers are less confined than in other engines; ``online``: the suite requests the network."""
-        kept = {*self.namespaces, *(("devices",) if self.devices else ()), *(("net",) if online else ())}
-        return (*_NEVER_BOUNDED, *(shared for name, shared in _SHARED.items() if name not in kept))
 
 
 def isolations(*, online: bool) -> tuple[Isolation, ...]:
@@ -179,7 +167,8 @@ def examine() -> EngineFacts:
     """What enroot and the programs that it needs print of themselves."""
     result = run_command(("enroot", "version"))
     version = result.out.strip() or None
-    reason = _defect(version) if result.ok else f"enroot does not work here: {_set_up(result.error_line)}"
+    own_folder = "; let XDG_RUNTIME_DIR name a folder of yours" if "ermission denied" in result.error_line else ""
+    reason = _defect(version) if result.ok else f"enroot does not work here: {result.error_line}{own_folder}"
     return EngineFacts(name="enroot", version=version, reason=reason, rootless=True)
 
 
@@ -207,8 +196,10 @@ def _launcher(setup: ContainerSetup, files: Files, needs: LaunchRequirements) ->
         if _QUOTED.fullmatch(value):
             raise UsageError(f"enroot takes the quotes off the value of {name}; remove them, or use another --engine")
     found = tried((replace(launcher, isolation=isolation) for isolation in tries), needs.gpu_uuids, _REMEDIES)
-    relaxations = (*found.isolation.relaxations(online=online), *setup.relaxations)
-    return replace(found, container=replace(found.container, relaxations=relaxations))
+    isolation = found.isolation
+    kept = {*isolation.namespaces, *(("devices",) if isolation.devices else ()), *(("net",) if online else ())}
+    forced = (*_NEVER_BOUNDED, *(shared for name, shared in _SHARED.items() if name not in kept))
+    return replace(found, container=replace(found.container, relaxations=(*forced, *setup.relaxations)))
 
 
 def _defect(version: str | None) -> str | None:
@@ -227,11 +218,6 @@ def _defect(version: str | None) -> str | None:
     return None
 
 
-def _set_up(words: str) -> str:
-    own = "let XDG_RUNTIME_DIR name a folder of yours"
-    return f"{words}; {own}" if "ermission denied" in words else words
-
-
 # Unpacking 10 GB and writing them as one file takes minutes, on a slow disk many.
 _IMPORT_LIMIT_S = 7200.0
 _BLOB = re.compile(r"[0-9a-f]{64}")
@@ -244,11 +230,12 @@ def import_image(reference: str, file: Path) -> None:
     Enroot checks the digest of every blob, but not of the manifest. pybench checks the blobs by a manifest with the
     locked digest.
     """
-    manifest = _manifest(reference)
+    repository, _, digest = reference.rpartition("@")
+    manifest = _manifest(repository, digest)
     blobs, layers = _emptied(file.with_suffix(".blobs")), _emptied(_layers(file))
     try:
-        exact = f"{reference.rpartition('@')[0]}@{manifest.digest}"
-        answer = run_command(import_argv(exact, blobs, layers, file), _IMPORT_LIMIT_S)
+        argv = import_argv(f"{repository}@{manifest.digest}", blobs, layers, file)
+        answer = run_command(argv, _IMPORT_LIMIT_S)
         if not answer.ok:
             failed = f"can't make an image file of {reference}"
             words = answer.error_line.removeprefix("[ERROR] ")
@@ -280,25 +267,25 @@ def _emptied(folder: Path) -> Path:
     return folder
 
 
-def _manifest(reference: str) -> RegistryManifest:
-    """The manifest of this platform, whose digest or whose index's digest is the reference's."""
-    repository, _, digest = reference.rpartition("@")
+def _manifest(repository: str, digest: str) -> RegistryManifest:
+    """The manifest of this platform, whose digest or whose index's digest is ``digest``."""
     tool = registry_tool()
-    found = fetch_manifest(tool, reference)
-    _require_digest(reference, digest, found.digest)
-    if found.config is not None:
+
+    def served(digest: str) -> RegistryManifest:
+        reference = f"{repository}@{digest}"
+        found = fetch_manifest(tool, reference)
+        if found.digest != digest:
+            words = f"the registry serves {found.digest} as {reference}"
+            raise MachineError(f"{words}; do not use it until that is explained")
         return found
-    own = found.platforms.get(this_platform())
-    if own is None:
-        raise MachineError(f"{reference} has no image for {this_platform()}; lock another: pybench images lock")
-    image = fetch_manifest(tool, f"{repository}@{own}")
-    _require_digest(f"{repository}@{own}", own, image.digest)
-    return image
 
-
-def _require_digest(reference: str, digest: str, served: str) -> None:
-    if served != digest:
-        raise MachineError(f"the registry serves {served} as {reference}; do not use it until that is explained")
+    index = served(digest)
+    if index.config is not None:
+        return index
+    if (own := index.platforms.get(this_platform())) is None:
+        wanted = f"{repository}@{digest} has no image for {this_platform()}"
+        raise MachineError(f"{wanted}; lock another: pybench images lock")
+    return served(own)
 
 
 def _remedy(words: str) -> str:

@@ -18,13 +18,13 @@ from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, 
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.model.text import amount_text
-from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements, Notify, engine_error, facts_of_command
+from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements, Notify, engine_error
 from pybench.run.engines.image_launcher import OTHER_REMEDY, PROBE, python_version, trial_job
 from pybench.run.engines.oci.confinement import Confinement, after_refusal, confinement_for
 from pybench.run.engines.oci.gpu_access import CDI_COMMAND, GpuAccess, device_nodes, has_cdi
 from pybench.run.engines.oci.images import complaint, find_image, pinned_image, unpinned_image, with_algorithm
-from pybench.run.engines.oci.launcher import OciLauncher, prepare_files, runner_mark
-from pybench.run.images.lock import locked_image, this_platform
+from pybench.run.engines.oci.launcher import REMOVE, OciLauncher, prepare_files, runner_mark
+from pybench.run.images.lock import locked_image
 
 # The largest locked images unpack to about as much.
 _IMAGE_BYTES = 30 * 2**30
@@ -39,7 +39,7 @@ class OciImageStore:
 
     def has(self, image: LockedImage) -> bool:
         """Whether ``image`` is there by a locked digest. Raises ``MachineError``."""
-        return find_image(self.facts, image, this_platform()) is not None
+        return find_image(self.facts, image) is not None
 
     def pull(self, image: LockedImage, notify: Notify) -> ImageIdentity:
         """Fetch ``image`` by digest. Raises ``MachineError``."""
@@ -60,10 +60,6 @@ class OciEngine(Engine):
     name: str
     examine: Callable[[], EngineFacts]
     gpu_access: Callable[[], GpuAccess]
-
-    def find(self) -> EngineFacts:
-        """Look whether it is installed and answers."""
-        return facts_of_command(self.name, self.examine)
 
     def launcher(
         self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool
@@ -125,10 +121,6 @@ class OciEngine(Engine):
         else:
             yield DoctorFinding.warning(name, found, f"free space: images take {amount_text(_IMAGE_BYTES)} each")
 
-    def store(self, facts: EngineFacts) -> OciImageStore:
-        """Its images."""
-        return OciImageStore(facts)
-
 
 def json_object(text: str) -> dict[str, Any]:
     """The JSON object that an engine printed; empty when it printed something else."""
@@ -162,33 +154,26 @@ _LIMITS = {
 
 def probed(launcher: OciLauncher, facts: EngineFacts, gpu_uuids: tuple[str, ...]) -> OciLauncher:
     """Start each image once with its GPUs, relax what this machine refuses, and record the Python inside."""
+    hard_limits = {name: resource.getrlimit(number)[1] for name, number in _LIMITS.items()}
     images = []
     for image in launcher.container.images:
-        launcher, result = _started(launcher, facts, image, gpu_uuids)
+        for _ in range(_MAX_TRIES):
+            result = _probe(launcher, image.backend, gpu_uuids)
+            relaxed = None if result.ok else after_refusal(launcher.confinement, result.error_line, hard_limits, facts)
+            if relaxed is None:
+                break
+            launcher = replace(launcher, confinement=relaxed)
+        if not result.ok:
+            remedy = OTHER_REMEDY
+            # An image may keep its Python, or the root folder, from users other than root.
+            if "permission denied" in result.error_line.lower():
+                opened = f"let all users reach {image.interpreter} in the image"
+                remedy = f'{opened}, or set relax = ["root_user"] in the suite\'s [container]'
+            failed = f"can't start a worker in image {image.name}"
+            raise engine_error(launcher.name, facts.data_root, failed, result.error_line, remedy)
         images.append(replace(image, python=python_version(image, result)))
     setup = replace(launcher.container, images=tuple(images), relaxations=launcher.confinement.relaxations)
     return replace(launcher, container=setup)
-
-
-def _started(
-    launcher: OciLauncher, facts: EngineFacts, image: ImageIdentity, gpu_uuids: tuple[str, ...]
-) -> tuple[OciLauncher, CommandResult]:
-    hard_limits = {name: resource.getrlimit(number)[1] for name, number in _LIMITS.items()}
-    for _ in range(_MAX_TRIES):
-        result = _probe(launcher, image.backend, gpu_uuids)
-        if result.ok:
-            return launcher, result
-        relaxed = after_refusal(launcher.confinement, result.error_line, hard_limits, facts)
-        if relaxed is None:
-            break
-        launcher = replace(launcher, confinement=relaxed)
-    remedy = OTHER_REMEDY
-    # An image may keep its Python, or the root folder, from users other than root.
-    if "permission denied" in result.error_line.lower():
-        opened = f"let all users reach {image.interpreter} in the image"
-        remedy = f'{opened}, or set relax = ["root_user"] in the suite\'s [container]'
-    failed = f"can't start a worker in image {image.name}"
-    raise engine_error(launcher.name, facts.data_root, failed, result.error_line, remedy)
 
 
 def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> CommandResult:
@@ -202,7 +187,7 @@ def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> C
             )
             raise MachineError(f"{message}; {CDI_COMMAND}") from None
         finally:
-            run_command(launcher.remove_argv(job), outlives=True)
+            run_command(launcher.container_argv(job, *REMOVE), outlives=True)
 
 
 def _lacks() -> dict[str, str]:
@@ -210,16 +195,12 @@ def _lacks() -> dict[str, str]:
     lacks = {}
     if "pids" not in _delegated_controllers():
         lacks["without the pids controller"] = "delegate cgroup controllers to users (systemd: Delegate=yes)"
-    if _memlock_bytes() != resource.RLIM_INFINITY:
-        lacks[f"memlock {_memlock_bytes():,} bytes at most"] = "raise memlock in /etc/security/limits.conf"
+    pinned_bytes = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]  # RDMA and NCCL pin their buffers
+    if pinned_bytes != resource.RLIM_INFINITY:
+        lacks[f"memlock {pinned_bytes:,} bytes at most"] = "raise memlock in /etc/security/limits.conf"
     if not _has_subordinate_ids():
         lacks["without subordinate ids"] = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER"
     return lacks
-
-
-def _memlock_bytes() -> int:
-    """Memory that this user's processes may pin at most; RDMA and NCCL pin their buffers."""
-    return resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
 
 
 def _has_subordinate_ids() -> bool:

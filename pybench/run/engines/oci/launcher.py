@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from pybench.machine.command import run_command
 from pybench.machine.environment import host_clock
@@ -19,13 +19,14 @@ from pybench.model.errors import MachineError
 from pybench.model.wire import Failure
 from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.environment import fixed
-from pybench.run.engines.image_launcher import STAGE, ImageLauncher
+from pybench.run.engines.image_launcher import MODELS, ImageLauncher
 from pybench.run.engines.oci.confinement import Confinement
 from pybench.run.engines.oci.gpu_access import GpuAccess
 from pybench.run.engines.oci.images import with_algorithm
 from pybench.run.engines.process import GRACE_S, WorkerProcess, end_marked, log_tail
 
-MODELS = PurePosixPath("/pybench/models")
+INSPECT = ("container", "inspect")
+REMOVE = ("rm", "--force", "--volumes")
 OWNER_LABEL = "pybench.run"
 """Label of a container: the process that started it."""
 ATTEMPT_LABEL = "pybench.attempt"
@@ -43,12 +44,11 @@ _CLIENT_PREFIXES = ("DOCKER_", "CONTAINERS_", "CONTAINER_HOST", "LD_LIBRARY_PATH
 
 @dataclass(frozen=True, kw_only=True)
 class OciLauncher(ImageLauncher):
-    """Launcher of one engine for one run; ``runner`` owns its containers, ``models`` is the hub cache."""
+    """Launcher of one engine for one run; ``runner`` owns its containers."""
 
     confinement: Confinement
     gpu_access: GpuAccess
     runner: str
-    models: Path | None = None
 
     @property
     def engine(self) -> Argv:
@@ -97,7 +97,7 @@ class OciLauncher(ImageLauncher):
             *("--log-driver", "none"),
             *self.confinement.options(),
             *self.gpu_access.options(job.gpu_uuids),
-            *(part for mount in self._mounts(job) for part in ("--mount", mount)),
+            *(part for mount in self.mounts(job) for part in ("--mount", _bind(*mount))),
             *("--env-file", _csv_line(file) if self.name == "podman" else file),
             *("--workdir", "/tmp"),  # noqa: S108 - inside, private
             *(("--entrypoint", image.interpreter) if replaces else ()),
@@ -113,11 +113,6 @@ class OciLauncher(ImageLauncher):
             for name, value in job.host_environment.items()
             if name in _CLIENT_NAMES or name.startswith(_CLIENT_PREFIXES)
         }
-
-    def owner(self) -> tuple[int, int]:
-        """User and group inside, who must be able to write the job's folders."""
-        uid, gid = map(int, self.confinement.user.split(":"))
-        return uid, gid
 
     def environment_file(self, job: Launch) -> Path:
         """Where the environment of a job's container is while it starts: outside of what the container sees."""
@@ -137,26 +132,9 @@ class OciLauncher(ImageLauncher):
         }
         return "".join(f"{name}={value}\n" for name, value in sorted(values.items()))
 
-    def inspect_argv(self, job: Launch) -> Argv:
-        """Describe the container as JSON."""
-        return (*self.engine, "container", "inspect", container_name(job))
-
-    def stop_argv(self, job: Launch, grace_s: float) -> Argv:
-        """SIGTERM, then SIGKILL."""
-        return (*self.engine, "stop", "--time", f"{grace_s:.0f}", container_name(job))
-
-    def remove_argv(self, job: Launch) -> Argv:
-        """Remove with its anonymous volumes, whatever its state."""
-        return (*self.engine, "rm", "--force", "--volumes", container_name(job))
-
-    def _mounts(self, job: Launch) -> tuple[str, ...]:
-        ours = [Mount(source=str(job.stage), target=str(STAGE))]
-        if self.models:
-            ours.append(Mount(source=str(self.models), target=str(MODELS)))
-        return (
-            *(_bind(mount.source, mount.target, read_only=True) for mount in (*ours, *self.container.mounts)),
-            *(_bind(mount.source, mount.target, read_only=False) for mount in self.writable(job)),
-        )
+    def container_argv(self, job: Launch, *words: str) -> Argv:
+        """What the client does, by its ``words``, with the job's container."""
+        return (*self.engine, *words, container_name(job))
 
 
 class ContainerWorker:
@@ -169,8 +147,7 @@ class ContainerWorker:
         self._found: ContainerRun | None = None
         prepare_files(launcher, job)
         self._started_utc_s = time.time()
-        environment = launcher.environment(job)
-        self._client = WorkerProcess(argv, environment, log, job.token)
+        self._client = WorkerProcess(argv, launcher.environment(job), log, job.token)
 
     def wait(self, timeout_s: float) -> int | None:
         """Exit code of the container's first process once it has ended (negative: the signal), ``None`` before."""
@@ -188,15 +165,16 @@ class ContainerWorker:
         if self._ended:
             return
         if self.wait(0) is None:
-            run_command(self._launcher.stop_argv(self._job, GRACE_S), _STOP_LIMIT_S, outlives=True)
+            stop = self._launcher.container_argv(self._job, "stop", "--time", f"{GRACE_S:.0f}")
+            run_command(stop, _STOP_LIMIT_S, outlives=True)
         self._client.end()
         if self._look():
-            run_command(self._launcher.remove_argv(self._job), outlives=True)
+            run_command(self._launcher.container_argv(self._job, *REMOVE), outlives=True)
         self._launcher.environment_file(self._job).unlink(missing_ok=True)
         self._ended = True
 
     def _look(self) -> bool:
-        result = run_command(self._launcher.inspect_argv(self._job))
+        result = run_command(self._launcher.container_argv(self._job, *INSPECT))
         if result.ok:
             values = json.loads(result.out)[0]
             state = values["State"]
@@ -214,9 +192,9 @@ class ContainerWorker:
 def prepare_files(launcher: OciLauncher, job: Launch) -> None:
     """Give what the worker writes to the user inside, and write the environment where only this user reads it."""
     if os.geteuid() == 0:
-        owner = launcher.owner()
+        uid, gid = map(int, launcher.confinement.user.split(":"))
         for path in (job.exchange, *job.exchange.iterdir(), *((job.compiled,) if job.compiled else ())):
-            os.chown(path, *owner, follow_symlinks=False)
+            os.chown(path, uid, gid, follow_symlinks=False)
     file = launcher.environment_file(job)
     file.unlink(missing_ok=True)
     file.touch(mode=0o600, exist_ok=False)
@@ -228,10 +206,10 @@ def container_name(job: Launch) -> str:
     return f"pybench-{job.token.translate(_NO_LETTERS)}"
 
 
-def _bind(source: str, target: str, *, read_only: bool) -> str:
+def _bind(mount: Mount, is_writable: bool) -> str:
     """Value of ``--mount``: one line of CSV, so that commas in a path (points have them) stay in the path."""
-    fields = ("type=bind", f"source={source}", f"target={target}", *(("readonly",) if read_only else ()))
-    return _csv_line(*fields)
+    options = () if is_writable else ("readonly",)
+    return _csv_line("type=bind", f"source={mount.source}", f"target={mount.target}", *options)
 
 
 def _csv_line(*fields: str) -> str:
@@ -242,22 +220,17 @@ def _csv_line(*fields: str) -> str:
 
 def remove_orphans(engine: Sequence[str], run_mark: str) -> int:
     """Remove containers of dead runners here and of ``run_mark``; returns how many. Raises ``MachineError``."""
-    listed = run_command(listing_argv(tuple(engine)))
+    listed = run_command((*engine, "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={OWNER_LABEL}"))
     if not listed.ok:
         raise MachineError(f"{engine[0]} can't list its containers: {listed.error_line}")
     count = 0
     for container in listed.out.split():
-        result = run_command((*engine, "container", "inspect", container))
+        result = run_command((*engine, *INSPECT, container))
         labels = (json.loads(result.out)[0]["Config"]["Labels"] or {}) if result.ok else {}
         if _is_orphan(labels.get(OWNER_LABEL, "")) or labels.get(ATTEMPT_LABEL, "").startswith(f"{run_mark}/"):
-            run_command((*engine, "rm", "--force", "--volumes", container), outlives=True)
+            run_command((*engine, *REMOVE, container), outlives=True)
             count += 1
     return count
-
-
-def listing_argv(engine: Argv) -> Argv:
-    """Ids of every container that any pybench has started and not removed, running or not."""
-    return (*engine, "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={OWNER_LABEL}")
 
 
 def _is_orphan(owner: str) -> bool:
