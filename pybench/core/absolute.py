@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pybench.core.lookup import claim_result, context_of, figure_row, no_row
 from pybench.core.measurements import Measurements, absence
 from pybench.core.validity import valid_figure
-from pybench.core.verdict import judge_value, value_statistics
+from pybench.core.verdict import judge_value, row_statistics
 from pybench.model.expected import ExpectedTable, FigureRow, provisional
 from pybench.model.machine import Machine
 from pybench.model.results import CheckResult, ClaimResult, PointResult
 from pybench.model.suite import Limits, Point, Suite, TableFigure
 from pybench.model.workloads.registry import METRICS
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Judged:
-    """One absolute expectation on one point; ``point`` is ``None`` where it can't run."""
-
-    expectation: Limits | TableFigure
-    result: PointResult
-    point: Point | None
 
 
 def absolute_checks(
@@ -33,43 +24,18 @@ def absolute_checks(
     machine: Machine,
 ) -> tuple[CheckResult, ...]:
     """One row for each absolute expectation and planned point of its benchmark."""
-    return tuple(
-        _check(measurements, judged, (judged.expectation.minimum, judged.expectation.maximum))
-        if isinstance(judged.expectation, Limits)
-        else _table_check(measurements, judged, tables[judged.expectation.table], machine)
-        for judged in _all(suite, measurements, points)
-    )
-
-
-def absolute_claims(
-    suite: Suite,
-    measurements: Measurements,
-    points: Sequence[PointResult],
-    tables: Mapping[str, ExpectedTable],
-    machine: Machine,
-) -> tuple[ClaimResult, ...]:
-    """Claims of tables about figures, each with the measured figure."""
-    return tuple(
-        claim
-        for judged in _all(suite, measurements, points)
-        if isinstance(judged.expectation, TableFigure)
-        and (claim := _claim(measurements, judged, tables[judged.expectation.table], machine)) is not None
-    )
-
-
-def _all(suite: Suite, measurements: Measurements, points: Sequence[PointResult]) -> Iterator[_Judged]:
     left_out = {skip.id for skip in measurements.plan.left_out}
     planned = {point.id: point for point in measurements.plan.points}
-    for benchmark in suite.benchmarks:
-        for expectation in benchmark.expectations:
-            if isinstance(expectation, Limits | TableFigure):
-                yield from (
-                    _Judged(expectation=expectation, result=result, point=planned.get(result.id))
-                    for result in points
-                    if result.benchmark == benchmark.name
-                    and result.id not in left_out
-                    and (isinstance(expectation, Limits) or expectation.is_for(result.num_gpus))
-                )
+    return tuple(
+        _check(measurements, expectation, result, planned.get(result.id), tables, machine)
+        for benchmark in suite.benchmarks
+        for expectation in benchmark.expectations
+        for result in points
+        if isinstance(expectation, Limits | TableFigure)
+        and result.benchmark == benchmark.name
+        and result.id not in left_out
+        and (isinstance(expectation, Limits) or expectation.is_for(result.num_gpus))
+    )
 
 
 def absolute_row(
@@ -80,42 +46,29 @@ def absolute_row(
     return figure_row(table, context, point.num_gpus, claims=claims)
 
 
-def _claim(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> ClaimResult | None:
-    result, metric, point = judged.result, judged.expectation.metric, judged.point
-    row = absolute_row(table, point, metric, machine, claims=True) if point else None
-    if row is None or metric not in result.metrics or point is None:
-        return None
-    evidence = value_statistics(measurements, metric, point)
-    _, low, high = evidence.interval
-    figure = replace(result.metrics[metric], low=low, high=high)
-    return claim_result(result.benchmark, row, table.name, result.id, None, figure, evidence)
-
-
-def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
-    """Checked on the worse side alone, as ratios are: a figure beyond the better side passes."""
-    metric = judged.expectation.metric
-    row = absolute_row(table, judged.point, metric, machine) if judged.point is not None else None
-    if row is None:
-        nodes = judged.point.settings.num_nodes if judged.point is not None else 1
-        return replace(_check(measurements, judged, None, no_row(table.name, machine, nodes)), table=table.name)
-    limits = (row.limits[0], None) if METRICS[metric].higher_is_better else (None, row.limits[1])
-    check = _check(measurements, judged, limits)
-    without = "row taken without NVLink SHARP" if (row.nvls, machine.nvls) == ("off", "on") else ""
-    notes = () if check.value is None else (provisional(row.hosts), without)
-    reason = "; ".join(filter(None, (check.reason, *notes)))
-    return replace(check, table=table.name, source=row.source, reason=reason, hosts=row.hosts)
-
-
 def _check(
-    measurements: Measurements, judged: _Judged, limits: tuple[float | None, float | None] | None, unjudged: str = ""
+    measurements: Measurements,
+    expectation: Limits | TableFigure,
+    result: PointResult,
+    point: Point | None,
+    tables: Mapping[str, ExpectedTable],
+    machine: Machine,
 ) -> CheckResult:
-    """A check against limits; without any *no_expectation*, for the reason ``unjudged``.
+    """A check against limits; without any *no_expectation*. ``point`` is ``None`` where it can't run.
 
     A point without a figure has its own reason, since a row would not help. It is an *error* where the worker failed.
+    By a table it is checked on the worse side alone, as ratios are: a figure beyond the better side passes.
     """
-    result, metric = judged.result, judged.expectation.metric
-    value, (minimum, maximum) = result.metrics.get(metric), limits or (None, None)
-    missing = absence(judged.point, metric, measurements) if judged.point and result.reason is None else None
+    metric, value, row, unjudged = expectation.metric, result.metrics.get(expectation.metric), None, ""
+    limits: tuple[float | None, float | None] | None = None
+    if isinstance(expectation, Limits):
+        limits = expectation.minimum, expectation.maximum
+    elif point and (row := absolute_row(tables[expectation.table], point, metric, machine)):
+        limits = (row.limits[0], None) if METRICS[metric].higher_is_better else (None, row.limits[1])
+    else:
+        unjudged = no_row(expectation.table, machine, point.settings.num_nodes if point else 1)
+    missing = absence(point, metric, measurements) if point and result.reason is None else None
+    minimum, maximum = limits or (None, None)
     check = CheckResult(
         benchmark=result.benchmark,
         metric=metric,
@@ -125,10 +78,29 @@ def _check(
         maximum=maximum,
         verdict="error" if result.status == "failed" else "missing" if limits else "no_expectation",
         reason=result.reason or (missing[1] if missing else unjudged),
+        table=expectation.table if isinstance(expectation, TableFigure) else None,
+        source=row.source if row else None,
+        hosts=row.hosts if row else None,
     )
-    if value is None or judged.point is None or limits is None:
+    if value is None or point is None or limits is None:
         return check
-    evidence = value_statistics(measurements, metric, judged.point)
-    verdict, reason, decided = judge_value(evidence, value.unit, minimum, maximum)
-    verdict, reason, _, decision = valid_figure((verdict, reason, (), decided), measurements, (judged.point,))
+    judgement = judge_value(row_statistics(measurements, metric, [point]), value.unit, minimum, maximum)
+    verdict, reason, _, decision = valid_figure(judgement, measurements, [point])
+    if row is not None:
+        without = "row taken without NVLink SHARP" if (row.nvls, machine.nvls) == ("off", "on") else ""
+        reason = "; ".join(filter(None, (reason, provisional(row.hosts), without)))
     return replace(check, verdict=verdict, reason=reason, decision=decision)
+
+
+def absolute_claims(
+    measurements: Measurements, tables: Mapping[str, ExpectedTable], machine: Machine, checks: Sequence[CheckResult]
+) -> Iterator[ClaimResult]:
+    """Claims of tables about figures, each with the measured figure among ``checks``."""
+    planned = {point.id: point for point in measurements.plan.points}
+    for check in checks:
+        if check.table is None or check.value is None:
+            continue
+        point = planned[check.point_id]
+        if row := absolute_row(tables[check.table], point, check.metric, machine, claims=True):
+            evidence = row_statistics(measurements, check.metric, [point])
+            yield claim_result(check.benchmark, row, check.table, (check.point_id, None), check.value, evidence)

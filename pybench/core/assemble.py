@@ -20,13 +20,12 @@ from pybench.core.statistics.false_discovery import sure
 from pybench.core.statistics.interval import NoRatioError
 from pybench.core.summary import summarize
 from pybench.core.train_metrics import job_steps
-from pybench.core.verdict import ratio_statistics, value_statistics
+from pybench.core.verdict import row_statistics
 from pybench.model.manifest import Manifest
 from pybench.model.results import Estimate, JobResult, JudgedRow, Results
 from pybench.model.suite import Point, Skip
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import GPU_AXES, NODES
-from pybench.model.workloads.train import Train
 
 
 def assemble(manifest: Manifest, measurements: Measurements) -> Results:
@@ -83,10 +82,10 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         node=node,
         claims=(
             *scaling_claims(suite, measurements, tables, machine, scaling),
-            *absolute_claims(suite, measurements, points, tables, machine),
+            *absolute_claims(measurements, tables, machine, checks),
             *comparison_claims(suite, measurements),
         ),
-        jobs=job_results(measurements),
+        jobs=tuple(job_results(measurements)),
         counts=counts,
         left_out=left_out,
         machine_fields=run_fields(manifest.machine, manifest.machines),
@@ -146,39 +145,34 @@ def corrected(rows: Sequence[_Row], all_rows: Sequence[JudgedRow]) -> tuple[_Row
 _TIME, _ENERGY = "job_h", "job_energy_j"
 
 
-def job_results(measurements: Measurements) -> tuple[JobResult, ...]:
+def job_results(measurements: Measurements) -> Iterator[JobResult]:
     """One row for each measured point that has a job, grouped by points that differ in their GPUs alone."""
     groups: dict[str, list[Point]] = {}
     for point, _ in measurements.measured(_TIME):
         elsewhere = sorted((name, value) for name, value in point.axes.items() if name not in {*GPU_AXES, NODES})
         groups.setdefault(repr((point.benchmark, elsewhere)), []).append(point)
-    return tuple(row for group in groups.values() for row in _rows(measurements, group))
-
-
-def _rows(measurements: Measurements, group: Sequence[Point]) -> Iterator[JobResult]:
-    ordered = sorted(group, key=lambda point: point.num_gpus)
-    for point in ordered:
-        job, settings, first = point.job, point.settings, measurements.good(point.id)[0]
-        assert job is not None, "only points with a job have its length"
-        assert isinstance(settings, Train)
-        baseline = None if point is ordered[0] else ordered[0]
-        yield JobResult(
-            benchmark=point.benchmark,
-            point_id=point.id,
-            baseline_id=None if baseline is None else baseline.id,
-            num_gpus=point.num_gpus,
-            samples=job.samples,
-            epochs=job.epochs,
-            steps=job_steps(job, first.ranks[0].steps[0].work.samples),
-            time_h=_estimate(measurements, _TIME, point),
-            energy_j=_estimate(measurements, _ENERGY, point) if _ENERGY in measurements.samples(point) else None,
-            time_saved_fraction=_saved(measurements, _TIME, point, baseline),
-            energy_saved_fraction=_saved(measurements, _ENERGY, point, baseline),
-        )
+    for group in groups.values():
+        first, *_ = ordered = sorted(group, key=lambda point: point.num_gpus)
+        for point in ordered:
+            job, baseline = point.job, None if point is first else first
+            assert job is not None, "only points with a job have its length"
+            yield JobResult(
+                benchmark=point.benchmark,
+                point_id=point.id,
+                baseline_id=None if baseline is None else baseline.id,
+                num_gpus=point.num_gpus,
+                samples=job.samples,
+                epochs=job.epochs,
+                steps=job_steps(job, measurements.good(point.id)[0].ranks[0].steps[0].work.samples),
+                time_h=_estimate(measurements, _TIME, point),
+                energy_j=_estimate(measurements, _ENERGY, point) if _ENERGY in measurements.samples(point) else None,
+                time_saved_fraction=_saved(measurements, _TIME, point, baseline),
+                energy_saved_fraction=_saved(measurements, _ENERGY, point, baseline),
+            )
 
 
 def _estimate(measurements: Measurements, metric: str, point: Point) -> Estimate:
-    value, low, high = value_statistics(measurements, metric, point).interval
+    value, low, high = row_statistics(measurements, metric, [point]).interval
     return Estimate(value=value, low=low, high=high, unit=METRICS[metric].unit)
 
 
@@ -187,7 +181,7 @@ def _saved(measurements: Measurements, metric: str, point: Point, baseline: Poin
     if baseline is None or not all(metric in measurements.samples(each) for each in (point, baseline)):
         return None
     try:
-        value, low, high = ratio_statistics(measurements, metric, point, baseline).interval
+        value, low, high = row_statistics(measurements, metric, [point], [baseline]).interval
     except NoRatioError:
         return None
     ends = (None, None) if low is None or high is None else (1 - high, 1 - low)

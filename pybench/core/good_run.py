@@ -20,7 +20,7 @@ from pybench.core.statistics.interval import (
     location,
     logs,
     prediction_reach,
-    ratio,
+    quotient,
 )
 from pybench.core.verdict import sensor_sd
 from pybench.model.backend import BACKENDS
@@ -153,7 +153,7 @@ def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResul
         metric=row.metric,
         count=point.num_gpus if row.along == NODES else row.count,
         baseline_count=baseline.num_gpus if row.along == NODES else row.baseline_count,
-        value=ratio(samples, base)[0],
+        value=quotient([samples], [base])[0],
         tolerance=_tolerance(manifest, measurements, row.metric, point, baseline),
     )
 

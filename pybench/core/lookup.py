@@ -9,7 +9,7 @@ figures, and are never part of a verdict.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pybench.core.flops import model_class
 from pybench.core.verdict import RowStatistics
@@ -132,35 +132,42 @@ def claim_result(
     benchmark: str,
     row: ExpectedRow,
     table: str,
-    point_id: str,
-    baseline_id: str | None,
+    of: tuple[str, str | None],
     found: Estimate,
     evidence: RowStatistics,
 ) -> ClaimResult:
-    """One claim with its measured figure. Only the worse side counts: a figure better than the claim keeps it."""
+    """One claim of a table, with the measured figure ``of`` a point, or of a point and its baseline.
+
+    Only the worse side counts: a figure better than the claim keeps it.
+    """
     minimum, maximum = row.limits
     more = METRICS[row.metric].higher_is_better
-    least, most = minimum if more else None, None if more else maximum
+    _, low, high = evidence.interval
+    state, attempts_to_decide = claim_state(evidence, minimum if more else None, None if more else maximum)
     return ClaimResult(
         benchmark=benchmark,
         metric=row.metric,
-        point_id=point_id,
-        baseline_id=baseline_id,
-        found=found,
+        point_id=of[0],
+        baseline_id=of[1],
+        found=replace(found, low=low, high=high),
         minimum=minimum,
         maximum=maximum,
-        state=(state := claim_state(found, least, most)),
-        attempts_to_decide=evidence.decide(least, most).attempts_to_decide if state == "open" else None,
+        state=state,
+        attempts_to_decide=attempts_to_decide,
         source=row.source,
         table=table,
     )
 
 
-def claim_state(found: Estimate, minimum: float | None, maximum: float | None) -> ClaimState:
-    """*kept* if the whole interval is on the claimed side of the limits, *not kept* if all of it is beyond one."""
-    if found.low is None or found.high is None:
-        return "open"
-    if (minimum is not None and found.high < minimum) or (maximum is not None and found.low > maximum):
-        return "not kept"
-    kept = (minimum is None or found.low >= minimum) and (maximum is None or found.high <= maximum)
-    return "kept" if kept else "open"
+def claim_state(evidence: RowStatistics, minimum: float | None, maximum: float | None) -> tuple[ClaimState, int | None]:
+    """*kept* if the whole interval is on the claimed side of the limits, *not kept* if all of it is beyond one.
+
+    Else *open*, with the attempts that would decide it.
+    """
+    _, low, high = evidence.interval
+    if low is not None and high is not None:
+        if (minimum is not None and high < minimum) or (maximum is not None and low > maximum):
+            return "not kept", None
+        if (minimum is None or low >= minimum) and (maximum is None or high <= maximum):
+            return "kept", None
+    return "open", evidence.decide(minimum, maximum).attempts_to_decide

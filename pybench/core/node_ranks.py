@@ -135,7 +135,7 @@ def judge_alike(point: Point, shares: Mapping[_Key, Samples], tolerance: float) 
     """
     values = {key: logs(samples) for key, samples in shares.items()}
     noise = {key: (variance_of(own), len(own) - 1) for key, own in values.items() if len(own) > 1}
-    level, judged = level_of([point]), dict[_Key, Judged]()
+    level, judged = level_of([point.effort]), dict[_Key, Judged]()
     for key, samples in shares.items():
         others, spread = [variance for other, variance in noise.items() if other != key], None
         if others:  # few degrees of freedom, since one GPU may be noisy

@@ -11,7 +11,7 @@ from pybench.core.numbers import percent
 from pybench.core.plan import point_id
 from pybench.core.statistics.interval import Interval, NoRatioError, Samples, location
 from pybench.core.validity import starvation, valid_ratio
-from pybench.core.verdict import Judgement, judge_ratio, ratio_statistics
+from pybench.core.verdict import Judgement, judge_ratio, row_statistics
 from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.machine import Machine
 from pybench.model.results import ClaimResult, Estimate, ScalingResult
@@ -33,13 +33,9 @@ class _Context:
     predictions: Mapping[tuple[str, str], Prediction] = field(default_factory=dict)
 
     @property
-    def along(self) -> str:
-        return self.expectation.along
-
-    @property
     def apart(self) -> set[str]:
         """Axes in which the points of one group differ: nodes bring GPUs, which ``rest`` fills."""
-        return {self.along, *(name for name, value in self.benchmark.settings.items() if value == REST)}
+        return {self.expectation.along, *(name for name, value in self.benchmark.settings.items() if value == REST)}
 
     def group(self, entry: Point | Skip) -> dict[str, AxisValue]:
         """Axes that all points of the entry's group have in common."""
@@ -57,19 +53,8 @@ def scaling_results(
 
     ``predictions`` judge throughputs where no row of the expectation's table fits.
     """
-    contexts = _contexts(suite, measurements, tables, machine, predictions)
-    return tuple(row for context in contexts for row in _expectation_rows(context))
-
-
-def _contexts(
-    suite: Suite,
-    measurements: Measurements,
-    tables: Mapping[str, ExpectedTable],
-    machine: Machine,
-    predictions: Sequence[Prediction] = (),
-) -> list[_Context]:
     by_pair = {(each.point_id, each.baseline_id): each for each in predictions}
-    return [
+    contexts = (
         _Context(
             benchmark=benchmark,
             expectation=expectation,
@@ -81,12 +66,13 @@ def _contexts(
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
         if isinstance(expectation, Scaling)
-    ]
+    )
+    return tuple(row for context in contexts for row in _expectation_rows(context))
 
 
 def _expectation_rows(context: _Context) -> Iterator[ScalingResult]:
     """Rows of the counts above the baseline's; the suite decides which that is, not what ``-k`` kept."""
-    along, groups = context.along, dict[str, list[Point | Skip]]()
+    along, groups = context.expectation.along, dict[str, list[Point | Skip]]()
     for entry in context.measurements.entries:
         if entry.benchmark == context.benchmark.name and along in entry.axes:
             groups.setdefault(repr(sorted(context.group(entry).items())), []).append(entry)
@@ -105,7 +91,8 @@ def _count(value: AxisValue) -> int:
 
 def _filtered(sibling: Point | Skip, context: _Context, count: int) -> Skip:
     """Stand-in for a baseline that is not in the plan."""
-    along, present = context.along, _count(sibling.axes[context.along])
+    along = context.expectation.along
+    present = _count(sibling.axes[along])
     grown = {name: _count(sibling.axes[name]) * count // present for name in context.apart & sibling.axes.keys()}
     axes: dict[str, AxisValue] = {**sibling.axes, **grown, along: count}
     name, num_gpus = point_id(sibling.benchmark, axes), sibling.num_gpus * count // present
@@ -115,42 +102,40 @@ def _filtered(sibling: Point | Skip, context: _Context, count: int) -> Skip:
 
 def _gpus(context: _Context, entry: Point | Skip) -> int:
     """Count for a table: the axis's value, but GPUs along nodes."""
-    return entry.num_gpus if context.along == NODES else _count(entry.axes[context.along])
+    along = context.expectation.along
+    return entry.num_gpus if along == NODES else _count(entry.axes[along])
 
 
 def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> ScalingResult:
-    expectation, measurements = context.expectation, context.measurements
-    metric = expectation.metric
-    count, baseline_count = _count(entry.axes[context.along]), _count(baseline.axes[context.along])
-    linear = _gpus(context, entry) / _gpus(context, baseline)
-    expected = _expected(context, entry, baseline)
+    metric, along, measurements = context.expectation.metric, context.expectation.along, context.measurements
+    linear, table = _gpus(context, entry) / _gpus(context, baseline), context.table
+    prediction = context.predictions.get((entry.id, baseline.id))
+    row = _table_row(context, entry, baseline)
+    # By the closest row of the table, else by a prediction.
+    expected = None if row is None or table is None else expected_by_row(row, table.name)
+    if expected is None and prediction is not None and METRICS[metric].of_all_gpus:
+        expected = prediction.expected
     interval: Interval | None = None
     missing = absence(entry, metric, measurements) or absence(baseline, metric, measurements, of="baseline: ")
-    if missing is not None:
-        verdict, reason = missing
-        flags, decision = tuple[str, ...](), None
-        planned = isinstance(entry, Point) and isinstance(baseline, Point)
-        if expected is None and verdict == "missing" and (planned or context.table is None):
-            # An unmeasured metric that nothing here would judge (power on a CPU) is no shortfall.
-            verdict = "no_expectation"
+    if isinstance(entry, Point) and isinstance(baseline, Point) and missing is None:
+        judged_by = expected or (no_row(table.name, context.machine, entry.settings.num_nodes) if table else NO_TABLE)
+        interval, judgement = judged_ratio(measurements, metric, entry, baseline, judged_by, linear, prediction)
     else:
-        assert isinstance(entry, Point), "what was measured is planned"
-        assert isinstance(baseline, Point), "what was measured is planned"
-        table, nodes = context.table, entry.settings.num_nodes
-        judged_by = expected or (NO_TABLE if table is None else no_row(table.name, context.machine, nodes))
-        prediction = context.predictions.get((entry.id, baseline.id))
-        interval, (verdict, reason, flags, decision) = judged_ratio(
-            measurements, metric, entry, baseline, judged_by, linear, prediction
-        )
+        assert missing is not None, "what was measured is planned"
+        judgement = Judgement(*missing)
+        is_planned = isinstance(entry, Point) and isinstance(baseline, Point)
+        if expected is None and judgement.verdict == "missing" and (is_planned or table is None):
+            # An unmeasured metric that nothing here would judge (power on a CPU) is no shortfall.
+            judgement = judgement._replace(verdict="no_expectation")
     speedup, low, high = interval or (None, None, None)
     return ScalingResult(
         benchmark=context.benchmark.name,
         metric=metric,
-        scaling=expectation.scaling,
-        along=context.along,
+        scaling=context.expectation.scaling,
+        along=along,
         group=context.group(entry),
-        count=count,
-        baseline_count=baseline_count,
+        count=_count(entry.axes[along]),
+        baseline_count=_count(baseline.axes[along]),
         point_id=entry.id,
         baseline_id=baseline.id,
         speedup=speedup,
@@ -158,10 +143,7 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
         speedup_high=high,
         efficiency=speedup / linear if METRICS[metric].of_all_gpus and speedup is not None else None,
         expected=expected,
-        verdict=verdict,
-        reason=reason,
-        flags=flags,
-        decision=decision,
+        **judgement._asdict(),
     )
 
 
@@ -179,20 +161,18 @@ def judged_ratio(
     The reason of a fail names the part of the step that is longer than its ``prediction``.
     """
     try:
-        evidence = ratio_statistics(measurements, metric, point, baseline)
+        evidence = row_statistics(measurements, metric, [point], [baseline])
     except NoRatioError as error:
         verdict: Verdict = "no_expectation" if isinstance(expected, str) else "inconclusive"
-        return None, (verdict, str(error), ("no_ratio",), None)
-    starved = starvation(baseline, measurements.samples(baseline))
+        return None, Judgement(verdict, str(error), ("no_ratio",))
+    starved, more = starvation(baseline, measurements.samples(baseline)), METRICS[metric].higher_is_better
     if starved is not None:
-        return evidence.interval, ("inconclusive", f"no valid baseline: {starved}", ("starved_baseline",), None)
-    more = METRICS[metric].higher_is_better
-    judgement = judge_ratio(evidence, expected, linear, more=more)
-    verdict, reason, flags, decision = valid_ratio(judgement, measurements, (point, baseline))
-    if verdict == "fail" and prediction is not None and METRICS[metric].of_all_gpus:
+        return evidence.interval, Judgement("inconclusive", f"no valid baseline: {starved}", ("starved_baseline",))
+    judgement = valid_ratio(judge_ratio(evidence, expected, linear, more=more), measurements, (point, baseline))
+    if judgement.verdict == "fail" and prediction is not None and METRICS[metric].of_all_gpus:
         part = missing_part(measurements.samples(point), evidence.interval[0], prediction)
-        reason = "; ".join(filter(None, (reason, part)))
-    return evidence.interval, (verdict, reason, flags, decision)
+        judgement = judgement._replace(reason="; ".join(filter(None, (judgement.reason, part))))
+    return evidence.interval, judgement
 
 
 def missing_part(samples: Mapping[str, Samples], speedup: float, prediction: Prediction) -> str | None:
@@ -221,35 +201,23 @@ def scaling_claims(
     tables: Mapping[str, ExpectedTable],
     machine: Machine,
     rows: Sequence[ScalingResult],
-) -> tuple[ClaimResult, ...]:
+) -> Iterator[ClaimResult]:
     """Claims of tables about speedups, each with the measured speedup among ``rows``."""
-    entries = {entry.id: entry for entry in measurements.entries}
-    return tuple(
-        claim
-        for context in _contexts(suite, measurements, tables, machine)
-        for row in rows
-        if is_row_of(row, context.benchmark, context.expectation)
-        and (claim := _claim(context, row, entries[row.point_id], entries.get(row.baseline_id))) is not None
-    )
+    points = {point.id: point for point in measurements.plan.points}
+    for row in rows:
+        for table in [each.table for each in expectations_of(suite, row)] if row.speedup is not None else ():
+            point, baseline = points[row.point_id], points[row.baseline_id]
+            by_nodes = row.along == NODES
+            counts = (point.num_gpus, baseline.num_gpus) if by_nodes else (row.count, row.baseline_count)
+            context = context_of(machine, row.metric, point.settings.to_json(), point.shape)
+            claim = ratio_row(tables[table], context, *counts, claims=True) if table is not None else None
+            if claim is not None and row.speedup is not None and table is not None:
+                speedup = Estimate(value=row.speedup, low=None, high=None, unit="x")
+                evidence = row_statistics(measurements, row.metric, [point], [baseline])
+                yield claim_result(row.benchmark, claim, table, (point.id, baseline.id), speedup, evidence)
 
 
-def _claim(
-    context: _Context, row: ScalingResult, entry: Point | Skip, baseline: Point | Skip | None
-) -> ClaimResult | None:
-    if row.speedup is None or not isinstance(entry, Point) or not isinstance(baseline, Point):
-        return None
-    claim = _table_row(context, entry, baseline, claims=True)
-    if claim is None or context.table is None:
-        return None
-    speedup = Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit="x")
-    evidence = ratio_statistics(context.measurements, row.metric, entry, baseline)
-    name = context.benchmark.name
-    return claim_result(name, claim, context.table.name, row.point_id, row.baseline_id, speedup, evidence)
-
-
-def _table_row(
-    context: _Context, entry: Point | Skip, baseline: Point | Skip, *, claims: bool = False
-) -> RatioRow | None:
+def _table_row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> RatioRow | None:
     if context.table is None:
         return None
     if isinstance(entry, Point):
@@ -262,16 +230,7 @@ def _table_row(
         shapes = (shape for each, shape in planned if isinstance(each, ModelSettings) and each.model == model)
         shape = next(shapes, None)
     wanted = context_of(context.machine, context.expectation.metric, settings, shape)
-    return ratio_row(context.table, wanted, _gpus(context, entry), _gpus(context, baseline), claims=claims)
-
-
-def _expected(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Expected | None:
-    """By the closest row of the table, else by a prediction."""
-    row = _table_row(context, entry, baseline)
-    if row is not None and context.table is not None:
-        return expected_by_row(row, context.table.name)
-    prediction = context.predictions.get((entry.id, baseline.id))
-    return prediction.expected if prediction and METRICS[context.expectation.metric].of_all_gpus else None
+    return ratio_row(context.table, wanted, _gpus(context, entry), _gpus(context, baseline))
 
 
 def expected_by_row(row: RatioRow, table: str) -> Expected:
@@ -281,18 +240,14 @@ def expected_by_row(row: RatioRow, table: str) -> Expected:
 
 
 def expectations_of(suite: Suite, row: ScalingResult) -> Iterator[Scaling]:
-    """Expectations of the row; several where only their tables differ."""
+    """Expectations of the row: one metric may have several along an axis, each with its baseline or its table."""
     for benchmark in suite.benchmarks:
-        for expectation in benchmark.expectations:
-            if isinstance(expectation, Scaling) and is_row_of(row, benchmark, expectation):
+        for expectation in benchmark.expectations if benchmark.name == row.benchmark else ():
+            if not isinstance(expectation, Scaling):
+                continue
+            wanted = (expectation.metric, expectation.along, baseline_count(benchmark, expectation))
+            if (row.metric, row.along, row.baseline_count) == wanted:
                 yield expectation
-
-
-def is_row_of(row: ScalingResult, benchmark: Benchmark, expectation: Scaling) -> bool:
-    """Whether the row is of this expectation; one metric may have several along an axis, each with its baseline."""
-    named = (benchmark.name, expectation.metric, expectation.along)
-    same = (row.benchmark, row.metric, row.along) == named
-    return same and row.baseline_count == baseline_count(benchmark, expectation)
 
 
 def baseline_count(benchmark: Benchmark, expectation: Scaling) -> int:

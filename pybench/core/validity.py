@@ -130,8 +130,8 @@ def valid_figure(judgement: Judgement, measurements: Measurements, points: Seque
 def _not_passed(judgement: Judgement, why: str, flag: str) -> Judgement:
     verdict, reason, flags, decision = judgement
     if verdict == "pass":
-        verdict, reason, decision = "inconclusive", f"{why}; {reason}", None
-    return verdict, reason, (*flags, flag), decision
+        return Judgement("inconclusive", f"{why}; {reason}", (*flags, flag))
+    return Judgement(verdict, reason, (*flags, flag), decision)
 
 
 def _most(samples: Mapping[str, Samples], name: str) -> float | None:

@@ -13,18 +13,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import NamedTuple
 
 from pybench.core.gpu_models import machine_kind
 from pybench.core.measurements import Measurements
 from pybench.core.numbers import ONE, UNKNOWN_SPREAD, Scale, is_unknown, plain, scale_of, short_percent
 from pybench.core.statistics.contrast import Contrast, contrast
 from pybench.core.statistics.distributions import quantile
-from pybench.core.statistics.interval import TAIL, Interval, estimate, logs, medians, ratio, ratio_change
+from pybench.core.statistics.interval import TAIL, Interval, estimate, logs, medians, quotient
 from pybench.core.statistics.memory import ATTEMPTS_OF_FEW
 from pybench.core.statistics.spread import LEAST_SD, variance_of
 from pybench.model.expected import provisional
 from pybench.model.results import Estimate
-from pybench.model.suite import Order, Point
+from pybench.model.suite import Effort, Order, Point
 from pybench.model.text import plural
 from pybench.model.verdict import Decision, Expected, Verdict
 from pybench.model.workloads.registry import METRICS
@@ -33,12 +34,6 @@ ERROR = 0.025
 """Probability of a false pass, and of a false fail, of a row exactly at its limit, over all looks."""
 
 _FACTOR_OF_ONE_POINT, _FACTOR_OF_SEVERAL = 3.0, 1.6
-
-
-def level_per_look(first: int, last: int, num_points: int) -> float:
-    """One-sided level of each look at a row of so many points, from ``first`` attempts to at most ``last``."""
-    factor = _FACTOR_OF_ONE_POINT if num_points == 1 else _FACTOR_OF_SEVERAL
-    return ERROR / (1 + factor * math.log(max(last, first) / max(first, 1)))
 
 
 # Gains of power sensors differ between boards. An H200's gain is known to 5 %, taken as 2.5 sd of a normal
@@ -77,8 +72,13 @@ _UNUSUAL = 3.0
 ONE_ATTEMPT = "one attempt shows no spread between runs; two are needed"
 
 
-Judgement = tuple[Verdict, str, tuple[str, ...], Decision | None]
-"""Verdict, reason in words, flags, and how it was decided."""
+class Judgement(NamedTuple):
+    """Verdict, reason in words, flags, and how it was decided."""
+
+    verdict: Verdict
+    reason: str
+    flags: tuple[str, ...] = ()
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,11 @@ class RowStatistics:
             return Decision(
                 num_attempts=1, p_pass=1.0, p_fail=1.0, pass_level=self.pass_level, fail_level=self.fail_level
             )
-        limits = [(self._scaled(limit), side) for limit, side in ((minimum, 1), (maximum, -1)) if limit is not None]
+        limits = [
+            (limit if not self.logarithmic else math.log(limit) if limit > 0 else _LOG_OF_NOTHING, side)
+            for limit, side in ((minimum, 1), (maximum, -1))
+            if limit is not None
+        ]
 
         def tails(by: Contrast | None, better: int) -> list[float]:
             return [by.p_above(limit) if side == better else by.p_below(limit) for limit, side in limits] if by else []
@@ -134,57 +138,29 @@ class RowStatistics:
             is_final=found.is_final(nearest, self.fail_level),
         )
 
-    def look_interval(self) -> tuple[float, float] | None:
-        """The interval that decides, at the level of this look; ``None`` with one attempt."""
-        if self.contrast is None:
-            return None
-        low, high = self.contrast.interval(min(self.pass_level, self.fail_level))
-        return (math.exp(low), math.exp(high)) if self.logarithmic else (low, high)
 
-    def _scaled(self, limit: float) -> float:
-        return limit if not self.logarithmic else math.log(limit) if limit > 0 else _LOG_OF_NOTHING
-
-
-def ratio_statistics(measurements: Measurements, metric: str, point: Point, baseline: Point) -> RowStatistics:
-    """Statistics of the metric of ``point`` over the metric of ``baseline``. Raises ``NoRatioError``."""
-    sensors = sensor_sd(measurements, metric, [point], [baseline])
-    own, base = (measurements.samples(each)[metric] for each in (point, baseline))
-    return _evidence(measurements, metric, [point], [baseline], ratio(own, base, sensors), sensors)
-
-
-def change_statistics(
-    measurements: Measurements, metric: str, now: tuple[Point, Point], then: tuple[Point, Point]
+def row_statistics(
+    measurements: Measurements, metric: str, above: Sequence[Point], below: Sequence[Point] = ()
 ) -> RowStatistics:
-    """Statistics of the ratio of ``now`` over the ratio of ``then``. Raises ``NoRatioError``."""
-    above, below = [now[0], then[1]], [now[1], then[0]]
+    """Statistics of the metric of the points ``above``, multiplied, over that of the points ``below``.
+
+    That is the metric in its unit of one point, a ratio of two points, the change between two ratios. For joules and
+    watts they include the error of the sensors. Raises ``NoRatioError`` for ratios of values that are not positive.
+    """
+    of_tops, of_bases = ([measurements.samples(point)[metric] for point in points] for points in (above, below))
+    level = level_of([point.effort for point in (*above, *below)])
+    if not below and min(values := medians(of_tops[0])) <= 0:
+        return RowStatistics(
+            interval=estimate(of_tops[0]),
+            contrast=contrast([values]),
+            pass_level=level,
+            fail_level=level,
+            logarithmic=False,
+        )
     sensors = sensor_sd(measurements, metric, above, below)
-    top, base, last, first = (measurements.samples(each)[metric] for each in (now[0], now[1], then[0], then[1]))
-    return _evidence(measurements, metric, above, below, ratio_change((top, base), (last, first), sensors), sensors)
-
-
-def value_statistics(measurements: Measurements, metric: str, point: Point) -> RowStatistics:
-    """Statistics of the metric in its unit. For joules and watts they include the error of the sensors."""
-    samples = measurements.samples(point)[metric]
-    if min(medians(samples)) > 0:
-        sensors = sensor_sd(measurements, metric, [point])
-        return _evidence(measurements, metric, [point], [], estimate(samples, sensors), sensors)
-    level, mean = level_of([point]), contrast([medians(samples)])
-    return RowStatistics(
-        interval=estimate(samples), contrast=mean, pass_level=level, fail_level=level, logarithmic=False
-    )
-
-
-def _evidence(
-    measurements: Measurements,
-    metric: str,
-    above: Sequence[Point],
-    below: Sequence[Point],
-    interval: Interval,
-    sensors: float,
-) -> RowStatistics:
+    interval = quotient(of_tops, of_bases, sensors) if below else estimate(of_tops[0], sensors)
+    tops, bases = ([logs(samples) for samples in side] for side in (of_tops, of_bases))
     spread = measurements.spread(metric)
-    tops, bases = ([logs(measurements.samples(p)[metric]) for p in points] for points in (above, below))
-    level = level_of([*above, *below])
     is_shared = spread is not None and spread.num_points > 0
     usual = None if is_shared else _usual_spread(measurements, metric, [*above, *below])
     if usual is not None and min(map(len, (*tops, *bases))) < _OWN_SPREAD_ATTEMPTS:
@@ -256,36 +232,31 @@ def _by_other_runs(
     )
 
 
-def level_of(points: Sequence[Point]) -> float:
-    """One-sided level of a look at points that get as many attempts as these."""
-    efforts = [point.effort for point in points]
-    return level_per_look(min(e.attempts for e in efforts), max(e.max_attempts for e in efforts), len(points))
+def level_of(efforts: Sequence[Effort]) -> float:
+    """One-sided level of each look at a row of points that get this effort."""
+    first, last = min(e.attempts for e in efforts), max(e.max_attempts for e in efforts)
+    factor = _FACTOR_OF_ONE_POINT if len(efforts) == 1 else _FACTOR_OF_SEVERAL
+    return ERROR / (1 + factor * math.log(max(last, first) / max(first, 1)))
 
 
 def sensor_sd(measurements: Measurements, metric: str, above: Sequence[Point], below: Sequence[Point] = ()) -> float:
     """Relative sd that power sensors give joules or watts, or a ratio of them; 0 of any other metric.
 
     No number of attempts takes it out. A board's gain is the same in all of them, and so is a load's place in the
-    rhythm of the sensor's sampling: half the width of a window's bound is taken as a normal's 1.96 sd.
+    rhythm of the sensor's sampling: half the width of a window's bound is taken as a normal's 1.96 sd. A point's gain
+    is the mean of its boards' gains, so boards that both sides of a ratio have cancel. A limit in joules was set on
+    other boards: there nothing cancels.
     """
     if not METRICS[metric].is_of_energy:
         return 0.0
-    sampling = (measurements.energy_bound(point.id, metric) / quantile(TAIL, math.inf) for point in (*above, *below))
-    return math.hypot(_gain_sd(measurements, above, below), *sampling)
-
-
-def _gain_sd(measurements: Measurements, above: Sequence[Point], below: Sequence[Point]) -> float:
-    """A point's sensor gain is the mean of its boards' gains, so the boards that both sides of a ratio have cancel.
-
-    All do where both have the same. A limit in joules was set on other boards: there nothing cancels.
-    """
     weights: dict[str, float] = {}
-    for sign, points in ((1.0, above), (-1.0, below)):
-        for point in points:
-            boards = measurements.boards(point.id)
-            for board in boards:
-                weights[board] = weights.get(board, 0.0) + sign / len(boards)
-    return BOARD_GAIN_SD * math.sqrt(sum(weight**2 for weight in weights.values()))
+    for sign, point in (*((1.0, point) for point in above), *((-1.0, point) for point in below)):
+        boards = measurements.boards(point.id)
+        for board in boards:
+            weights[board] = weights.get(board, 0.0) + sign / len(boards)
+    gain = BOARD_GAIN_SD * math.sqrt(sum(weight**2 for weight in weights.values()))
+    sampling = (measurements.energy_bound(point.id, metric) / quantile(TAIL, math.inf) for point in (*above, *below))
+    return math.hypot(gain, *sampling)
 
 
 def verdict_of(decision: Decision) -> Verdict:
@@ -293,17 +264,6 @@ def verdict_of(decision: Decision) -> Verdict:
     if decision.p_pass <= decision.pass_level:
         return "pass"
     return "fail" if decision.p_fail <= decision.fail_level else "inconclusive"
-
-
-def look_text(evidence: RowStatistics, limits: Sequence[float], scale: Scale) -> str:
-    """The deciding interval in words where the plain one contains none of ``limits``; else empty."""
-    value, low, high = evidence.interval
-    shown = low is not None and high is not None and any(low <= limit <= high for limit in limits)
-    deciding = None if shown else evidence.look_interval()
-    if deciding is None:
-        return ""
-    ends = f"[{', '.join(plain(end / scale.factor) for end in deciding)}]"
-    return f"at this look's level {UNKNOWN_SPREAD if is_unknown(value, *deciding) else ends}, "
 
 
 def more_attempts_text(decision: Decision) -> str:
@@ -330,78 +290,67 @@ def judge_ratio(evidence: RowStatistics, expected: Expected | str, linear: float
     ratio, low, high = evidence.interval
     if more and low is not None and low > linear * (1 + SUPERLINEAR_MARGIN):
         reason = f"{ratio:.2f}x on {linear:g}x the GPUs: the baseline was held back (memory, paging, another process)"
-        return "inconclusive", reason, ("suspect_baseline",), None
+        return Judgement("inconclusive", reason, ("suspect_baseline",))
     if isinstance(expected, str):
-        return "no_expectation", expected, (), None
-    gate = expected.minimum if more else expected.maximum
+        return Judgement("no_expectation", expected)
+    gate, beyond = (expected.minimum, expected.maximum) if more else (expected.maximum, expected.minimum)
     if gate is None:
-        return "no_expectation", "the table's row has no limit on this side", (), None
-    decision = evidence.decide(gate if more else None, None if more else gate)
-    if low is None or high is None:
-        return "inconclusive", ONE_ATTEMPT, (), decision
-    beyond = expected.maximum if more else expected.minimum
-    better = beyond is not None and (low > beyond if more else high < beyond)
-    found = f"at {'least' if more else 'most'} {plain(gate)} expected, found {_interval(ratio, low, high)}"
+        return Judgement("no_expectation", "the table's row has no limit on this side")
+    found = f"at {'least' if more else 'most'} {plain(gate)} expected, found {{}}"
     if expected.predicted is not None and expected.band_fraction is not None:
         found += f"; predicted {plain(expected.predicted)}, band {short_percent(expected.band_fraction)}"
     found = "; ".join(filter(None, (found, provisional(expected.hosts))))
-    verdict, reason = _worded(evidence, decision, found, [gate])
-    return verdict, reason, ("better_than_expected",) if better else (), decision
+    judgement = _judged(evidence, (gate, None) if more else (None, gate), found)
+    if beyond is not None and low is not None and high is not None and (low > beyond if more else high < beyond):
+        return judgement._replace(flags=("better_than_expected",))
+    return judgement
 
 
-def judge_value(
-    evidence: RowStatistics, unit: str, minimum: float | None, maximum: float | None
-) -> tuple[Verdict, str, Decision]:
+def judge_value(evidence: RowStatistics, unit: str, minimum: float | None, maximum: float | None) -> Judgement:
     """Judge a metric itself against absolute limits, of which at least one is given."""
-    decision = evidence.decide(minimum, maximum)
     value, low, high = evidence.interval
-    if low is None or high is None:
-        return "inconclusive", ONE_ATTEMPT, decision
     scale = scale_of(Estimate(value=value, low=low, high=high, unit=unit))
     limits = [(word, limit) for word, limit in (("at least", minimum), ("at most", maximum)) if limit is not None]
     allowed = " and ".join(f"{word} {plain(limit / scale.factor)} {scale.unit}".rstrip() for word, limit in limits)
     sensors = " with the uncertainty of power sensors" if evidence.contrast and evidence.contrast.systematic_sd else ""
-    found = f"found {_interval(value, low, high, scale)}{sensors}, allowed {allowed}"
-    return *_worded(evidence, decision, found, [limit for _, limit in limits], scale), decision
+    return _judged(evidence, (minimum, maximum), f"found {{}}{sensors}, allowed {allowed}", scale)
 
 
-def judge_comparison(
-    evidence: RowStatistics, order: Order, factor: float = 1.0, along: str | None = None
-) -> tuple[Verdict, str, Decision]:
+def judge_comparison(evidence: RowStatistics, order: Order, factor: float = 1.0, along: str | None = None) -> Judgement:
     """Judge a metric over another point's: it must lie on one side of ``factor``, or touch it.
 
     With ``along``, the evidence is of how much that ratio changed from the axis's least value to its greatest.
     """
-    limit = factor if along is None else 1.0
-    decision = evidence.decide(limit if order == "above" else None, limit if order == "below" else None)
-    ratio, low, high = evidence.interval
-    if low is None or high is None:
-        return "inconclusive", ONE_ATTEMPT, decision
-    interval = _interval(ratio, low, high)
+    below, wanted = order == "below", "as much" if factor == 1 else f"{factor:g} times as much"
+    limit, found = factor, f"at {'most' if below else 'least'} {wanted} expected, found {{}} times the other"
     if along is not None:
-        found = (
-            f"the ratio must {'fall' if order == 'below' else 'rise'} along {along}, found {interval} times the first"
-        )
-    else:
-        wanted = "as much" if factor == 1 else f"{factor:g} times as much"
-        found = f"at {'most' if order == 'below' else 'least'} {wanted} expected, found {interval} times the other"
-    return *_worded(evidence, decision, found, [limit]), decision
+        limit, found = 1.0, f"the ratio must {'fall' if below else 'rise'} along {along}, found {{}} times the first"
+    return _judged(evidence, (None, limit) if below else (limit, None), found)
 
 
-def _interval(value: float, low: float, high: float, scale: Scale = ONE) -> str:
-    """With all digits that may tell an end from a limit; ends that show only that nothing is known are left out."""
-    found, least, most = (plain(number / scale.factor) for number in (value, low, high))
-    ends = UNKNOWN_SPREAD if is_unknown(value, low, high) else f"[{least}, {most}]"
-    return f"{found} {ends} {scale.unit}".rstrip()
-
-
-def _worded(
-    evidence: RowStatistics, decision: Decision, found: str, limits: Sequence[float], scale: Scale = ONE
-) -> tuple[Verdict, str]:
-    verdict = verdict_of(decision)
+def _judged(
+    evidence: RowStatistics, limits: tuple[float | None, float | None], words: str, scale: Scale = ONE
+) -> Judgement:
+    """Hold a row against its least and greatest; ``words`` name what is expected, ``{}`` is for the interval."""
+    decision, contrast_of_row = evidence.decide(*limits), evidence.contrast
+    value, low, high = evidence.interval
+    if low is None or high is None:
+        return Judgement("inconclusive", ONE_ATTEMPT, (), decision)
+    # With all digits that may tell an end from a limit; ends that show only that nothing is known are left out.
+    found, *ends = (plain(number / scale.factor) for number in (value, low, high))
+    interval = UNKNOWN_SPREAD if is_unknown(value, low, high) else f"[{', '.join(ends)}]"
+    reason = words.format(f"{found} {interval} {scale.unit}".rstrip())
     if evidence.by_other_runs:
-        found = f"{found}; by the spread of other runs"
+        reason = f"{reason}; by the spread of other runs"
+    verdict, look = verdict_of(decision), ""
     if verdict != "inconclusive":
-        return verdict, found
+        return Judgement(verdict, reason, (), decision)
+    # Where the plain interval contains no limit, the one that decides is shown.
+    if contrast_of_row and not any(limit is not None and low <= limit <= high for limit in limits):
+        deciding = contrast_of_row.interval(min(evidence.pass_level, evidence.fail_level))
+        least, most = map(math.exp, deciding) if evidence.logarithmic else deciding
+        ends = [plain(end / scale.factor) for end in (least, most)]
+        shown = UNKNOWN_SPREAD if is_unknown(value, least, most) else f"[{', '.join(ends)}]"
+        look = f"at this look's level {shown}, "
     notes = "".join(f"; {note}" for note in evidence.notes)
-    return verdict, f"{found}; {look_text(evidence, limits, scale)}{more_attempts_text(decision)}{notes}"
+    return Judgement(verdict, f"{reason}; {look}{more_attempts_text(decision)}{notes}", (), decision)

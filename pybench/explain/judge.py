@@ -17,7 +17,7 @@ from pybench.core.lookup import NO_TABLE, claim_state, context_of, figure_row, r
 from pybench.core.measurements import Measurements
 from pybench.core.scaling import expectations_of, expected_by_row, judged_ratio
 from pybench.core.statistics.interval import NoRatioError
-from pybench.core.verdict import judge_comparison, judge_value, ratio_statistics, value_statistics
+from pybench.core.verdict import judge_comparison, judge_value, row_statistics
 from pybench.explain.node import MeasuredNode
 from pybench.explain.predictions import point_of_result, predictions, steps_of_results
 from pybench.files.shipped import find_suite, load_models
@@ -141,11 +141,8 @@ class _Kept:
         prediction = self.predictions.get((point.id, baseline.id))
         interval, judgement = judged_ratio(self.measurements, row.metric, point, baseline, expected, linear, prediction)
         speedup, low, high = interval or (row.speedup, None, None)
-        verdict, reason, flags, decision = judgement
-        return replace(
-            row, expected=expected, speedup=speedup, speedup_low=low, speedup_high=high,
-            verdict=verdict, reason=reason, flags=flags, decision=decision,
-        )  # fmt: skip
+        judged = judgement._asdict()
+        return replace(row, expected=expected, speedup=speedup, speedup_low=low, speedup_high=high, **judged)
 
     def _expected(self, row: ScalingResult, point: Point, baseline: Point) -> Expected | None:
         for expectation in expectations_of(self._suite, row) if self._suite else ():
@@ -175,8 +172,8 @@ class _Kept:
             source, hosts = found.source, found.hosts
         if minimum is None and maximum is None:
             return row
-        evidence = value_statistics(self.measurements, row.metric, *points)
-        verdict, reason, decision = judge_value(evidence, row.value.unit, minimum, maximum)
+        evidence = row_statistics(self.measurements, row.metric, points)
+        verdict, reason, _, decision = judge_value(evidence, row.value.unit, minimum, maximum)
         reason = "; ".join(filter(None, (reason, provisional(hosts))))
         return replace(
             row, minimum=minimum, maximum=maximum, source=source, hosts=hosts,
@@ -189,10 +186,10 @@ class _Kept:
         if not points or row.ratio is None or row.flags or row.widening_along is not None:
             return row
         try:
-            evidence = ratio_statistics(self.measurements, row.metric, *points)
+            evidence = row_statistics(self.measurements, row.metric, points[:1], points[1:])
         except NoRatioError:
             return row
-        verdict, reason, decision = judge_comparison(evidence, row.order, row.factor)
+        verdict, reason, _, decision = judge_comparison(evidence, row.order, row.factor)
         _, low, high = evidence.interval
         return replace(row, low=low, high=high, verdict=verdict, reason=reason, decision=decision)
 
@@ -203,15 +200,12 @@ class _Kept:
         if not points or claim.widening_along is not None or claim.found.low is not None:
             return claim
         try:
-            evidence = (value_statistics if len(points) == 1 else ratio_statistics)(
-                self.measurements, claim.metric, *points
-            )
+            evidence = row_statistics(self.measurements, claim.metric, points[:1], points[1:])
         except NoRatioError:
             return claim
         _, low, high = evidence.interval
         found = replace(claim.found, low=low, high=high)
         more = METRICS[claim.metric].higher_is_better if claim.table is not None else claim.minimum is not None
         minimum, maximum = (claim.minimum, None) if more else (None, claim.maximum)
-        state = claim_state(found, minimum, maximum)
-        needed = evidence.decide(minimum, maximum).attempts_to_decide if state == "open" else None
+        state, needed = claim_state(evidence, minimum, maximum)
         return replace(claim, found=found, state=state, attempts_to_decide=needed)

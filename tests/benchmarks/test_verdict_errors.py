@@ -16,7 +16,7 @@ import pytest
 from pybench.core.measurements import CORRELATION_OF_ENERGY
 from pybench.core.statistics.contrast import Contrast
 from pybench.core.statistics.distributions import quantile
-from pybench.core.statistics.interval import Interval, estimate, ratio
+from pybench.core.statistics.interval import Interval, estimate, quotient
 from tests.benchmarks.tables import write_table
 from tests.benchmarks.verdict_simulation import (
     ATTEMPTS,
@@ -77,7 +77,7 @@ def test_coverage(benchmark: Any, capsys: pytest.CaptureFixture[str], noise: str
                 top, base = attempt_medians(random, [0.0, 0.0], [between] * 2, within=within)
                 samples, baseline = ([[math.exp(value)] for value in own[:num]] for own in (top, base))
                 held += _holds(estimate(samples), 1.0)
-                found = ratio(samples, baseline)
+                found = quotient([samples], [baseline])
                 held_ratio += _holds(found, 1.0)
                 widths.append(math.log((found[2] or 1) / (found[1] or 1)) / 2 / _welch(top[:num], base[:num]))
             name = f"{noise}, {num} attempts"

@@ -13,7 +13,8 @@ from pybench.core.statistics.contrast import contrast
 from pybench.core.statistics.false_discovery import sure
 from pybench.core.statistics.memory import ATTEMPTS_OF_FEW
 from pybench.core.statistics.spread import common_spread
-from pybench.core.verdict import MODERATED_FAIL, MODERATED_PASS, RowStatistics, level_per_look
+from pybench.core.verdict import MODERATED_FAIL, MODERATED_PASS, RowStatistics, level_of
+from pybench.model.suite import Effort
 from pybench.model.verdict import Decision
 
 FIRST, LAST = 3, 6
@@ -92,7 +93,7 @@ def look(
     is_shared = spread is not None and spread.num_points > 0
     decisions = []
     for (point, baseline), limit in zip(rows, limits, strict=True):
-        level = level_per_look(FIRST, LAST, 1 if baseline is None else 2)
+        level = level_of([Effort(attempts=FIRST, max_attempts=LAST)] * (1 if baseline is None else 2))
         below = [] if baseline is None else [values[baseline]]
         fails_by = contrast([values[point]], below, spread.of_a_fail, sensors) if spread else None
         evidence = RowStatistics(

@@ -201,7 +201,7 @@ def test_a_claim_judges_nothing_and_is_shown_apart(build: Build) -> None:
         results = summarize(measurements)
         tables = {"t": _table(_row(kind="claim", source="a guide"))}
         (check,) = absolute_checks(_suite(), measurements, results, tables, build.machine())
-        (claim,) = absolute_claims(_suite(), measurements, results, tables, build.machine())
+        (claim,) = absolute_claims(measurements, tables, build.machine(), [check])
         assert check.verdict == "no_expectation"
         assert (claim.state, claim.source, claim.found.value, claim.baseline_id) == (state, "a guide", busbw, None)
 

@@ -11,7 +11,7 @@ import scipy  # loads its parts when they are used
 
 from pybench.core.good_run import GoodRun
 from pybench.core.population import Population, chance_below, population_of, tolerance_factor
-from pybench.core.verdict import judge_ratio, ratio_statistics
+from pybench.core.verdict import judge_ratio, row_statistics
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedRow
 from pybench.model.verdict import Expected
@@ -121,7 +121,7 @@ def test_a_provisional_row_judges_and_says_so(build: Build) -> None:
     """The same verdict with one host as with four, and a note."""
     (run,) = runs_of(build, (1, 100.0))
     one, two = (point for point in run.manifest.plan.points if point.benchmark == "decode")
-    evidence = ratio_statistics(run.measurements, "output_tokens_per_s", two, one)
+    evidence = row_statistics(run.measurements, "output_tokens_per_s", [two], [one])
     words = []
     for hosts in (1, 4):
         limit = Expected(minimum=1.5, maximum=None, source="", table="t", hosts=hosts)

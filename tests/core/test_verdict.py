@@ -44,11 +44,11 @@ def _evidence(low: float | None, high: float | None, value: float | None = None)
 
 def test_a_reason_has_the_tables_word_for_an_interval_that_shows_nothing() -> None:
     """From a thousandth of the value to 149 times it; also where the limit lies beyond."""
-    _, reason, _ = judge_value(_evidence(1e-3, 149.0, 1.0), "s", None, 2.0)
+    _, reason, *_ = judge_value(_evidence(1e-3, 149.0, 1.0), "s", None, 2.0)
     assert reason.startswith("found 1 ±over 100x s, allowed at most 2 s; undecided after 3 attempts")
-    _, reason, _, _ = judge_ratio(_evidence(1e-4, 0.2, 1e-3), replace(_EXPECTED, minimum=0.5), 2.0, more=True)
+    _, reason, *_ = judge_ratio(_evidence(1e-4, 0.2, 1e-3), replace(_EXPECTED, minimum=0.5), 2.0, more=True)
     assert "found 0.001 ±over 100x" in reason
-    _, reason, _ = judge_value(_evidence(0.01, 9.0, 1.0), "s", None, 2.0)
+    _, reason, *_ = judge_value(_evidence(0.01, 9.0, 1.0), "s", None, 2.0)
     assert "found 1 [0.01, 9] s" in reason
 
 
@@ -166,9 +166,10 @@ def test_reasons_have_the_units_and_digits_of_the_tables() -> None:
 
 def test_an_open_row_says_what_it_would_take() -> None:
     """The interval, the attempts that were used, and about how many would decide it: 5 % off with 9.7 % in three."""
-    verdict, reason, decision = judge_value(_evidence(95.0, 116.0, 105.0), "s", 100.0, None)
+    verdict, reason, _, decision = judge_value(_evidence(95.0, 116.0, 105.0), "s", 100.0, None)
     assert verdict == "inconclusive"
     assert reason.startswith("found 105 [95, 116] s, allowed at least 100 s; undecided after 3 attempts; about ")
+    assert decision is not None
     assert decision.attempts_to_decide is not None
     assert 6 <= decision.attempts_to_decide <= 10
     assert reason.endswith(f"about {decision.attempts_to_decide} would decide it")
@@ -177,12 +178,9 @@ def test_an_open_row_says_what_it_would_take() -> None:
 def test_an_open_row_whose_plain_interval_keeps_clear_shows_the_one_that_decides() -> None:
     """95 % keeps clear of the limit, the look's stricter level does not."""
     strict = replace(_evidence(95.0, 99.0, 97.0), pass_level=0.005, fail_level=0.004)
-    verdict, reason, _ = judge_value(strict, "s", None, 100.0)
+    verdict, reason, *_ = judge_value(strict, "s", None, 100.0)
     assert verdict == "inconclusive"
-    assert reason.startswith("found 97 [95, 99] s, allowed at most 100 s; at this look's level [9")
-    low, high = strict.look_interval() or (0.0, 0.0)
-    assert low < 95
-    assert high > 100
+    assert reason.startswith("found 97 [95, 99] s, allowed at most 100 s; at this look's level [93.51, 100.6], ")
     assert "look" not in judge_value(strict, "s", None, 98.0)[1]
 
 
@@ -209,7 +207,7 @@ def test_comparisons_are_decided_by_their_interval(
 def test_a_comparison_can_ask_for_a_factor() -> None:
     """Twice the other: 2.1 to 2.2 passes, 1.1 to 1.2 does not."""
     assert judge_comparison(_evidence(2.1, 2.2), "above", 2.0)[0] == "pass"
-    verdict, reason, _ = judge_comparison(_evidence(1.1, 1.2, 1.15), "above", 2.0)
+    verdict, reason, *_ = judge_comparison(_evidence(1.1, 1.2, 1.15), "above", 2.0)
     assert (verdict, reason) == ("fail", "at least 2 times as much expected, found 1.15 [1.1, 1.2] times the other")
 
 

@@ -65,7 +65,7 @@ def location(samples: Samples) -> float:
 
 
 def estimate(samples: Samples, systematic_sd: float = 0.0) -> Interval:
-    """Location with its 95 % interval; ``systematic_sd``, of positive values, as in :func:`ratio`."""
+    """Location with its 95 % interval; ``systematic_sd``, of positive values, as in :func:`quotient`."""
     found = medians(samples)
     offsets = _offsets(found)
     spread = contrast([offsets], systematic_sd=systematic_sd)
@@ -76,19 +76,6 @@ def estimate(samples: Samples, systematic_sd: float = 0.0) -> Interval:
     if _have_logarithms(found) and high - spread.value > _LONGEST_REACH and (plain := contrast([found])) is not None:
         least, most = 0.0, max(value, min(most, _bounded(plain.interval(TAIL)[1])))
     return value, least, most
-
-
-def ratio(samples: Samples, baseline: Samples, systematic_sd: float = 0.0) -> Interval:
-    """Location of ``samples`` over that of ``baseline``. Raises ``NoRatioError`` unless all attempts are positive.
-
-    ``systematic_sd`` is a relative uncertainty that attempts do not reduce; it widens the interval.
-    """
-    return _quotient([samples], [baseline], systematic_sd)
-
-
-def ratio_change(now: tuple[Samples, Samples], then: tuple[Samples, Samples], systematic_sd: float = 0.0) -> Interval:
-    """The ratio of ``now``'s two over the ratio of ``then``'s two; as :func:`ratio`."""
-    return _quotient([now[0], then[1]], [now[1], then[0]], systematic_sd)
 
 
 def outlying_attempts(samples: Samples) -> tuple[int, ...]:
@@ -126,10 +113,14 @@ def prediction_reach(values: Sequence[float], spread: Spread | None = None) -> f
     return quantile(TAIL, freedom) * math.sqrt(2 * variance / len(values))
 
 
-def _quotient(above: Sequence[Samples], below: Sequence[Samples], systematic_sd: float) -> Interval:
+def quotient(above: Sequence[Samples], below: Sequence[Samples], systematic_sd: float = 0.0) -> Interval:
+    """Product of the locations ``above`` over that of those ``below``.
+
+    ``systematic_sd`` is a relative uncertainty that attempts do not reduce; it widens the interval. Raises
+    ``NoRatioError`` unless all attempts are positive.
+    """
     tops, bases = [logs(samples) for samples in above], [logs(samples) for samples in below]
-    quotient = math.prod(location(samples) for samples in above) / math.prod(location(samples) for samples in below)
-    value = _bounded(quotient)
+    value = _bounded(math.prod(map(location, above)) / math.prod(map(location, below)))
     spread = contrast(tops, bases, systematic_sd=systematic_sd)
     if spread is None:
         return value, None, None

@@ -14,8 +14,7 @@ from pybench.core.statistics.interval import (
     estimate,
     location,
     outlying_attempts,
-    ratio,
-    ratio_change,
+    quotient,
 )
 from pybench.model.workloads.rules import LARGEST
 
@@ -47,7 +46,7 @@ def test_an_interval_by_hand() -> None:
 
 def test_a_ratio_by_hand() -> None:
     """Welch: 3 attempts with s 0.02 over 3 without any have the freedom of the first alone, t(2)."""
-    value, low, high = ratio([[math.exp(x)] for x in (-0.02, 0.0, 0.02)], [[0.5]] * 3)
+    value, low, high = quotient([[[math.exp(x)] for x in (-0.02, 0.0, 0.02)]], [[[0.5]] * 3])
     reach = 4.30265 * 0.02 / 3**0.5
     assert value == pytest.approx(2.0)
     assert (low, high) == pytest.approx((2 / math.exp(reach), 2 * math.exp(reach)), rel=1e-6)
@@ -55,7 +54,7 @@ def test_a_ratio_by_hand() -> None:
 
 def test_what_is_systematic_widens_a_ratio() -> None:
     """Equal attempts over boards whose gains differ by 2 %: 1.96 x 2 % each way."""
-    value, low, high = ratio([[6.0]] * 3, [[3.0]] * 3, systematic_sd=0.02)
+    value, low, high = quotient([[[6.0]] * 3], [[[3.0]] * 3], systematic_sd=0.02)
     assert value == 2.0
     assert (low, high) == pytest.approx((2 / math.exp(0.0392), 2 * math.exp(0.0392)), rel=1e-4)
 
@@ -76,7 +75,7 @@ def test_what_is_systematic_never_narrows_an_interval(of: str) -> None:
     """
     scattered, steady = [[100.0], [140.0], [115.0]], [[100.0], [101.0], [99.5]]
     sds = (0.0, 0.05, 0.1, 0.3)
-    found = [ratio(scattered, steady, sd) if of == "ratio" else estimate(scattered, sd) for sd in sds]
+    found = [quotient([scattered], [steady], sd) if of == "ratio" else estimate(scattered, sd) for sd in sds]
     widths = [math.log(high / low) for _, low, high in found if low and high]
     assert len(widths) == len(sds)
     assert widths == sorted(widths)
@@ -91,15 +90,15 @@ def test_steps_of_a_fixed_pattern_are_no_noise() -> None:
 def test_one_attempt_has_no_interval() -> None:
     """Steps of one process say nothing about the next process."""
     assert estimate([[1.0, 2.0, 3.0]]) == (2.0, None, None)
-    assert ratio([[4.0]], [[2.0], [2.0]]) == (2.0, None, None)
-    assert ratio([[4.0], [4.0]], [[2.0]]) == (2.0, None, None)
+    assert quotient([[[4.0]]], [[[2.0], [2.0]]]) == (2.0, None, None)
+    assert quotient([[[4.0], [4.0]]], [[[2.0]]]) == (2.0, None, None)
 
 
 @pytest.mark.parametrize("num_attempts", [2, 3, 5, 30])
 def test_equal_steps_give_an_interval_without_width(num_attempts: int) -> None:
     """No spread in, no spread out, by every route through the formula."""
     assert estimate([[3.0, 3.0]] * num_attempts) == (3.0, 3.0, 3.0)
-    assert ratio([[6.0]] * num_attempts, [[3.0]] * num_attempts) == (2.0, 2.0, 2.0)
+    assert quotient([[[6.0]] * num_attempts], [[[3.0]] * num_attempts]) == (2.0, 2.0, 2.0)
 
 
 def test_attempts_without_steps_do_not_count() -> None:
@@ -117,7 +116,7 @@ def test_zero_baseline_is_refused() -> None:
     """A ratio to nothing is no number."""
     for baseline in ([[0.0]], [[-1.0], [1.0]]):
         with pytest.raises(NoRatioError, match=r"a ratio needs positive values, found (0|-1) in an attempt"):
-            ratio([[1.0]], baseline)
+            quotient([[[1.0]]], [baseline])
 
 
 def test_same_samples_give_the_same_interval() -> None:
@@ -154,7 +153,7 @@ def test_what_no_attempts_can_measure_has_finite_figures(samples: Samples) -> No
     figures = [location(samples), *estimate(samples)]
     for below in (samples, [[1e-59], [1e-59]]):
         try:
-            figures += [*ratio(samples, below), *ratio_change((samples, below), (below, samples))]
+            figures += [*quotient([samples], [below]), *quotient([samples, samples], [below, below])]
         except NoRatioError:
             assert min(map(min, samples)) < 1 / LARGEST
     assert all(abs(figure) <= LARGEST for figure in figures if figure is not None)
@@ -187,7 +186,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(num_attempts: int, betwe
             for truth in (math.log(100), math.log(50))
         )
         held += _holds(estimate(samples), 100)
-        held_ratio += _holds(ratio(samples, baseline), 2)
+        held_ratio += _holds(quotient([samples], [baseline]), 2)
     assert 0.923 <= held / trials <= 0.985
     assert 0.923 <= held_ratio / trials <= 0.985
 
