@@ -56,16 +56,13 @@ def expect(run_folders: tuple[Path, ...], more_runs: tuple[Path, ...], table: st
     """
     from pybench.core.assemble import assemble
     from pybench.core.good_run import GoodRun
-    from pybench.core.measurements import Measurements
     from pybench.core.population import population_of
     from pybench.files.run.folder import RunFolder
     from pybench.files.suite.expected_table import table_text, write_table
 
     runs = []
     for path in (*run_folders, *more_runs):
-        folder = RunFolder.open(path)
-        manifest = folder.read_manifest()
-        measurements = Measurements.of(manifest.plan, folder.journal.records())
+        manifest, measurements = RunFolder.open(path).read()
         runs.append(GoodRun(manifest=manifest, measurements=measurements, results=assemble(manifest, measurements)))
     name = output.stem if output else table or runs[0].manifest.suite.name
     population = population_of(runs, name, table)

@@ -198,9 +198,7 @@ def measured_node(path: Path) -> MeasuredNode:
         results = read_results(path)
         node = MeasuredNode.of_results(results, _settings(path, results))
     else:
-        folder = RunFolder.open(path)
-        manifest = folder.read_manifest()
-        measurements = Measurements.of(manifest.plan, folder.journal.records())
+        manifest, measurements = RunFolder.open(path).read()
         node, results = MeasuredNode.of_run(manifest, measurements), assemble(manifest, measurements)
     return replace(node, verdict=results.verdict, doubts=tuple(node_doubts(results)))
 

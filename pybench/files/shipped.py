@@ -14,16 +14,12 @@ from pybench.model.decoder_shape import Architecture
 
 
 def shipped_suites() -> Path:
-    """Folder of the shipped suites: inside an installed wheel, or the checkout's top-level ``suites``."""
-    return _shipped("suites")
+    """Folder of the shipped suites."""
+    return shipped_folder("suites")
 
 
-def shipped_containers() -> Path:
-    """Folder of the image lock and the Dockerfiles, found likewise."""
-    return _shipped("containers")
-
-
-def _shipped(name: str) -> Path:
+def shipped_folder(name: str) -> Path:
+    """Folder inside an installed wheel, or the checkout's top-level one of that name."""
     package = Path(pybench.__file__).parent
     inside = package / name
     return inside if inside.is_dir() else package.parent / name

@@ -150,9 +150,7 @@ def _read(node: str | None, place: Path) -> NodeRun | tuple[tuple[str, ...], tup
             return node_run(_named(node, place), read_results(place))
         if not os.path.lexists(place / MANIFEST_FILE):
             raise RunFolderError(f"{place}: no {MANIFEST_FILE} in this run's folder")
-        folder = RunFolder.open(place)
-        manifest = folder.read_manifest()
-        measurements = Measurements.of(manifest.plan, folder.journal.records())
+        manifest, measurements = RunFolder.open(place).read()
         if manifest.machines:
             # Runs of other hosts may have the same id, if they began in the same second.
             identity = (manifest.run_id, manifest.created_utc, *(host.name for host in manifest.machines))

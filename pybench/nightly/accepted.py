@@ -22,8 +22,7 @@ which it accepts all points. A suite, a machine, a point and a metric that it le
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date as Date  # noqa: N812 - the key of the file is date
 from pathlib import Path
 from typing import Annotated
@@ -37,11 +36,11 @@ from pybench.model.errors import FileError, Problem
 from pybench.model.figures import FigureKey, RunFigures, key_values
 from pybench.model.text import abridged
 from pybench.model.workloads.registry import METRICS
-from pybench.nightly.baseline import Nights
-from pybench.nightly.comparison import absence_of, rows_of
+from pybench.nightly.comparison import rows_of
 from pybench.nightly.history import Series
-from pybench.nightly.values import Accepted, GateRow, HostShift
+from pybench.nightly.values import Accepted, HostShift
 
+_DEFAULT = Path("accepted.toml")
 _CONFIG = ConfigDict(strict=True, extra="forbid")
 _Text = Annotated[str, Field(min_length=1, max_length=1000)]
 _NEITHER = "names neither a point nor a suite; give `point`, or `suite` to accept all points of it"
@@ -63,8 +62,11 @@ class _File(BaseModel):
     accepted: Annotated[list[_Entry], Field(max_length=4096)] = []
 
 
-def read_accepted(path: Path) -> tuple[Accepted, ...]:
-    """Read the file. Raises ``FileError`` with all its problems."""
+def read_accepted(path: Path | None) -> tuple[Accepted, ...]:
+    """Read the file, by default accepted.toml if it exists. Raises ``FileError`` with all its problems."""
+    if path is None and not _DEFAULT.exists():
+        return ()
+    path = path or _DEFAULT
     document, lines = read_toml(path, "a file of accepted changes")
     problems: list[tuple[tuple[str | int, ...], str]] = []
     try:
@@ -111,36 +113,6 @@ def level_start(series: Series, row: FigureKey, accepted: Sequence[Accepted]) ->
     """First night of a row's present level."""
     since = accepted_on(row, accepted)
     return next((n for n, run in enumerate(series.runs) if run.created_utc[:10] >= since), len(series.runs) - 1)
-
-
-def nights_of(series: Series, row: FigureKey, accepted: Sequence[Accepted]) -> Nights:
-    """Logarithms of a row by night, higher is better; its present level begins with the last acceptance."""
-    sign = METRICS[row.metric].sign
-    values = tuple(sign * math.log(v) if v is not None and v > 0 else None for v in series.values(row))
-    return Nights(values, level_start(series, row, accepted))
-
-
-def absent_rows(series: Series, rows: Mapping[FigureKey, Nights], accepted: Sequence[Accepted]) -> Iterator[GateRow]:
-    """Rows of earlier nights that were not measured tonight, unless their own point is accepted since.
-
-    What accepts all points of a suite accepts that they are slower or faster, and not that one is gone.
-    """
-    named = [one for one in accepted if one.point is not None]
-    for row, nights in rows.items():
-        start = level_start(series, row, named)
-        if nights.values[-1] is None and any(value is not None for value in nights.values[start:]):
-            reason = absence_of(row, series.last)
-            yield GateRow(row=row, unit=METRICS[row.metric].unit, state="not measured", reason=reason)
-
-
-def unmeasured_points(
-    run: RunFigures, shown: Collection[str], accepted: Sequence[Accepted]
-) -> Iterator[tuple[str, str]]:
-    """Points that were to be measured and are not ``shown`` in a row, each with the reason: no night has a row."""
-    gone = {one.point for one in accepted if one.metric is None}
-    for point in run.points:
-        if point.is_missing and point.id not in shown and point.id not in gone:
-            yield point.id, point.absence or "not measured"
 
 
 def of_all_points(run: RunFigures, host: Sequence[HostShift]) -> Accepted:

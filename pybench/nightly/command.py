@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,15 +20,13 @@ from pybench.cli.params import (
     outputs_option,
     smallest_option,
 )
-from pybench.model.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybench.model.figures import ChangeVerdict, RunComparison, RunFigures, SmallestEffects
-    from pybench.model.manifest import Manifest
-    from pybench.nightly.history import History, Series
-    from pybench.nightly.values import Accepted, GateResult
+    from pybench.nightly.history import Series
+    from pybench.nightly.values import Accepted
 
 COMPARISON_EXIT_CODES: dict[ChangeVerdict, int] = {
     "unchanged": 0,
@@ -115,9 +112,6 @@ def comparison_text(found: RunComparison, run: RunFigures, references: Sequence[
     return render(found, points, detail=detail, **terminal_options())
 
 
-_ACCEPTED = Path("accepted.toml")
-
-
 @click.command()
 @click.argument("run_path", metavar="RUN", type=RUN)
 @click.option(
@@ -154,12 +148,12 @@ def gate(
     from pybench.core.keys import BUILD, check_across, run_figures
     from pybench.files.run.results_file import results_of
     from pybench.model.errors import MachineError, RunFolderError
-    from pybench.nightly.accepted import unused
+    from pybench.nightly.accepted import read_accepted, unused
     from pybench.nightly.gate import judge_night
     from pybench.nightly.gate_text import judged, render
     from pybench.nightly.history import nights, read_history, series_of
     from pybench.nightly.history_text import no_run, skipped
-    from pybench.nightly.rerun import unconfirmed
+    from pybench.nightly.rerun import confirmed, unconfirmed
     from pybench.nightly.values import EXIT_CODES
 
     run = run_figures(results_of(run_path))
@@ -174,68 +168,14 @@ def gate(
             f"{run_path}: its time, {run.created_utc}, is before that of all {series.num_later} runs of {run.suite} in "
             f"{folder}: check the clock"
         )
-    changes = accepted_changes(accepted)
+    changes = read_accepted(accepted)
     result = judge_night(series, changes, effects_of(smallest))
-    result = unconfirmed(result, "--no-rerun") if no_rerun else _confirmed(result, run_path, past, series, python)
+    result = unconfirmed(result, "--no-rerun") if no_rerun else confirmed(result, run_path, past, series, python)
     points = [point for one in series.runs for point in one.points]
     unused_lines = (*skipped(past), *unused(changes, run, past.runs))
     echo(render(result, points, unused=unused_lines, detail=detail, **terminal_options()), nl=False)
     write_outputs(outputs, judged(result, points), asdict(result))
     ctx.exit(EXIT_CODES[result.state])
-
-
-def _confirmed(result: GateResult, run_path: Path, past: History, series: Series, python: str | None) -> GateResult:
-    """The result after a rerun of its flagged rows; as it is where none is flagged, or with the reason for no rerun."""
-    from functools import partial
-
-    from pybench.cli.progress import make_progress
-    from pybench.core.keys import run_figures
-    from pybench.files.run.folder import RunFolder
-    from pybench.model.errors import PybenchError
-    from pybench.nightly.rerun import Rerun, confirm, flagged, reference_of, rerun, unconfirmed
-    from pybench.run.engines.base import EngineOptions
-    from pybench.run.engines.choice import choose_launcher
-
-    rows = flagged(result)
-    if not rows:
-        return result
-    progress = make_progress(sys.stderr)
-    choose = partial(choose_launcher, EngineOptions(python=python), notify=progress.note)
-    points = {row.row.point_id for row in rows}
-    try:
-        folder = RunFolder.open(run_path)
-        manifest = _manifest(past, reference_of(series, rows))
-        progress.note(f"{plural(len(rows), 'row')} flagged; measuring {plural(len(points), 'point')} again")
-        again, beside = rerun(folder, points, choose, progress, manifest)
-    except PybenchError as error:
-        return unconfirmed(result, str(error))
-    metrics = {row.row.metric for row in rows}
-    found = Rerun(run_figures(again, metrics), run_figures(beside, metrics) if beside else None)
-    return confirm(result, found)
-
-
-def _manifest(past: History, run: RunFigures | None) -> Manifest | None:
-    """Manifest of a reference, where the history keeps its folder, and this user wrote it: it names images to run."""
-    from pybench.files.run.folder import RunFolder
-    from pybench.model.errors import RunFolderError
-
-    if run is None:
-        return None
-    try:
-        folder = RunFolder.open(past.path(run))
-        folder.require_owner()
-        return folder.read_manifest()
-    except RunFolderError:
-        return None
-
-
-def accepted_changes(path: Path | None) -> tuple[Accepted, ...]:
-    """Accepted changes of a file, by default accepted.toml if it exists. Raises ``FileError``."""
-    from pybench.nightly.accepted import read_accepted
-
-    if path is None and not _ACCEPTED.exists():
-        return ()
-    return read_accepted(path or _ACCEPTED)
 
 
 @click.command()
@@ -269,6 +209,7 @@ def history(
     from pybench.cli.io import echo, json_text, terminal_options
     from pybench.core.keys import check_across
     from pybench.model.errors import RunFolderError
+    from pybench.nightly.accepted import read_accepted
     from pybench.nightly.history import nights, read_history, series_of
     from pybench.nightly.history_text import csv_text, no_run, render, suite_history
 
@@ -289,7 +230,7 @@ def history(
         raise RunFolderError(f"{folder}: {len(runs)} {what}; run the suite without these")
     series = series_of(shown, shown[-1], across)
     if self_test:
-        print_self_test(series, accepted_changes(accepted), effects_of(smallest))
+        print_self_test(series, read_accepted(accepted), effects_of(smallest))
     elif name == "json":
         echo(json_text(asdict(suite_history(series))), nl=False)
     elif not as_csv:
@@ -299,7 +240,7 @@ def history(
         from pybench.nightly.history_page import render as render_page
 
         write = write_bytes if as_csv else write_shown  # CSV is read by a program
-        write(html_file, render_page(found, series, accepted_changes(accepted)).encode())
+        write(html_file, render_page(found, series, read_accepted(accepted)).encode())
 
 
 def _check_options(

@@ -8,15 +8,16 @@ speed whose change vanishes in clock cycles is *clock*. Deviations and smallest 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pybench.core.statistics.interval import as_fraction
 from pybench.model.figures import NOT_ALONE, FigureKey, SmallestEffects
 from pybench.model.workloads.registry import METRICS
-from pybench.nightly.accepted import about, absent_rows, accepted_on, nights_of, of_all_points, unmeasured_points
+from pybench.nightly.accepted import about, accepted_on, level_start, of_all_points
 from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines
+from pybench.nightly.comparison import absence_of
 from pybench.nightly.history import Series
 from pybench.nightly.host_shift import (
     NOUNS,
@@ -53,11 +54,11 @@ def judge_night(
     """Judge the last run of a series by those before it. Reruns may confirm or clear what it flags."""
     night = _Night.of(series.newest(MAX_NIGHTS + 1), accepted, effects or SmallestEffects())
     rows = sorted(
-        (*map(night.with_builds, night.judged()), *absent_rows(night.series, night.expected, night.accepted)),
+        (*map(night.with_builds, night.judged()), *night.absent()),
         key=lambda row: (BY_IMPORTANCE.index(row.state), -abs(row.fraction or 0.0)),
     )
     host = tuple(night.host_shifts())
-    unmeasured = tuple(unmeasured_points(series.last, {row.row.point_id for row in rows}, night.accepted))
+    unmeasured = tuple(night.unmeasured({row.row.point_id for row in rows}))
     return GateResult(
         run_id=series.last.run_id,
         suite=series.last.suite,
@@ -96,7 +97,13 @@ class _Night:
     def of(cls, series: Series, accepted: Sequence[Accepted], effects: SmallestEffects) -> _Night:
         # A date in the future would leave no row a level.
         accepted = [one for one in about(series, accepted) if one.holds_on(series.last.created_utc)]
-        expected = {row: nights_of(series, row, accepted) for row in series.rows}
+        expected = {
+            row: Nights(
+                tuple(METRICS[row.metric].sign * math.log(v) if v and v > 0 else None for v in series.values(row)),
+                level_start(series, row, accepted),
+            )
+            for row in series.rows
+        }
         rows = {row: nights for row, nights in expected.items() if nights.values[-1] is not None}
         learnt, least = baselines(rows, effects), math.log1p(effects.default)
         off = nights_off(rows, learnt, least)
@@ -131,6 +138,25 @@ class _Night:
                 found = sides[0][row] if row in worse else min((s[row] for s in sides), key=lambda one: one.p)
                 decided = self._decided(row, found, row in worse)
                 yield replace(decided, reason=SECOND_SPEED) if row in drawn and decided.state == "pass" else decided
+
+    def absent(self) -> Iterator[GateRow]:
+        """Rows of earlier nights that were not measured tonight, unless their own point is accepted since.
+
+        What accepts all points of a suite accepts that they are slower or faster, and not that one is gone.
+        """
+        named = [one for one in self.accepted if one.point is not None]
+        for row, nights in self.expected.items():
+            start = level_start(self.series, row, named)
+            if nights.values[-1] is None and any(value is not None for value in nights.values[start:]):
+                reason = absence_of(row, self.series.last)
+                yield GateRow(row=row, unit=METRICS[row.metric].unit, state="not measured", reason=reason)
+
+    def unmeasured(self, shown: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Points that were to be measured and are not ``shown`` in a row, each with the reason: no night has a row."""
+        gone = {one.point for one in self.accepted if one.metric is None}
+        for point in self.series.last.points:
+            if point.is_missing and point.id not in shown and point.id not in gone:
+                yield point.id, point.absence or "not measured"
 
     def with_builds(self, row: GateRow) -> GateRow:
         """A changed row with the build of the workers before the change and tonight, where they differ."""

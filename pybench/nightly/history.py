@@ -16,14 +16,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pybench.core.keys import BUILD, differing, point_difference
+from pybench.core.keys import BUILD, differing, point_difference, run_figures
 from pybench.core.statistics.interval import as_fraction
 from pybench.core.statistics.spread import robust_sd
 from pybench.files.reader import utc_time
+from pybench.files.run.folder import RunFolder
 from pybench.files.run.journal import DEFECTS
+from pybench.files.run.results_file import results_of
 from pybench.model.errors import PybenchError, RunFolderError
 from pybench.model.figures import FigureKey, PointFigures, RunFigures
-from pybench.model.manifest import MANIFEST_FILE
+from pybench.model.manifest import MANIFEST_FILE, Manifest
 from pybench.model.results import RESULTS_FILE
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.comparison import rows_of
@@ -48,6 +50,17 @@ class History:
     def path(self, run: RunFigures) -> Path:
         """Where a run of the history is."""
         return self.folder / self.entries[run.identity]
+
+    def manifest(self, run: RunFigures | None) -> Manifest | None:
+        """Manifest of a run, where its folder is kept, and this user wrote it: it names images to run."""
+        try:
+            folder = RunFolder.open(self.path(run)) if run else None
+            if folder is None:
+                return None
+            folder.require_owner()
+            return folder.read_manifest()
+        except RunFolderError:
+            return None
 
 
 def read_history(folder: Path) -> History:
@@ -105,10 +118,6 @@ def _is_run(path: Path) -> bool:
 
 def _read_run(path: Path) -> RunFigures | str:
     """A folder may hold anything: whatever fails is a reason."""
-    # Judging needs libraries that --help does not wait for.
-    from pybench.core.keys import run_figures  # noqa: PLC0415
-    from pybench.files.run.results_file import results_of  # noqa: PLC0415
-
     is_kept = path.is_dir() and not os.path.lexists(path / MANIFEST_FILE)
     try:
         run = run_figures(results_of(path / RESULTS_FILE if is_kept else path))

@@ -16,7 +16,7 @@ import pytest
 
 from pybench.nightly.gate import judge_night
 from pybench.nightly.history import Series
-from pybench.nightly.rerun import Rerun, confirm
+from pybench.nightly.rerun import confirm
 from tests.benchmarks.tables import write_table
 from tests.nights import Fleet
 
@@ -45,7 +45,7 @@ class Outcome:
         for _ in range(trials):
             series, (rerun,) = fleet.series_with_reruns(random, num_nights)
             first = judge_night(series)
-            result = confirm(first, Rerun(rerun))
+            result = confirm(first, rerun)
             regressed = {row.row.point_id for row in result.rows if row.state == "regressed"}
             self.alone[first.state] += 1
             self.states[result.state] += 1
@@ -128,7 +128,7 @@ def _found_within(change: float, spread: float, num: int) -> list[float]:
         series, reruns = fleet.series_with_reruns(random, NUM_NIGHTS + num - 1, num)
         for later, rerun in enumerate(reruns):
             night = judge_night(Series(series.runs[: NUM_NIGHTS + 1 + later]))
-            rows = confirm(night, Rerun(rerun)).rows
+            rows = confirm(night, rerun).rows
             if any(row.state == "regressed" and row.row.point_id == "p0" for row in rows):
                 found = [count + (place >= later) for place, count in enumerate(found)]
                 break

@@ -28,7 +28,7 @@ from pybench.model.figures import PointFigures, RunFigures, SmallestEffects
 from pybench.nightly import baseline
 from pybench.nightly.gate import judge_night
 from pybench.nightly.history import Series
-from pybench.nightly.rerun import Rerun, confirm, flagged
+from pybench.nightly.rerun import confirm, flagged
 from pybench.nightly.values import Accepted
 
 for package in ("otava", "ruptures", "asv"):
@@ -203,7 +203,7 @@ def red_by_gate(history: History, nights: Sequence[int]) -> tuple[Red, Red]:
         alone[night] = {int(row.row.point_id[1:]) for row in flagged(result)}
         # Another night does not repeat the effect of one night; a rerun of the same night does.
         result = replace(result, rows=tuple(replace(row, nights_as_far=(0, 0)) for row in result.rows))
-        result = confirm(result, Rerun(runs[night + 1]))
+        result = confirm(result, runs[night + 1])
         after[night] = {int(row.row.point_id[1:]) for row in result.rows if row.state == "regressed"}
     return alone, after
 

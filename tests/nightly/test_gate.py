@@ -13,7 +13,7 @@ from pybench.model.figures import FigureKey, PointFigures, RunFigures
 from pybench.nightly.accepted import unused
 from pybench.nightly.gate import judge_night
 from pybench.nightly.history import Series, series_of
-from pybench.nightly.rerun import Rerun, confirm, flagged, reference_of, unconfirmed
+from pybench.nightly.rerun import confirm, flagged, reference_of, unconfirmed
 from pybench.nightly.values import Accepted, GateResult
 from tests.nights import Fleet, Slower, silent
 
@@ -375,7 +375,7 @@ def test_a_slow_drift_is_dated_with_an_interval() -> None:
         again, _ = replace(QUIET, slower=lambda p, _n: slower * (p == 3)).series_with_reruns(  # noqa: B023
             np.random.default_rng(5), 50
         )
-        assert confirm(result, Rerun(again.runs[-1])).state == state
+        assert confirm(result, again.runs[-1]).state == state
 
 
 @pytest.mark.parametrize("earlier", [0.0, -0.04])
@@ -548,7 +548,7 @@ def test_a_rerun_confirms_clears_or_leaves_open(factor: float, state: str, word:
     """The change is there again, is gone, or is half there."""
     result = slow_speed()
     (flag,) = flagged(result)
-    again = confirm(result, Rerun(_rerun(result, factor)))
+    again = confirm(result, _rerun(result, factor))
     (row,) = [row for row in again.rows if row.row == flag.row]
     assert (again.state, row.state, row.confirmation) == (state, state, word)
     assert "a rerun shows" in row.reason
@@ -557,15 +557,15 @@ def test_a_rerun_confirms_clears_or_leaves_open(factor: float, state: str, word:
 def test_a_reference_beside_it_takes_the_host_out() -> None:
     """Both are 5 % slow tonight: it is not the software. Only the run is: it is."""
     result = slow_speed()
-    assert confirm(result, Rerun(_rerun(result, 0.95), _rerun(result, 0.95))).state == "pass"
-    assert confirm(result, Rerun(_rerun(result, 0.95), _rerun(result, 1.0))).state == "regressed"
+    assert confirm(result, _rerun(result, 0.95), _rerun(result, 0.95)).state == "pass"
+    assert confirm(result, _rerun(result, 0.95), _rerun(result, 1.0)).state == "regressed"
 
 
 def test_a_rerun_confirms_no_row_like_earlier_nights_of_other_rows() -> None:
     """Nights of three other points were 5 % off, and over later: tonight's row stays undecided, with their number."""
     off = {(5, 9), (6, 14), (7, 20), (3, 30)}
     result = judged(lambda point, night: 0.05 * ((point, night) in off))
-    again = confirm(result, Rerun(_rerun(result, 0.95)))
+    again = confirm(result, _rerun(result, 0.95))
     (row,) = (row for row in again.rows if row.row.metric == "output_tokens_per_s" and row.confirmation)
     assert (row.row.point_id, row.state, row.confirmation) == ("p3", "undecided", "confirmed")
     assert "earlier nights gave such a false alarm" in row.reason

@@ -17,9 +17,8 @@ from pybench.model.errors import MachineError, RunFolderError
 from pybench.model.figures import RunFigures
 from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
-from pybench.nightly.command import _manifest
 from pybench.nightly.history import History
-from pybench.nightly.rerun import FOLDER, can_run_beside, rerun
+from pybench.nightly.rerun import FOLDER, Rerun, can_run_beside
 from pybench.run.engines.base import Launch, LaunchRequirements
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
@@ -90,7 +89,7 @@ def reruns(run: RunFolder) -> list[RunFolder]:
 def test_a_point_alone_is_measured_three_times(run: RunFolder) -> None:
     """In a folder inside the run's; the run's own records stay as they are."""
     before = run.journal.records()
-    again, beside = rerun(run, {POINT}, boxed, Progress())
+    again, beside = Rerun(run, {POINT}, boxed, Progress()).measure()
     assert beside is None
     assert [(point.id, point.attempts) for point in again.points] == [(POINT, 3)]
     (made,) = reruns(run)
@@ -123,7 +122,7 @@ def test_workers_in_images_share_what_they_compile_while_the_run_lasts(
 def test_the_references_image_runs_beside_it_in_turn(run: RunFolder) -> None:
     """A-B-B-A by attempt, each in its own folder."""
     reference = replace(run.read_manifest(), container=setup("old"))
-    again, beside = rerun(run, {POINT}, boxed, Progress(), reference)
+    again, beside = Rerun(run, {POINT}, boxed, Progress()).measure(reference)
     assert beside is not None
     assert [point.attempts for point in (*again.points, *beside.points)] == [3, 3]
     images = {made.read_manifest().container.images[0].id: made.journal.records() for made in reruns(run)}  # type: ignore[union-attr]
@@ -149,7 +148,7 @@ def test_only_another_pinned_image_runs_beside(run: RunFolder) -> None:
 def test_an_image_that_is_no_more_is_refused(run: RunFolder) -> None:
     """Nothing is measured."""
     with pytest.raises(MachineError, match="ran in new, which is not what is here now"):
-        rerun(run, {POINT}, lambda _needs: Boxed("other"), Progress())
+        Rerun(run, {POINT}, lambda _needs: Boxed("other"), Progress()).measure()
     assert not (run.path / FOLDER).exists()
 
 
@@ -157,7 +156,7 @@ def test_another_users_run_is_refused(run: RunFolder, monkeypatch: pytest.Monkey
     """Its folder is theirs to prepare."""
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(RunFolderError, match="belongs to another user"):
-        rerun(run, {POINT}, boxed, Progress())
+        Rerun(run, {POINT}, boxed, Progress()).measure()
 
 
 def test_a_link_in_the_place_of_reruns_is_refused(run: RunFolder, tmp_path: Path) -> None:
@@ -165,7 +164,7 @@ def test_a_link_in_the_place_of_reruns_is_refused(run: RunFolder, tmp_path: Path
     (tmp_path / "victim").mkdir()
     (run.path / FOLDER).symlink_to(tmp_path / "victim")
     with pytest.raises(RunFolderError, match=r"reruns: cannot make a folder in the run's: Not a directory"):
-        rerun(run, {POINT}, boxed, Progress())
+        Rerun(run, {POINT}, boxed, Progress()).measure()
     assert list((tmp_path / "victim").iterdir()) == []
 
 
@@ -173,6 +172,6 @@ def test_another_users_reference_names_no_image(run: RunFolder, monkeypatch: pyt
     """A history may have nights of anybody: what they name is not started."""
     night = RunFigures(run_id="night", created_utc="", suite="s", verdict="pass", keys={}, points=())
     history = History(folder=run.path.parent, runs=(night,), entries={night.identity: run.path.name})
-    assert _manifest(history, night) == run.read_manifest()
+    assert history.manifest(night) == run.read_manifest()
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert _manifest(history, night) is None
+    assert history.manifest(night) is None

@@ -23,6 +23,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from pybench.core.assemble import assemble
+from pybench.core.measurements import Measurements
 from pybench.files.reader import Reader, check_version, decode_json, first_fault, has_too_many
 from pybench.files.run.journal import AbsentError, Journal, run_folder_errors
 from pybench.files.run.manifest_rules import breaches
@@ -30,6 +32,7 @@ from pybench.files.safe_folder import opened_file, opened_folder, read_file, rem
 from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.manifest import MANIFEST_FILE, MANIFEST_VERSION, Manifest
 from pybench.model.record import JOURNAL_FILE
+from pybench.model.results import Results
 
 MAX_MANIFEST_BYTES = 2**26
 """Manifests of pybench's suites have some 50 kB, one of 4096 points some 16 MB."""
@@ -176,6 +179,15 @@ class RunFolder:
         with run_folder_errors(path, "read the manifest"), opened_folder(self.path) as folder:
             data = read_file(folder, MANIFEST_FILE, MAX_MANIFEST_BYTES)
         return decode_manifest(data, path)
+
+    def read(self) -> tuple[Manifest, Measurements]:
+        """The manifest, and what was measured by its plan. Raises ``RunFolderError``."""
+        manifest = self.read_manifest()
+        return manifest, Measurements.of(manifest.plan, self.journal.records())
+
+    def results(self) -> Results:
+        """The results, judged anew from the journal. Raises ``RunFolderError``."""
+        return assemble(*self.read())
 
     def write_report(self, file: str, text: str) -> None:
         """Write a report into the run's folder. Raises ``RunFolderError``; nothing measured is lost by that."""

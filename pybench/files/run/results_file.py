@@ -8,9 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from pybench.core.assemble import assemble
 from pybench.core.counts import contradiction
-from pybench.core.measurements import Measurements
 from pybench.files.reader import Reader, decode_json, first_fault
 from pybench.files.run.folder import RunFolder
 from pybench.files.safe_folder import read_named
@@ -29,22 +27,15 @@ def results_of(path: Path) -> Results:
     """Results of the run in a folder, judged anew from its journal, or those of a file. Raises ``RunFolderError``."""
     if path.suffix == ".json" and not path.is_dir():
         return read_results(path)
-    folder = RunFolder.open(path)
-    manifest = folder.read_manifest()
-    return assemble(manifest, Measurements.of(manifest.plan, folder.journal.records()))
+    return RunFolder.open(path).results()
 
 
 def read_results(path: Path) -> Results:
-    """Read a ``results.json``. Raises ``RunFolderError``."""
+    """Read a ``results.json``. Raises ``RunFolderError`` unless it is whole and of this version."""
     try:
         data = read_named(path, _MAX_BYTES)
     except (OSError, ValueError, RuntimeError) as error:
         raise RunFolderError(f"{path}: cannot read the results: {getattr(error, 'strerror', error)}") from error
-    return decode_results(path, data)
-
-
-def decode_results(path: Path, data: bytes) -> Results:
-    """The results in ``data``, read from ``path``. Raises ``RunFolderError`` unless whole and of this version."""
     unread = f"{path}: not a results.json that this pybench reads"
     try:
         results = _RESULTS.read(decode_json(data))

@@ -13,7 +13,7 @@ import tomli_w
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
-from pybench.files.shipped import shipped_containers
+from pybench.files.shipped import shipped_folder
 from pybench.files.suite.schema import NAME_PATTERN, fields_of
 from pybench.files.toml_file import KeyPath, located, message_of, read_toml, refuse
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
@@ -44,7 +44,7 @@ schema = 1
 
 def default_lock() -> Path:
     """The lock that comes with pybench."""
-    return shipped_containers() / "images.toml"
+    return shipped_folder("containers") / "images.toml"
 
 
 def digest_problem(digest: str) -> str | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from pybench.files.run import results_file
 from pybench.model.errors import RunFolderError
 from pybench.model.results import Estimate, Results
 from pybench.nightly.history import History, read_history
@@ -141,7 +140,7 @@ def test_a_run_that_needs_too_much_memory_is_skipped(tmp_path: Path, monkeypatch
         raise MemoryError
 
     keep(tmp_path, "a", 1)
-    monkeypatch.setattr(results_file, "results_of", exhausted)
+    monkeypatch.setattr("pybench.nightly.history.results_of", exhausted)
     assert read_history(tmp_path).skipped == (("a.json", "cannot be judged: MemoryError: "),)
 
 
