@@ -14,8 +14,8 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1901, 13),
-    "core": (7487, 42),
+    "cli": (1898, 13),
+    "core": (7306, 42),
     "evidence": (1165, 8),
     "explain": (2096, 12),
     "files": (3051, 19),
@@ -23,9 +23,9 @@ CEILINGS = {
     "machine": (1522, 12),
     "model": (5506, 35),
     "nightly": (3827, 20),
-    "power": (4566, 23),
+    "power": (4564, 23),
     "report": (4144, 38),
-    "run": (7328, 47),
+    "run": (7186, 47),
     "worker": (10144, 74),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

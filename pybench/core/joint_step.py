@@ -132,16 +132,13 @@ def moved(event: Event, by_ns: int) -> Event:
         return event
     if isinstance(event, Phase):
         return replace(event, start_ns=event.start_ns + by_ns)
-    return moved_step(event, by_ns) if isinstance(event, Step) else event
-
-
-def moved_step(step: Step, by_ns: int) -> Step:
-    """A step with its times ``by_ns`` later."""
+    if not isinstance(event, Step):
+        return event
     return replace(
-        step,
-        start_ns=step.start_ns + by_ns,
-        end_ns=step.end_ns + by_ns,
-        token_end_ns=tuple(end_ns + by_ns for end_ns in step.token_end_ns),
+        event,
+        start_ns=event.start_ns + by_ns,
+        end_ns=event.end_ns + by_ns,
+        token_end_ns=tuple(end_ns + by_ns for end_ns in event.token_end_ns),
         requests=tuple(
             replace(
                 request,
@@ -149,7 +146,7 @@ def moved_step(step: Step, by_ns: int) -> Step:
                 first_token_ns=request.first_token_ns + by_ns,
                 last_token_ns=request.last_token_ns + by_ns,
             )
-            for request in step.requests
+            for request in event.requests
         ),
-        spans=tuple(replace(span, start_ns=span.start_ns + by_ns, end_ns=span.end_ns + by_ns) for span in step.spans),
+        spans=tuple(replace(span, start_ns=span.start_ns + by_ns, end_ns=span.end_ns + by_ns) for span in event.spans),
     )

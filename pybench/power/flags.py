@@ -1,4 +1,4 @@
-"""Conditions of each GPU in and around a window, and flags of its joules: reasons to doubt them.
+"""Flags of a GPU's joules: reasons to doubt them.
 
 =================== ================================================================================================
 uncalibrated        pybench has not measured this kind of sensor: the model is from a publication, or the most cautious
@@ -30,45 +30,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
-from statistics import fmean, median
 
 import numpy as np
 import numpy.typing as npt
 
 from pybench.core.node_driver import is_throttled
-from pybench.model.health import GpuConditions
-from pybench.power.trace import MISSING, GpuTrace, PowerTrace
+from pybench.power.trace import MISSING, GpuTrace
 
-_HZ_PER_MHZ = 1e6
-# A utilisation reading covers up to a second before it (NVML's documentation: a sixth to one second, by product).
-_UTILIZATION_NS = 1_000_000_000
 # State is read each second, and soon after an end of a window: readings this near to an end count.
 NEAREST_NS = 1_500_000_000
-
-
-def conditions_in(trace: PowerTrace, start_ns: int, end_ns: int) -> tuple[GpuConditions, ...]:
-    """Conditions of every GPU between two CLOCK_MONOTONIC times.
-
-    Readings next to the window count, too, except utilisation: only readings that cover nothing else count.
-    """
-    conditions = []
-    for gpu, slow in ((gpu, gpu.slow) for gpu in trace.gpus):
-        columns = (slow.sm_clock_mhz, slow.temperature_c, slow.clock_event_reasons)
-        clocks_mhz, temperatures_c, reasons = (around(each, slow.t_ns, start_ns, end_ns).tolist() for each in columns)
-        first, end = bisect_left(slow.t_ns, start_ns + _UTILIZATION_NS), bisect_right(slow.t_ns, end_ns)
-        busy_percent = _known_values(slow.gpu_utilization_percent, slow.t_ns, first, end).tolist()
-        of_gpu = GpuConditions(
-            uuid=gpu.uuid,
-            index=gpu.index,
-            sm_clock_hz=median(clocks_mhz) * _HZ_PER_MHZ if clocks_mhz else None,
-            temperature_c=float(max(temperatures_c)) if temperatures_c else None,
-            clock_event_reasons=reduce(or_, reasons) if reasons else None,
-            utilization_fraction=fmean(busy_percent) / 100 if busy_percent else None,
-        )
-        conditions.append(of_gpu)
-    return tuple(conditions)
 
 
 def around(values: Sequence[int], times_ns: Sequence[int], start_ns: int, end_ns: int) -> npt.NDArray[np.int64]:
@@ -81,10 +51,11 @@ def around(values: Sequence[int], times_ns: Sequence[int], start_ns: int, end_ns
         first -= 1
     if end < len(times_ns) and times_ns[end] <= end_ns + NEAREST_NS:
         end += 1
-    return _known_values(values, times_ns, first, end)
+    return known_values(values, times_ns, first, end)
 
 
-def _known_values(values: Sequence[int], times_ns: Sequence[int], first: int, end: int) -> npt.NDArray[np.int64]:
+def known_values(values: Sequence[int], times_ns: Sequence[int], first: int, end: int) -> npt.NDArray[np.int64]:
+    """Those of ``values[first:end]`` that were read; none of a column that was never filled."""
     if len(values) != len(times_ns):
         return np.array([], dtype=np.int64)
     read = np.asarray(values[first:end], dtype=np.int64)

@@ -6,16 +6,19 @@ trace and clock.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
-from statistics import median_high
-from typing import TypeVar
+from operator import or_
+from statistics import fmean, median, median_high
+from typing import TypedDict, TypeVar
 
 import numpy as np
 
 from pybench.core.generate_metrics import steady_window_ns
-from pybench.core.joint_step import joint_spans, moved_step, phase_cuts_ns
+from pybench.core.joint_step import joint_spans, phase_cuts_ns
 from pybench.model.health import GpuConditions
 from pybench.model.host import SAME_CLOCK, HostClock
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy
@@ -23,62 +26,93 @@ from pybench.model.suite import Point
 from pybench.model.wire import Step
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import TRAITS_OF
+from pybench.model.workloads.settings import Settings
 from pybench.power.estimate import attempt_energy, gpu_energies
-from pybench.power.flags import conditions_in
+from pybench.power.flags import around, known_values
 from pybench.power.in_step import SAMPLE_PERIOD_S, LoadPeriods
 from pybench.power.trace import MISSING, PowerTrace
 
 # Percentile of a recording's power that counts as idle: it begins before its load.
 IDLE_PERCENTILE = 1
 
+Ranks = Sequence[Sequence[Step]]
+"""The measured steps of each rank."""
 
-def window_energy(point: Point, ranks: Sequence[Sequence[Step]], trace: PowerTrace) -> Energy:
+
+def window_energy(point: Point, ranks: Ranks, trace: PowerTrace, ahead_ns: int = 0) -> Energy:
     """Energy from the first measured step's start to the last one's end, without pauses, and by phase.
 
-    ``ranks`` holds the measured steps of each rank. Raises ``ValueError`` when the window is empty.
+    ``ranks`` holds the measured steps of each rank; the trace's clock is ``ahead_ns`` ahead of theirs. Raises
+    ``ValueError`` when the window is empty.
     """
-    rhythm = _rounds(ranks[0])
-    if rhythm is None:  # the steps' length, and the time from one start to the next
-        starts_ns = [step.start_ns for step in ranks[0]]
-        apart_s = [(later - earlier) / 1e9 for earlier, later in pairwise(starts_ns)]
-        lengths_s = [step.duration_s for step in ranks[0]]
-        rhythm = LoadPeriods(tuple(median_high(times_s) for times_s in (lengths_s, apart_s) if times_s), starts_ns)
-    energy = attempt_energy(trace, *window_ns(ranks), rhythm)
+    start_ns, end_ns = window_ns(ranks)
+    rhythm = _rhythm(ranks[0], ahead_ns)
+    phases = _phase_windows(point.settings, list(zip(*ranks, strict=True)))
+    energy = attempt_energy(trace, start_ns + ahead_ns, end_ns + ahead_ns, rhythm)
     if point.effort.dither_ms > 0:
         pauses_s = sum((later.start_ns - earlier.end_ns) / 1e9 for earlier, later in pairwise(ranks[0]))
         energy = without_pauses(energy, trace, pauses_s)
-    together = list(zip(*ranks, strict=True))
-    if isinstance(point.settings, Generate) and point.settings.is_batch:
-        energy = replace(energy, phases=phase_energies(trace, together, rhythm))
-    if isinstance(point.settings, Generate) and point.settings.backend == "server":
-        windows = [window for step in together if (window := steady_window_ns(point.settings, step))]
-        energy = replace(energy, phases=(_phase(trace, "steady", windows, rhythm),) if windows else ())
-    if TRAITS_OF[point.settings.workload].phases:
-        energy = replace(energy, phases=span_energies(trace, together))
-    return energy
+    joules = []
+    for name, windows_ns in phases.items():
+        moved_ns = [(first_ns + ahead_ns, last_ns + ahead_ns) for first_ns, last_ns in windows_ns]
+        joules.append(_phase(trace, name, moved_ns, rhythm if name in _RHYTHMIC else None))
+    return replace(energy, phases=tuple(joules))
 
 
-def window_ns(ranks: Sequence[Sequence[Step]]) -> tuple[int, int]:
+def window_ns(ranks: Ranks) -> tuple[int, int]:
     """Start of the first measured step and end of the last, over all ranks."""
     steps = [step for rank in ranks for step in rank]
     return min(step.start_ns for step in steps), max(step.end_ns for step in steps)
 
 
-def _rounds(steps: Sequence[Step]) -> LoadPeriods | None:
-    """Decode rounds by the times of their tokens; ``None`` without any.
+def _rhythm(steps: Sequence[Step], ahead_ns: int) -> LoadPeriods:
+    """What repeats: decode rounds by the times of their tokens; without any the steps.
 
-    An engine without rounds reports each request's first and last token, which give the mean time of a token.
+    An engine without rounds reports each request's first and last token, which give the mean time of a token. A step
+    has its length, and the time to the next one's start.
     """
     gaps_s = [(later - earlier) / 1e9 for step in steps for earlier, later in pairwise(step.token_end_ns)]
     if gaps_s:
-        return LoadPeriods((median_high(gaps_s),), [end_ns for step in steps for end_ns in step.token_end_ns])
+        ends_ns = [end_ns + ahead_ns for step in steps for end_ns in step.token_end_ns]
+        return LoadPeriods((median_high(gaps_s),), ends_ns)
     means_s = [
         (request.last_token_ns - request.first_token_ns) / 1e9 / (request.output_tokens - 1)
         for step in steps
         for request in step.requests
         if request.output_tokens > 1
     ]
-    return LoadPeriods((median_high(means_s),)) if means_s else None
+    if means_s:
+        return LoadPeriods((median_high(means_s),))
+    starts_ns = [step.start_ns + ahead_ns for step in steps]
+    apart_s = [(later - earlier) / 1e9 for earlier, later in pairwise(starts_ns)]
+    lengths_s = [step.duration_s for step in steps]
+    return LoadPeriods(tuple(median_high(times_s) for times_s in (lengths_s, apart_s) if times_s), starts_ns)
+
+
+# Phases with the load's rhythm, with which a sensor may alias.
+_RHYTHMIC = frozenset(("decode", "steady"))
+
+
+def _phase_windows(settings: Settings, steps: Sequence[Sequence[Step]]) -> dict[str, list[tuple[int, int]]]:
+    """Windows of each phase over all ``steps``, which hold their ranks; in order of appearance, none if unknown.
+
+    A batch has prefill and decode unless some step has no decode; a server has its steady time; other workloads report
+    their phases.
+    """
+    windows: dict[str, list[tuple[int, int]]] = {}
+    if isinstance(settings, Generate) and settings.backend == "server":
+        steady = [window for ranks in steps if (window := steady_window_ns(settings, ranks))]
+        return {"steady": steady} if steady else {}
+    if isinstance(settings, Generate) and settings.is_batch:
+        cuts_ns = [phase_cuts_ns(ranks) for ranks in steps]
+        if all(start_ns < cut_ns < end_ns for start_ns, cut_ns, end_ns in cuts_ns):
+            windows["prefill"] = [(start_ns, cut_ns) for start_ns, cut_ns, _ in cuts_ns]
+            windows["decode"] = [(cut_ns, end_ns) for _, cut_ns, end_ns in cuts_ns]
+    elif TRAITS_OF[settings.workload].phases:
+        for span in (span for ranks in steps for span in joint_spans(ranks)):
+            if span.end_ns > span.start_ns:
+                windows.setdefault(span.name, []).append((span.start_ns, span.end_ns))
+    return windows
 
 
 def without_pauses(energy: Energy, trace: PowerTrace, pauses_s: float) -> Energy:
@@ -107,31 +141,6 @@ def without_pauses(energy: Energy, trace: PowerTrace, pauses_s: float) -> Energy
     return replace(energy, gpus=tuple(gpus))
 
 
-def phase_energies(
-    trace: PowerTrace, steps: Sequence[Sequence[Step]], rounds: LoadPeriods | None
-) -> tuple[PhaseEnergy, ...]:
-    """Prefill and decode of the measured steps; empty if a step has no decode.
-
-    ``steps`` holds each step's ranks, ``rounds`` the decode rounds, with which a sensor may alias.
-    """
-    cuts = [phase_cuts_ns(ranks) for ranks in steps]
-    if not cuts or any(not start < cut < end for start, cut, end in cuts):
-        return ()
-    prefill = [(start, cut) for start, cut, _ in cuts]
-    decode = [(cut, end) for _, cut, end in cuts]
-    return _phase(trace, "prefill", prefill, None), _phase(trace, "decode", decode, rounds)
-
-
-def span_energies(trace: PowerTrace, steps: Sequence[Sequence[Step]]) -> tuple[PhaseEnergy, ...]:
-    """Each phase that the measured steps report, over all its windows, by first appearance."""
-    windows: dict[str, list[tuple[int, int]]] = {}
-    for ranks in steps:
-        for span in joint_spans(ranks):
-            if span.end_ns > span.start_ns:
-                windows.setdefault(span.name, []).append((span.start_ns, span.end_ns))
-    return tuple(_phase(trace, name, spans, None) for name, spans in windows.items())
-
-
 def _phase(
     trace: PowerTrace, name: str, windows_ns: Sequence[tuple[int, int]], rhythm: LoadPeriods | None
 ) -> PhaseEnergy:
@@ -139,22 +148,12 @@ def _phase(
     flags = {flag for gpu in gpus for flag in gpu.flags}
     if any((end - start) / 1e9 < SAMPLE_PERIOD_S for start, end in windows_ns):
         flags.add("short_window")
-    energy_j, low_j, high_j = _sums_j(gpus)
-    return PhaseEnergy(
-        name=name,
-        duration_s=sum(end - start for start, end in windows_ns) / 1e9,
-        energy_j=energy_j,
-        energy_low_j=low_j,
-        energy_high_j=high_j,
-        flags=tuple(sorted(flags)),
-        gpus=tuple(gpus),
-    )
+    duration_s = sum(end - start for start, end in windows_ns) / 1e9
+    return PhaseEnergy(name=name, duration_s=duration_s, flags=tuple(sorted(flags)), gpus=gpus, **_sums_j(gpus))
 
 
 NO_SAMPLER, CLOCKS_APART = "no_sampler", "clocks_apart"
 """Flags of a GPU whose host samples no power, or whose host's clock is not known closely enough."""
-
-Ranks = Sequence[Sequence[Step]]
 
 
 @dataclass(frozen=True)
@@ -177,8 +176,8 @@ def joined_energy(point: Point, ranks: Ranks, hosts: Sequence[HostTrace]) -> Ene
     bound. GPUs of a host without a trace, or with a clock that is not close, are unknown, and so is every sum.
     Raises ``ValueError`` when the window is empty.
     """
-    parts = [_of_host(point, ranks, host) for host in hosts]
     start_ns, end_ns = window_ns(ranks)
+    parts = [_of_host(point, ranks, host) for host in hosts]
     known = [part for part in parts if part is not None]
     gpus: list[GpuEnergy] = []
     for part, host in zip(parts, hosts, strict=True):
@@ -193,20 +192,10 @@ def joined_energy(point: Point, ranks: Ranks, hosts: Sequence[HostTrace]) -> Ene
     return Energy(start_ns=start_ns, end_ns=end_ns, gpus=tuple(gpus), scope=scope, phases=phases)
 
 
-def joined_conditions(ranks: Ranks, hosts: Sequence[HostTrace]) -> tuple[GpuConditions, ...]:
-    """How each GPU of every traced host stood while steps were measured."""
-    return tuple(
-        found if host.here else replace(found, index=None)
-        for host in hosts
-        if host.trace is not None
-        for found in conditions_in(host.trace, *window_ns(_there(ranks, host.clock)))
-    )
-
-
 def _of_host(point: Point, ranks: Ranks, host: HostTrace) -> Energy | None:
     if host.trace is None or not host.clock.is_close:
         return None
-    found = window_energy(point, _there(ranks, host.clock), host.trace)
+    found = window_energy(point, ranks, host.trace, host.clock.offset_ns)
     gpus = tuple(gpu if host.here else replace(gpu, index=None) for gpu in found.gpus)
     # Joules that a window may gain or lose at its two ends.
     ends_s = 2 * host.clock.bound_ns / 1e9
@@ -222,11 +211,6 @@ def _of_host(point: Point, ranks: Ranks, host: HostTrace) -> Energy | None:
     return replace(found, gpus=gpus, phases=tuple(phases))
 
 
-def _there(ranks: Ranks, clock: HostClock) -> list[list[Step]]:
-    """The steps on the host's own clock."""
-    return [[moved_step(step, clock.offset_ns) for step in steps] for steps in ranks]
-
-
 Joules = TypeVar("Joules", GpuEnergy, PhaseEnergy)
 
 
@@ -239,21 +223,64 @@ def _widened(joules: Joules, half_j: float) -> Joules:
 
 def _joined_phase(together: Sequence[PhaseEnergy], *, complete: bool) -> PhaseEnergy:
     known = together if complete and all(phase.energy_j is not None for phase in together) else ()
-    energy_j, low_j, high_j = _sums_j(known)
     return replace(
         together[0],
-        energy_j=energy_j,
-        energy_low_j=low_j,
-        energy_high_j=high_j,
         gpus=tuple(gpu for phase in together for gpu in phase.gpus),
         flags=tuple(dict.fromkeys(flag for phase in together for flag in phase.flags)),
+        **_sums_j(known),
     )
 
 
-def _sums_j(parts: Sequence[GpuEnergy] | Sequence[PhaseEnergy]) -> tuple[float | None, float | None, float | None]:
+class _Sums(TypedDict):
+    energy_j: float | None
+    energy_low_j: float | None
+    energy_high_j: float | None
+
+
+def _sums_j(parts: Sequence[GpuEnergy] | Sequence[PhaseEnergy]) -> _Sums:
     """Joules and both ends of their bound, of all parts together; ``None`` without parts, or where one is unknown."""
-    low, joules, high = (
-        [getattr(part, name) for part in parts] for name in ("energy_low_j", "energy_j", "energy_high_j")
+    joules, low, high = (
+        [getattr(part, name) for part in parts] for name in ("energy_j", "energy_low_j", "energy_high_j")
     )
-    known = bool(parts) and None not in (*low, *joules, *high)
-    return (sum(joules), sum(low), sum(high)) if known else (None, None, None)
+    known = bool(parts) and None not in (*joules, *low, *high)
+    sums_j = (sum(joules), sum(low), sum(high)) if known else (None, None, None)
+    return {"energy_j": sums_j[0], "energy_low_j": sums_j[1], "energy_high_j": sums_j[2]}
+
+
+def joined_conditions(ranks: Ranks, hosts: Sequence[HostTrace]) -> tuple[GpuConditions, ...]:
+    """Conditions of each GPU of every traced host while steps were measured."""
+    start_ns, end_ns = window_ns(ranks)
+    return tuple(
+        found if host.here else replace(found, index=None)
+        for host in hosts
+        if host.trace is not None
+        for found in conditions_in(host.trace, start_ns + host.clock.offset_ns, end_ns + host.clock.offset_ns)
+    )
+
+
+_HZ_PER_MHZ = 1e6
+# A utilisation reading covers up to a second before it (NVML's documentation: a sixth to one second, by product).
+_UTILIZATION_NS = 1_000_000_000
+
+
+def conditions_in(trace: PowerTrace, start_ns: int, end_ns: int) -> tuple[GpuConditions, ...]:
+    """Conditions of every GPU between two CLOCK_MONOTONIC times.
+
+    Readings next to the window count, too, except utilisation: only readings that cover nothing else count.
+    """
+    conditions = []
+    for gpu, slow in ((gpu, gpu.slow) for gpu in trace.gpus):
+        columns = (slow.sm_clock_mhz, slow.temperature_c, slow.clock_event_reasons)
+        clocks_mhz, temperatures_c, reasons = (around(each, slow.t_ns, start_ns, end_ns).tolist() for each in columns)
+        first, end = bisect_left(slow.t_ns, start_ns + _UTILIZATION_NS), bisect_right(slow.t_ns, end_ns)
+        busy_percent = known_values(slow.gpu_utilization_percent, slow.t_ns, first, end).tolist()
+        of_gpu = GpuConditions(
+            uuid=gpu.uuid,
+            index=gpu.index,
+            sm_clock_hz=median(clocks_mhz) * _HZ_PER_MHZ if clocks_mhz else None,
+            temperature_c=float(max(temperatures_c)) if temperatures_c else None,
+            clock_event_reasons=reduce(or_, reasons) if reasons else None,
+            utilization_fraction=fmean(busy_percent) / 100 if busy_percent else None,
+        )
+        conditions.append(of_gpu)
+    return tuple(conditions)

@@ -12,6 +12,7 @@ from statistics import median
 from pybench.core.metrics import metric_values
 from pybench.model.container import ContainerRun
 from pybench.model.errors import is_machine_fault
+from pybench.model.host import HostPart
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.results import Estimate
@@ -19,14 +20,13 @@ from pybench.model.suite import Point
 from pybench.model.text import os_text
 from pybench.model.wire import Failure
 from pybench.model.workloads.registry import METRICS
-from pybench.power.measured_window import joined_conditions, joined_energy
+from pybench.power.measured_window import HostTrace, joined_conditions, joined_energy
 from pybench.power.trace_file import write_trace
 from pybench.report.run.headline import headline_of
 from pybench.run.events.contract import Contract
 from pybench.run.events.reader import EventReader
 from pybench.run.follow import follow
 from pybench.run.gpu_observation import GpuObservation, is_foreign
-from pybench.run.hosts.worker import joined_parts
 from pybench.run.session import Session, SessionWorker
 
 
@@ -86,17 +86,19 @@ def _attempt(
         write_trace(gpus.trace, folder / "trace.npz")
         trace = str((folder / "trace.npz").relative_to(session.run_path))
     over = session_worker.over_hosts
-    hosts = () if over is None else over.host_parts(session.run_path, folder, trace, session.power_reason)
+    hosts: tuple[HostPart, ...] = ()
+    traces: tuple[HostTrace, ...] = (HostTrace((), gpus.trace),)
+    if over is not None:
+        hosts, traces = over.host_parts(session.run_path, folder, gpus.trace, session.power_reason)
     if failure is not None and over is not None and over.failed_part is not None:
         host, problem = over.failed_part
         failure = replace(failure, message=f"host {host}: {problem or failure.message}")
     failure = failure or contract.verify(ranks)
-    joined = joined_parts(session.run_path, hosts, gpus.trace)
     steps = [rank.steps for rank in ranks]
     energy = None
-    if failure is None and any(host.trace is not None for host in joined):
-        energy = joined_energy(point, steps, joined)
-    conditions = () if failure else joined_conditions(steps, joined)
+    if failure is None and any(host.trace is not None for host in traces):
+        energy = joined_energy(point, steps, traces)
+    conditions = () if failure else joined_conditions(steps, traces)
     unknown = "the attempt failed" if failure else session.power_reason or "no GPU takes part"
     begun_ns = [rank.first_warmup_ns for rank in ranks if rank.first_warmup_ns is not None]
     foreign = partial(is_foreign, run_mark=session.job.run_mark, container=container)

@@ -48,10 +48,10 @@ def follow(
         if not goes_on:
             # Ends ranks that outlive their launcher, and everything when interrupted.
             worker.end()
-    if not isinstance(ended, int):
-        return ended
-    oom_kills = (num_oom_kills() or 0) - (killed_before or 0)
-    return failure_of_exit(ended, reader.points[place], session.log, oom_kills)
+    if isinstance(ended, int):
+        oom_kills = (num_oom_kills() or 0) - (killed_before or 0)
+        return failure_of_exit(ended, reader.points[place], log_tail(session.log), oom_kills)
+    return ended and replace(ended, detail=log_tail(session.log))
 
 
 def num_oom_kills(path: Path = Path("/proc/vmstat")) -> int | None:
@@ -94,11 +94,11 @@ def _until_over(
                 worker.end()
                 reader.poll()
                 what = "did not end" if _all_reported(ranks) else "no result"
-                return failure("time_limit", f"{what} within {limit_s:g} s, {ranks[0].reached}", session.log)
+                return Failure(cause="time_limit", message=f"{what} within {limit_s:g} s, {ranks[0].reached}")
         for rank, event in reader.poll():
             _show(point, rank, event, ranks, progress)
     except ValueError as error:
-        return failure("protocol", str(error), session.log)
+        return Failure(cause="protocol", message=str(error))
     # A worker that ended after it reported everything fails the attempt that it should have continued with.
     return None if not session.is_last(place) and _all_reported(ranks) else code
 
@@ -150,19 +150,14 @@ _CAUSE_ORDER: tuple[FailureCause, ...] = (
 )
 
 
-def failure(cause: FailureCause, message: str, log: Path) -> Failure:
-    """A failure whose detail is the end of the worker's log."""
-    return Failure(cause=cause, message=message, detail=log_tail(log))
-
-
-def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path, oom_kills: int = 0) -> Failure | None:
-    """What exit code (negative: signal) and events of an ended worker show of its last attempt.
+def failure_of_exit(code: int, ranks: Sequence[RankLog], log: str, oom_kills: int = 0) -> Failure | None:
+    """What exit code (negative: signal), events and the end of the log of an ended worker show of its last attempt.
 
     ``oom_kills`` are processes that the kernel ended meanwhile as the host's memory ran out. That, and an allocation
     that failed under a limit, is one cause, ``host_memory``, however the worker ended.
     """
     # The launcher reports the first failure last, and itself ends ranks that are left behind with SIGTERM.
-    codes = [int(each) for each in _EXIT_CODE.findall(log_tail(log))]
+    codes = [int(each) for each in _EXIT_CODE.findall(log)]
     signals = [-each for each in codes if each < 0 and (each == codes[-1] or each != -signal.SIGTERM)]
     killed = signals[-1] if code > 0 and signals else None
     failed = _by_exit(code, killed, ranks, log)
@@ -181,20 +176,23 @@ def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path, oom_kills: i
     return failed
 
 
-def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: Path) -> Failure | None:
+def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: str) -> Failure | None:
     reported = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
     if reported and not (killed and reported[0].cause == "exception"):
-        return root_cause(reported[0], log_tail(log))
+        return root_cause(reported[0], log)
+    cause: FailureCause = "signal"
     if code < 0:
-        return failure("signal", f"ended by signal {-code}, {ranks[0].reached}", log)
-    if code > 0:
+        message = f"ended by signal {-code}, {ranks[0].reached}"
+    elif code > 0 and killed:
         # The launcher reports a rank's death in its log and exits with 1; other ranks report only that a peer is gone.
-        if killed:
-            return failure("signal", f"a rank was ended by signal {killed}, {ranks[0].reached}", log)
-        return failure("exit_code", f"exit code {code} without a result, {ranks[0].reached}", log)
-    if silent := [rank for rank, log_of_rank in enumerate(ranks) if log_of_rank.result is None]:
-        return failure("protocol", f"exit code 0, but no result from rank {silent[0]}", log)
-    return None
+        message = f"a rank was ended by signal {killed}, {ranks[0].reached}"
+    elif code > 0:
+        cause, message = "exit_code", f"exit code {code} without a result, {ranks[0].reached}"
+    elif silent := [rank for rank, log_of_rank in enumerate(ranks) if log_of_rank.result is None]:
+        cause, message = "protocol", f"exit code 0, but no result from rank {silent[0]}"
+    else:
+        return None
+    return Failure(cause=cause, message=message, detail=log)
 
 
 _WORD = string.ascii_letters + string.digits + "_."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.model.health import GpuConditions
-from pybench.power.flags import conditions_in
+from pybench.power.measured_window import conditions_in
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace, SlowColumns
 
 MS = 1_000_000

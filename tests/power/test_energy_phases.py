@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from pybench.model.record import PhaseEnergy
+from pybench.model.suite import Effort, Point
 from pybench.model.wire import RequestTimes, Span, Step, Work
-from pybench.power.in_step import LoadPeriods
-from pybench.power.measured_window import phase_energies, span_energies
+from pybench.model.workloads.checkpoint import Checkpoint
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.registry import AnySettings
+from pybench.power.measured_window import window_energy
 from pybench.power.sensor import shipped_model
 from pybench.power.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns
 
@@ -55,10 +59,19 @@ def _step(start: int, first: int, end: int, *, requests: tuple[int, ...] = ()) -
     )
 
 
+BATCH = Generate(backend="torch", model="tiny", batch_size=1, prompt_tokens=1, output_tokens=2)
+
+
+def _phases(trace: PowerTrace, steps: list[list[Step]], settings: AnySettings = BATCH) -> tuple[PhaseEnergy, ...]:
+    """Of measured steps, each of which has a report of every rank."""
+    point = Point(id="p", benchmark="p", axes={}, settings=settings, effort=Effort(), architecture=None)
+    return window_energy(point, list(zip(*steps, strict=True)), trace).phases
+
+
 def test_phases_of_all_steps_add_up() -> None:
     """Two GPUs of 400 W: 0.2 + 0.3 s of prefill, 0.8 + 1.2 s of decode, within the bounds that come with them."""
     steps = [[_step(0, 200, 1000)], [_step(1500, 1800, 3000)]]
-    prefill, decode = phase_energies(_trace(400.0, num_gpus=2), steps, LoadPeriods((0.05,)))
+    prefill, decode = _phases(_trace(400.0, num_gpus=2), steps)
     assert (prefill.name, decode.name) == ("prefill", "decode")
     assert (prefill.duration_s, decode.duration_s) == pytest.approx((0.5, 2.0))
     for phase, joules in ((prefill, 400.0), (decode, 1600.0)):
@@ -72,7 +85,7 @@ def test_phases_of_all_steps_add_up() -> None:
 def test_prefill_lasts_until_the_last_request_of_the_last_rank_has_a_token() -> None:
     """Requests that decode while others wait do so within prefill's window."""
     ranks = [_step(0, 50, 1000, requests=(50, 300)), _step(10, 50, 1000, requests=(400,))]
-    prefill, _ = phase_energies(_trace(400.0), [ranks], None)
+    prefill, _ = _phases(_trace(400.0), [ranks])
     assert prefill.duration_s == pytest.approx(0.4)
 
 
@@ -80,28 +93,27 @@ def test_prefill_lasts_until_the_last_request_of_the_last_rank_has_a_token() -> 
 def test_sequences_that_begin_after_others_have_ended_leave_no_phases(waited_until: int, num_phases: int) -> None:
     """All requests of the first rank end at 1 s: what runs until the last first token is decoding, too."""
     ranks = [_step(0, 50, 1000, requests=(50, 300)), _step(0, 50, 2000, requests=(waited_until,))]
-    assert len(phase_energies(_trace(400.0), [ranks], None)) == num_phases
+    assert len(_phases(_trace(400.0), [ranks])) == num_phases
 
 
 def test_a_window_below_the_sensors_period_is_flagged() -> None:
     """10 ms of prefill are mostly what came before and after."""
-    prefill, decode = phase_energies(_trace(400.0), [[_step(0, 10, 1000)]], None)
+    prefill, decode = _phases(_trace(400.0), [[_step(0, 10, 1000)]])
     assert "short_window" in prefill.flags
     assert "short_window" not in decode.flags
 
 
 def test_without_a_decode_there_are_no_phases() -> None:
-    """One token, no token, no step."""
+    """One token, no token."""
     none = Step(index=0, phase="measure", start_ns=0, end_ns=_MS, work=Work())
-    assert phase_energies(_trace(400.0), [[_step(0, 1000, 1000)]], None) == ()
-    assert phase_energies(_trace(400.0), [[none]], None) == ()
-    assert phase_energies(_trace(400.0), [], None) == ()
+    assert _phases(_trace(400.0), [[_step(0, 1000, 1000)]]) == ()
+    assert _phases(_trace(400.0), [[none]]) == ()
 
 
 def test_a_trace_that_ends_early_knows_nothing() -> None:
     """Unknown is None."""
     late = _step(20_000, 20_200, 21_000)
-    assert [phase.energy_j for phase in phase_energies(_trace(400.0), [[late]], None)] == [None, None]
+    assert [phase.energy_j for phase in _phases(_trace(400.0), [[late]])] == [None, None]
 
 
 def test_phases_of_a_workload_have_joules_of_each_gpu() -> None:
@@ -113,7 +125,7 @@ def test_phases_of_a_workload_have_joules_of_each_gpu() -> None:
 
     first = spans(("generate", 0, 1000), ("train", 1000, 1900), ("train", 3000, 3500))
     late = spans(("generate", 0, 900), ("train", 1000, 2000), ("train", 3000, 3400))
-    generate, train = span_energies(_trace(400.0, num_gpus=2), [[first, late]])
+    generate, train = _phases(_trace(400.0, num_gpus=2), [[first, late]], Checkpoint(backend="torch", model="m"))
     assert (generate.name, train.name) == ("generate", "train")
     assert (generate.duration_s, train.duration_s) == pytest.approx((1.0, 1.5))
     assert train.energy_j == pytest.approx(1200.0, rel=0.03)

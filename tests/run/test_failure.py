@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from pybench.model.wire import Failure
@@ -36,21 +34,18 @@ RAISED = Failure(cause="exception", message="ValueError: broken", detail="traceb
     ],
 )
 def test_torchrun_ending_the_other_ranks_is_not_the_cause(
-    tmp_path: Path, first: int, other: int, said: Failure | None, cause: str
+    first: int, other: int, said: Failure | None, cause: str
 ) -> None:
     """Its SIGTERM comes after the failure that counts."""
-    log = tmp_path / "worker.log"
-    log.write_text(REPORT.format(first=first, other=other))
+    log = REPORT.format(first=first, other=other)
     found = failure_of_exit(1, [RankLog(failure=said), RankLog()], log)
     assert found is not None
     assert found.cause == cause
 
 
-def test_a_log_with_an_endless_exit_code(tmp_path: Path) -> None:
+def test_a_log_with_an_endless_exit_code() -> None:
     """Python refuses to read a number of 5,000 digits; the log is the worker's, and no traceback of the host's."""
-    log = tmp_path / "worker.log"
-    log.write_text("exitcode : -" + "9" * 5_000 + "\n")
-    found = failure_of_exit(1, [RankLog()], log)
+    found = failure_of_exit(1, [RankLog()], "exitcode : -" + "9" * 5_000)
     assert found is not None
     assert found.cause == "exit_code"
 
@@ -66,13 +61,9 @@ def test_a_log_with_an_endless_exit_code(tmp_path: Path) -> None:
         (1, None, "exit_code"),
     ],
 )
-def test_a_kill_as_the_hosts_memory_ran_out_is_named(
-    tmp_path: Path, code: int, said: Failure | None, cause: str
-) -> None:
+def test_a_kill_as_the_hosts_memory_ran_out_is_named(code: int, said: Failure | None, cause: str) -> None:
     """Where something was killed, and the kernel counts a kill of its own."""
-    log = tmp_path / "worker.log"
-    log.write_text("nothing\n")
-    found, alone = (failure_of_exit(code, [RankLog(failure=said)], log, kills) for kills in (2, 0))
+    found, alone = (failure_of_exit(code, [RankLog(failure=said)], "nothing", kills) for kills in (2, 0))
     assert found is not None
     assert alone is not None
     assert found.cause == cause
@@ -102,27 +93,25 @@ def test_a_kill_as_the_hosts_memory_ran_out_is_named(
         (1, Failure(cause="engine", message="its process ended", detail=""), "MemoryError: std::bad_alloc\n"),
     ],
 )
-def test_a_limit_of_host_memory_has_one_cause(tmp_path: Path, code: int, said: Failure | None, log: str) -> None:
+def test_a_limit_of_host_memory_has_one_cause(code: int, said: Failure | None, log: str) -> None:
     """However the worker ended under it, and whatever reported it."""
-    path = tmp_path / "worker.log"
-    path.write_text(log)
-    failure = failure_of_exit(code, [RankLog(failure=said)], path)
+    failure = failure_of_exit(code, [RankLog(failure=said)], log)
     assert failure is not None
     assert failure.cause == "host_memory"
     assert "pip install" not in failure.message
 
 
-def test_a_container_that_the_kernel_ended_for_memory(tmp_path: Path) -> None:
+def test_a_container_that_the_kernel_ended_for_memory() -> None:
     """Docker's client ends with 137."""
-    failure = failure_of_exit(137, [RankLog()], tmp_path / "worker.log", oom_kills=1)
+    failure = failure_of_exit(137, [RankLog()], "", oom_kills=1)
     assert failure is not None
     assert failure.cause == "host_memory"
 
 
-def test_a_gpus_memory_is_another_cause(tmp_path: Path) -> None:
+def test_a_gpus_memory_is_another_cause() -> None:
     """Though the name of its error ends as Python's own does."""
     said = Failure(cause="out_of_memory", message="OutOfMemoryError: CUDA out of memory", detail="")
-    failure = failure_of_exit(1, [RankLog(failure=said)], tmp_path / "worker.log")
+    failure = failure_of_exit(1, [RankLog(failure=said)], "")
     assert failure is not None
     assert failure.cause == "out_of_memory"
 

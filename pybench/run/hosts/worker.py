@@ -137,27 +137,29 @@ class HostsWorker:
         return self._reports or ()
 
     def host_parts(
-        self, run_path: Path, folder: Path, own_trace: str | None, own_reason: str | None
-    ) -> tuple[HostPart, ...]:
-        """A part for every place; other hosts' traces go below ``folder``. Raises ``HostLostError``."""
+        self, run_path: Path, folder: Path, own: PowerTrace | None, own_reason: str | None
+    ) -> tuple[tuple[HostPart, ...], tuple[HostTrace, ...]]:
+        """A part and the power of every place; other hosts' traces go below ``folder``. Raises ``HostLostError``."""
         by_name = {report.name: report for report in self.reports()}
         each = self._job.ranks_each
-        parts = []
+        parts, traces = [], []
         for number, place in enumerate(self._job.places):
             report = by_name.get(place.host)
-            trace, reason = own_trace, own_reason
-            if report is not None:
-                trace, reason = _written(run_path, folder, report)
+            file = folder / ("trace.npz" if report is None else f"trace.{report.name}.npz")
+            path = str(file.relative_to(run_path))
+            trace, reason = (own, own_reason) if report is None else _kept(run_path, path, report)
+            clock = self._clocks[number] if report is None else report.clock
             part = HostPart(
                 name=place.host,
                 ranks=(number * each, each),
-                clock=self._clocks[number] if report is None else report.clock,
+                clock=clock,
                 gpu_uuids=place.gpu_uuids,
-                trace=trace,
+                trace=path if trace else None,
                 power_reason=None if trace else reason or "no GPU takes part",
             )
             parts.append(part)
-        return tuple(parts)
+            traces.append(HostTrace(place.gpu_uuids, trace, clock, here=report is None and trace is not None))
+        return tuple(parts), tuple(traces)
 
     def health(self, own: Health | None) -> Health | None:
         """The drivers' counts of all hosts together; ``own`` are this host's."""
@@ -234,31 +236,26 @@ class HostsWorker:
             stream.write(lines)
 
 
-def _written(run_path: Path, folder: Path, report: HostReport) -> tuple[str | None, str | None]:
-    """Path of a host's trace below the run's folder, or why there is none."""
+def _kept(run_path: Path, name: str, report: HostReport) -> tuple[PowerTrace | None, str | None]:
+    """A host's trace, written to the file ``name`` below the run's folder, or why there is none."""
     if not report.trace:
         return None, report.power_reason
-    name = f"trace.{report.name}.npz"
-    with opened_folder(folder) as opened:
-        write_file(opened, name, report.trace)
-    path = str((folder / name).relative_to(run_path))
+    with opened_folder((run_path / name).parent) as opened:
+        write_file(opened, (run_path / name).name, report.trace)
     try:
-        read_trace(run_path, path)
+        return read_trace(run_path, name), None
     except RunFolderError as error:
         return None, str(error)
-    return path, None
 
 
-def joined_parts(run_path: Path, parts: Sequence[HostPart], own: PowerTrace | None) -> tuple[HostTrace, ...]:
+def joined_parts(run_path: Path, parts: Sequence[HostPart], own: PowerTrace) -> tuple[HostTrace, ...]:
     """Each host's power, ``own`` or read from the run's folder; no ``parts``: one host. Raises ``RunFolderError``."""
-    if not parts:
-        return (HostTrace((), own),)
     joined = []
     for part in parts:
-        here = own is not None and part.trace is not None and Path(part.trace).name == "trace.npz"
+        here = part.trace is not None and Path(part.trace).name == "trace.npz"
         trace = own if here else None if part.trace is None else read_trace(run_path, part.trace)
         joined.append(HostTrace(part.gpu_uuids, trace, part.clock, here=here))
-    return tuple(joined)
+    return tuple(joined) or (HostTrace((), own),)
 
 
 def first_part(job: Launch) -> Launch:
