@@ -17,7 +17,7 @@ CEILINGS = {
     "cli": (1898, 13),
     "core": (7306, 42),
     "evidence": (1165, 8),
-    "explain": (2096, 12),
+    "explain": (1989, 12),
     "files": (3051, 19),
     "fleet": (1564, 10),
     "machine": (1522, 12),

@@ -104,7 +104,7 @@ def predicts_here(root: Path, machine: Machine, plan: Plan) -> Callable[[Point, 
     """Which speedups are predicted: by rates that the plan measures, or from a run of node_check below ``root``."""
     from pybench.core.provenance import fingerprint, run_fields
     from pybench.explain.node import has_rates, latest_node_run
-    from pybench.explain.predictions import has_band
+    from pybench.explain.predictions import band_of
     from pybench.model.errors import RunFolderError
 
     try:
@@ -112,4 +112,4 @@ def predicts_here(root: Path, machine: Machine, plan: Plan) -> Callable[[Point, 
             latest_node_run(root / "-", fingerprint(run_fields(machine)))
     except (RunFolderError, OSError):
         return lambda _base, _point: False
-    return has_band
+    return lambda base, point: band_of(base, point) is not None

@@ -12,11 +12,12 @@ from typing import Any
 
 from pybench.core.feasibility import batch_reasons, shape_reasons
 from pybench.core.measurements import Measurements
+from pybench.core.plan import point_id
 from pybench.core.provenance import differences, worker_packages
 from pybench.core.train_feasibility import pass_reasons, split_reasons
-from pybench.explain.measured_step import MeasuredStep, grouped, measured_steps
-from pybench.explain.node import MeasuredNode, latest_node_run, measured_node, node_rates
-from pybench.explain.predict import launch_bound, predicted_phases, raised_degree, refuse_launch_bound
+from pybench.explain.measured_step import MeasuredStep, grouped, measured_steps, shared_rates
+from pybench.explain.node import MeasuredNode, latest_node_run, measured_node
+from pybench.explain.predict import launch_bound, predicted_phases, raised_degree
 from pybench.explain.step_time import NodeRates, UnmeasuredError, total
 from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanation, Extrapolation
 from pybench.files.run.folder import RunFolder
@@ -61,10 +62,9 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
     points: list[ExplainedPoint] = []
     extrapolations: list[Extrapolation] = []
     for group in groups:
-        rates = node_rates(node, group[0].settings.dtype)
-        if node.has_each_gpu and not all(name in rates.gpus for step in group for name in step.gpus):
-            notes.append(f"{group[0].label}: {_OTHER_GPUS}")
-            rates = replace(rates, gpus={})
+        rates, label = shared_rates(node, group), point_id(group[0].point.benchmark, group[0].group)
+        if node.has_each_gpu and not rates.gpus:
+            notes.append(f"{label}: {_OTHER_GPUS}")
         baselines.append(_baseline(rates, group[0]))
         if len(group) == 1:
             continue
@@ -72,7 +72,7 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
         further, gaps = extrapolate(rates, group, explained)
         points += explained
         extrapolations += further
-        notes += [f"{group[0].label}: {gap}" for gap in gaps]
+        notes += [f"{label}: {gap}" for gap in gaps]
     return Explanation(
         run_id=manifest.run_id,
         node_run_id=node.run_id,
@@ -123,11 +123,8 @@ def _explained(rates: NodeRates, base: MeasuredStep, other: MeasuredStep) -> Exp
         baseline_power_w=base.power_w,
     )
     try:
-        joined = rates.over(other.settings.num_nodes)
-        refuse_launch_bound(other.rates(joined), other.point, other.samples, base.samples_each)
-        baseline = base.as_baseline(base.predicted(rates))
-        predicted = other.predicted(rates)
-        even = predicted_phases(base.rates(joined), other.point, other.samples)
+        baseline, predicted = other.against(base, rates)
+        even = predicted_phases(base.rates(rates.over(other.settings.num_nodes)), other.point, other.samples)
     except UnmeasuredError as error:
         return replace(measured, reason=str(error))
     share = other.samples / base.samples * base.point.num_gpus / other.point.num_gpus

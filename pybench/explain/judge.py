@@ -7,7 +7,7 @@ they are: joules and watts, checks of the node, and rows over a point that share
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -37,7 +37,7 @@ _NOT_ALONE = frozenset(("not_alone", "beyond_peak", "kv_starved"))
 
 def judged_again(results: Results, node: MeasuredNode | None) -> Results:
     """The results with today's verdicts; without a node's run no prediction judges."""
-    kept = _Kept.of(results, node)
+    kept = _Kept(results, node)
     scaling = tuple(map(kept.ratio, results.scaling))
     checks = tuple(map(kept.check, results.checks))
     comparisons = tuple(map(kept.comparison, results.comparisons))
@@ -79,33 +79,21 @@ def _counts(counts: Counts, before: Sequence[JudgedRow], now: Sequence[JudgedRow
     return replace(counts, judged=counts.judged + judged, expected=counts.expected + shown, **numbers)
 
 
-@dataclass(frozen=True)
 class _Kept:
     """The points of results, by which each row is judged again where they suffice."""
 
-    results: Results
-    points: Mapping[str, Point]
-    measurements: Measurements
-    predictions: Mapping[tuple[str, str], Prediction] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, results: Results, node: MeasuredNode | None) -> _Kept:
+    def __init__(self, results: Results, node: MeasuredNode | None) -> None:
         models = load_models()
         usable = [point for point in results.points if point.status == "ok" and not _NOT_ALONE & set(point.flags)]
-        points = {result.id: point for result in usable if (point := point_of_result(result, models)) is not None}
+        self.results = results
+        self.points = {each.id: point for each in usable if (point := point_of_result(each, models)) is not None}
         samples = {
-            result.id: {
-                name: tuple((v,) for v in figure.medians) for name, figure in result.metrics.items() if figure.medians
-            }
-            for result in usable
+            each.id: {name: tuple((v,) for v in f.medians) for name, f in each.metrics.items() if f.medians}
+            for each in usable
         }
+        self.measurements = Measurements(Plan(points=tuple(self.points.values()), skips=()), (), dict(samples))
         predicted = () if node is None else predictions(steps_of_results(results), node)
-        return cls(
-            results,
-            points,
-            Measurements(Plan(points=tuple(points.values()), skips=()), (), dict(samples)),
-            {(each.point_id, each.baseline_id): each for each in predicted},
-        )
+        self.predictions = {(each.point_id, each.baseline_id): each for each in predicted}
 
     @cached_property
     def _suite(self) -> Suite | None:
@@ -133,28 +121,28 @@ class _Kept:
         points = self._measured(row.metric, row.point_id, row.baseline_id)
         if not points or row.speedup is None or row.flags:
             return row
-        expected = self._expected(row, *points)
+        point, baseline = points
+        prediction = self.predictions.get((point.id, baseline.id))
+        counts = (point.num_gpus, baseline.num_gpus) if row.along == NODES else (row.count, row.baseline_count)
+        expected = self._expected(row, point, counts, prediction)
         if expected is None:
             return row
-        point, baseline = points
-        linear = (point.num_gpus / baseline.num_gpus) if row.along == NODES else row.count / row.baseline_count
-        prediction = self.predictions.get((point.id, baseline.id))
+        linear = counts[0] / counts[1]
         interval, judgement = judged_ratio(self.measurements, row.metric, point, baseline, expected, linear, prediction)
         speedup, low, high = interval or (row.speedup, None, None)
         judged = judgement._asdict()
         return replace(row, expected=expected, speedup=speedup, speedup_low=low, speedup_high=high, **judged)
 
-    def _expected(self, row: ScalingResult, point: Point, baseline: Point) -> Expected | None:
+    def _expected(
+        self, row: ScalingResult, point: Point, counts: tuple[int, int], prediction: Prediction | None
+    ) -> Expected | None:
+        wanted = context_of(self.results, row.metric, point.settings.to_json(), point.shape)
         for expectation in expectations_of(self._suite, row) if self._suite else ():
             table = self._tables.get(expectation.table or "")
-            wanted = context_of(self.results, row.metric, point.settings.to_json(), point.shape)
-            counts = (point.num_gpus, baseline.num_gpus) if row.along == NODES else (row.count, row.baseline_count)
-            found = ratio_row(table, wanted, *counts) if table else None
-            if table is not None and found is not None:
+            if table is not None and (found := ratio_row(table, wanted, *counts)) is not None:
                 return expected_by_row(found, table.name)
         if row.expected is not None and row.expected.table != PREDICTION:
             return row.expected
-        prediction = self.predictions.get((point.id, baseline.id))
         return prediction.expected if prediction is not None and METRICS[row.metric].of_all_gpus else None
 
     def check(self, row: CheckResult) -> CheckResult:
@@ -195,8 +183,7 @@ class _Kept:
 
     def claim(self, claim: ClaimResult) -> ClaimResult:
         """Kept, not kept, or the number of attempts that would decide."""
-        names = (claim.point_id,) if claim.baseline_id is None else (claim.point_id, claim.baseline_id)
-        points = self._measured(claim.metric, *names)
+        points = self._measured(claim.metric, claim.point_id, *filter(None, (claim.baseline_id,)))
         if not points or claim.widening_along is not None or claim.found.low is not None:
             return claim
         try:

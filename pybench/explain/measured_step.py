@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from pybench.core.joint_step import joint_steps, phase_cuts_ns
 from pybench.core.measurements import Measurements
 from pybench.core.node_driver import POWER_LIMIT, gpu_states
 from pybench.core.numbers import percent
-from pybench.core.plan import point_id
 from pybench.core.statistics.interval import location
 from pybench.core.summary import INPUT_BOUND
-from pybench.explain.node import gpu_names
-from pybench.explain.predict import predicted_phases, runs_in_waves
+from pybench.explain.node import MeasuredNode, gpu_names, node_rates
+from pybench.explain.predict import predicted_phases, refuse_launch_bound, runs_in_waves
 from pybench.explain.step_time import Baseline, BaselinePhase, NodeRates, StepTime, UnmeasuredError, total
-from pybench.model.health import GpuState, gpu_label
+from pybench.model.health import gpu_label
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import NODES, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
@@ -27,9 +26,11 @@ _SPREAD = (*PARALLEL_AXES, NODES)
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredStep:
-    """A point with its median step, the samples in it, the names of its GPUs and their states.
+    """A point with its median step, the samples in it and the names of its GPUs.
 
     ``prefill_s``: median time until every sequence of a generation has its first token, ``None`` if not reported.
+    ``power_limited``: GPUs whose power limit lowered their clock at some time; ``None`` if no reason was read.
+    ``clock_hz``: lowest SM clock of its GPUs, each the median over attempts; ``None`` if no clock was read.
     ``power_w``: mean power of one GPU. ``input_wait_fraction``: share of a step that waits for a loader, ``None``
     without a loader.
     """
@@ -39,7 +40,8 @@ class MeasuredStep:
     prefill_s: float | None
     samples: float
     gpus: tuple[str, ...]
-    gpu_states: tuple[GpuState, ...] = ()
+    power_limited: tuple[str, ...] | None = None
+    clock_hz: float | None = None
     power_w: float | None = None
     input_wait_fraction: float | None = None
 
@@ -64,11 +66,6 @@ class MeasuredStep:
         """Axes that it shares with the points of its group."""
         return {name: value for name, value in self.point.axes.items() if name not in _SPREAD}
 
-    @property
-    def label(self) -> str:
-        """The group's name."""
-        return point_id(self.point.benchmark, self.group)
-
     def rates(self, node: NodeRates) -> NodeRates:
         """Rates of the point's own GPUs if the node's run has them, else of the node."""
         return node.on(self.gpus) if node.gpus else node
@@ -82,6 +79,12 @@ class MeasuredStep:
             waits = percent(self.input_wait_fraction)
             raise UnmeasuredError(f"it waits for its loader {waits} of a step, and the model knows no loader")
         return predicted_phases(self.rates(node.over(self.settings.num_nodes)), self.point, self.samples)
+
+    def against(self, base: MeasuredStep, node: NodeRates) -> tuple[Baseline, tuple[StepTime, ...]]:
+        """The calibration by ``base`` and the predicted phases. Raises ``UnmeasuredError``."""
+        own = self.rates(node.over(self.settings.num_nodes))
+        refuse_launch_bound(own, self.point, self.samples, base.samples_each)
+        return base.as_baseline(base.predicted(node)), self.predicted(node)
 
     def as_baseline(self, predicted: tuple[StepTime, ...]) -> Baseline:
         """The calibration by this step.
@@ -102,18 +105,6 @@ class MeasuredStep:
             )
         )
 
-    @property
-    def power_limited(self) -> tuple[str, ...] | None:
-        """GPUs whose power limit lowered their clock at some time; ``None`` if no reason was read."""
-        reasons = {gpu_label(gpu.uuid, gpu.index): gpu.held_by for gpu in self.gpu_states}
-        known = {name: words for name, words in reasons.items() if words is not None}
-        return tuple(sorted(name for name, words in known.items() if POWER_LIMIT in words)) if known else None
-
-    @property
-    def clock_hz(self) -> float | None:
-        """Lowest SM clock of its GPUs, each the median over attempts; ``None`` if no clock was read."""
-        return min((gpu.sm_clock_hz for gpu in self.gpu_states if gpu.sm_clock_hz is not None), default=None)
-
 
 def measured_steps(measurements: Measurements) -> Iterator[MeasuredStep]:
     """Of the measured points of model workloads; turns of an engine and a trainer are left out."""
@@ -124,6 +115,8 @@ def measured_steps(measurements: Measurements) -> Iterator[MeasuredStep]:
             continue
         good = measurements.good(point.id)
         gpus = gpu_names(good)
+        states = [state for state in gpu_states(good) if state.uuid in gpus]
+        held = {gpu_label(gpu.uuid, gpu.index): gpu.held_by for gpu in states if gpu.held_by is not None}
         joint = [joint_steps(record) for record in good]
         cuts_ns = [[phase_cuts_ns(step.ranks) for step in steps] for steps in joint]
         first_s = location([[(cut_ns - start_ns) / 1e9 for start_ns, cut_ns, _ in cuts] for cuts in cuts_ns])
@@ -133,7 +126,8 @@ def measured_steps(measurements: Measurements) -> Iterator[MeasuredStep]:
             prefill_s=first_s or None,
             samples=float(joint[0][0].work.samples),
             gpus=gpus,
-            gpu_states=tuple(state for state in gpu_states(good) if state.uuid in gpus),
+            power_limited=tuple(sorted(gpu for gpu in held if POWER_LIMIT in held[gpu])) if held else None,
+            clock_hz=min((gpu.sm_clock_hz for gpu in states if gpu.sm_clock_hz is not None), default=None),
             power_w=None if powers_w is None else location(powers_w) / point.num_gpus,
             input_wait_fraction=None if waits is None else location(waits),
         )
@@ -145,3 +139,13 @@ def grouped(steps: Iterable[MeasuredStep]) -> list[list[MeasuredStep]]:
     for step in steps:
         groups.setdefault(f"{step.point.benchmark} {sorted(step.group.items())!r}", []).append(step)
     return [sorted(group, key=lambda measured: measured.point.num_gpus) for group in groups.values()]
+
+
+def shared_rates(node: MeasuredNode, steps: Sequence[MeasuredStep]) -> NodeRates:
+    """Rates of each GPU where the node's run has all GPUs of ``steps``; else its slowest GPU counts for every GPU.
+
+    Raises ``UsageError`` when the node's run lacks products or memory.
+    """
+    rates = node_rates(node, steps[0].settings.dtype)
+    has_each = all(step.gpus and rates.gpus.keys() >= set(step.gpus) for step in steps)
+    return rates if has_each else replace(rates, gpus={})

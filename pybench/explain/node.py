@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -17,7 +17,7 @@ from pybench.core.numbers import quantity_with_interval, spread
 from pybench.core.provenance import worker_packages
 from pybench.core.statistics.interval import location
 from pybench.core.verdict import ONE_ATTEMPT
-from pybench.explain.step_time import AlphaBeta, GpuRates, NodeRates, fit
+from pybench.explain.step_time import AlphaBeta, NodeRates, fit
 from pybench.files.reader import first_fault
 from pybench.files.run.folder import RunFolder, earlier_runs
 from pybench.files.run.results_file import read_results
@@ -25,7 +25,7 @@ from pybench.files.suite.schema import fields_of
 from pybench.model.errors import RunFolderError, UsageError
 from pybench.model.manifest import Manifest
 from pybench.model.record import RankReport, Record
-from pybench.model.results import PointResult, Results
+from pybench.model.results import Results
 from pybench.model.suite import Point
 from pybench.model.text import abridged, plural
 from pybench.model.verdict import Verdict
@@ -84,44 +84,20 @@ class MeasuredNode:
             has_each_gpu=True,
         )
 
-    @classmethod
-    def of_results(cls, results: Results, settings: Mapping[str, NodeSettings]) -> MeasuredNode:
-        """From the results of a run, and the ``settings`` of its points by their ids."""
-        wanted = [name for name in NODE_METRICS if name != _ON_GPUS or results.provenance.gpu_names]
-        points = (
-            NodePoint(
-                settings=settings[point.id],
-                values={name: point.metrics[name].value for name in wanted if name in point.metrics},
-            )
-            for point in results.points
-            if point.id in settings
-        )
-        return cls(
-            run_id=results.run_id,
-            fingerprint=results.fingerprint,
-            packages=results.provenance.packages,
-            environment=results.provenance.environment or {},
-            points=tuple(points),
-            has_each_gpu=False,
-        )
-
 
 def _of_records(measurements: Measurements) -> Iterator[NodePoint]:
     for point in measurements.plan.points:
         if isinstance(point.settings, NodeSettings):
-            samples = measurements.samples(point)
-            names = [name for name in NODE_METRICS if name in samples]
-            # A CPU launches nothing.
             ranks = [rank for record in measurements.good(point.id) for rank in record.ranks]
-            if _ON_GPUS in names and not all(rank.header.device == "cuda" for rank in ranks):
-                names.remove(_ON_GPUS)
+            values = {name: location(v) for name, v in measurements.samples(point).items() if name in NODE_METRICS}
+            if not all(rank.header.device == "cuda" for rank in ranks):
+                values.pop(_ON_GPUS, None)  # a CPU launches nothing
             by_gpu: dict[str, dict[str, float]] = {}
-            for metric in (name for name in names if name in _OF_EACH_GPU):
+            for metric in values.keys() & _OF_EACH_GPU:
                 reported: dict[str, list[list[float]]] = {}
                 for name, rank in ((name, each) for each in ranks for name in _names_of(each)):
                     reported.setdefault(name, []).append([step.values[metric] for step in rank.steps])
                 by_gpu[metric] = {name: location(steps) for name, steps in reported.items()}
-            values = {name: location(samples[name]) for name in names}
             yield NodePoint(settings=point.settings, values=values, by_gpu=by_gpu)
 
 
@@ -137,18 +113,17 @@ def gpu_names(records: Sequence[Record]) -> tuple[str, ...]:
 
 def node_rates(node: MeasuredNode, dtype: str) -> NodeRates:
     """Rates of the node, with products in ``dtype``. Raises ``UsageError`` when the run lacks products or memory."""
-    products = [p for p in node.points if isinstance(p.settings, Matmul) and p.settings.precision == dtype]
-    memories = [p for p in node.points if isinstance(p.settings, MemoryBandwidth)]
 
-    def best(points: Sequence[NodePoint], metric: str) -> NodePoint | None:
+    def best(kind: type[NodeSettings], metric: str) -> NodePoint | None:
         """The point on the most GPUs; among equals, the one whose slowest GPU is fastest."""
-        measured = [point for point in points if metric in point.values]
-        return max(measured, key=lambda point: (point.settings.gpus, point.slowest(metric)), default=None)
+        measured = (p for p in node.points if isinstance(p.settings, kind) and metric in p.values)
+        points = [p for p in measured if not isinstance(p.settings, Matmul) or p.settings.precision == dtype]
+        return max(points, key=lambda point: (point.settings.gpus, point.slowest(metric)), default=None)
 
     def values(metric: str) -> Iterator[float]:
         return (point.values[metric] for point in node.points if metric in point.values)
 
-    matmul, memory = best(products, "matmul_flops_per_s"), best(memories, "memory_bytes_per_s")
+    matmul, memory = best(Matmul, "matmul_flops_per_s"), best(MemoryBandwidth, "memory_bytes_per_s")
     if matmul is None or memory is None:
         lacks = f"matmul in {dtype}" if matmul is None else "memory_bandwidth"
         raise UsageError(f"{node.run_id}: it measured no {lacks}; give a run of node_check on this machine")
@@ -159,10 +134,7 @@ def node_rates(node: MeasuredNode, dtype: str) -> NodeRates:
         memory_bytes_per_s=memory.slowest("memory_bytes_per_s"),
         peer_bytes_per_s=min(values("peer_copy_bytes_per_s"), default=None),
         launch_s=min(values("launch_s"), default=None),
-        gpus={
-            name: GpuRates(matmul_flops_per_s=flops[name], memory_bytes_per_s=moved[name])
-            for name in flops.keys() & moved.keys()
-        },
+        gpus={name: (flops[name], moved[name]) for name in flops.keys() & moved.keys()},
         collectives=curves.pop(1, {}),
         between_nodes=curves,
     )
@@ -196,7 +168,14 @@ def measured_node(path: Path) -> MeasuredNode:
     """The node's run of a folder or of a file. Raises ``RunFolderError`` for content that no run writes."""
     if path.suffix == ".json" and not path.is_dir():
         results = read_results(path)
-        node = MeasuredNode.of_results(results, _settings(path, results))
+        node = MeasuredNode(
+            run_id=results.run_id,
+            fingerprint=results.fingerprint,
+            packages=results.provenance.packages,
+            environment=results.provenance.environment or {},
+            points=tuple(_of_results(path, results)),
+            has_each_gpu=False,
+        )
     else:
         manifest, measurements = RunFolder.open(path).read()
         node, results = MeasuredNode.of_run(manifest, measurements), assemble(manifest, measurements)
@@ -258,38 +237,36 @@ def run_with_rates(root: Path, fingerprint: str, points: Sequence[Point]) -> str
     return None
 
 
-def _settings(path: Path, results: Results) -> dict[str, NodeSettings]:
-    """Settings of the points that measured the node, by id."""
+def _of_results(path: Path, results: Results) -> Iterator[NodePoint]:
+    """Points that measured the node, their settings and figures checked."""
     measured = [(number, point) for number, point in enumerate(results.points) if point.status == "ok"]
     if measured and not any(point.settings for _, point in measured):
         raise RunFolderError(
             f"{path}: its points lack settings, which predictions need; write it again with:  "
             "pybench report RUN --format json -o FILE"
         )
-    return {
-        point.id: _checked(f"{path}: points.{number}", point)
-        for number, point in measured
-        if point.settings.get("workload") in NODE_WORKLOADS
-    }
-
-
-def _checked(place: str, point: PointResult) -> NodeSettings:
-    workload: WorkloadName = point.settings["workload"]
-    # ``None`` is the default of every setting that may have it.
-    given = {name: value for name, value in point.settings.items() if name != "workload" and value is not None}
-    try:
-        _model(workload).model_validate(given)
-    except ValidationError as error:
-        raise RunFolderError(f"{place}.settings.{first_fault(error)}; {_DAMAGED}") from error
-    for name in (name for name in NODE_METRICS if name in point.metrics):
-        metric = METRICS_OF[workload].get(name)
-        if metric is None or point.metrics[name].unit != metric.unit:
-            raise RunFolderError(f"{place}.metrics.{name}: no metric of {workload} in that unit; {_DAMAGED}")
-        if point.metrics[name].value < 1 / LARGEST:
-            raise RunFolderError(f"{place}.metrics.{name}.value: smaller than any measurement; {_DAMAGED}")
-    settings = SETTINGS_OF[workload](**given)
-    assert isinstance(settings, NodeSettings), "of NODE_WORKLOADS"
-    return settings
+    for number, point in measured:
+        if point.settings.get("workload") not in NODE_WORKLOADS:
+            continue
+        place, workload = f"{path}: points.{number}", cast("WorkloadName", point.settings["workload"])
+        # ``None`` is the default of every setting that may have it.
+        given = {name: value for name, value in point.settings.items() if name != "workload" and value is not None}
+        try:
+            _model(workload).model_validate(given)
+        except ValidationError as error:
+            raise RunFolderError(f"{place}.settings.{first_fault(error)}; {_DAMAGED}") from error
+        values = {name: point.metrics[name].value for name in NODE_METRICS if name in point.metrics}
+        for name, value in values.items():
+            metric = METRICS_OF[workload].get(name)
+            if metric is None or point.metrics[name].unit != metric.unit:
+                raise RunFolderError(f"{place}.metrics.{name}: no metric of {workload} in that unit; {_DAMAGED}")
+            if value < 1 / LARGEST:
+                raise RunFolderError(f"{place}.metrics.{name}.value: smaller than any measurement; {_DAMAGED}")
+        if not results.provenance.gpu_names:
+            values.pop(_ON_GPUS, None)
+        settings = SETTINGS_OF[workload](**given)
+        assert isinstance(settings, NodeSettings), "of NODE_WORKLOADS"
+        yield NodePoint(settings=settings, values=values)
 
 
 @cache

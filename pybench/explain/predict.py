@@ -69,53 +69,43 @@ def _refuse_unknown(point: Point) -> None:
     raised = [name for name in PARALLEL_AXES if int(getattr(settings, name)) > 1]
     if settings.num_nodes > 1 and len(raised) > 1:
         raise UnmeasuredError(f"over nodes the model knows one parallel degree ({', '.join(raised)} here)")
-    unknown = {
-        # The node's rates were measured without those variables.
-        "variables of a benchmark's own (environment)": bool(settings.environment),
-        **(_of_generation(settings) if isinstance(settings, Generate) else _of_training(settings)),
-    }
-    if isinstance(settings, Train) and point.shape is not None and point.shape.num_experts > 1:
+    # The node's rates were measured without those variables.
+    unknown = {"variables of a benchmark's own (environment)": bool(settings.environment)}
+    if isinstance(settings, Generate):
+        split = settings.tensor_parallel * settings.pipeline_parallel > 1
+        unknown |= {
+            "context_parallel": settings.context_parallel > 1,
+            "requests that come one by one (concurrency)": settings.concurrency is not None,
+            "requests that come one by one (request_rate_per_s)": settings.request_rate_per_s is not None,
+            "lengths that differ (length_spread_fraction)": settings.length_spread_fraction > 0,
+            "prompts that are computed in part (prefix_caching)": bool(settings.prefix_caching),
+            "quantization": settings.quantization is not None,
+            "engine_args": bool(settings.engine_args),
+            "split model that runs part of its sequences at a time (max_num_seqs)": split and runs_in_waves(settings),
+        }
+    else:
+        strategy, has_experts = STRATEGIES[settings.strategy], point.shape is not None and point.shape.num_experts > 1
+        found_passes = settings.finds_batch_size and settings.grad_accum == AUTO
+        # Chunks over split weights: no run has measured them.
+        chunks = settings.context_parallel > 1 and strategy.parallel_axes != ("context_parallel",)
         is_selective = settings.activation_checkpointing == "selective"
-        unknown["compiled experts (compile)"] = bool(settings.compile)
-        unknown["selective activation_checkpointing of experts"] = is_selective
-    for name, is_set in unknown.items():
-        if is_set:
-            raise UnmeasuredError(f"the model knows no {name}")
-
-
-def _of_generation(settings: Generate) -> dict[str, bool]:
-    split = settings.tensor_parallel * settings.pipeline_parallel > 1
-    return {
-        "context_parallel": settings.context_parallel > 1,
-        "requests that come one by one (concurrency)": settings.concurrency is not None,
-        "requests that come one by one (request_rate_per_s)": settings.request_rate_per_s is not None,
-        "lengths that differ (length_spread_fraction)": settings.length_spread_fraction > 0,
-        "prompts that are computed in part (prefix_caching)": bool(settings.prefix_caching),
-        "quantization": settings.quantization is not None,
-        "engine_args": bool(settings.engine_args),
-        "split model that runs part of its sequences at a time (max_num_seqs)": split and runs_in_waves(settings),
-    }
-
-
-def _of_training(settings: Train) -> dict[str, bool]:
-    strategy = STRATEGIES[settings.strategy]
-    found_passes = settings.finds_batch_size and settings.grad_accum == AUTO
-    # Chunks over split weights: no run has measured them.
-    chunks = settings.context_parallel > 1 and strategy.parallel_axes != ("context_parallel",)
-    is_selective = settings.activation_checkpointing == "selective"
-    passes = not strategy.exchanges_once and (found_passes or settings.num_passes > 1)
-    return {
-        f"strategy {settings.strategy}": strategy.sharing is None,
-        f"context_parallel of {settings.strategy}": chunks,
-        f"float32 weights of {settings.strategy}": strategy.sharing == "zero" and settings.dtype == "float32",
-        **{
-            work: (value := getattr(settings, name)) is not None and (values is None or value in values)
-            for name, (work, values) in UNPREDICTED.items()
-        },
-        f"grad_accum of {settings.strategy}": passes,
-        "selective activation_checkpointing of weights = 'nf4'": settings.weights == "nf4" and is_selective,
-        "number of passes that was found by trying (batch_size_per_gpu, grad_accum)": found_passes,
-    }
+        passes = not strategy.exchanges_once and (found_passes or settings.num_passes > 1)
+        unknown |= {
+            f"strategy {settings.strategy}": strategy.sharing is None,
+            f"context_parallel of {settings.strategy}": chunks,
+            f"float32 weights of {settings.strategy}": strategy.sharing == "zero" and settings.dtype == "float32",
+            **{
+                work: (value := getattr(settings, name)) is not None and (values is None or value in values)
+                for name, (work, values) in UNPREDICTED.items()
+            },
+            f"grad_accum of {settings.strategy}": passes,
+            "selective activation_checkpointing of weights = 'nf4'": settings.weights == "nf4" and is_selective,
+            "number of passes that was found by trying (batch_size_per_gpu, grad_accum)": found_passes,
+            "compiled experts (compile)": has_experts and bool(settings.compile),
+            "selective activation_checkpointing of experts": has_experts and is_selective,
+        }
+    if name := next((name for name, is_set in unknown.items() if is_set), None):
+        raise UnmeasuredError(f"the model knows no {name}")
 
 
 _REDUCTIONS_PER_LAYER = 2

@@ -8,11 +8,10 @@ from itertools import combinations
 from typing import Any
 
 from pybench.core.numbers import plain
-from pybench.explain.measured_step import MeasuredStep, grouped
-from pybench.explain.node import MeasuredNode, node_rates
-from pybench.explain.predict import refuse_launch_bound
+from pybench.explain.measured_step import MeasuredStep, grouped, shared_rates
+from pybench.explain.node import MeasuredNode
 from pybench.explain.step_time import UnmeasuredError
-from pybench.files.shipped import load_bands, load_models
+from pybench.files.shipped import Band, load_bands, load_models
 from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import UsageError
 from pybench.model.results import PointResult, Results
@@ -30,7 +29,6 @@ WIDEST_BAND = 0.15
 
 def predictions(steps: Iterable[MeasuredStep], node: MeasuredNode) -> tuple[Prediction, ...]:
     """Speedup of each point over points of its group with fewer GPUs, for work with a model and a band."""
-    bands = load_bands()
     return tuple(
         Prediction(
             point_id=other.point.id,
@@ -43,16 +41,16 @@ def predictions(steps: Iterable[MeasuredStep], node: MeasuredNode) -> tuple[Pred
             rates_run=node.run_id,
         )
         for base, other, speedup, communication, extrapolated in predicted_speedups(steps, node)
-        if (band := bands.get(kind_of(base.settings, other.settings))) is not None and band.fraction <= WIDEST_BAND
+        if (band := band_of(base.point, other.point)) is not None
     )
 
 
-def has_band(base: Point, other: Point) -> bool:
-    """Whether a prediction of the rate of ``other`` over that of ``base`` gives a verdict."""
+def band_of(base: Point, other: Point) -> Band | None:
+    """The band of a predicted rate of ``other`` over that of ``base``; ``None`` where it gives no verdict."""
     if not isinstance(base.settings, ModelSettings) or not isinstance(other.settings, ModelSettings):
-        return False
+        return None
     band = load_bands().get(kind_of(base.settings, other.settings))
-    return band is not None and band.fraction <= WIDEST_BAND
+    return band if band is not None and band.fraction <= WIDEST_BAND else None
 
 
 def predicted_speedups(
@@ -65,13 +63,8 @@ def predicted_speedups(
     for group in grouped(steps):
         for base, other in combinations(group, 2):
             try:
-                rates = node_rates(node, other.settings.dtype)
-                if not all(step.gpus and rates.gpus.keys() >= set(step.gpus) for step in (base, other)):
-                    rates = dataclasses.replace(rates, gpus={})  # the node's slowest GPU counts
-                joined = rates.over(other.settings.num_nodes)
-                refuse_launch_bound(other.rates(joined), other.point, other.samples, base.samples_each)
-                baseline = base.as_baseline(base.predicted(rates))
-                phases = other.predicted(rates)
+                rates = shared_rates(node, (base, other))
+                baseline, phases = other.against(base, rates)
             except (UnmeasuredError, UsageError):
                 continue
             if base.point.num_gpus < other.point.num_gpus:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from operator import add, mul
 
 # An all-reduce does the work of a reduce-scatter and an all-gather, so it bounds either where that was not measured.
 _BOUND = "all_reduce"
@@ -52,7 +53,8 @@ def fit(curve: Sequence[tuple[float, float]]) -> AlphaBeta:
         raise ValueError(f"a fit needs times of two sizes, found {list(curve)}")
     # Columns of the design matrix, each row divided by its time: alpha / t + beta s / t should be 1.
     ones, sizes = [1 / t for _, t in curve], [s / t for s, t in curve]
-    aa, ab, bb = _dot(ones, ones), _dot(ones, sizes), _dot(sizes, sizes)
+    pairs = ((ones, ones), (ones, sizes), (sizes, sizes))
+    aa, ab, bb = (math.fsum(map(mul, left, right)) for left, right in pairs)
     a, b = sum(ones), sum(sizes)
     determinant = aa * bb - ab * ab
     alpha, beta = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
@@ -63,23 +65,11 @@ def fit(curve: Sequence[tuple[float, float]]) -> AlphaBeta:
     return AlphaBeta(alpha, beta, (min(size for size, _ in curve), max(size for size, _ in curve)))
 
 
-def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    return math.fsum(x * y for x, y in zip(left, right, strict=True))
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuRates:
-    """Rates of one GPU: FLOP/s of products, bytes/s of its memory."""
-
-    matmul_flops_per_s: float
-    memory_bytes_per_s: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class NodeRates:
     """Rates of the slowest GPU and of the slowest link between two GPUs; ``None``: not measured.
 
-    ``launch_s`` is the host's time to launch one kernel on a GPU. ``gpus`` has the rates of each GPU by name.
+    ``launch_s`` is the host's time to launch one kernel on a GPU. ``gpus`` has FLOP/s and bytes/s of each GPU by name.
     ``collectives`` has a fit for each operation and number of GPUs. ``between_nodes`` has the collectives over all GPUs
     of several nodes, by the number of nodes; ``num_nodes`` is the number that ``collectives`` cover. ``extrapolated``
     takes the operations and sizes beyond those that were measured, of all copies of the rates.
@@ -89,7 +79,7 @@ class NodeRates:
     memory_bytes_per_s: float
     peer_bytes_per_s: float | None = None
     launch_s: float | None = None
-    gpus: Mapping[str, GpuRates] = field(default_factory=dict)
+    gpus: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     collectives: Mapping[tuple[str, int], AlphaBeta] = field(default_factory=dict)
     between_nodes: Mapping[int, Mapping[tuple[str, int], AlphaBeta]] = field(default_factory=dict)
     num_nodes: int = 1
@@ -105,12 +95,8 @@ class NodeRates:
 
     def on(self, names: Iterable[str]) -> NodeRates:
         """The rates of the slowest of these GPUs. Every name must be in ``gpus``."""
-        gpus = [self.gpus[name] for name in names]
-        return replace(
-            self,
-            matmul_flops_per_s=min(gpu.matmul_flops_per_s for gpu in gpus),
-            memory_bytes_per_s=min(gpu.memory_bytes_per_s for gpu in gpus),
-        )
+        flops, moved = zip(*(self.gpus[name] for name in names), strict=True)
+        return replace(self, matmul_flops_per_s=min(flops), memory_bytes_per_s=min(moved))
 
     def collective_s(self, operation: str, num_bytes: float, count: int) -> float:
         """Seconds of one operation over ``count`` GPUs; 0 for one GPU. Raises :class:`UnmeasuredError`."""
@@ -133,7 +119,7 @@ class NodeRates:
         return num_bytes / self.peer_bytes_per_s
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StepTime:
     """Predicted seconds of a step: computing, reading and writing memory, and communication that nothing hides."""
 
@@ -144,7 +130,7 @@ class StepTime:
     @property
     def by_name(self) -> dict[str, float]:
         """Seconds of each part."""
-        return {"compute": self.compute_s, "memory": self.memory_s, "communication": self.communication_s}
+        return dict(zip(("compute", "memory", "communication"), astuple(self), strict=True))
 
     @property
     def work_s(self) -> float:
@@ -157,19 +143,11 @@ class StepTime:
         return self.work_s + self.communication_s
 
     def __add__(self, other: StepTime) -> StepTime:
-        return StepTime(
-            compute_s=self.compute_s + other.compute_s,
-            memory_s=self.memory_s + other.memory_s,
-            communication_s=self.communication_s + other.communication_s,
-        )
+        return StepTime(*map(add, astuple(self), astuple(other)))
 
     def times(self, factor: float) -> StepTime:
         """The time of ``factor`` such steps."""
-        return StepTime(
-            compute_s=self.compute_s * factor,
-            memory_s=self.memory_s * factor,
-            communication_s=self.communication_s * factor,
-        )
+        return StepTime(*(seconds * factor for seconds in astuple(self)))
 
 
 def total(phases: Sequence[StepTime]) -> StepTime:

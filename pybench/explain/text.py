@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pybench.core.numbers import node_ranges, percent, plain, quantity, signed_percent
+from pybench.core.numbers import node_ranges, percent, plain, signed_percent
 from pybench.core.plan import point_id
 from pybench.explain.explanation import explanation_of
 from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanation
 from pybench.files.run.folder import RunFolder
 from pybench.model.errors import UsageError
-from pybench.model.results import Estimate
 from pybench.report.page.charts import Section
 from pybench.report.run.view import RunView
 from pybench.report.table import Table, printable
+from pybench.report.text.change_words import value_text
 from pybench.report.text.labels import short_labels
 from pybench.report.text.table import draw_tables
 
@@ -76,58 +76,42 @@ def section_of(explanation: Explanation, names: Mapping[str, str]) -> Section:
 
 
 def tables_of(explanation: Explanation, names: Mapping[str, str]) -> tuple[Table, ...]:
-    """Baselines at the node's rates, measured and predicted speedups, and the parts of each shortfall."""
-    return (_baselines(explanation, names), _speedups(explanation, names), _shortfalls(explanation, names))
-
-
-def _baselines(explanation: Explanation, names: Mapping[str, str]) -> Table:
-    """The counted work of each baseline at the node's own rates, the rest of its step, and the explained share."""
-    explained = [(base, base.parts, base.beyond_s) for base in explanation.baselines if base.parts]
-    shown = dict.fromkeys(name for _, parts, _ in explained for name, part_s in parts.items() if part_s)
-    rows = tuple(
-        (
-            names.get(base.point_id, base.point_id),
-            _seconds(base.measured_s),
-            *(_seconds(parts[name]) for name in shown),
-            "-" if beyond_s is None else _seconds(beyond_s),
-            percent(sum(parts.values()) / base.measured_s),
-        )
-        for base, parts, beyond_s in explained
-    )
-    heads = ("point", "step", *(_PART_HEADS.get(name, name) for name in shown), "beyond", "of the step")
-    return Table("Baselines at the node's own rates", heads, rows)
-
-
-def _speedups(explanation: Explanation, names: Mapping[str, str]) -> Table:
-    heads = ("point", "step", "predicted", "speedup", "predicted", "off by")
-    rows = tuple(
+    """Baselines at the node's own rates, measured and predicted speedups, and the parts of each shortfall."""
+    speedups = tuple(
         (
             names.get(point.point_id, point.point_id),
-            _seconds(point.measured_s),
-            "-" if point.predicted_s is None else _seconds(point.predicted_s),
+            value_text(point.measured_s, "s"),
+            value_text(point.predicted_s, "s"),
             f"{point.measured_speedup:.3f}x",
             "-" if (predicted := point.predicted_speedup) is None else f"{predicted:.3f}x",
             "-" if predicted is None else signed_percent(predicted / point.measured_speedup - 1),
         )
         for point in explanation.points
     )
-    return Table("Measured and predicted", heads, rows)
-
-
-def _shortfalls(explanation: Explanation, names: Mapping[str, str]) -> Table:
-    """The parts that any point has."""
-    explained = [(point, point.parts, point.shortfall_s) for point in explanation.points if point.parts]
-    shown = dict.fromkeys(name for _, parts, _ in explained for name, part_s in parts.items() if part_s)
-    rows = tuple(
-        (
-            names.get(point.point_id, point.point_id),
-            "-" if shortfall_s is None else _seconds(shortfall_s),
-            *(_seconds(parts[name]) for name in shown),
-        )
-        for point, parts, shortfall_s in explained
+    baselines = [
+        (base.point_id, {"step": base.measured_s, **parts, "beyond": base.beyond_s}, share)
+        for base in explanation.baselines
+        if (parts := base.parts) and (share := sum(parts.values()) / base.measured_s)
+    ]
+    shortfalls = [(p.point_id, {"in all": p.shortfall_s, **p.parts}, None) for p in explanation.points if p.parts]
+    heads = ("point", "step", "predicted", "speedup", "predicted", "off by")
+    return (
+        _seconds_table("Baselines at the node's own rates", baselines, names),
+        Table("Measured and predicted", heads, speedups),
+        _seconds_table("Longer than the GPUs' share, and why", shortfalls, names),
     )
-    heads = ("point", "in all", *(_PART_HEADS.get(name, name) for name in shown))
-    return Table("Longer than the GPUs' share, and why", heads, rows)
+
+
+def _seconds_table(
+    title: str, rows: Sequence[tuple[str, Mapping[str, float | None], float | None]], names: Mapping[str, str]
+) -> Table:
+    """A column for each part of a step that any row has; ``rows`` also have the share of counted work."""
+    shown = [part for part in (rows[0][1] if rows else ()) if any(seconds[part] for _, seconds, _ in rows)]
+    cells = (
+        (names.get(name, name), *(value_text(seconds[part], "s") for part in shown), percent(share))
+        for name, seconds, share in rows
+    )
+    return Table(title, ("point", *(_PART_HEADS.get(part, part) for part in shown), "of the step"), tuple(cells))
 
 
 def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
@@ -160,7 +144,3 @@ def _predictions(explanation: Explanation) -> Table:
         for row in explanation.extrapolations
     )
     return Table(_LABEL, ("benchmark", "GPUs", "speedup", "laws give"), rows)
-
-
-def _seconds(value: float) -> str:
-    return quantity(Estimate(value=value, low=None, high=None, unit="s"))

@@ -48,17 +48,20 @@ class TrainingStep:
 
     def time(self) -> StepTime:
         """Seconds of the step. Raises ``UnmeasuredError``."""
+        settings, ranks = self.settings, self._sharing_ranks
+        sharing = STRATEGIES[settings.strategy].sharing
+        # Bytes moved for each byte of trained weights: by the update of a rank's share, and by copies into DDP's
+        # buckets and, without views, back.
+        moved = _OPTIMIZER_PASSES / (ranks if sharing in {"fsdp", "zero"} else 1)
+        if sharing == "ddp" and ranks > 1:
+            moved += 2 * ((not settings.accumulates) if settings.gradient_as_bucket_view else 2)
         forward_s, backward_s = self._computing_s()
-        share_s = {"ddp": self._ddp_s, "fsdp": self._fsdp_s, "zero": self._zero_s}[str(self._sharing)]
+        share_s = {"ddp": self._ddp_s, "fsdp": self._fsdp_s, "zero": self._zero_s}[str(sharing)]
         return StepTime(
             compute_s=forward_s + backward_s,
-            memory_s=self._updated_bytes() / self.rates.memory_bytes_per_s,
+            memory_s=self._trained_bytes * moved / self.rates.memory_bytes_per_s,
             communication_s=share_s(forward_s, backward_s) + self._activations_s() + self._chunks_s(),
         )
-
-    @property
-    def _sharing(self) -> str | None:
-        return STRATEGIES[self.settings.strategy].sharing
 
     @property
     def _sharing_ranks(self) -> int:
@@ -82,6 +85,10 @@ class TrainingStep:
         ranks = self.settings.pipeline_parallel
         layers = rank_layers(stage_layers(self.settings, self.decoder), ranks)
         return layers or even_layers(self.decoder.layers, ranks)
+
+    @property
+    def _trained_bytes(self) -> float:
+        return self._trained * DTYPE_BYTES[self.settings.dtype]
 
     @property
     def _trained(self) -> float:
@@ -131,21 +138,11 @@ class TrainingStep:
         slowest = max(*others, last + head) / (layer * self.decoder.layers + head) if others else 1.0
         return slowest + (1 - slowest) / ((self.settings.stages_per_rank or 1) * self.settings.num_microbatches)
 
-    def _updated_bytes(self) -> float:
-        """Bytes of the update of a rank's share, and of copies into DDP's buckets and, without views, back."""
-        shares = self._sharing_ranks if self._sharing in {"fsdp", "zero"} else 1
-        copies = 0
-        if self._sharing == "ddp" and self._sharing_ranks > 1:
-            views = self.settings.gradient_as_bucket_view
-            copies = (0 if self.settings.accumulates else 1) if views else 2
-        return self._trained * DTYPE_BYTES[self.settings.dtype] * (_OPTIMIZER_PASSES / shares + 2 * copies)
-
     def _ddp_s(self, _forward_s: float, backward_s: float) -> float:
         """Visible reductions: the last bucket, full only when backward ends, and the others as far as it hides them."""
-        gradient_bytes = self._trained * DTYPE_BYTES[self.settings.dtype]
         size = self.settings.bucket_cap_mb * 2**20 if self.settings.bucket_cap_mb else _DDP_BUCKET_BYTES
-        buckets = max(1.0, gradient_bytes / size)
-        reduce_s = self.rates.collective_s("all_reduce", gradient_bytes / buckets, self._sharing_ranks)
+        buckets = max(1.0, self._trained_bytes / size)
+        reduce_s = self.rates.collective_s("all_reduce", self._trained_bytes / buckets, self._sharing_ranks)
         return reduce_s + _visible_s((buckets - 1) * reduce_s, backward_s / self._passes * (1 - 1 / buckets))
 
     def _fsdp_s(self, forward_s: float, backward_s: float) -> float:
@@ -159,8 +156,7 @@ class TrainingStep:
             weight_bytes = stored_bytes(settings, self.decoder)
         weight_bytes /= settings.tensor_parallel * settings.pipeline_parallel
         gather_s = self.rates.collective_s("all_gather", weight_bytes / layers, self._sharing_ranks)
-        gradient_bytes = self._trained * DTYPE_BYTES[self.settings.dtype]
-        scatter_s = self.rates.collective_s("reduce_scatter", gradient_bytes / layers, self._sharing_ranks)
+        scatter_s = self.rates.collective_s("reduce_scatter", self._trained_bytes / layers, self._sharing_ranks)
         layer_backward_s = backward_s / passes / layers
         in_forward_s = passes * _visible_s(gather_s, forward_s / passes / layers)
         in_backward_s = (passes - 1) * _visible_s(gather_s, layer_backward_s)
@@ -173,9 +169,8 @@ class TrainingStep:
         ``overlap_comm`` is off by default: the reductions run in the stream of backward, and nothing hides them.
         """
         buckets = max(1.0, self._trained / _ZERO_BUCKET_ELEMENTS)
-        weight_bytes = self._trained * DTYPE_BYTES[self.settings.dtype]
-        reduce_s = self.rates.collective_s("all_reduce", weight_bytes / buckets, self._sharing_ranks)
-        return buckets * reduce_s + self.rates.collective_s("all_gather", weight_bytes, self._sharing_ranks)
+        reduce_s = self.rates.collective_s("all_reduce", self._trained_bytes / buckets, self._sharing_ranks)
+        return buckets * reduce_s + self.rates.collective_s("all_gather", self._trained_bytes, self._sharing_ranks)
 
     def _activations_s(self) -> float:
         """Activations: reduced in every layer and for the head, sent on by each stage, and their gradients back."""

@@ -61,7 +61,7 @@ def test_rates_of_a_node(runs: Any) -> None:
     rates = node_rates(runs.measured_node, "bfloat16")
     assert (rates.matmul_flops_per_s, rates.memory_bytes_per_s) == (540e12, 4.2e12)
     assert rates.peer_bytes_per_s == 350e9
-    assert {name: gpu.matmul_flops_per_s for name, gpu in rates.gpus.items()} == {"rank 0": 660e12, "rank 1": 540e12}
+    assert {name: flops for name, (flops, _) in rates.gpus.items()} == {"rank 0": 660e12, "rank 1": 540e12}
     assert list(rates.collectives) == [("all_reduce", 2)]
     assert rates.collectives["all_reduce", 2].alpha_s == pytest.approx(15e-6)
 
