@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +33,18 @@ class PowerPayload:
     samples of long traces under the id that an attempt names in ``columns``.
     """
 
-    attempts: tuple[dict[str, Any], ...]
-    notes: tuple[str, ...]
-    columns: dict[str, dict[str, Any]]
+    attempts: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    columns: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-
-NO_POWER = PowerPayload((), (), {})
-"""A page without a power chart."""
+    @classmethod
+    def of(cls, attempts: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> Self:
+        """Move the samples of long traces out of the charts, which keep their ids ``power-<number>``."""
+        columns: dict[str, dict[str, Any]] = {}
+        for gpu in (gpu for attempt in attempts for gpu in attempt["gpus"] if "coarse_t" in gpu):
+            gpu["columns"] = f"power-{len(columns)}"
+            columns[gpu["columns"]] = {name: gpu.pop(name) for name in ("t", "mw", "anchors")}
+        return cls(tuple(attempts), tuple(notes), columns)
 
 
 def power_samples(gpu: GpuTrace, trace: PowerTrace) -> tuple[Integers, Integers]:
@@ -56,7 +61,7 @@ def power_samples(gpu: GpuTrace, trace: PowerTrace) -> tuple[Integers, Integers]
     return times_ns[known][order], power_mw[known][order]
 
 
-def clock_limits(gpu: GpuTrace, trace: PowerTrace) -> Iterator[tuple[int, int, str]]:
+def clock_limits(gpu: GpuTrace, trace: PowerTrace) -> list[tuple[int, int, str]]:
     """Start, end and reason of each span with a limited clock, from one reading to the next."""
     times_ns = [*(int(t) for t in gpu.slow.t_ns), trace.end_ns]
     spans: list[tuple[int, int, str]] = []
@@ -66,7 +71,7 @@ def clock_limits(gpu: GpuTrace, trace: PowerTrace) -> Iterator[tuple[int, int, s
             spans[-1] = (spans[-1][0], times_ns[place + 1], words)
         elif words:
             spans.append((times_ns[place], times_ns[place + 1], words))
-    yield from spans
+    return spans
 
 
 def trace_chart(label: str, steps: Sequence[tuple[int, int, int]], span: str, trace: PowerTrace) -> dict[str, Any]:
@@ -80,18 +85,28 @@ def trace_chart(label: str, steps: Sequence[tuple[int, int, int]], span: str, tr
     ends_ns = [origin_ns, *(int(end_ns) for column in columns for end_ns in (column.min(), column.max()))]
     tick_ns = TICK_NS * (1 + (max(ends_ns) - min(ends_ns)) // (TICK_NS * (2**31 - 1)))
 
-    def ticks(time_ns: int) -> int:
+    def ticks(time_ns: Any) -> Any:  # noqa: ANN401 - a number or a column
         return (time_ns - origin_ns) // tick_ns
 
+    gpus: list[dict[str, Any]] = []
+    for gpu, (times_ns, power_mw), new_values_ns in zip(trace.gpus, samples, counter_ns, strict=True):
+        chart: dict[str, Any] = {
+            "name": gpu_label(gpu.uuid, gpu.index),
+            "t": pack(ticks(times_ns)),
+            "mw": pack_levels(power_mw),
+            "limits": [[ticks(a), ticks(b), word] for a, b, word in clock_limits(gpu, trace)],
+            "anchors": pack(ticks(new_values_ns)),
+        }
+        if len(times_ns) > _COARSE_FROM:
+            coarse_ticks, coarse_mw = extremes(ticks(times_ns), power_mw, _COARSE_BUCKETS)
+            chart |= {"coarse_t": pack(coarse_ticks), "coarse_mw": pack_levels(coarse_mw)}
+        gpus.append(chart)
     return {
         "label": label,
         "span": span,
         "tick_s": tick_ns / 1e9,
         "end": ticks(trace.end_ns),
-        "gpus": [
-            _gpu(gpu, trace, of_gpu, anchors_ns, tick_ns)
-            for gpu, of_gpu, anchors_ns in zip(trace.gpus, samples, counter_ns, strict=True)
-        ],
+        "gpus": gpus,
         "steps": [[ticks(start), ticks(end)] for start, _, end in steps],
         "phases": [
             [name, ticks(a), ticks(b)]
@@ -102,50 +117,10 @@ def trace_chart(label: str, steps: Sequence[tuple[int, int, int]], span: str, tr
     }
 
 
-def detach_columns(attempt: dict[str, Any], num_taken: int) -> dict[str, dict[str, Any]]:
-    """Move the samples of long traces out of a chart, which keeps their ids ``power-<number>``."""
-    columns: dict[str, dict[str, Any]] = {}
-    for gpu in attempt["gpus"]:
-        if "coarse_t" in gpu:
-            gpu["columns"] = f"power-{num_taken + len(columns)}"
-            columns[gpu["columns"]] = {name: gpu.pop(name) for name in ("t", "mw", "anchors")}
-    return columns
-
-
-def command_payload(label: str, trace: PowerTrace, start_ns: int, end_ns: int) -> PowerPayload:
-    """The trace of one command, which ran from ``start_ns`` to ``end_ns``."""
-    attempt = trace_chart(label, [(start_ns, start_ns, end_ns)], "command", trace)
-    return PowerPayload((attempt,), (), detach_columns(attempt, 0))
-
-
-def _gpu(
-    gpu: GpuTrace, trace: PowerTrace, samples: tuple[Integers, Integers], anchors_ns: Integers, tick_ns: int
-) -> dict[str, Any]:
-    origin_ns = trace.start_ns
-    times_ns, power_mw = samples
-    ticks = (times_ns - origin_ns) // tick_ns
-    chart: dict[str, Any] = {
-        "name": gpu_label(gpu.uuid, gpu.index),
-        "t": pack(ticks),
-        "mw": pack_levels(power_mw),
-        "limits": [
-            [(a - origin_ns) // tick_ns, (b - origin_ns) // tick_ns, word] for a, b, word in clock_limits(gpu, trace)
-        ],
-        "anchors": pack((anchors_ns - origin_ns) // tick_ns),
-    }
-    if len(ticks) > _COARSE_FROM:
-        coarse_ticks, coarse_mw = extremes(ticks, power_mw, _COARSE_BUCKETS)
-        chart |= {"coarse_t": pack(coarse_ticks), "coarse_mw": pack_levels(coarse_mw)}
-    return chart
-
-
 def _new_counter_values_ns(gpu: GpuTrace) -> Integers:
     energy_mj = np.asarray(gpu.counter.energy_mj, dtype=np.uint64)
-    after_ns = np.asarray(gpu.counter.after_ns, dtype=np.int64)
-    if not len(energy_mj):
-        return after_ns
-    changed: Integers = after_ns[np.append(True, energy_mj[1:] != energy_mj[:-1])]
-    return changed
+    changed: Integers = np.asarray(gpu.counter.after_ns, dtype=np.int64)
+    return changed[np.append(True, energy_mj[1:] != energy_mj[:-1])] if len(energy_mj) else changed
 
 
 def pack(values: Integers) -> str:
@@ -167,12 +142,6 @@ def pack_levels(values: Integers) -> dict[str, str]:
     """
     levels, ranks = np.unique(values, return_inverse=True)
     return {"levels": pack(levels), "ranks": pack(ranks.astype(np.int64))}
-
-
-def unpack(text: str) -> Integers:
-    """The values given to :func:`pack`."""
-    planes = np.frombuffer(gzip.decompress(base64.b64decode(text)), dtype=np.uint8).reshape(4, -1)
-    return np.cumsum(np.ascontiguousarray(planes.T).view("<i4").ravel(), dtype=np.int64)
 
 
 def extremes(times: Integers, values: Integers, num_buckets: int) -> tuple[Integers, Integers]:

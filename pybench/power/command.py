@@ -133,15 +133,20 @@ def record(
     result = (used.energy, used.package_j, used.package_reason)
     _say(energy_table(*result, width=terminal_options()["width"]))
     written = {"command": list(used.argv), "exit_code": used.exit_code, **energy_json(*result)}
-    failures = [_failure(write_json, json_file, written)]
-    if trace_file is not None:
-        failures.append(_failure(_write_trace_file, trace_file, used.trace))
-    if plot_file is not None:
-        failures.append(_failure(_write_plot, plot_file, used))
-    failures = [failure for failure in failures if failure is not None]
-    for error in failures:
-        _say(f"pybench: {error}\n")
-    ctx.exit(used.exit_code or (_NOT_WRITTEN if failures else 0))
+    writers: tuple[tuple[Path | None, Callable[[Path], None]], ...] = (
+        (json_file, lambda file: write_json(file, written)),
+        (trace_file, lambda file: _write_trace_file(file, used.trace)),
+        (plot_file, lambda file: _write_plot(file, used)),
+    )
+    failed = False
+    for chosen, write in writers:
+        try:
+            if chosen is not None:
+                write(chosen)
+        except PybenchError as error:  # the other files are written all the same
+            failed = True
+            _say(f"pybench: {error}\n")
+    ctx.exit(used.exit_code or (_NOT_WRITTEN if failed else 0))
 
 
 @power.command()
@@ -208,15 +213,6 @@ def _say(text: str) -> None:
     """On standard error; one that is full or closed must not cost the command's exit code."""
     with suppress(OSError):
         echo(text, nl=False, err=True)
-
-
-def _failure(write: Callable[..., object], *arguments: object) -> PybenchError | None:
-    """Why a file was not written; the others are, all the same."""
-    try:
-        write(*arguments)
-    except PybenchError as error:
-        return error
-    return None
 
 
 def _uuids(indices: tuple[int, ...]) -> list[str]:

@@ -92,15 +92,6 @@ class Readings:
         """Earliest and latest moment of each new value's publication."""
         return self.before_s[self.changes - 1], self.after_s[self.changes]
 
-    @cached_property
-    def quiet_spans(self) -> tuple[Column, Column]:
-        """Start and end of each span without a publication: both ends saw one value."""
-        first = self.firsts
-        last = np.concatenate((self.changes - 1, [len(self.energy_mj) - 1]))
-        start_s, end_s = self.after_s[first], self.before_s[last]
-        long = end_s > start_s
-        return start_s[long], end_s[long]
-
     @property
     def longest_period_s(self) -> float:
         """Upper limit of the publication period, by the two closest publications."""
@@ -122,11 +113,6 @@ class Anchors:
     def keep(self, which: npt.NDArray[np.bool_]) -> Anchors:
         """The marked anchors."""
         return Anchors(self.time_s[which], self.energy_j[which], self.blur_s[which])
-
-    def unevenness(self) -> float:
-        """Sum of changes of the log mean power between intervals; miscounted publications make it large."""
-        power_w = np.diff(self.energy_j) / np.diff(self.time_s)
-        return float(np.sum(np.abs(np.diff(np.log(np.maximum(power_w, 1e-9))))))
 
 
 def without_grid(readings: Readings) -> Anchors:
@@ -187,9 +173,16 @@ class PublicationGrid:
 
 
 def evenest(placed: Sequence[tuple[Anchors, PublicationGrid]]) -> tuple[Anchors, PublicationGrid]:
-    """The heaviest of the grids with about the least unevenness: the choice when only the counter is known."""
-    least = min(anchors.unevenness() for anchors, _ in placed)
-    even = [pair for pair in placed if pair[0].unevenness() <= EVEN_FACTOR * least + EVEN_FLOOR]
+    """The heaviest of the grids with about the least unevenness: the choice when only the counter is known.
+
+    Unevenness is the sum of changes of the log mean power between intervals; miscounted publications make it large.
+    """
+    uneven = []
+    for anchors, _ in placed:
+        power_w = np.diff(anchors.energy_j) / np.diff(anchors.time_s)
+        uneven.append(float(np.sum(np.abs(np.diff(np.log(np.maximum(power_w, 1e-9)))))))
+    limit = EVEN_FACTOR * min(uneven) + EVEN_FLOOR
+    even = [pair for pair, changes in zip(placed, uneven, strict=True) if changes <= limit]
     return max(even, key=lambda pair: pair[1].weight)
 
 
@@ -221,117 +214,90 @@ def candidate_grids(readings: Readings, elsewhere: Readings | None = None) -> li
 
     Readings a minute apart allow millions of periods; the beginning of a recording determines the period.
     """
-    known_s: Sequence[Column] = ()
+    known_s: Sequence[float] = ()
     if elsewhere is not None:
         columns = (elsewhere.before_s, elsewhere.after_s, elsewhere.energy_mj)
         known_s = _known_periods_s(*(column.tobytes() for column in columns))
     families, zero_s = _families(readings, known_s)
-    return [grid for family in families for grid in family.grids(zero_s)]
+    return [grid for family in families for grid in _grids(family, zero_s)]
 
 
 @lru_cache(maxsize=MOST_KNOWN)
-def _known_periods_s(before_s: bytes, after_s: bytes, energy_mj: bytes) -> tuple[Column, ...]:
-    """Periods of each family; cached, since every window of a recording needs those of its beginning."""
+def _known_periods_s(before_s: bytes, after_s: bytes, energy_mj: bytes) -> tuple[float, ...]:
+    """Shortest and longest period, if any; cached, since every window of a recording needs those of its beginning."""
     times_s = (np.frombuffer(before_s), np.frombuffer(after_s))
     families, _ = _families(Readings(*times_s, np.frombuffer(energy_mj, dtype=np.int64)))
-    return tuple(family.period_s for family in families)
+    periods_s = [float(period_s) for family in families for period_s in family[0]]
+    return (min(periods_s), max(periods_s)) if periods_s else ()
 
 
-@dataclass(frozen=True)
-class _Family:
-    """Adjacent periods that fit, each with its earliest and latest phase."""
-
-    period_s: Column
-    low_s: Column
-    high_s: Column
-
-    def split(self, step_s: float) -> list[_Family]:
-        cuts = np.flatnonzero(np.diff(self.period_s) > 2 * step_s) + 1
-        if not len(cuts):
-            return [self]
-        parts = (np.split(column, cuts) for column in (self.period_s, self.low_s, self.high_s))
-        return [_Family(*columns) for columns in zip(*parts, strict=True)]
-
-    def grids(self, zero_s: float) -> list[PublicationGrid]:
-        period_s = self.period_s
-        middle_s = (period_s[0] + period_s[-1]) / 2
-        rounds_s = [float(np.round(middle_s / unit_s) * unit_s) for unit_s in ROUND_PERIODS_S]
-        round_s = next((each_s for each_s in rounds_s if period_s[0] <= each_s <= period_s[-1]), None)
-        num_others = NUM_OTHERS if round_s is None else NUM_WITH_ROUND
-        last = len(period_s) - 1
-        spread = sorted({last, *(int(part * last / (num_others - 1)) for part in range(num_others))})
-        chosen = [(float(period_s[at]), at, OTHER_WEIGHT / len(spread)) for at in spread]
-        if round_s is not None:
-            chosen.append((round_s, int(np.argmin(np.abs(period_s - round_s))), ROUND_WEIGHT))
-        return [
-            PublicationGrid(period, zero_s + float(self.low_s[at] + part * (self.high_s[at] - self.low_s[at])), weight)
-            for period, at, weight in chosen
-            for part in PHASES
-        ]
+def _grids(family: Column, zero_s: float) -> list[PublicationGrid]:
+    """Candidates of one family of periods; phases are since ``zero_s``."""
+    period_s, low_s, high_s = family
+    middle_s = (period_s[0] + period_s[-1]) / 2
+    rounds_s = [float(np.round(middle_s / unit_s) * unit_s) for unit_s in ROUND_PERIODS_S]
+    round_s = next((each_s for each_s in rounds_s if period_s[0] <= each_s <= period_s[-1]), None)
+    num_others = NUM_OTHERS if round_s is None else NUM_WITH_ROUND
+    last = len(period_s) - 1
+    spread = sorted({last, *(int(part * last / (num_others - 1)) for part in range(num_others))})
+    chosen = [(float(period_s[at]), at, OTHER_WEIGHT / len(spread)) for at in spread]
+    if round_s is not None:
+        chosen.append((round_s, int(np.argmin(np.abs(period_s - round_s))), ROUND_WEIGHT))
+    return [
+        PublicationGrid(period, zero_s + float(low_s[at] + part * (high_s[at] - low_s[at])), weight)
+        for period, at, weight in chosen
+        for part in PHASES
+    ]
 
 
-def _families(readings: Readings, known_s: Sequence[Column] = ()) -> tuple[list[_Family], float]:
-    """Periods that fit the readings, near ``known_s`` if given, and the origin of their phases."""
+def _families(readings: Readings, known_s: Sequence[float] = ()) -> tuple[list[Column], float]:
+    """Families of periods that fit the readings, near ``known_s`` if given, and the origin of their phases.
+
+    A family has rows of adjacent periods, earliest and latest phases.
+    """
     low_s, high_s = readings.brackets
     if len(low_s) < MIN_CHANGES:
         return [], 0.0
-    quiet_start_s, quiet_end_s = readings.quiet_spans
-    shortest_s = max(SHORTEST_PERIOD_S, float(np.max(quiet_end_s - quiet_start_s, initial=0.0)))
+    # From the first to the last reading of a value nothing was published.
+    last = np.concatenate((readings.changes - 1, [len(readings.energy_mj) - 1]))
+    quiet_s = np.stack((readings.after_s[readings.firsts], readings.before_s[last]))
+    quiet_s = quiet_s[:, quiet_s[1] > quiet_s[0]]
+    shortest_s = max(SHORTEST_PERIOD_S, float(np.max(quiet_s[1] - quiet_s[0], initial=0.0)))
     longest_s = readings.longest_period_s
     if known_s:
-        shortest_s = max(shortest_s, float(min(part.min() for part in known_s)) * (1 - KNOWN_MARGIN))
-        longest_s = min(longest_s, float(max(part.max() for part in known_s)) * (1 + KNOWN_MARGIN))
+        shortest_s = max(shortest_s, known_s[0] * (1 - KNOWN_MARGIN))
+        longest_s = min(longest_s, known_s[1] * (1 + KNOWN_MARGIN))
+    # Brackets sorted by distance from the tightest, whose middle is time 0.
     tightest = int(np.argmin(high_s - low_s))
     zero_s = float(low_s[tightest] + high_s[tightest]) / 2
     near = np.argsort(np.abs((low_s + high_s) / 2 - zero_s))
-    search = _Search(
-        low_s=low_s[near] - zero_s,
-        high_s=high_s[near] - zero_s,
-        quiet_start_s=quiet_start_s - zero_s,
-        quiet_end_s=quiet_end_s - zero_s,
-        shortest_s=shortest_s,
-    )
-    return search.families(longest_s), zero_s
-
-
-@dataclass(frozen=True)
-class _Search:
-    """Brackets sorted by distance from the tightest, whose middle is time 0."""
-
-    low_s: Column
-    high_s: Column
-    quiet_start_s: Column
-    quiet_end_s: Column
-    shortest_s: float
-
-    def families(self, longest_s: float) -> list[_Family]:
-        if longest_s <= self.shortest_s:
-            return []
-        half_s = float(self.high_s[0] - self.low_s[0]) / 2
-        num, step_s = min(FIRST_CHANGES, len(self.low_s)), longest_s
-        periods_s = np.array([])
-        while True:
-            reach_s = float(np.max(np.abs((self.low_s[:num], self.high_s[:num]))))
-            # Half a step of error displaces the farthest publication by an eighth of the tightest bracket.
-            finer_s = half_s * self.shortest_s / reach_s / 4
-            if len(periods_s):
-                parts = int(np.ceil(step_s / finer_s))
-                if parts * len(periods_s) > MOST_PERIODS:
-                    return []
-                periods_s = (periods_s[:, None] + (np.arange(parts) - (parts - 1) / 2) * finer_s).ravel()
-            else:
-                if (longest_s - self.shortest_s) / finer_s > MOST_FIRST_PERIODS:
-                    return []
-                periods_s = np.arange(self.shortest_s, longest_s + finer_s, finer_s)
-            step_s = finer_s
-            family = self._fitting(periods_s, num, half_s, slack_s=finer_s * reach_s / self.shortest_s)
-            if num == len(self.low_s) or not len(family.period_s):
-                return family.split(step_s) if len(family.period_s) else []
-            periods_s, num = family.period_s, min(2 * num, len(self.low_s))
-
-    def _fitting(self, periods_s: Column, num: int, half_s: float, slack_s: float) -> _Family:
-        """Periods with a phase that fits the first ``num`` brackets and the quiet spans among them."""
-        low_s, high_s = self.low_s[:num], self.high_s[:num]
-        near = (self.quiet_start_s > low_s.min()) & (self.quiet_end_s < high_s.max())
-        quiet = (self.quiet_start_s[near], self.quiet_end_s[near])
-        return _Family(*_energy.fitting_periods(periods_s, (low_s, high_s), quiet, half_s, slack_s))
+    low_s, high_s, quiet_s = low_s[near] - zero_s, high_s[near] - zero_s, quiet_s - zero_s
+    if longest_s <= shortest_s:
+        return [], zero_s
+    half_s = float(high_s[0] - low_s[0]) / 2
+    num, step_s, periods_s = min(FIRST_CHANGES, len(low_s)), longest_s, np.array([])
+    while True:
+        reach_s = float(np.max(np.abs((low_s[:num], high_s[:num]))))
+        # Half a step of error displaces the farthest publication by an eighth of the tightest bracket.
+        finer_s = half_s * shortest_s / reach_s / 4
+        if len(periods_s):
+            parts = int(np.ceil(step_s / finer_s))
+            if parts * len(periods_s) > MOST_PERIODS:
+                return [], zero_s
+            periods_s = (periods_s[:, None] + (np.arange(parts) - (parts - 1) / 2) * finer_s).ravel()
+        else:
+            if (longest_s - shortest_s) / finer_s > MOST_FIRST_PERIODS:
+                return [], zero_s
+            periods_s = np.arange(shortest_s, longest_s + finer_s, finer_s)
+        step_s = finer_s
+        # Periods with a phase that fits the first brackets and the quiet spans among them.
+        among_s = quiet_s[:, (quiet_s[0] > low_s[:num].min()) & (quiet_s[1] < high_s[:num].max())]
+        slack_s = finer_s * reach_s / shortest_s
+        brackets, spans = (low_s[:num], high_s[:num]), (among_s[0], among_s[1])
+        found = _energy.fitting_periods(periods_s, brackets, spans, half_s, slack_s)
+        periods_s = found[0]
+        if not len(periods_s):
+            return [], zero_s
+        if num == len(low_s):
+            return np.split(np.stack(found), np.flatnonzero(np.diff(periods_s) > 2 * step_s) + 1, axis=1), zero_s
+        num = min(2 * num, len(low_s))

@@ -34,19 +34,20 @@ LATELY = 25
 ENDS_ALIKE = 0.5
 
 
+# Sums over time. Of variances: by the series; by a sampling counter at jumps of any phase; by noise of the load. Of
+# possible errors: of the counter at jumps of one phase; by a load in step with the samples.
+SUMS = ("energy_j", "variance_j2", "sampled_j2", "counted_j2", "coherent_j", "in_step_j")
+
+
 @dataclass(frozen=True)
 class Curve:
-    """Joules since some moment, and their variance in J². Both are sums over time, linear between ``time_s``.
+    """Sums since some moment by name, see ``SUMS``, linear between ``time_s``.
 
     The variance of the energy between two times is the difference of the variances.
 
     Attributes:
-        sampled_j2: sum of the variance of a sampling counter at jumps of any phase.
-        counted_j2: sum of the variance by noise of the load.
-        coherent_j: sum of the counter's error at jumps of one phase.
-        in_step_j: sum of the possible error by a load in step with the samples.
         shift_s: standard deviation of a time error common to all.
-        ripples: fast periodic loads, folded; their energy is added to ``energy_j``.
+        ripples: fast periodic loads, folded; their energy is added to the joules.
         in_step_w: standard deviation of the mean power of a counter that samples in step with a ripple.
         drifting_j2: variance of each counter value by a ripple nearly in step.
         mean_sigma_w: standard deviation of the series' mean power.
@@ -54,12 +55,7 @@ class Curve:
     """
 
     time_s: Column
-    energy_j: Column
-    variance_j2: Column
-    sampled_j2: Column
-    counted_j2: Column
-    coherent_j: Column
-    in_step_j: Column
+    sums: dict[str, Column]
     shift_s: float = 0.0
     ripples: tuple[Ripple, ...] = ()
     in_step_w: float = 0.0
@@ -76,30 +72,28 @@ class Curve:
         ``sums`` are other sums' growth in each piece, 0 by default.
         """
         power_w = piece_j / (time_s[1:] - time_s[:-1])
-        names = ("sampled_j2", "counted_j2", "coherent_j", "in_step_j")
-        sums_j = np.zeros((2 + len(names), len(time_s) + 2))
+        sums |= {"energy_j": piece_j, "variance_j2": piece_sigma_j**2}
+        sums_j = np.zeros((len(SUMS), len(time_s) + 2))
+        for number, name in enumerate(SUMS):
+            sums_j[number, 2:-1] = sums.get(name, 0.0)
         for end, lately_w, edge_w in ((1, power_w[:LATELY], power_w[0]), (-1, power_w[-LATELY:], power_w[-1])):
             sigma_w = EXTENSION_SPREAD * (lately_w.max() - lately_w.min()) + EXTENSION_FLOOR * edge_w
             sums_j[:2, end] = edge_w * EXTENSION_S, (sigma_w * EXTENSION_S) ** 2
-        sums_j[0, 2:-1], sums_j[1, 2:-1] = piece_j, piece_sigma_j**2
-        for number, name in enumerate(names, start=2):
-            sums_j[number, 2:-1] = sums.get(name, 0.0)
         np.cumsum(sums_j, axis=1, out=sums_j)
         knots_s = np.concatenate(([time_s[0] - EXTENSION_S], time_s, [time_s[-1] + EXTENSION_S]))
-        energy_j, variance_j2, sampled_j2, counted_j2, coherent_j, in_step_j = sums_j
-        return cls(knots_s, energy_j, variance_j2, sampled_j2, counted_j2, coherent_j, in_step_j, shift_s)
+        return cls(knots_s, dict(zip(SUMS, sums_j, strict=True)), shift_s)
 
     def at(self, time_s: npt.ArrayLike) -> Column:
         """Joules since the curve's zero."""
         at_s = np.asarray(time_s, dtype=np.float64)
-        energy_j: Column = _energy.interpolated(self.time_s, (self.energy_j,), at_s)[0]
+        energy_j: Column = _energy.interpolated(self.time_s, (self.sums["energy_j"],), at_s)[0]
         for ripple in self.ripples:
             energy_j = energy_j + ripple.energy_j(at_s)
         return energy_j
 
     def sums_at(self, names: Sequence[str], time_s: npt.ArrayLike) -> Column:
         """The sums of these names at each time, one row each."""
-        columns = [getattr(self, name) for name in names]
+        columns = [self.sums[name] for name in names]
         return _energy.interpolated(self.time_s, columns, np.asarray(time_s, dtype=np.float64))
 
     def within(self, name: str, windows_s: Windows) -> float:
@@ -113,11 +107,9 @@ class Curve:
 
     def has_gap(self, windows_s: Windows) -> bool:
         """Whether a window contains a part of a piece longer than ``GAP_S``."""
-        wide = self.time_s[1:] - self.time_s[:-1] > GAP_S
-        return any(
-            bool(np.any(wide & (self.time_s[1:] > start_s) & (self.time_s[:-1] < end_s)))
-            for start_s, end_s in windows_s
-        )
+        first_s, last_s = self.time_s[:-1], self.time_s[1:]
+        wide = last_s - first_s > GAP_S
+        return any(bool(np.any(wide & (last_s > start_s) & (first_s < end_s))) for start_s, end_s in windows_s)
 
     def ends_in_gap(self, windows_s: Windows) -> bool:
         """Whether a window begins or ends in a piece longer than ``GAP_S``."""
@@ -141,7 +133,7 @@ class Curve:
         ends_j = 0.0
         if len(windows_s) > 1:  # equal errors in the pieces at the ends add up
             piece = self._piece_at(np.ravel(windows_s))
-            piece_j2 = self.variance_j2[piece + 1] - self.variance_j2[piece]
+            piece_j2 = self.sums["variance_j2"][piece + 1] - self.sums["variance_j2"][piece]
             together_j2 = float(np.sqrt(piece_j2).sum()) ** 2 - float(piece_j2.sum())
             ends_j = ENDS_ALIKE * math.sqrt(max(together_j2, 0.0))
         return math.hypot(shifted_j, ends_j, *ripples_j)
@@ -155,10 +147,8 @@ def undo_low_pass(
     The low-pass has the time constant ``tau_s``, known to within ``tau_sigma_s``. Cycles of up to ``most_repeat``
     samples are looked for.
     """
-    period_s = median(np.diff(time_s))
-    pieces, blind_s = _energy.undone(
-        time_s, power_w, sample_noise_w(power_w), tau_s=tau_s, period_s=period_s, gap_s=GAP_S
-    )
+    period_s, noise = median(np.diff(time_s)), sample_noise_w(power_w)
+    pieces, blind_s = _energy.undone(time_s, power_w, noise, tau_s=tau_s, period_s=period_s, gap_s=GAP_S)
     ends_s, piece_j, sigma_j, missed_j, sampled_j2, counted_j2, unsteady_j = pieces
     may_repeat = bool(missed_j.any() or unsteady_j.any())
     in_step = in_step_fraction(time_s, power_w, period_s, most_repeat) if may_repeat else 0.0
@@ -167,7 +157,7 @@ def undo_low_pass(
         piece_j,
         sigma_j,
         # A load in step has all its invisible steps at the same wrong place.
-        shift_s=float(np.hypot(tau_sigma_s, blind_s / np.sqrt(12))),
+        float(np.hypot(tau_sigma_s, blind_s / np.sqrt(12))),
         sampled_j2=sampled_j2,
         counted_j2=counted_j2,
         coherent_j=in_step * missed_j,

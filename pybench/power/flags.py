@@ -41,23 +41,20 @@ from pybench.power.trace import MISSING, GpuTrace
 NEAREST_NS = 1_500_000_000
 
 
-def around(values: Sequence[int], times_ns: Sequence[int], start_ns: int, end_ns: int) -> npt.NDArray[np.int64]:
-    """Known values within the window, and the nearest on each side if it is within ``NEAREST_NS``.
+def around(
+    values: Sequence[int], times_ns: Sequence[int], start_ns: int, end_ns: int, nearest_ns: int = NEAREST_NS
+) -> npt.NDArray[np.int64]:
+    """Known values within the window, and the nearest on each side if it is within ``nearest_ns``.
 
     Times ascend. ``values`` may be empty: a column that was never filled.
     """
-    first, end = bisect_left(times_ns, start_ns), bisect_right(times_ns, end_ns)
-    if first > 0 and times_ns[first - 1] >= start_ns - NEAREST_NS:
-        first -= 1
-    if end < len(times_ns) and times_ns[end] <= end_ns + NEAREST_NS:
-        end += 1
-    return known_values(values, times_ns, first, end)
-
-
-def known_values(values: Sequence[int], times_ns: Sequence[int], first: int, end: int) -> npt.NDArray[np.int64]:
-    """Those of ``values[first:end]`` that were read; none of a column that was never filled."""
     if len(values) != len(times_ns):
         return np.array([], dtype=np.int64)
+    first, end = bisect_left(times_ns, start_ns), bisect_right(times_ns, end_ns)
+    if first > 0 and times_ns[first - 1] >= start_ns - nearest_ns:
+        first -= 1
+    if end < len(times_ns) and times_ns[end] <= end_ns + nearest_ns:
+        end += 1
     read = np.asarray(values[first:end], dtype=np.int64)
     return np.asarray(read[read != MISSING])
 

@@ -12,9 +12,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from pybench.model.errors import UsageError
 from pybench.model.record import Energy
@@ -29,54 +30,47 @@ SCOPE = "cpu_package"
 _MICRO = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Zone:
     name: str
     energy: Path
     range_uj: int
-
-    def read_uj(self) -> int:
-        return int(self.energy.read_text(encoding="ascii"))
+    last_uj: int
+    sum_uj: int = 0
 
 
 class PackageCounters:
-    """Joules of every package since :meth:`open`. :meth:`update` must be called before a counter wraps twice.
+    """Joules of every CPU package of this machine; ``reason`` says why there are none.
 
-    Counters wrap after about 262 kJ: a quarter of an hour at full load.
+    Counters wrap after about 262 kJ, a quarter of an hour at full load: :meth:`update` must be called before that.
     """
 
-    def __init__(self, zones: tuple[_Zone, ...]) -> None:
-        self._zones = zones
-        self._last_uj = {zone: zone.read_uj() for zone in zones}
-        self._sum_uj = dict.fromkeys(zones, 0)
-
-    @classmethod
-    def open(cls, root: Path = POWERCAP) -> Self | str:
-        """The counters of this machine, or the reason why there are none."""
-        folders = sorted(path for path in root.glob("intel-rapl:*") if path.name.count(":") == 1)
+    def __init__(self, root: Path = POWERCAP) -> None:
+        self.reason: str | None = None
+        self._zones: list[_Zone] = []
         try:
-            # The zone "psys" of some platforms includes the packages.
-            names = {folder: (folder / "name").read_text(encoding="ascii").strip() for folder in folders}
-            packages = {folder: name for folder, name in names.items() if name.startswith("package")}
-            if not packages:
-                return "no RAPL zone: the kernel or the virtual machine does not offer powercap"
             zones = []
-            for folder, name in packages.items():
-                range_uj = int((folder / "max_energy_range_uj").read_text(encoding="ascii"))
-                zones.append(_Zone(name, folder / "energy_uj", range_uj))
-            return cls(tuple(zones))
+            for folder in sorted(path for path in root.glob("intel-rapl:*") if path.name.count(":") == 1):
+                name = (folder / "name").read_text(encoding="ascii").strip()
+                if name.startswith("package"):  # the zone "psys" of some platforms includes the packages
+                    range_uj = int((folder / "max_energy_range_uj").read_text(encoding="ascii"))
+                    energy = folder / "energy_uj"
+                    zones.append(_Zone(name, energy, range_uj, int(energy.read_text(encoding="ascii"))))
+            self._zones = zones
+            if not zones:
+                self.reason = "no RAPL zone: the kernel or the virtual machine does not offer powercap"
         except PermissionError as error:
-            return f"{error.filename}: not readable; make it so with chmod, or run as root"
+            self.reason = f"{error.filename}: not readable; make it so with chmod, or run as root"
         except (OSError, ValueError) as error:
-            return f"RAPL: {error}"
+            self.reason = f"RAPL: {error}"
 
     def update(self) -> dict[str, float]:
         """Joules of each package so far."""
         for zone in self._zones:
-            now_uj = zone.read_uj()
-            self._sum_uj[zone] += (now_uj - self._last_uj[zone]) % (zone.range_uj + 1)
-            self._last_uj[zone] = now_uj
-        return {zone.name: uj * _MICRO for zone, uj in self._sum_uj.items()}
+            now_uj = int(zone.energy.read_text(encoding="ascii"))
+            zone.sum_uj += (now_uj - zone.last_uj) % (zone.range_uj + 1)
+            zone.last_uj = now_uj
+        return {zone.name: zone.sum_uj * _MICRO for zone in self._zones}
 
 
 # Before the command: enough publications to place the counter's grid and lag. The driver's series begins 2.4 s earlier.
@@ -108,16 +102,16 @@ def record_command(argv: Sequence[str], uuids: Sequence[str], period_s: float | 
 
     Raises ``UsageError`` when it can't be started, ``MachineError`` when power can't be sampled.
     """
-    packages = PackageCounters.open()
+    packages = PackageCounters()
     with PowerRecorder(uuids) as sampler:
         time.sleep(LEAD_S)
         sampler.anchor()
         start_ns = time.monotonic_ns()
-        before_j = {} if isinstance(packages, str) else packages.update()
+        before_j = packages.update()
         code = _run(argv, packages)
         end_ns = time.monotonic_ns()
         sampler.anchor()
-        after_j = {} if isinstance(packages, str) else packages.update()
+        after_j = packages.update()
         settle(end_ns)
         trace = sampler.stop()
     return CommandPower(
@@ -126,60 +120,46 @@ def record_command(argv: Sequence[str], uuids: Sequence[str], period_s: float | 
         energy=attempt_energy(trace, start_ns, end_ns, LoadPeriods.of_period(period_s)),
         trace=trace,
         package_j={name: after_j[name] - before_j[name] for name in before_j},
-        package_reason=packages if isinstance(packages, str) else None,
+        package_reason=packages.reason,
     )
 
 
-def _run(argv: Sequence[str], packages: PackageCounters | str) -> int:
-    """The command's exit code. A signal to pybench is the command's, and its end is waited for."""
-    with _Forwarding() as forwarding:
+def _run(argv: Sequence[str], packages: PackageCounters) -> int:
+    """The command's exit code. Signals that this process gets and does not ignore are the command's.
+
+    The terminal itself sends the keyboard's.
+    """
+    process: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
+
+    def forward(number: int, _frame: object) -> None:
+        if number in _KEYBOARD and _by_terminal():
+            return
+        if process is None:
+            early.append(number)
+        else:
+            process.send_signal(number)
+
+    former: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        # Signals ignored by nohup (SIGHUP) or by a shell's & (SIGINT) stay ignored.
+        taken = [number for number in (*_OUTSIDE, *_KEYBOARD) if signal.getsignal(number) is not signal.SIG_IGN]
+        former = {number: signal.signal(number, forward) for number in taken}
+    try:
         try:
             process = subprocess.Popen(argv)
         except OSError as error:
             raise UsageError(f"power record: {argv[0]}: {error.strerror}") from error
-        forwarding.to(process)
-        while True:
-            try:
-                code = process.wait(_PACKAGE_PERIOD_S)
-            except subprocess.TimeoutExpired:
-                if not isinstance(packages, str):
-                    packages.update()
-            else:
-                return code if code >= 0 else _SIGNAL_BASE - code
-
-
-class _Forwarding:
-    """Gives a process the signals that this one gets and does not ignore; the terminal itself sends the keyboard's."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._early: list[int] = []
-        self._former: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            # Signals ignored by nohup (SIGHUP) or by a shell's & (SIGINT) stay ignored.
-            taken = [number for number in (*_OUTSIDE, *_KEYBOARD) if signal.getsignal(number) is not signal.SIG_IGN]
-            self._former = {number: signal.signal(number, self._take) for number in taken}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._former.items():
-            signal.signal(number, handler)
-
-    def to(self, process: subprocess.Popen[bytes]) -> None:
-        """Signals that came before are given at once."""
-        self._process = process
-        for number in self._early:
+        for number in early:
             process.send_signal(number)
-
-    def _take(self, number: int, _frame: object) -> None:
-        if number in _KEYBOARD and _by_terminal():
-            return
-        if self._process is None:
-            self._early.append(number)
-        else:
-            self._process.send_signal(number)
+        while process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_PACKAGE_PERIOD_S)
+            packages.update()
+        return process.returncode if process.returncode >= 0 else _SIGNAL_BASE - process.returncode
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _by_terminal() -> bool:

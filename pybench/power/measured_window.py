@@ -6,7 +6,6 @@ trace and clock.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -28,7 +27,7 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import TRAITS_OF
 from pybench.model.workloads.settings import Settings
 from pybench.power.estimate import attempt_energy, gpu_energies
-from pybench.power.flags import around, known_values
+from pybench.power.flags import around
 from pybench.power.in_step import SAMPLE_PERIOD_S, LoadPeriods
 from pybench.power.trace import MISSING, PowerTrace
 
@@ -272,8 +271,8 @@ def conditions_in(trace: PowerTrace, start_ns: int, end_ns: int) -> tuple[GpuCon
     for gpu, slow in ((gpu, gpu.slow) for gpu in trace.gpus):
         columns = (slow.sm_clock_mhz, slow.temperature_c, slow.clock_event_reasons)
         clocks_mhz, temperatures_c, reasons = (around(each, slow.t_ns, start_ns, end_ns).tolist() for each in columns)
-        first, end = bisect_left(slow.t_ns, start_ns + _UTILIZATION_NS), bisect_right(slow.t_ns, end_ns)
-        busy_percent = known_values(slow.gpu_utilization_percent, slow.t_ns, first, end).tolist()
+        covered_ns = start_ns + _UTILIZATION_NS
+        busy_percent = around(slow.gpu_utilization_percent, slow.t_ns, covered_ns, end_ns, nearest_ns=0).tolist()
         of_gpu = GpuConditions(
             uuid=gpu.uuid,
             index=gpu.index,

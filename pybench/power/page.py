@@ -7,20 +7,18 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from pybench.core.numbers import plain, short_percent
+from pybench.core.numbers import plain
 from pybench.model.health import gpu_label
-from pybench.model.record import Energy, GpuEnergy
-from pybench.power.chart import command_payload, power_samples
+from pybench.model.record import Energy
+from pybench.power.chart import PowerPayload, power_samples, trace_chart
 from pybench.power.measured_command import CommandPower
 from pybench.power.samples import Column
-from pybench.power.text import GAIN_FRACTION
-from pybench.power.trace import GpuTrace, PowerTrace
+from pybench.power.text import ENERGY_HEADS, GAIN, energy_cells
+from pybench.power.trace import PowerTrace
 from pybench.report.page.document import document
 from pybench.report.run.flags import legend
 
-_HEADS = ("GPU", "energy", "sensor's bound", "mean power", "highest power", "method", "flags")
 _LONGEST = 200
-_GAIN = f"The board's gain error, ±{short_percent(GAIN_FRACTION)}, is not included."
 
 WIDTH, HEIGHT = 960, 360
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 30, 40
@@ -43,14 +41,16 @@ def render(used: CommandPower) -> str:
     ended = "" if used.exit_code == 0 else f"; it ended with exit code {used.exit_code}"
     return document(
         "command.html.j2",
-        power=command_payload(shown, trace, energy.start_ns, energy.end_ns),
+        power=PowerPayload.of(
+            [trace_chart(shown, [(energy.start_ns, energy.start_ns, energy.end_ns)], "command", trace)]
+        ),
         command=shown,
         total="energy unknown" if energy.energy_j is None else f"{plain(energy.energy_j, 6)} J",
         sentence=f"{len(energy.gpus)} GPU{'s' * (len(energy.gpus) != 1)} in {plain(energy.duration_s)} s{ended}",
-        scope=f"Scope: {energy.scope}, without {', '.join(energy.excluded)}. {_GAIN}",
-        heads=_HEADS,
+        scope=f"Scope: {energy.scope}, without {', '.join(energy.excluded)}; {GAIN}",
+        heads=ENERGY_HEADS,
         rows=[
-            *map(_row, energy.gpus),
+            *map(energy_cells, energy.gpus),
             *((name, f"{plain(joules, 6)} J", "-", "-", "-", "RAPL", "-") for name, joules in used.package_j.items()),
         ],
         flag_legend=legend(energy.flags),
@@ -58,22 +58,14 @@ def render(used: CommandPower) -> str:
     )
 
 
-def _row(gpu: GpuEnergy) -> tuple[str, ...]:
-    known = gpu.energy_low_j is not None and gpu.energy_high_j is not None
-    return (
-        gpu_label(gpu.uuid, gpu.index),
-        "unknown" if gpu.energy_j is None else f"{plain(gpu.energy_j, 6)} J",
-        f"[{plain(gpu.energy_low_j or 0.0, 6)}, {plain(gpu.energy_high_j or 0.0, 6)}] J" if known else "-",
-        "-" if gpu.mean_power_w is None else f"{gpu.mean_power_w:.1f} W",
-        "-" if gpu.max_power_w is None else f"{gpu.max_power_w:.1f} W",
-        gpu.method,
-        ", ".join(gpu.flags) or "-",
-    )
-
-
 def svg(trace: PowerTrace, energy: Energy) -> str:
     """The driver's series of every GPU, or its polled power where there is no series, in SVG."""
-    lines = {gpu_label(gpu.uuid, gpu.index): _line(gpu, trace, energy.start_ns) for gpu in trace.gpus}
+    lines: dict[str, tuple[Column, Column]] = {}
+    for gpu in trace.gpus:
+        times_ns, power_mw = power_samples(gpu, trace)
+        every = max(1, len(times_ns) // MOST_POINTS)
+        seconds = ((times_ns - energy.start_ns) / 1e9)[::every]
+        lines[gpu_label(gpu.uuid, gpu.index)] = seconds, (power_mw / 1e3)[::every]
     more_y = LABEL_HEIGHT * ((len(lines) - 1) // LABELS_A_ROW)
     top, height = TOP + more_y, HEIGHT + more_y
     drawn = [time_s for time_s, _ in lines.values() if len(time_s)]
@@ -112,9 +104,3 @@ def svg(trace: PowerTrace, energy: Energy) -> str:
             f'<text x="{label_x}" y="{label_y}" fill="{color}">{escape(name)}</text>',
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _line(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> tuple[Column, Column]:
-    times_ns, power_mw = power_samples(gpu, trace)
-    every = max(1, len(times_ns) // MOST_POINTS)
-    return ((times_ns - origin_ns) / 1e9)[::every], (power_mw / 1e3)[::every]

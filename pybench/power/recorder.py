@@ -72,15 +72,19 @@ class PowerRecorder:
         start_limit_s: float = START_LIMIT_S,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        if not counter_period_s >= MIN_COUNTER_PERIOD_S:
-            raise ValueError(f"counter_period_s: {counter_period_s} is under {MIN_COUNTER_PERIOD_S}, the shortest")
-        if not polled_period_s >= MIN_POLLED_PERIOD_S:
-            raise ValueError(f"polled_period_s: {polled_period_s} is under {MIN_POLLED_PERIOD_S}, the shortest")
+        for name, period_s, shortest_s in (
+            ("counter_period_s", counter_period_s, MIN_COUNTER_PERIOD_S),
+            ("polled_period_s", polled_period_s, MIN_POLLED_PERIOD_S),
+        ):
+            if not period_s >= shortest_s:
+                raise ValueError(f"{name}: {period_s} is under {shortest_s}, the shortest")
         self._uuids = tuple(uuids)
-        self._counter_period_ns = round(counter_period_s * 1e9)
-        self._polled_period_ns = round(polled_period_s * 1e9)
-        self._start_limit_ns = round(start_limit_s * 1e9)
-        self._most_bytes = most_bytes
+        self._settings = {
+            "counter_period_ns": round(counter_period_s * 1e9),
+            "polled_period_ns": round(polled_period_s * 1e9),
+            "start_limit_ns": round(start_limit_s * 1e9),
+            "most_bytes": most_bytes,
+        }
         self._native: Any = None
 
     def start(self) -> None:
@@ -92,13 +96,7 @@ class PowerRecorder:
             raise UsageError("power sampler: it records already; stop it before it starts again")
         if _nvml is None:
             raise MachineError(f"power sampler: {_FAULT}; {REMEDY}")
-        native = _nvml.Recorder(
-            self._uuids,
-            counter_period_ns=self._counter_period_ns,
-            polled_period_ns=self._polled_period_ns,
-            start_limit_ns=self._start_limit_ns,
-            most_bytes=self._most_bytes,
-        )
+        native = _nvml.Recorder(self._uuids, **self._settings)
         try:
             native.start()
         except RuntimeError as error:

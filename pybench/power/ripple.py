@@ -112,16 +112,10 @@ class Ripple:
 
     def energy_j(self, time_s: Column) -> Column:
         """Joules since its start, constant beyond its ends."""
+        amplitude_j = np.asarray(self.seen_w * self._gain / (1j * self._omega))
         inside_s = np.minimum(np.maximum(time_s, self.start_s), self.end_s)
-        return np.asarray(wave_sum(inside_s, self.frequency_hz, self._amplitude_j) - self._at_start_j)
-
-    @cached_property
-    def _amplitude_j(self) -> Complex:
-        return np.asarray(self.seen_w * self._gain / (1j * self._omega))
-
-    @cached_property
-    def _at_start_j(self) -> float:
-        return float(wave_sum(np.array([self.start_s]), self.frequency_hz, self._amplitude_j)[0])
+        at_start_j = wave_sum(np.array([self.start_s]), self.frequency_hz, amplitude_j)
+        return np.asarray(wave_sum(inside_s, self.frequency_hz, amplitude_j) - at_start_j)
 
     @cached_property
     def sigma_j(self) -> float:
@@ -175,36 +169,29 @@ def wave_sum(time_s: Column, frequency_hz: float, amplitude: Complex) -> Column:
 
 def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | None:
     """The ripple in samples with this standard deviation of noise; ``None`` if there is none."""
-    swing_w = float(power_w.std()) if len(time_s) else 0.0
-    if len(time_s) < MIN_SAMPLES or swing_w < RIPPLE_NOISES * noise_w:
+    if len(time_s) < MIN_SAMPLES or (swing_w := float(power_w.std())) < RIPPLE_NOISES * noise_w:
         return None
     middle_s = float(time_s.mean())
     since_s = time_s - middle_s
     fits = [tuned(since_s, power_w, hz) for hz in _peaks_hz(since_s, power_w).tolist()]
     if not fits:
         return None
-    best_hz = min(fits, key=lambda fit: fit.left_w).frequency_hz
+    best = min(fits, key=lambda fit: fit.left_w)
     # Evenly spaced samples show a slow load at the alias; the late ones decide.
     sampled_hz = 1 / float(np.median(np.diff(time_s)))
-    alias_hz = max(abs(best_hz - round(best_hz / sampled_hz) * sampled_hz), 1 / float(time_s[-1] - time_s[0]))
-    if best_hz >= RIPPLE_HZ > alias_hz:
-        fits.append(tuned(since_s, power_w, alias_hz))
-    fits.sort(key=lambda fit: fit.left_w)
-    if fits[0].frequency_hz < RIPPLE_HZ:
+    folded_hz = abs(best.frequency_hz - round(best.frequency_hz / sampled_hz) * sampled_hz)
+    alias_hz = max(folded_hz, 1 / float(time_s[-1] - time_s[0]))
+    if best.frequency_hz >= RIPPLE_HZ > alias_hz:
+        best = min(best, tuned(since_s, power_w, alias_hz), key=lambda fit: fit.left_w)
+    if best.frequency_hz < RIPPLE_HZ:
         return None
-    left_w = fits[0].left_w
-    is_noise = left_w <= NOISE_TIMES * noise_w and left_w <= NOISY_FRACTION * swing_w
-    if left_w > RESIDUAL_FRACTION * swing_w and not is_noise:
+    is_noise = best.left_w <= NOISE_TIMES * noise_w and best.left_w <= NOISY_FRACTION * swing_w
+    if best.left_w > RESIDUAL_FRACTION * swing_w and not is_noise:
         return None
-    phase = 2 * np.pi * fits[0].frequency_hz * np.arange(1, len(fits[0].seen_w) + 1) * middle_s
-    ripple = Ripple(
-        start_s=float(time_s[0]) - EXTENSION_S,
-        end_s=float(time_s[-1]) + EXTENSION_S,
-        num_samples=len(time_s),
-        frequency_hz=fits[0].frequency_hz,
-        seen_w=fits[0].seen_w * np.exp(-1j * phase),
-        left_w=left_w,
-    )
+    phase = 2 * np.pi * best.frequency_hz * np.arange(1, len(best.seen_w) + 1) * middle_s
+    start_s, end_s = float(time_s[0]) - EXTENSION_S, float(time_s[-1]) + EXTENSION_S
+    seen_w = best.seen_w * np.exp(-1j * phase)
+    ripple = Ripple(start_s, end_s, len(time_s), best.frequency_hz, seen_w, best.left_w)
     off_w = power_w - ripple.power_seen_w(time_s)
     off_w = np.abs(off_w - np.median(off_w))
     usual_w = max(NOISE_TIMES * noise_w, RESIDUAL_FRACTION * swing_w)

@@ -154,35 +154,21 @@ def _too_high(power_w: Column, usual_w: float) -> npt.NDArray[np.bool_]:
 
 def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int, spans_s: Windows = ()) -> Samples:
     """The driver's series in seconds since ``origin_ns``, only near ``spans_s`` if any are given."""
-    spans_ns = [(origin_ns + int(start_s * 1e9), origin_ns + int(end_s * 1e9)) for start_s, end_s in spans_s]
-    near = _series_near(gpu.series, offsets, spans_ns)
+    near, spans_ns = gpu.series, [[origin_ns + int(at_s * 1e9) for at_s in span] for span in spans_s]
+    if spans_ns and len(near.realtime_ns):  # at least the samples within the spans; stamps ascend
+        realtime_ns, power_mw = np.asarray(near.realtime_ns, dtype=np.int64), np.asarray(near.power_mw)
+        offsets_ns = np.asarray(offsets.realtime_offset_ns, dtype=np.int64)
+        lowest_ns, highest_ns = (int(offsets_ns.min()), int(offsets_ns.max())) if len(offsets_ns) else (0, 0)
+        parts, end = [], 0
+        for start_ns, end_ns in spans_ns:
+            first = max(end, int(np.searchsorted(realtime_ns, start_ns + lowest_ns)))
+            end = max(first, int(np.searchsorted(realtime_ns, end_ns + highest_ns, side="right")))
+            parts.append(slice(first, end))
+        stamps_ns, powers_mw = (np.concatenate([column[part] for part in parts]) for column in (realtime_ns, power_mw))
+        near = SeriesColumns(realtime_ns=stamps_ns, power_mw=powers_mw)  # type: ignore[arg-type]
     power_mw = np.asarray(near.power_mw, dtype=np.int64)
-    time_s = (series_times_ns(near, offsets) - origin_ns) / 1e9
     known = power_mw != MISSING
-    if not known.all():
-        time_s, power_mw = time_s[known], power_mw[known]
-    return Samples.of(time_s, power_mw / 1e3)
-
-
-def _series_near(series: SeriesColumns, offsets: OffsetColumns, spans_ns: Windows) -> SeriesColumns:
-    """At least the samples within spans of CLOCK_MONOTONIC; all samples if no span is given.
-
-    Stamps ascend, so a binary search finds them.
-    """
-    if not spans_ns or not len(series.realtime_ns):
-        return series
-    realtime_ns, power_mw = np.asarray(series.realtime_ns, dtype=np.int64), np.asarray(series.power_mw)
-    offsets_ns = np.asarray(offsets.realtime_offset_ns, dtype=np.int64)
-    lowest_ns, highest_ns = (int(offsets_ns.min()), int(offsets_ns.max())) if len(offsets_ns) else (0, 0)
-    parts, end = [], 0
-    for start_ns, end_ns in spans_ns:
-        first = max(end, int(np.searchsorted(realtime_ns, start_ns + lowest_ns)))
-        end = max(first, int(np.searchsorted(realtime_ns, end_ns + highest_ns, side="right")))
-        parts.append(slice(first, end))
-    return SeriesColumns(
-        realtime_ns=np.concatenate([realtime_ns[part] for part in parts]),  # type: ignore[arg-type]
-        power_mw=np.concatenate([power_mw[part] for part in parts]),  # type: ignore[arg-type]
-    )
+    return Samples.of(seconds_since(series_times_ns(near, offsets), origin_ns)[known], power_mw[known] / 1e3)
 
 
 def averages_of(gpu: GpuTrace, origin_ns: int, start_s: float, end_s: float) -> Samples:
@@ -222,16 +208,12 @@ def highest_power_w(power_mw: Nanoseconds) -> float | None:
     if not len(power_mw):
         return None
     highest_mw = np.max(power_mw)
+    few_mw, usual_mw = (power_mw[:: max(1, len(power_mw) // most)] for most in (FEW_USUAL, MOST_USUAL))
     # The 95th percentile is at least the median, so the cheap median decides first.
-    if highest_mw > GLITCH_TIMES * median(_thinned(power_mw, FEW_USUAL)):
-        usual_mw = float(np.percentile(_thinned(power_mw, MOST_USUAL), USUAL_PERCENTILE))
-        highest_mw = np.max(power_mw, where=~_too_high(power_mw / 1e3, max(usual_mw / 1e3, 0.0)), initial=MISSING)
+    if highest_mw > GLITCH_TIMES * median(few_mw):
+        usual_w = max(float(np.percentile(usual_mw, USUAL_PERCENTILE)) / 1e3, 0.0)
+        highest_mw = np.max(power_mw, where=~_too_high(power_mw / 1e3, usual_w), initial=MISSING)
     return float(highest_mw) / 1e3 if highest_mw >= GLITCH_W * 1e3 else None
-
-
-def _thinned(power_mw: Nanoseconds, most: int) -> Nanoseconds:
-    """About ``most`` of the readings, evenly spaced."""
-    return power_mw[:: max(1, len(power_mw) // most)]
 
 
 def polled_power_mw(polled: PolledColumns) -> Nanoseconds:

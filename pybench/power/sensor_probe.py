@@ -29,8 +29,8 @@ class CallCost:
     """Latency of one NVML call in seconds: median and largest of a few, and NVML's answer when it fails."""
 
     call: str
-    median_s: float | None
-    largest_s: float | None
+    median_s: float | None = None
+    largest_s: float | None = None
     error: str | None = None
 
 
@@ -60,37 +60,29 @@ def probe_sensors(uuids: Sequence[str]) -> tuple[SensorProbe, ...]:
 
 
 def _probe(gpu: GpuTrace, trace: PowerTrace) -> SensorProbe:
+    readings = Readings.of(gpu.counter, trace.start_ns)
+    placed = [(anchors, grid) for grid in candidate_grids(readings) if (anchors := grid.place(readings))]
     samples = samples_of(gpu, trace.offsets, trace.start_ns)
     spacing_s = np.diff(samples.time_s)
     # The fields are first read right after the driver's samples.
     first_poll_s = (gpu.polled.t_ns[0] - trace.start_ns) / 1e9 if len(gpu.polled.t_ns) else 0.0
+    instant_mw = np.asarray(gpu.polled.instant_mw, dtype=np.int64)
+    times_ns = np.asarray(gpu.polled.t_ns, dtype=np.int64)[instant_mw != MISSING]
+    # A board that draws one exact power shows no change of the instant power.
+    changes_ns = times_ns[1:][np.diff(instant_mw[instant_mw != MISSING]) != 0]
     return SensorProbe(
         uuid=gpu.uuid,
         index=gpu.index,
         name=gpu.name,
         scope=gpu.scope,
         capabilities=gpu.capabilities,
-        counter_period_s=_counter_period_s(gpu, trace.start_ns),
+        counter_period_s=evenest(placed)[1].period_s if placed else None,
         series_period_s=samples.period_s,
         series_spacing_s=(float(spacing_s.min()), float(spacing_s.max())) if len(spacing_s) else None,
         series_depth=int(np.sum(samples.time_s < first_poll_s)) or None,
-        polled_period_s=_polled_period_s(gpu),
+        polled_period_s=float(np.median(np.diff(changes_ns))) / 1e9 if len(changes_ns) > 1 else None,
         calls=_call_costs(gpu),
     )
-
-
-def _counter_period_s(gpu: GpuTrace, origin_ns: int) -> float | None:
-    readings = Readings.of(gpu.counter, origin_ns)
-    placed = [(anchors, grid) for grid in candidate_grids(readings) if (anchors := grid.place(readings))]
-    return evenest(placed)[1].period_s if placed else None
-
-
-def _polled_period_s(gpu: GpuTrace) -> float | None:
-    """Median time between changes of the instant power; a board that draws one exact power shows none."""
-    instant_mw = np.asarray(gpu.polled.instant_mw, dtype=np.int64)
-    times_ns = np.asarray(gpu.polled.t_ns, dtype=np.int64)[instant_mw != MISSING]
-    changes_ns = times_ns[1:][np.diff(instant_mw[instant_mw != MISSING]) != 0]
-    return float(np.median(np.diff(changes_ns))) / 1e9 if len(changes_ns) > 1 else None
 
 
 def _call_costs(gpu: GpuTrace) -> tuple[CallCost, ...]:
@@ -103,11 +95,11 @@ def _call_costs(gpu: GpuTrace) -> tuple[CallCost, ...]:
         return answer("DeviceGetHandleByUUID", gpu.uuid)
 
     try:
-        opened = returned_within(CALL_LIMIT_S, handle)
+        opened, fault = returned_within(CALL_LIMIT_S, handle), NO_ANSWER
     except NvmlError as error:
-        return (CallCost("nvmlDeviceGetHandleByUUID", None, None, str(error)),)
+        opened, fault = [], str(error)
     if not opened:
-        return (CallCost("nvmlDeviceGetHandleByUUID", None, None, NO_ANSWER),)
+        return (CallCost("nvmlDeviceGetHandleByUUID", error=fault),)
     fields = [constant("FI_DEV_POWER_INSTANT"), constant("FI_DEV_POWER_AVERAGE")]
     calls: dict[str, tuple[object, ...]] = {
         "DeviceGetTotalEnergyConsumption": (),
@@ -118,7 +110,7 @@ def _call_costs(gpu: GpuTrace) -> tuple[CallCost, ...]:
     costs = []
     for name, rest in calls.items():
         cost = returned_within(CALL_LIMIT_S, partial(_cost, name, *opened, *rest))
-        costs.extend(cost or [CallCost(f"nvml{name}", None, None, NO_ANSWER)])
+        costs.extend(cost or [CallCost(f"nvml{name}", error=NO_ANSWER)])
     return tuple(costs)
 
 
@@ -129,6 +121,6 @@ def _cost(name: str, *arguments: object) -> CallCost:
         try:
             answer(name, *arguments)
         except NvmlError as error:
-            return CallCost(f"nvml{name}", None, None, str(error))
+            return CallCost(f"nvml{name}", error=str(error))
         took_s.append(time.perf_counter() - begun_s)
     return CallCost(f"nvml{name}", float(np.median(took_s)), max(took_s))

@@ -22,26 +22,26 @@ from pybench.report.text.table import console, draw, hanging, without_trailing_s
 
 # Gain error of a board's sensor as a fraction (NVML documents ±5 %). It is the same in every window of a board.
 GAIN_FRACTION = 0.05
-_HEADS = ("GPU", "energy", "bound", "mean", "peak", "method", "notes")
+GAIN = f"the board's gain error, ±{short_percent(GAIN_FRACTION)}, is not included"
+ENERGY_HEADS = ("GPU", "energy", "bound", "mean", "peak", "method", "notes")
 
 
 def energy_table(energy: Energy, package_j: Mapping[str, float], package_reason: str | None, *, width: int = 80) -> str:
     """One line a GPU; below the table the meaning of each flag, the CPU's joules, and the scope."""
     stream = io.StringIO()
     out = console(stream, width, color=False)
-    rows = [*map(_cells, energy.gpus)]
+    rows = [*map(energy_cells, energy.gpus)]
     if len(energy.gpus) > 1:
         totals = {name: getattr(energy, name) for name in ("energy_j", "energy_low_j", "energy_high_j", "mean_power_w")}
-        rows.append(_cells(GpuEnergy(uuid="all", index=None, method="", **totals)))
-    out.print(draw(Table("", _HEADS, tuple(rows)).without_empty_columns(), width))
+        rows.append(energy_cells(GpuEnergy(uuid="all", index=None, method="", **totals)))
+    out.print(draw(Table("", ENERGY_HEADS, tuple(rows)).without_empty_columns(), width))
     for flag, words in legend(energy.flags):
         hanging(out, f"  {flag}: {words}{_apart(energy) if flag == 'counter_vs_power' else ''}")
     for name, joules in package_j.items():
         hanging(out, f"  {name}: {plain(joules, 6)} J (CPU package, by RAPL)")
     if package_reason is not None:
         hanging(out, f"  CPU packages: unknown: {package_reason}")
-    gain = f"the board's gain error, ±{short_percent(GAIN_FRACTION)}, is not included"
-    hanging(out, f"  {plain(energy.duration_s)} s; scope: {energy.scope}, without {', '.join(energy.excluded)}; {gain}")
+    hanging(out, f"  {plain(energy.duration_s)} s; scope: {energy.scope}, without {', '.join(energy.excluded)}; {GAIN}")
     return without_trailing_spaces(stream.getvalue())
 
 
@@ -55,7 +55,8 @@ def _apart(energy: Energy) -> str:
     return f"; its ends are {short_percent(max(bounds))} apart" if bounds else ""
 
 
-def _cells(gpu: GpuEnergy) -> tuple[str, ...]:
+def energy_cells(gpu: GpuEnergy) -> tuple[str, ...]:
+    """A row of the table with ``ENERGY_HEADS``."""
     name, flags = gpu.uuid if gpu.index is None else str(gpu.index), ", ".join(gpu.flags)
     if gpu.energy_j is None or gpu.energy_low_j is None or gpu.energy_high_j is None or gpu.mean_power_w is None:
         return name, "unknown", "-", "-", "-", "-", flags

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 
 from pybench.files.shipped import shipped_suites
 from pybench.model.results import Results
-from pybench.power.chart import command_payload, extremes, pack, pack_levels, unpack
+from pybench.power.chart import extremes, pack, pack_levels, trace_chart
 from pybench.report.page.render import power_payload, render
 from pybench.report.run.view import RunView
 from tests.report.kept import ONE_OF_A_KIND
@@ -94,7 +95,7 @@ def test_times_of_days_fit_their_columns() -> None:
     trace = power_trace(1, 2)
     late = replace(trace.gpus[0].series, realtime_ns=[SECOND, 70 * 3600 * SECOND])
     trace = replace(trace, end_ns=80 * 3600 * SECOND, gpus=(replace(trace.gpus[0], series=late),))
-    (attempt,) = command_payload("train", trace, SECOND, trace.end_ns).attempts
+    attempt = trace_chart("train", [(SECOND, SECOND, trace.end_ns)], "command", trace)
     times_s = unpack(attempt["gpus"][0]["t"]) * attempt["tick_s"]
     assert times_s.tolist() == pytest.approx([1.0, 70 * 3600.0], abs=1e-3)
     assert attempt["end"] * attempt["tick_s"] == pytest.approx(80 * 3600.0, abs=1e-3)
@@ -105,7 +106,7 @@ def test_times_that_go_back_fit_their_columns() -> None:
     trace = power_trace(1, 2)
     counter = replace(trace.gpus[0].counter, before_ns=[1, 2, 3], after_ns=[1, 2**60, 3], energy_mj=[1, 2, 3])
     trace = replace(trace, gpus=(replace(trace.gpus[0], counter=counter),))
-    (attempt,) = command_payload("train", trace, 1, 2).attempts
+    attempt = trace_chart("train", [(1, 1, 2)], "command", trace)
     assert max(unpack(attempt["gpus"][0]["anchors"])) * attempt["tick_s"] == pytest.approx(2**60 / 1e9, rel=1e-3)
 
 
@@ -171,3 +172,9 @@ def test_a_million_samples_need_less_than_3_mb() -> None:
     ticks = np.arange(1_000_000) * 200 + random.integers(0, 20, 1_000_000)
     power_mw = 323 * random.integers(1200, 1300, 1_000_000)
     assert len(pack(ticks)) + sum(map(len, pack_levels(power_mw).values())) < 3_000_000
+
+
+def unpack(text: str) -> np.ndarray:
+    """The values given to :func:`pack`."""
+    planes = np.frombuffer(gzip.decompress(base64.b64decode(text)), dtype=np.uint8).reshape(4, -1)
+    return np.cumsum(np.ascontiguousarray(planes.T).view("<i4").ravel(), dtype=np.int64)

@@ -11,9 +11,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from pybench.power.chart import NO_POWER, PowerPayload
+from pybench.power.chart import PowerPayload
 from pybench.report.table import printable
 
+_NO_POWER = PowerPayload()
 _ASSETS = Path(__file__).parent / "assets"
 _SIGNS = {
     **dict.fromkeys(("pass", "ok", "improved", "unchanged", "kept"), "✓"),
@@ -33,7 +34,7 @@ def verdict_rank(verdict: str) -> int:
     return _RANK.index(verdict) if verdict in _RANK else len(_RANK)
 
 
-def document(template: str, *, power: PowerPayload = NO_POWER, **content: object) -> str:
+def document(template: str, *, power: PowerPayload = _NO_POWER, **content: object) -> str:
     """The page ``template`` filled with ``content``; a hash permits each of its scripts and styles, nothing else."""
     drawn = ("uplot.min.js",) if power.attempts else ()
     scripts = tuple(map(_asset, (*drawn, "page.js")))

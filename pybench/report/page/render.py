@@ -14,7 +14,7 @@ from pybench.model.errors import PybenchError
 from pybench.model.health import gpu_label
 from pybench.model.manifest import Provenance
 from pybench.model.results import Results
-from pybench.power.chart import PowerPayload, detach_columns, power_samples, trace_chart
+from pybench.power.chart import PowerPayload, power_samples, trace_chart
 from pybench.report.page.charts import Section, scaling_charts, step_chart, throughput_charts
 from pybench.report.page.document import document, verdict_rank
 from pybench.report.run.findings import by_part, each_step_once, findings, judged_sentence, not_judged, not_run
@@ -117,7 +117,6 @@ def power_payload(view: RunView) -> PowerPayload:
     names = short_labels(view.results.points, with_benchmark=True)
     attempts: list[dict[str, Any]] = []
     notes: list[str] = []
-    columns: dict[str, dict[str, Any]] = {}
     room = MOST_SAMPLES
     # Each attempt on the run's own host, ``None``, then on every other host with a trace.
     for record, part in [(each, part) for each in view.good_records for part in (None, *view.other_hosts(each))]:
@@ -140,8 +139,7 @@ def power_payload(view: RunView) -> PowerPayload:
         steps = [phase_cuts_ns(ranks) for ranks in zip(*(rank.steps for rank in record.ranks), strict=True)]
         shifted = [(start + ahead_ns, cut + ahead_ns, end + ahead_ns) for start, cut, end in steps]
         attempts.append(trace_chart(label, shifted, "measured step", trace))
-        columns |= detach_columns(attempts[-1], len(columns))
-    return PowerPayload(tuple(attempts), tuple(notes), columns)
+    return PowerPayload.of(attempts, notes)
 
 
 @dataclass(frozen=True)

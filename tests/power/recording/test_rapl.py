@@ -23,8 +23,8 @@ def test_packages_are_counted_and_neither_their_parts_nor_the_platform(tmp_path:
     second = zone(tmp_path, "1", "package-1", 10_000)
     zone(tmp_path, "0:0", "dram", 0)
     zone(tmp_path, "2", "psys", 50_000)
-    counters = PackageCounters.open(tmp_path)
-    assert not isinstance(counters, str)
+    counters = PackageCounters(tmp_path)
+    assert counters.reason is None
     first.write_text("2000")
     second.write_text("30000")
     # The first wrapped: 999 000 to 1 000 000 and from 0 on.
@@ -34,12 +34,12 @@ def test_packages_are_counted_and_neither_their_parts_nor_the_platform(tmp_path:
 
 
 def test_no_zone_is_a_reason(tmp_path: Path) -> None:
-    assert PackageCounters.open(tmp_path) == ("no RAPL zone: the kernel or the virtual machine does not offer powercap")
+    assert PackageCounters(tmp_path).reason == "no RAPL zone: the kernel or the virtual machine does not offer powercap"
 
 
 def test_a_broken_zone_is_a_reason(tmp_path: Path) -> None:
     zone(tmp_path, "0", "package-0", 0).write_text("broken")
-    assert str(PackageCounters.open(tmp_path)).startswith("RAPL: invalid literal")
+    assert str(PackageCounters(tmp_path).reason).startswith("RAPL: invalid literal")
 
 
 def test_an_unreadable_counter_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,4 +53,4 @@ def test_an_unreadable_counter_is_a_reason(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Path, "read_text", guarded)
     reason = f"{energy}: not readable; make it so with chmod, or run as root"
-    assert PackageCounters.open(tmp_path) == reason
+    assert PackageCounters(tmp_path).reason == reason
