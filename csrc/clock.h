@@ -2,7 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <string>
+
+#include "record.h"
 
 namespace pybench {
 
@@ -10,7 +14,7 @@ constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kSecond = 1000 * kMillisecond;
 
 int64_t now_ns();       // CLOCK_MONOTONIC
-int64_t realtime_ns();  // CLOCK_REALTIME, which somebody may set: see wall_clock.h
+int64_t realtime_ns();  // CLOCK_REALTIME, which somebody may set: see WallClock
 std::string boot_id();  // of the boot that CLOCK_MONOTONIC counts from
 void sleep_until(int64_t deadline_ns);
 
@@ -27,6 +31,17 @@ struct Cadence {
         next_ns += (missed + 1) * period_ns;
         return static_cast<uint64_t>(missed);
     }
+};
+
+// CLOCK_REALTIME beside CLOCK_MONOTONIC. Somebody may set it while a recording runs: by how much is kept apart.
+// For any thread.
+class WallClock {
+  public:
+    OffsetRow read();
+
+  private:
+    std::mutex mutex_;
+    std::optional<OffsetRow> last_;
 };
 
 }  // namespace pybench

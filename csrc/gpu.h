@@ -14,10 +14,8 @@
 #include "clock.h"
 #include "nvml_api.h"
 #include "sample_series.h"
-#include "search_budget.h"
-#include "search_slots.h"
+#include "search_limits.h"
 #include "step_search.h"
-#include "wall_clock.h"
 
 namespace pybench {
 

@@ -67,12 +67,12 @@ nvmlReturn_t persist(Call call) {
     return code;
 }
 
-template <typename Value, typename Function, typename... Arguments>
-nvmlReturn_t read(Function function, int64_t* out, Arguments... arguments) {
+template <typename Value, typename Out, typename Function, typename... Arguments>
+nvmlReturn_t read(Function function, Out* out, Arguments... arguments) {
     if (function == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
     Value value{};
     const nvmlReturn_t code = function(arguments..., &value);
-    if (code == NVML_SUCCESS) *out = static_cast<int64_t>(value);
+    if (code == NVML_SUCCESS) *out = static_cast<Out>(value);
     return code;
 }
 
@@ -200,11 +200,7 @@ std::string Nvml::driver_version() const {
 }
 
 nvmlReturn_t Nvml::energy_mj(nvmlDevice_t gpu, uint64_t* energy_mj) const {
-    if (symbols_->get_energy == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
-    unsigned long long value = 0;
-    const nvmlReturn_t code = symbols_->get_energy(gpu, &value);
-    if (code == NVML_SUCCESS) *energy_mj = value;
-    return code;
+    return read<unsigned long long>(symbols_->get_energy, energy_mj, gpu);
 }
 
 nvmlReturn_t Nvml::power_samples(nvmlDevice_t gpu, uint64_t last_seen_us, unsigned* size,

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <utility>
 
-#include "bounded.h"
 #include "clock.h"
+#include "patience.h"
 
 namespace pybench {
 
@@ -74,9 +74,10 @@ void Recorder::start() {
     session_ = std::move(session);
 }
 
-std::shared_ptr<Session> Recorder::running() {
+std::shared_ptr<Session> Recorder::running(bool required) {
     if (process_ != this_process()) throw std::logic_error("the sampler runs in another process");
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (required && !session_) throw std::logic_error("the sampler is not running");
     return session_;
 }
 
@@ -101,19 +102,13 @@ Recording Recorder::stop() {
 }
 
 Recording Recorder::snapshot(int64_t since_ns, bool search, int64_t until_ns) {
-    const std::shared_ptr<Session> session = running();
-    if (!session) throw std::logic_error("the sampler is not running");
-    return session->snapshot(since_ns, search, until_ns);
+    return running(true)->snapshot(since_ns, search, until_ns);
 }
 
-void Recorder::anchor() {
-    const std::shared_ptr<Session> session = running();
-    if (!session) throw std::logic_error("the sampler is not running");
-    session->anchor();
-}
+void Recorder::anchor() { running(true)->anchor(); }
 
 std::vector<int64_t> Recorder::latest_power_mw() {
-    const std::shared_ptr<Session> session = running();
+    const std::shared_ptr<Session> session = running(false);
     return session ? session->latest_power_mw() : std::vector<int64_t>(settings_.uuids.size(), kMissing);
 }
 

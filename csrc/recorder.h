@@ -37,7 +37,7 @@ class Recorder {
     std::vector<int64_t> latest_power_mw();
 
   private:
-    std::shared_ptr<Session> running();
+    std::shared_ptr<Session> running(bool required);
     std::shared_ptr<Session> take();
 
     const Settings settings_;

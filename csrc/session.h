@@ -18,7 +18,6 @@
 #include "patience.h"
 #include "recording.h"
 #include "retention.h"
-#include "wall_clock.h"
 
 namespace pybench {
 

@@ -19,20 +19,19 @@ from pybench.model.errors import MachineError, is_disk_full, is_machine_fault
 _FULL = re.compile(f"{os.strerror(errno.ENOSPC)}|{os.strerror(errno.EDQUOT)}", re.IGNORECASE)
 
 
-_SPACE = "free space there"
+# Somebody moved, removed or replaced the folder meanwhile: whether it holds all that was recorded is not known.
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_CLOSED = (errno.EACCES, errno.EPERM)
 _REMEDIES = {
-    errno.ENOSPC: _SPACE,
-    errno.EDQUOT: _SPACE,
-    errno.EROFS: "make it writable",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space there"),
+    **dict.fromkeys((errno.EROFS, *_CLOSED), "make it writable"),
+    **dict.fromkeys(_GONE, "put it back"),
     errno.EFBIG: "allow larger files (ulimit -f)",
     errno.EMFILE: "allow more open files (ulimit -n)",
     errno.ENFILE: "allow more open files (sysctl fs.file-max)",
     errno.ENOMEM: "free memory",
 }
 _OTHER_REMEDY = "look for the fault in the kernel's log (dmesg)"
-# Somebody moved, removed or replaced the folder meanwhile: whether it holds all that was recorded is not known.
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-_CLOSED = (errno.EACCES, errno.EPERM)
 _SCRATCH = "room"
 
 
@@ -61,8 +60,7 @@ def disk_error(folder: Path, kept: str, then: str) -> Iterator[None]:
         needed = f" of {error.num_bytes:,} needed" if isinstance(error, NoRoomError) else ""
         room = f" ({room_text(folder)}{needed})" if is_disk_full(error) else ""
         known = f"{kept}: " if kept and error.errno not in _GONE else ""
-        remedy = "make it writable" if error.errno in _CLOSED else _REMEDIES.get(error.errno or 0, _OTHER_REMEDY)
-        remedy = "put it back" if error.errno in _GONE else remedy
+        remedy = _REMEDIES.get(error.errno or 0, _OTHER_REMEDY)
         raise MachineError(f"{where}: {error.strerror}{room}; {known}{remedy}, then{then}") from error
 
 
@@ -114,8 +112,15 @@ _YOUNG_S = 60.0
 def scratch_folder(prefix: str) -> Iterator[Path]:
     """A folder of this process, named with ``prefix``; this user's that no process holds any more are removed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        with suppress(OSError):  # another user's, or gone meanwhile
-            _remove_abandoned(folder)
+        with suppress(OSError):  # another user's, held by a process, or gone meanwhile
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                status = os.fstat(opened)
+                if status.st_uid == os.getuid() and time.time() - status.st_mtime >= _YOUNG_S:
+                    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(opened)
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
         held = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -123,16 +128,3 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
             yield Path(name)
         finally:
             os.close(held)
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Raises ``OSError`` where a process holds the folder, or it is another user's."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        found = os.fstat(opened)
-        if found.st_uid != os.getuid() or time.time() - found.st_mtime < _YOUNG_S:
-            return
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(opened)

@@ -42,9 +42,14 @@ _GRAVE_XIDS = frozenset({48, 64, 74, 79, 95, 119, 120, 140})
 def examine(notify: Callable[[str], None] | None = None) -> tuple[DoctorFinding, ...]:
     """Look at everything once. ``missing`` is what stops pybench, ``warning`` what bends its figures."""
     machine = snapshot(notify)
+    extensions: tuple[tuple[str, Literal["_energy", "_nvml"]], ...]
+    extensions = (("power sampler", "_nvml"), ("energy estimate", "_energy"))
+    faults = ((name, extension_fault(module)) for name, module in extensions)
     return (
-        _extension("power sampler", "_nvml"),
-        _extension("energy estimate", "_energy"),
+        *(
+            _finding(name, well=not fault, found=fault or "extension built", remedy=REMEDY, otherwise="missing")
+            for name, fault in faults
+        ),
         *_backends(machine),
         _gpus(machine),
         *_links(machine),
@@ -55,9 +60,7 @@ def examine(notify: Callable[[str], None] | None = None) -> tuple[DoctorFinding,
         *(finding for gpu in machine.gpus for finding in _gpu(gpu, machine)),
         _space(_SHM, "shared memory", _MIN_SHM_BYTES, "mount it larger: mount -o remount,size=8G /dev/shm"),
         _space(".", "disk", _MIN_DISK_BYTES, "free space, or keep runs elsewhere with --runs"),
-        _memlock(machine),
-        _load(machine),
-        *_quota(machine),
+        *_limits(machine),
         *_kernel_log(),
     )
 
@@ -68,24 +71,16 @@ def _finding(
     return DoctorFinding(name=name, state="ok" if well else otherwise, found=found, remedy="" if well else remedy)
 
 
-def _extension(name: str, module: Literal["_energy", "_nvml"]) -> DoctorFinding:
-    fault = extension_fault(module)
-    return _finding(name, well=fault is None, found=fault or "extension built", remedy=REMEDY, otherwise="missing")
-
-
 def _backends(machine: Machine) -> Iterator[DoctorFinding]:
     """Each backend. One suffices: the others' absence is a warning then."""
     of_all = {name: {p: _version(p) for p in traits.packages} for name, traits in BACKENDS.items()}
     any_whole = any(None not in versions.values() for versions in of_all.values())
     for name, versions in of_all.items():
-        whole = None not in versions.values()
+        whole, remedy = None not in versions.values(), BACKENDS[name].remedy
         found = ", ".join(f"{package} {version or 'not installed'}" for package, version in versions.items())
         if whole and machine.gpus and (versions.get("torch") or "").endswith("+cpu"):
-            remedy = "this torch can't use the GPUs: install a CUDA build of the same version"
-            yield DoctorFinding.warning(f"backend {name}", found, remedy)
-            continue
+            whole, remedy = False, "this torch can't use the GPUs: install a CUDA build of the same version"
         otherwise: Literal["warning", "missing"] = "warning" if any_whole else "missing"
-        remedy = BACKENDS[name].remedy
         yield _finding(f"backend {name}", well=whole, found=found, remedy=remedy, otherwise=otherwise)
 
 
@@ -105,13 +100,8 @@ def _gpus(machine: Machine) -> DoctorFinding:
         return DoctorFinding.ok("GPUs", f"{counted(kinds)}, driver {machine.driver or 'unknown'}")
     if machine.gpu_remedy:
         until = "until then a run ends with exit code 3, or measures CPU cores with --profile cpu"
-        return _finding(
-            "GPUs",
-            well=False,
-            found=str(machine.gpu_reason),
-            remedy=f"{machine.gpu_remedy}; {until}",
-            otherwise="missing",
-        )
+        remedy = f"{machine.gpu_remedy}; {until}"
+        return DoctorFinding(name="GPUs", state="missing", found=str(machine.gpu_reason), remedy=remedy)
     first = "unset CUDA_VISIBLE_DEVICES for GPUs" if hides_all() else "install the NVIDIA driver for GPUs"
     until = "until then suites use their cpu profile and power is unknown"
     return DoctorFinding.warning("GPUs", str(machine.gpu_reason), f"{first}; {until}")
@@ -156,24 +146,23 @@ def _space(path: str, name: str, needed_bytes: int, remedy: str) -> DoctorFindin
     )
 
 
-def _memlock(machine: Machine) -> DoctorFinding:
-    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    well = not machine.gpus or limit in {resource.RLIM_INFINITY, -1} or limit >= _GIB
-    found = "unlimited" if limit in {resource.RLIM_INFINITY, -1} else amount_text(limit)
-    return _finding("locked memory", well=well, found=found, remedy="raise it before the run: ulimit -l unlimited")
-
-
-def _load(machine: Machine) -> DoctorFinding:
+def _limits(machine: Machine) -> Iterator[DoctorFinding]:
+    """Locked memory, load and quota of the CPU."""
+    memory_bytes, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    unlimited = memory_bytes in {resource.RLIM_INFINITY, -1}
+    yield _finding(
+        "locked memory",
+        well=not machine.gpus or unlimited or memory_bytes >= _GIB,
+        found="unlimited" if unlimited else amount_text(memory_bytes),
+        remedy="raise it before the run: ulimit -l unlimited",
+    )
     load = os.getloadavg()[0]
-    return _finding(
+    yield _finding(
         "load",
         well=load <= machine.cpu_cores * _BUSY_FRACTION,
         found=f"{load:.2f} over the last minute on {plural(machine.cpu_cores, 'core')}",
         remedy="end what else is running: it widens every interval",
     )
-
-
-def _quota(machine: Machine) -> Iterator[DoctorFinding]:
     if machine.cpu_quota is not None and machine.cpu_quota < len(machine.cpus):
         found = f"{machine.cpu_quota:g} of {plural(len(machine.cpus), 'core')}, by the control group"
         yield DoctorFinding.warning("CPU quota", found, "raise it: cpu.max, or limits.cpu of the pod")

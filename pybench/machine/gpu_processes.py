@@ -60,22 +60,25 @@ class ProcessWatch:
         for uuid, handle in handles.items():
             # Clients of a server (MPS) are listed separately.
             for process in (process for call in _LISTS for process in query(call, handle) or ()):
-                self._note(uuid, process.pid, process.usedGpuMemory, time.monotonic_ns())
+                place, memory_bytes, now_ns = (uuid, process.pid), process.usedGpuMemory, time.monotonic_ns()
+                if (known := self._seen.get(place)) is not None:
+                    seen, facts = known
+                    most = max((each for each in (seen.memory_bytes, memory_bytes) if each is not None), default=None)
+                    self._seen[place] = replace(seen, memory_bytes=most, last_ns=now_ns), facts
+                elif (facts_now := facts_of(process.pid)) is not None:
+                    seen = GpuProcess(
+                        uuid=uuid,
+                        pid=process.pid,
+                        name=facts_now.name,
+                        memory_bytes=memory_bytes,
+                        first_ns=now_ns,
+                        last_ns=now_ns,
+                    )
+                    self._seen[place] = seen, facts_now
 
     def sightings(self) -> tuple[Sighting, ...]:
         """All processes so far."""
         return tuple(self._seen.values())
-
-    def _note(self, uuid: str, pid: int, memory_bytes: int | None, now_ns: int) -> None:
-        if (known := self._seen.get((uuid, pid))) is not None:
-            process, facts = known
-            most = max((each for each in (process.memory_bytes, memory_bytes) if each is not None), default=None)
-            self._seen[uuid, pid] = replace(process, memory_bytes=most, last_ns=now_ns), facts
-        elif (found := facts_of(pid)) is not None:
-            process = GpuProcess(
-                uuid=uuid, pid=pid, name=found.name, memory_bytes=memory_bytes, first_ns=now_ns, last_ns=now_ns
-            )
-            self._seen[uuid, pid] = process, found
 
 
 def look_once(uuids: Sequence[str], limit_s: float = _LOOK_LIMIT_S) -> tuple[Sighting, ...]:
@@ -94,15 +97,23 @@ def look_once(uuids: Sequence[str], limit_s: float = _LOOK_LIMIT_S) -> tuple[Sig
 def facts_of(pid: int, proc: Path = Path("/proc")) -> ProcessFacts | None:
     """The kernel's facts of a process; ``None`` where it has ended, or is hidden from this user."""
     try:
-        name = _text(proc, pid, "comm").strip()
-        status, cgroup = _text(proc, pid, "status"), _text(proc, pid, "cgroup")
+        name, status, cgroup = (_text(proc, pid, file) for file in ("comm", "status", "cgroup"))
     except OSError:
         return None
     namespaces = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
+    environment = None
+    with suppress(OSError), (proc / str(pid) / "environ").open("rb") as stream:
+        environment = tuple(stream.read(_MAX_ENVIRONMENT_BYTES).split(b"\0"))
+    ancestors: list[int] = []
+    with suppress(OSError):
+        while pid > 1 and pid not in ancestors[:-1]:
+            # The name in parentheses may hold anything: fields are counted behind it (proc(5)).
+            pid = int(_text(proc, pid, "stat").rpartition(")")[2].split()[1])
+            ancestors.append(pid)
     return ProcessFacts(
-        name=name,
-        ancestors=_ancestors(proc, pid),
-        environment=_environment(proc, pid),
+        name=name.strip(),
+        ancestors=tuple(ancestors),
+        environment=environment,
         cgroup=cgroup,
         in_container=len(namespaces) > 1,
     )
@@ -110,23 +121,3 @@ def facts_of(pid: int, proc: Path = Path("/proc")) -> ProcessFacts | None:
 
 def _text(proc: Path, pid: int, file: str) -> str:
     return (proc / str(pid) / file).read_text(encoding="utf-8", errors="replace")
-
-
-def _ancestors(proc: Path, pid: int) -> tuple[int, ...]:
-    found: list[int] = []
-    while pid > 1 and pid not in found[:-1]:
-        try:
-            # The name in parentheses may hold anything: fields are counted behind it (proc(5)).
-            pid = int(_text(proc, pid, "stat").rpartition(")")[2].split()[1])
-        except OSError:
-            break
-        found.append(pid)
-    return tuple(found)
-
-
-def _environment(proc: Path, pid: int) -> tuple[bytes, ...] | None:
-    try:
-        with (proc / str(pid) / "environ").open("rb") as stream:
-            return tuple(stream.read(_MAX_ENVIRONMENT_BYTES).split(b"\0"))
-    except OSError:
-        return None

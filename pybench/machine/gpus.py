@@ -208,25 +208,19 @@ def _nvlink_states(handle: Any) -> list[tuple[int, int]]:  # noqa: ANN401 - NVML
     return [(link, state) for link, state in states if state is not None]
 
 
-def _other_gpu(handle: Any, link: int) -> str | None:  # noqa: ANN401 - NVML's handle
-    """Bus id of the GPU where a link ends; ``None`` where it ends at a switch, or the driver does not know."""
-    if query("DeviceGetNvLinkRemoteDeviceType", handle, link) != constant("NVLINK_DEVICE_TYPE_GPU"):
-        return None
-    remote = query("DeviceGetNvLinkRemotePciInfo", handle, link)
-    return None if remote is None else text(remote.busId)
-
-
 def _link(a: Any, b: Any) -> str:  # noqa: ANN401 - NVML's handles
     """Name the way between two GPUs: NV<links> over NVLink, else their common ancestor on PCIe."""
     level = query("DeviceGetTopologyCommonAncestor", a, b)
     names = {constant(name): short for name, short in _COMMON_ANCESTOR.items()}
     if a is b:
         return "X"
-    status = query("DeviceGetP2PStatus", a, b, constant("P2P_CAPS_INDEX_NVLINK"))
-    # A link may end at a switch, behind which every GPU is.
-    ends = [_other_gpu(a, link) for link, state in _nvlink_states(a) if state]
-    own = query("DeviceGetPciInfo", b)
-    links = sum(end is None or own is None or end == text(own.busId) for end in ends)
+    status, pci = query("DeviceGetP2PStatus", a, b, constant("P2P_CAPS_INDEX_NVLINK")), query("DeviceGetPciInfo", b)
+    links = 0
+    for link in (link for link, state in _nvlink_states(a) if state):
+        # A link may end at a switch, behind which every GPU is.
+        at_gpu = query("DeviceGetNvLinkRemoteDeviceType", a, link) == constant("NVLINK_DEVICE_TYPE_GPU")
+        remote = query("DeviceGetNvLinkRemotePciInfo", a, link) if at_gpu else None
+        links += remote is None or pci is None or text(remote.busId) == text(pci.busId)
     if status == constant("P2P_STATUS_OK") and links:
         return f"NV{links}"
     return names.get(level, "?") if level is not None else "?"

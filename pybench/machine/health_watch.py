@@ -91,23 +91,25 @@ class HealthWatch:
 
 
 def _counters(found: dict[str, Any]) -> tuple[GpuCounters, ...]:
-    return tuple(_gpu_counters(uuid, handle) for uuid, handle in found.items())
-
-
-def _gpu_counters(uuid: str, handle: Any) -> GpuCounters:  # noqa: ANN401 - NVML's handle
-    if handle is None:
-        return GpuCounters(uuid=uuid)
+    """The counters of each GPU by its NVML handle; unknown without one."""
     errors, volatile = "DeviceGetTotalEccErrors", constant("VOLATILE_ECC")
-    corrected, uncorrected, pending, failed = query("DeviceGetRemappedRows", handle) or (None,) * 4
-    return GpuCounters(
-        uuid=uuid,
-        ecc_corrected=query(errors, handle, constant("MEMORY_ERROR_TYPE_CORRECTED"), volatile),
-        ecc_uncorrected=query(errors, handle, constant("MEMORY_ERROR_TYPE_UNCORRECTED"), volatile),
-        rows_remapped_corrected=corrected,
-        rows_remapped_uncorrected=uncorrected,
-        remap_pending=None if pending is None else bool(pending),
-        remap_failed=None if failed is None else bool(failed),
-    )
+    counters = []
+    for uuid, handle in found.items():
+        if handle is None:
+            counters.append(GpuCounters(uuid=uuid))
+            continue
+        corrected, uncorrected, pending, failed = query("DeviceGetRemappedRows", handle) or (None,) * 4
+        of_gpu = GpuCounters(
+            uuid=uuid,
+            ecc_corrected=query(errors, handle, constant("MEMORY_ERROR_TYPE_CORRECTED"), volatile),
+            ecc_uncorrected=query(errors, handle, constant("MEMORY_ERROR_TYPE_UNCORRECTED"), volatile),
+            rows_remapped_corrected=corrected,
+            rows_remapped_uncorrected=uncorrected,
+            remap_pending=None if pending is None else bool(pending),
+            remap_failed=None if failed is None else bool(failed),
+        )
+        counters.append(of_gpu)
+    return tuple(counters)
 
 
 def _better(seen: PcieLink | None, now: PcieLink) -> PcieLink:

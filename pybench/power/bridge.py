@@ -149,12 +149,17 @@ def estimate_by_counter(window: Window, curve: Curve | None) -> WindowEnergy | N
     if window.is_long and len(window.spans_s) > 1:
         parts = [Window([span], readings, window.samples, window.sensor) for span in window.spans_s]
         return _sum([estimate_by_counter(part, None) for part in parts])
-    start_s, end_s = window.start_s, window.end_s
+    start_s, end_s, sensor = window.start_s, window.end_s, window.sensor
     ends: list[Windows] = [[(start_s, start_s)], [(end_s, end_s)]] if window.is_long else [window.spans_s]
-    near = [close for end in ends if (close := _near(readings, end)) is not None]
-    if len(near) < len(ends):
-        return None
-    shapes = [shape for end in ends if (shape := curve or _shape(window, readings, end)) and shape.covers(end)]
+    near, shapes = [], []
+    for end in ends:
+        if (close := _near(readings, end)) is None:
+            return None
+        near.append(close)
+        first_s, last_s = _shape_span_s(readings, end[0][0], end[-1][1])
+        shape = curve or series_curve(window.samples.near(first_s, last_s), end, sensor)
+        if shape and shape.covers(end):
+            shapes.append(shape)
     shaped = len(shapes) == len(ends)
     many = len(readings.after_s) > MOST_READINGS
     grids = candidate_grids(near[0], readings.beginning(BEGINNING_S)) if many else candidate_grids(readings)
@@ -168,13 +173,12 @@ def estimate_by_counter(window: Window, curve: Curve | None) -> WindowEnergy | N
         shapes = [Curve.of_pieces(anchors.time_s, pieces_j, UNSHAPED_SPREAD * pieces_j)]
     elif not _keep_covered(hypotheses, shapes, window.spans_s):
         return None
-    lags_s = (window.sensor.lag_low_s, window.sensor.lag_high_s)
+    lags_s = (sensor.lag_low_s, sensor.lag_high_s)
     energy_j, sigma_j, misfit = bridge(hypotheses, shapes, window.spans_s, lags_s, LEAST_SCALE if shaped else 1.0)
     shared_j = []
-    for shape in shapes if shaped else ():
-        first_s, last_s = float(shape.time_s[0]), float(shape.time_s[-1])
-        inside = [(min(max(start, first_s), last_s), max(min(end, last_s), first_s)) for start, end in window.spans_s]
-        shared_j.append(shape.shared_sigma_j(inside))
+    for each in shapes if shaped else ():
+        inside_s = np.clip(window.spans_s, each.time_s[0], each.time_s[-1])
+        shared_j.append(each.shared_sigma_j(inside_s.tolist()))
     passed = np.searchsorted(readings.after_s[readings.changes], window.spans_s, side="right")
     return WindowEnergy(
         energy_j,
@@ -187,23 +191,13 @@ def estimate_by_counter(window: Window, curve: Curve | None) -> WindowEnergy | N
     )
 
 
-def _shape(window: Window, readings: Readings, end_s: Windows) -> Curve | None:
-    """The series' curve around an end of a long window."""
-    near = window.samples.near(*_shape_span_s(readings, end_s[0][0], end_s[-1][1]))
-    return series_curve(near, end_s, window.sensor)
-
-
 def _near(readings: Readings, windows_s: Windows) -> Readings | None:
     """The readings around windows; ``None`` if the counter was read on one side only."""
     start_s, end_s = windows_s[0][0], windows_s[-1][1]
     for reach_s in REACHES_S:
         near = readings.near(start_s - reach_s, end_s + reach_s)
-        changes_s = near.after_s[near.changes]
-        if (
-            len(changes_s) >= MIN_CHANGES
-            and changes_s[0] <= start_s + OVERHANG_S
-            and changes_s[-1] >= end_s - OVERHANG_S
-        ):
+        ends_s = near.after_s[near.changes[[0, -1]]] if len(near.changes) >= MIN_CHANGES else (np.inf, -np.inf)
+        if ends_s[0] <= start_s + OVERHANG_S and ends_s[1] >= end_s - OVERHANG_S:
             return near
     return None
 
@@ -234,11 +228,11 @@ def _sum(estimates: Sequence[WindowEnergy | None]) -> WindowEnergy | None:
     if len(known) < len(estimates):
         return None
     return WindowEnergy(
-        sum(estimate.energy_j for estimate in known),
-        sum(estimate.sigma_j for estimate in known),
-        "counter" if any(estimate.method == "counter" for estimate in known) else "counter+series",
-        sum(estimate.num_publications for estimate in known),
-        any(estimate.gap for estimate in known),
+        energy_j=sum(estimate.energy_j for estimate in known),
+        sigma_j=sum(estimate.sigma_j for estimate in known),
+        method="counter" if any(estimate.method == "counter" for estimate in known) else "counter+series",
+        num_publications=sum(estimate.num_publications for estimate in known),
+        gap=any(estimate.gap for estimate in known),
         misfit=max(estimate.misfit for estimate in known),
         hidden_w=max(estimate.hidden_w for estimate in known),
     )

@@ -101,20 +101,13 @@ def fit_sensor(time_s: Column, power_w: Column, parts: Sequence[Windows]) -> Sen
     singles = []
     for which in (which for which in near[:, every] if which.sum() >= MIN_READINGS):
         times_s, powers_w = readings.time_s[which], readings.power_w[which]
-        alone = _Readings(load, times_s, powers_w, np.zeros(len(times_s), dtype=np.intp))
-        singles.append(alone.refined(whole))
-    window_s, tau_s, lag_s = (
-        _sigma_s([getattr(single, name) for single in singles]) for name in ("window_s", "tau_s", "lag_s")
-    )
+        alone = _Readings(load, times_s, powers_w, np.zeros(len(times_s), dtype=np.intp)).refined(whole)
+        singles.append((alone.window_s, alone.tau_s, alone.lag_s))
+    window_s = tau_s = lag_s = None
+    if len(singles) >= MIN_SINGLES:  # by the median deviation: one part may hardly show the window
+        off_s = SD_OF_MAD * np.median(np.abs(np.array(singles) - np.median(singles, axis=0)), axis=0)
+        window_s, tau_s, lag_s = np.maximum(off_s / np.sqrt(len(singles)), LEAST_SIGMA_S).tolist()
     return SensorFit(whole, window_s, tau_s, lag_s, float(np.median(np.diff(time_s))))
-
-
-def _sigma_s(values_s: Sequence[float]) -> float | None:
-    """By the median deviation: one part may hardly show the window."""
-    if len(values_s) < MIN_SINGLES:
-        return None
-    off_s = SD_OF_MAD * float(np.median(np.abs(np.asarray(values_s) - np.median(values_s))))
-    return max(off_s / float(np.sqrt(len(values_s))), LEAST_SIGMA_S)
 
 
 @dataclass(frozen=True)
@@ -187,9 +180,10 @@ class SquareLoad:
         """Mean over the window before each time of the load behind the low-pass."""
         if window_s < LEAST_SHOWN_S:
             return self._passed(time_s, tau_s)
-        now = np.interp(time_s, self.edge_s, self.on_s) - tau_s * self._passed(time_s, tau_s)
-        begun_s = time_s - window_s
-        before = np.interp(begun_s, self.edge_s, self.on_s) - tau_s * self._passed(begun_s, tau_s)
+        now, before = (
+            np.interp(at_s, self.edge_s, self.on_s) - tau_s * self._passed(at_s, tau_s)
+            for at_s in (time_s, time_s - window_s)
+        )
         return np.asarray((now - before) / window_s)
 
     def _passed(self, time_s: Column, tau_s: float) -> Column:
@@ -259,10 +253,14 @@ def calibrate(uuid: str, run_load: RunLoad | None = None) -> tuple[Calibration, 
         spans = (run_load or run_square_load)(uuid, SCHEDULE)
         time.sleep(TAIL_S)
         trace = recorder.stop()
-    parts, rest = [], iter(spans)
-    for on_s, off_s, length_s in SCHEDULE:
-        parts.append(list(itertools.islice(rest, int(length_s / (on_s + off_s)))))
-    return fitted(trace, parts), trace
+    (gpu,) = trace.gpus
+    origin_ns = spans[0][0]
+    spans_s = iter([((start_ns - origin_ns) / 1e9, (end_ns - origin_ns) / 1e9) for start_ns, end_ns in spans])
+    parts = [list(itertools.islice(spans_s, int(length_s / (on_s + off_s)))) for on_s, off_s, length_s in SCHEDULE]
+    fit = fit_sensor(*_readings(gpu, trace, origin_ns), parts)
+    reason = _doubt(fit)
+    model = None if fit is None or reason is not None else _model(gpu, trace.driver, fit)
+    return Calibration(gpu.uuid, gpu.index, gpu.name, trace.driver, fit, model, reason), trace
 
 
 def run_square_load(uuid: str, schedule: Schedule) -> list[Span]:
@@ -275,22 +273,10 @@ def run_square_load(uuid: str, schedule: Schedule) -> list[Span]:
     except subprocess.TimeoutExpired as error:
         raise MachineError(f"power calibrate: the load did not end within {limit_s:.0f} s") from error
     lines = done.stdout.splitlines()
-    if done.returncode != 0 or len(lines) < 1:
+    if done.returncode != 0 or not lines:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise MachineError(f"power calibrate: the load failed: {last}; it needs torch with CUDA in this Python")
     return [(start_ns, end_ns) for start_ns, end_ns in json.loads(lines[-1])]
-
-
-def fitted(trace: PowerTrace, parts: Sequence[Sequence[Span]]) -> Calibration:
-    """The model that fits the only GPU of a trace, given when it worked in each part of the load."""
-    (gpu,) = trace.gpus
-    origin_ns = parts[0][0][0]
-    time_s, power_w = _readings(gpu, trace, origin_ns)
-    spans_s = [[((start - origin_ns) / 1e9, (end - origin_ns) / 1e9) for start, end in part] for part in parts]
-    fit = fit_sensor(time_s, power_w, spans_s)
-    reason = _doubt(fit)
-    model = None if fit is None or reason is not None else _model(gpu, trace.driver, fit)
-    return Calibration(gpu.uuid, gpu.index, gpu.name, trace.driver, fit, model, reason)
 
 
 def _readings(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> tuple[np.ndarray, np.ndarray]:

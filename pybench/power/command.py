@@ -187,19 +187,16 @@ def _write_trace_file(file: Path, trace: PowerTrace) -> None:
     from pybench.power.text import trace_csv
     from pybench.power.trace_file import encode_trace
 
-    if file.suffix == ".npz":
-        write_bytes(file, encode_trace(trace))
-    elif file.suffix == ".csv":
-        write_text(file, trace_csv(trace))
-    else:
+    content = encode_trace(trace) if file.suffix == ".npz" else trace_csv(trace).encode()
+    if file.suffix == ".parquet":
         from io import BytesIO
 
         from pyarrow import csv, parquet
 
-        table = csv.read_csv(BytesIO(trace_csv(trace).encode()))
         whole = BytesIO()
-        parquet.write_table(table, whole)
-        write_bytes(file, whole.getvalue())
+        parquet.write_table(csv.read_csv(BytesIO(content)), whole)
+        content = whole.getvalue()
+    write_bytes(file, content)
 
 
 def _write_plot(file: Path, used: CommandPower) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -68,17 +68,16 @@ class PowerSampler(PowerRecorder):
 
     def __init__(self, uuids: Sequence[str] | None = None, *, required: bool = True) -> None:
         self._required = required
-        if uuids is None:
-            uuids = []
-            try:
-                inventory = gpus_to_measure()
-            except MachineError as error:
-                self._give_up(error)
-            else:
-                uuids = [gpu.uuid for gpu in inventory.gpus]
-                for fault in inventory.faults:
-                    warnings.warn(f"power sampler: {fault}; left out", RuntimeWarning, stacklevel=2)
-        super().__init__(uuids)
+        try:
+            inventory = gpus_to_measure() if uuids is None else None
+        except MachineError as error:
+            self._give_up(error)
+            inventory = None
+        if inventory is not None:
+            uuids = [gpu.uuid for gpu in inventory.gpus]
+            for fault in inventory.faults:
+                warnings.warn(f"power sampler: {fault}; left out", RuntimeWarning, stacklevel=2)
+        super().__init__(uuids or ())
         self._marks_ns: dict[str, int] = {}
         self._windows: dict[str, list[Window]] = {}
         self._trace: PowerTrace | None = None
@@ -122,7 +121,7 @@ class PowerSampler(PowerRecorder):
         """The window between two marks. Raises ``UsageError`` when one was not set."""
         for name in (first_mark, last_mark):
             if name not in self._marks_ns:
-                raise UsageError(f'no mark "{name}"; marks are: {_listed(self._marks_ns)}')
+                raise UsageError(f'no mark "{name}"; marks are: {", ".join(self._marks_ns) or "none"}')
         return Window(f"{first_mark}..{last_mark}", self._marks_ns[first_mark], self._marks_ns[last_mark], self)
 
     def energy(self, window: Window | str, period_s: float | None = None) -> Energy:
@@ -134,7 +133,7 @@ class PowerSampler(PowerRecorder):
         if isinstance(window, str):
             windows = self.windows(window)
             if not windows:
-                raise UsageError(f'no window "{window}"; windows are: {_listed(self._windows)}')
+                raise UsageError(f'no window "{window}"; windows are: {", ".join(self._windows) or "none"}')
             if len(windows) > 1:
                 raise UsageError(f'{len(windows)} windows are named "{window}"; take one of windows("{window}")')
             window = windows[0]
@@ -181,7 +180,3 @@ class PowerSampler(PowerRecorder):
 def settle(end_ns: int) -> None:
     """Wait until the driver has sampled past ``end_ns``."""
     time.sleep(max(0.0, SETTLE_S - (time.monotonic_ns() - end_ns) / 1e9))
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"

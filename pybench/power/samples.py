@@ -106,11 +106,10 @@ class Samples:
 
     def have_gap(self, windows_s: Windows) -> bool:
         """Whether some window has a time longer than ``GAP_S`` without a sample."""
-        for start_s, end_s in windows_s:
-            inside_s = self.near(start_s, end_s).time_s
-            if np.diff(np.concatenate(([start_s], inside_s, [end_s]))).max() > GAP_S:
-                return True
-        return False
+        return any(
+            bool(np.diff(np.concatenate(([start_s], self.near(start_s, end_s).time_s, [end_s]))).max() > GAP_S)
+            for start_s, end_s in windows_s
+        )
 
     def deviation_fraction(self, windows_s: Windows) -> float:
         """Standard deviation over mean within windows; infinite for fewer than ``MIN_DEVIATING`` samples."""

@@ -36,23 +36,19 @@ def energy_table(energy: Energy, package_j: Mapping[str, float], package_reason:
         rows.append(energy_cells(GpuEnergy(uuid="all", index=None, method="", **totals)))
     out.print(draw(Table("", ENERGY_HEADS, tuple(rows)).without_empty_columns(), width))
     for flag, words in legend(energy.flags):
-        hanging(out, f"  {flag}: {words}{_apart(energy) if flag == 'counter_vs_power' else ''}")
+        # How far the ends of the widest bound are apart that holds a counter and a power that contradict each other.
+        apart = [
+            (gpu.energy_high_j - gpu.energy_low_j) / gpu.energy_low_j
+            for gpu in energy.gpus
+            if flag == "counter_vs_power" and flag in gpu.flags and gpu.energy_low_j and gpu.energy_high_j
+        ]
+        hanging(out, f"  {flag}: {words}{f'; its ends are {short_percent(max(apart))} apart' if apart else ''}")
     for name, joules in package_j.items():
         hanging(out, f"  {name}: {plain(joules, 6)} J (CPU package, by RAPL)")
     if package_reason is not None:
         hanging(out, f"  CPU packages: unknown: {package_reason}")
     hanging(out, f"  {plain(energy.duration_s)} s; scope: {energy.scope}, without {', '.join(energy.excluded)}; {GAIN}")
     return without_trailing_spaces(stream.getvalue())
-
-
-def _apart(energy: Energy) -> str:
-    """How far the ends of the widest bound are apart that holds a counter and a power that contradict each other."""
-    bounds = [
-        (gpu.energy_high_j - gpu.energy_low_j) / gpu.energy_low_j
-        for gpu in energy.gpus
-        if "counter_vs_power" in gpu.flags and gpu.energy_low_j and gpu.energy_high_j
-    ]
-    return f"; its ends are {short_percent(max(bounds))} apart" if bounds else ""
 
 
 def energy_cells(gpu: GpuEnergy) -> tuple[str, ...]:

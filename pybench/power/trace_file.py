@@ -151,27 +151,21 @@ def _check_description(trace: PowerTrace) -> None:
 
 def _plane(prefix: str, kind: type, arrays: dict[str, Array]) -> Any:  # noqa: ANN401 - of ``kind``
     """One plane, its columns taken out of ``arrays``."""
-    columns = {field.name: _column(f"{prefix}.{field.name}", field.name, arrays) for field in fields(kind)}
-    _require(len({len(column) for column in columns.values()}) == 1, f"{prefix}: columns differ in length")
-    if name := _ORDERED.get(kind):
-        _require(_is_ordered(columns[name][:-1], columns[name][1:]), f"{prefix}.{name}: goes backwards")
-    if span := _SPANS.get(kind):
-        _require(_is_ordered(columns[span[0]], columns[span[1]]), f"{prefix}.{span[1]}: lies before {span[0]}")
-    return kind(**columns)
-
-
-def _column(where: str, name: str, arrays: dict[str, Array]) -> Array:
-    column = arrays.pop(where, None)
-    if column is None or column.dtype != _dtype(name) or column.ndim != 1:
-        raise ValueError(f"{where}: is missing, or no column of {_dtype(name).name}")
-    if name != _UNSIGNED:
+    columns: dict[str, Array] = {}
+    for name in (field.name for field in fields(kind)):
+        column = arrays.pop(f"{prefix}.{name}", None)
+        if column is None or column.dtype != _dtype(name) or column.ndim != 1:
+            raise ValueError(f"{prefix}.{name}: is missing, or no column of {_dtype(name).name}")
         lowest = -_LIMIT if name in _SIGNED else MISSING
-        _require(not len(column) or (lowest <= column.min() and column.max() < _LIMIT), f"{where}: is out of range")
-    return column
-
-
-def _is_ordered(first: Array, second: Array) -> bool:
-    return bool(np.all(np.less_equal(first, second)))
+        in_range = name == _UNSIGNED or not len(column) or (lowest <= column.min() and column.max() < _LIMIT)
+        _require(in_range, f"{prefix}.{name}: is out of range")
+        columns[name] = column
+    _require(len({len(column) for column in columns.values()}) == 1, f"{prefix}: columns differ in length")
+    if name := _ORDERED.get(kind, ""):
+        _require(np.less_equal(columns[name][:-1], columns[name][1:]).all(), f"{prefix}.{name}: goes backwards")
+    if span := _SPANS.get(kind):
+        _require(np.less_equal(*(columns[end] for end in span)).all(), f"{prefix}.{span[1]}: lies before {span[0]}")
+    return kind(**columns)
 
 
 def _require(held: object, problem: str) -> None:

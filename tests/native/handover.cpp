@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "blocks.h"
 #include "clock.h"
 #include "columns.h"
-#include "ring.h"
 
 namespace py = pybind11;
 using namespace pybench;

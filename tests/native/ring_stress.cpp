@@ -4,7 +4,7 @@
 #include <memory>
 #include <thread>
 
-#include "ring.h"
+#include "blocks.h"
 
 using namespace pybench;
 

@@ -1,9 +1,9 @@
 // Searches that are allowed at once, and how many more in the ten minutes after, on a clock that began so many seconds
 // ago.
-#include "search_budget.h"
-
 #include <cstdio>
 #include <cstdlib>
+
+#include "search_limits.h"
 
 using namespace pybench;
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 SOURCES = (
-    *("capability", "clock", "gpu", "nvml_api", "publication_grid", "recorder"),
-    *("recording", "retention", "sample_series", "session", "step_search", "wall_clock"),
+    *("capability", "clock", "gpu", "nvml_api", "recorder"),
+    *("recording", "retention", "sample_series", "session", "step_search"),
 )
 
 

@@ -1,6 +1,6 @@
 """How a sampler that pays for every read finds steps of the counter.
 
-As csrc/publication_grid and csrc/step_search do, in a simulated time.
+As csrc/step_search does, in a simulated time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-# As in csrc/publication_grid.cpp and csrc/step_search.cpp.
+# As in csrc/step_search.cpp.
 JITTER_S = 0.5e-3
 SHORTEST_PERIOD_S = 5e-3
 REFINE_ABOVE_PERIODS = 0.65

@@ -1,7 +1,7 @@
-// Which GPUs may search for their counter's grid at a time: GPUs that read continuously on few threads blur each
-// other's steps.
+// Limits of searches for a counter's step: how many GPUs at a time, and how often without a caller.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace pybench {
 
-// A slot is freed by itself after a while, since a driver call may hang in it.
+// Which GPUs may search at a time: GPUs that read continuously on few threads blur each other's steps. A slot is freed
+// by itself after a while, since a driver call may hang in it.
 class SearchSlots {
   public:
     explicit SearchSlots(size_t num_gpus) : until_ns_(num_gpus) {}
@@ -39,6 +40,21 @@ class SearchSlots {
 
     std::vector<std::atomic<int64_t>> until_ns_;  // by owner; two that take at once are one too many, and no harm
     std::atomic<size_t> num_slots_{1};
+};
+
+// Searches without a caller: a burst at first, rare in the long run.
+class SearchBudget {
+  public:
+    // Works just after boot, with a clock younger than the budget.
+    int64_t next_ns() const { return next_ns_; }  // time of the next allowed search
+
+    void spend(int64_t now) { next_ns_ = std::max(next_ns_, now - kSpare * kPeriod) + kPeriod; }
+
+  private:
+    static constexpr int64_t kPeriod = 30 * kSecond;
+    static constexpr int64_t kSpare = 16;
+
+    int64_t next_ns_ = INT64_MIN;
 };
 
 }  // namespace pybench
