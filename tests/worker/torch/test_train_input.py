@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.data import Loaded, Samples, source
+from pybench.worker.backends.torch.train.data import Samples, Source
 from pybench.worker.backends.torch.train.learner import Batch, Portion, Task
 from pybench.worker.backends.torch.train.training import training
 from tests.worker.torch.train_ranks import TINY, settings_of
@@ -30,7 +31,7 @@ def _task(**options: Any) -> Task:
 
 def _steps(count: int = 2, portion: Portion | None = None, **options: Any) -> list[list[Batch]]:
     """The passes of the first steps."""
-    with source(_task(**options), portion or Portion()) as samples:
+    with closing(Source(_task(**options), portion or Portion())) as samples:
         return [list(samples.passes()) for _ in range(count)]
 
 
@@ -65,7 +66,7 @@ class Slow(Samples):
 
 
 def _wait_s(dataset: type[Samples], settings: Train) -> float:
-    samples = Loaded(Task(settings, TINY, RANK), Portion(), dataset(settings, 256))
+    samples = Source(Task(settings, TINY, RANK), Portion(), dataset(settings, 256))
     list(samples.passes())
     return samples.values()["input_wait_s"]
 

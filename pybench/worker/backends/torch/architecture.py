@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -61,6 +62,7 @@ def unchanged(_name: str, value: torch.Tensor) -> torch.Tensor:
     return value
 
 
+@dataclass
 class Weights:
     """Fills an empty model, all at once or part by part, before or after it was split; made before any split.
 
@@ -68,100 +70,69 @@ class Weights:
     value that a weight of a name, in transformers, has instead of its own.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        device: torch.device,
-        seed: int,
-        make: Callable[[torch.Tensor, nn.Parameter], nn.Parameter] = plain,
-        changed: Changed = unchanged,
-    ) -> None:
-        self._model = model
-        self._make = make
-        self._changed = changed
-        self._device = device
-        self._seed = seed
-        self._tied = _tied_names(model)
+    model: nn.Module
+    device: torch.device
+    seed: int
+    make: Callable[[torch.Tensor, nn.Parameter], nn.Parameter] = plain
+    changed: Changed = unchanged
+
+    def __post_init__(self) -> None:
+        # Second names of tied weights, each with its first: a split unties them, their values must stay the same.
+        named = list(self.model.named_parameters(remove_duplicate=False))
+        first = {id(parameter): name for name, parameter in reversed(named)}
+        self._tied = {name: first[id(parameter)] for name, parameter in named if first[id(parameter)] != name}
         # Tied weights are one parameter under two names. No other is kept: who splits it must be able to let it go.
         self._filled: dict[int, nn.Parameter] = {}
 
     @torch.no_grad()
     def fill_parameters(self, within: str = "") -> None:
         """Fill those parameters of the module ``within`` that have no memory yet."""
-        for module_name, module in self._model.get_submodule(within).named_modules(prefix=within):
+        for module_name, module in self.model.get_submodule(within).named_modules(prefix=within):
             for leaf, meta in list(module.named_parameters(recurse=False)):
-                if meta.is_meta:
-                    setattr(module, leaf, self._parameter(f"{module_name}.{leaf}", module, meta))
+                if not meta.is_meta:
+                    continue
+                name = self._tied.get(f"{module_name}.{leaf}", f"{module_name}.{leaf}")
+                parameter = self._filled.get(id(meta))
+                if parameter is None:
+                    parameter = self.make(self._value(name, module, meta), meta)
+                if name in self._tied.values():
+                    self._filled[id(meta)] = parameter
+                setattr(module, leaf, parameter)
 
     def fill(self) -> None:
         """Fill all parameters and buffers that are left."""
         self.fill_parameters()
-        _fill_buffers(self._model, self._device)
+        # The buffers that no checkpoint would hold, in float32 as the library computes them.
+        for parent in list(self.model.modules()):
+            for name, child in list(parent.named_children()):
+                if name == "rotary_emb":
+                    setattr(parent, name, type(child)(child.config).to(self.device))
+                elif "embed_scale" in dict(child.named_buffers(recurse=False)):
+                    child.embed_scale = torch.tensor(float(child.embedding_dim) ** 0.5, device=self.device)  # type: ignore[arg-type]
+        left = [name for name, buffer in self.model.named_buffers() if buffer.is_meta]
+        if left:
+            raise UnsupportedError(f"{type(self.model).__name__}: no rule to compute the buffers {', '.join(left)}")
 
     def named(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Each weight by its full name, made when its turn comes; tied ones once. The model stays empty."""
-        for name, meta in self._model.named_parameters():
-            yield name, self._value(name, self._model.get_submodule(name.rpartition(".")[0]), meta)
-
-    def _parameter(self, name: str, module: nn.Module, meta: nn.Parameter) -> nn.Parameter:
-        if id(meta) in self._filled:
-            return self._filled[id(meta)]
-        first = self._tied.get(name, name)
-        parameter = self._make(self._value(first, module, meta), meta)
-        if first in self._tied.values():
-            self._filled[id(meta)] = parameter
-        return parameter
+        for name, meta in self.model.named_parameters():
+            yield name, self._value(name, self.model.get_submodule(name.rpartition(".")[0]), meta)
 
     def _value(self, name: str, module: nn.Module, meta: nn.Parameter) -> torch.Tensor:
+        """0 for biases and the second half of an adapter, identity for norms, random numbers for all others."""
         # A layer under an adapter has the weights that it has without one.
-        plain = name.replace(".base_layer", "")
-        weight = torch.empty(meta.shape, dtype=meta.dtype, device=self._device)
-        if (constant := _constant(module, name)) is not None:
-            weight.fill_(constant)
+        plain, kind = name.replace(".base_layer", ""), type(module).__name__
+        weight = torch.empty(meta.shape, dtype=meta.dtype, device=self.device)
+        if name.endswith((".bias", "_bias")) or ".lora_B." in name:
+            weight.zero_()
+        elif "RMSNorm" in kind:
+            weight.fill_(0.0 if kind.startswith("Gemma") else 1.0)  # Gemma's norms multiply by 1 + weight
         else:
-            generator = torch.Generator(self._device).manual_seed(weight_seed(self._seed, plain))
+            generator = torch.Generator(self.device).manual_seed(weight_seed(self.seed, plain))
             weight.normal_(0.0, WEIGHT_STD, generator=generator)
-        config: Any = self._model.config
+        config: Any = self.model.config
         has_experts = getattr(config, "num_local_experts", None) is not None
-        return self._changed(plain, balanced(plain, weight, config.hidden_size) if has_experts else weight)
-
-
-def _tied_names(model: nn.Module) -> dict[str, str]:
-    """Second names of tied weights, each with its first: a split unties them, their values must stay the same."""
-    first: dict[int, str] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        first.setdefault(id(parameter), name)
-    return {
-        name: first[id(parameter)]
-        for name, parameter in model.named_parameters(remove_duplicate=False)
-        if first[id(parameter)] != name
-    }
-
-
-def _constant(module: nn.Module, name: str) -> float | None:
-    """0 for biases and the second half of an adapter, identity for norms, ``None`` for random weights.
-
-    Gemma's norms multiply by 1 + weight.
-    """
-    if name.endswith((".bias", "_bias")) or ".lora_B." in name:
-        return 0.0
-    kind = type(module).__name__
-    if "RMSNorm" in kind:
-        return 0.0 if kind.startswith("Gemma") else 1.0
-    return None
-
-
-def _fill_buffers(model: nn.Module, device: torch.device) -> None:
-    """Recompute the buffers that no checkpoint would hold, in float32 as the library does."""
-    for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
-            if name == "rotary_emb":
-                setattr(parent, name, type(child)(child.config).to(device))
-            elif "embed_scale" in dict(child.named_buffers(recurse=False)):
-                child.embed_scale = torch.tensor(float(child.embedding_dim) ** 0.5, device=device)  # type: ignore[arg-type]
-    left = [name for name, buffer in model.named_buffers() if buffer.is_meta]
-    if left:
-        raise UnsupportedError(f"{type(model).__name__}: no rule to compute the buffers {', '.join(left)}")
+        return self.changed(plain, balanced(plain, weight, config.hidden_size) if has_experts else weight)
 
 
 # Random weights under which a mixture's tokens spread over its experts evenly.

@@ -7,10 +7,9 @@ joint batch is the same for every number of ranks and passes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from itertools import cycle
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from itertools import cycle, starmap
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -20,89 +19,51 @@ from pybench.worker.backends.common_torch.samples import IGNORED, sample_tokens
 from pybench.worker.backends.torch.train.learner import Batch, Portion, Task
 
 
-class Source(Protocol):
-    """This rank's part of every step's samples. ``num_labels`` counts a step's predicted tokens over all ranks."""
+class Source:
+    """This rank's part of every step's samples: resident on the device, or batches of torch's DataLoader.
 
-    num_labels: int
+    ``num_labels`` counts a step's predicted tokens over all ranks.
+    """
 
-    def passes(self) -> Iterator[Batch]:
-        """The batches of one step, on the rank's device."""
-
-    def values(self) -> dict[str, float]:
-        """The last step's measurements of its input."""
-
-
-@contextmanager
-def source(task: Task, portion: Portion) -> Iterator[Source]:
-    """The samples of a point."""
-    settings, vocab_size = task.settings, task.architecture["vocab_size"]
-    if settings.loader_workers is None:
-        yield Resident(task, portion, vocab_size)
-        return
-    with closing(Loaded(task, portion, Samples(settings, vocab_size))) as loaded:
-        yield loaded
-
-
-class Resident:
-    """Samples on the device from the start, without an input pipeline."""
-
-    def __init__(self, task: Task, portion: Portion, vocab_size: int) -> None:
-        settings = task.settings
+    def __init__(self, task: Task, portion: Portion, dataset: Dataset[torch.Tensor] | None = None) -> None:
+        settings, workers = task.settings, task.settings.loader_workers
+        data: Any = dataset or Samples(settings, task.architecture["vocab_size"])
         self.num_labels = settings.effective_batch_size * (settings.sequence_tokens - 1)
-        size, length = settings.micro_batch_size, settings.sequence_tokens
+        self._num_passes, self._loads, self._wait_s = settings.num_passes, workers is not None, 0.0
+        pins = self._loads and bool(settings.pin_memory)
+        parts = Parts(task, portion, non_blocking=pins)
+        size = settings.micro_batch_size
         first = portion.replica * size * settings.num_passes
-        parts = Parts(task, portion)
-        starts = range(first, first + settings.num_passes * size, size)
-        self._batches = [
-            parts.batch(*with_labels(sample_tokens(start, size, length, vocab_size, settings.seed))) for start in starts
-        ]
-
-    def passes(self) -> Iterator[Batch]:
-        """The same tensors in every step."""
-        return iter(self._batches)
-
-    def values(self) -> dict[str, float]:
-        """Nothing: a step waits for no input."""
-        return {}
-
-
-class Loaded:
-    """Batches of torch's DataLoader."""
-
-    def __init__(self, task: Task, portion: Portion, dataset: Dataset[torch.Tensor]) -> None:
-        settings = task.settings
-        self.num_labels = settings.effective_batch_size * (settings.sequence_tokens - 1)
-        self._num_passes = settings.num_passes
-        self._parts = Parts(task, portion, non_blocking=bool(settings.pin_memory))
-        self._wait_s = 0.0
-        workers, size = settings.loader_workers or 0, settings.micro_batch_size
-        first = portion.replica * size * settings.num_passes
-        # The numbers of this rank's sequences, pass by pass; endless, so that workers read ahead into the next step.
-        starts = cycle(range(first, first + size * settings.num_passes, size))
-        places: Any = (list(range(start, start + size)) for start in starts)
+        # The numbers of this rank's sequences, pass by pass.
+        places = [list(range(start, start + size)) for start in range(first, first + size * settings.num_passes, size)]
+        self._batches: Iterator[Batch]
+        if workers is None:
+            self._batches = cycle([parts.batch(*_stacked([data[number] for number in place])) for place in places])
+            return
+        endless: Any = cycle(places)  # workers read ahead into the next step
         loader = DataLoader(
-            dataset,
-            batch_sampler=places,
+            data,
+            batch_sampler=endless,
             num_workers=workers,
-            collate_fn=lambda sequences: with_labels(torch.stack(list(sequences))),
-            pin_memory=bool(settings.pin_memory),
+            collate_fn=_stacked,
+            pin_memory=pins,
             # A worker of another kind would import this process's main module anew.
             multiprocessing_context="fork" if workers else None,
         )
-        self._batches: Iterator[Any] = iter(loader)
+        self._batches = starmap(parts.batch, loader)
 
     def passes(self) -> Iterator[Batch]:
         """The next batches. The wait for a batch ends when its copy to the device is issued."""
         self._wait_s = 0.0
         for _ in range(self._num_passes):
             start_ns = time.monotonic_ns()
-            batch = self._parts.batch(*next(self._batches))
+            batch = next(self._batches)
             self._wait_s += (time.monotonic_ns() - start_ns) / 1e9
             yield batch
 
     def values(self) -> dict[str, float]:
-        """Seconds that the last step waited."""
-        return {"input_wait_s": self._wait_s}
+        """Seconds that the last step waited for a loader."""
+        return {"input_wait_s": self._wait_s} if self._loads else {}
 
     def close(self) -> None:
         """End the loader's workers."""
@@ -140,3 +101,7 @@ class Parts:
 def with_labels(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The tokens and their labels: for each token the next one, for the last one none."""
     return tokens, torch.nn.functional.pad(tokens[:, 1:], (0, 1), value=IGNORED)
+
+
+def _stacked(sequences: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    return with_labels(torch.stack(list(sequences)))

@@ -42,10 +42,17 @@ class Evaluation:
 
         Raises :class:`WrongResultError` where a loss, or the score of an answer, is not finite.
         """
+        ranks = self._task.ranks
         _require_finite(self.evaluate(self._batches[:1]))
-        lengths_s = [self._timed_s()]
-        while len(lengths_s) < _MOST_TIMES and not self._task.ranks.unanimous(sum(lengths_s) >= _ENOUGH_S):
-            lengths_s.append(self._timed_s())
+        lengths_s: list[float] = []
+        for number in range(_MOST_TIMES):
+            if number and ranks.unanimous(sum(lengths_s) >= _ENOUGH_S):
+                break
+            ranks.barrier()
+            start_ns = time.monotonic_ns()
+            results = self.evaluate()
+            lengths_s.append((time.monotonic_ns() - start_ns) / 1e9)
+            _require_finite(results)
         return (Metric(name="evaluation_s", value=statistics.median(lengths_s), unit="s"),)
 
     @torch.no_grad()
@@ -78,15 +85,6 @@ class Evaluation:
         model.train()
         return results
 
-    def _timed_s(self) -> float:
-        ranks = self._task.ranks
-        ranks.barrier()
-        start_ns = time.monotonic_ns()
-        results = self.evaluate()
-        length_s = (time.monotonic_ns() - start_ns) / 1e9
-        _require_finite(results)
-        return length_s
-
 
 def _require_finite(found: list[tuple[torch.Tensor, ...]]) -> None:
     if not all(bool(torch.isfinite(each).all()) for batch in found for each in batch):
@@ -104,24 +102,17 @@ def greedy_answers(model: Any, prompts: torch.Tensor, outputs: int) -> tuple[tor
     positions, masks = torch.arange(length, device=device), sequence_masks(model.config, length, device)
     given, answers, scores = prompts, [], torch.zeros(len(prompts), device=device)
     for position in range(length, length + outputs):
-        best, tokens = _log_probabilities(model, given, positions, masks, cache).max(dim=-1)
+        logits = model(
+            input_ids=given,
+            attention_mask=masks,
+            position_ids=positions[None],
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits
+        best, tokens = torch.log_softmax(logits[:, -1].float(), dim=-1).max(dim=-1)
         answers.append(tokens)
         scores += best
         positions = torch.tensor([position], device=device)
         given, masks = tokens[:, None], decode_masks(model.config, positions, position + 1)
     return torch.stack(answers, dim=1), scores
-
-
-def _log_probabilities(
-    model: Any, tokens: torch.Tensor, positions: torch.Tensor, masks: Any, cache: DynamicCache
-) -> torch.Tensor:
-    """Log-probabilities of the next token, in float32: (sequences, vocabulary)."""
-    logits = model(
-        input_ids=tokens,
-        attention_mask=masks,
-        position_ids=positions[None],
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    ).logits
-    return torch.log_softmax(logits[:, -1].float(), dim=-1)

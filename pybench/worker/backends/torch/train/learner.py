@@ -18,13 +18,12 @@ from pybench.model.wire import Metric
 from pybench.model.workloads.settings import RANK_ORDER
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.update import clip, loss_of
+from pybench.worker.backends.torch.train.update import clip, loss_of, optimizer_of
 from pybench.worker.imports import needs_package, spared_by_collector
 
 if TYPE_CHECKING:
     from pybench.worker.backends.torch.attention import Masks  # imports transformers, before which Unsloth must come
 
-_STRATEGIES = f"{__package__}.strategies"
 _OTHER_MODULES = {"layer_split": "pipeline_parallel"}
 
 
@@ -40,7 +39,7 @@ def learner_of(task: Task) -> Learner:
         torch.set_num_threads(max(1, cores // task.ranks.world_size))
     with needs_package("backend 'torch'", "torch"), spared_by_collector():
         name = _OTHER_MODULES.get(task.settings.strategy, task.settings.strategy)
-        module = import_module(f"{_STRATEGIES}.{name}")
+        module = import_module(f"{__package__}.strategies.{name}")
     built: Learner = module.learner(task)
     return built
 
@@ -151,61 +150,55 @@ Objective = Callable[[torch.Tensor, Batch], torch.Tensor]
 """The summed loss of a batch's logits."""
 
 
+@dataclass(eq=False)
 class WholeModel(Learner):
     """``quiet`` holds gradients back between passes, ``silent`` stops every exchange; by default as ``quiet`` does.
 
-    Hooks to set before the first step: ``objective`` replaces the cross-entropy of every label, ``report`` returns the
-    strategy's own metrics, ``before_update`` runs after backward, and ``after_first_exchange`` runs once. With the
-    setting ``loss_chunk_tokens``, and where ranks split the vocabulary, the model takes labels and returns its summed
-    loss.
+    ``differentiate`` is the backward pass, and ``objective`` replaces the cross-entropy of every label. ``report``
+    returns the strategy's own metrics, ``before_update`` runs after backward, and ``after_first_exchange`` runs once.
+    With the setting ``loss_chunk_tokens``, and where ranks split the vocabulary, the model takes labels and returns its
+    summed loss.
 
     With ``gradient_as_bucket_view`` a pass without exchange would allocate new gradients: a step with such passes sets
     gradients to zero instead of dropping them. DDP makes its final buckets in the pass after its first exchange. The
     first pass therefore exchanges, while no optimizer states need memory. A second average does not change an average.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        optimizer: Any,
-        masks: Masks,
-        settings: Train,
-        *,
-        portion: Portion | None = None,
-        averaged_over: int = 1,
-        same_loss_on: int = 1,
-        quiet: Quiet = nullcontext,
-        silent: Quiet | None = None,
-    ) -> None:
-        self.model = model
-        self.portion = portion or Portion()
-        self.averaged_over = averaged_over
-        self.optimizer = optimizer
-        self.objective: Objective | None = None
-        self.report: Callable[[], tuple[Metric, ...]] = tuple
-        self.after_first_exchange: Callable[[], None] | None = None
-        self.before_update: Callable[[], None] | None = None
-        self._max_grad_norm = settings.max_grad_norm
-        self._masks = masks
-        self._same_loss_on = same_loss_on
+    task: Task
+    model: Any
+    masks: Masks = None
+    optimizer: Any = None
+    portion: Portion = Portion()
+    averaged_over: int = 1
+    same_loss_on: int = 1
+    quiet: Quiet = nullcontext
+    silent: Quiet | None = None
+    differentiate: Callable[[torch.Tensor], None] = torch.Tensor.backward
+    objective: Objective | None = None
+    report: Callable[[], tuple[Metric, ...]] = tuple
+    before_update: Callable[[], None] | None = None
+    after_first_exchange: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
+        settings = self.task.settings
+        if self.optimizer is None:
+            self.optimizer = optimizer_of(self.model.parameters(), settings)
         self._loss = loss_of(settings)
         self._takes_labels = settings.loss_chunk_tokens is not None or settings.splits_vocabulary
-        self._quiet = quiet
-        self._silent = silent or quiet
-        self._in_buckets = averaged_over > 1 and bool(settings.gradient_as_bucket_view)
+        self._in_buckets = self.averaged_over > 1 and bool(settings.gradient_as_bucket_view)
         self._keeps_gradients = self._in_buckets and settings.accumulates
         self._exchanges = self._keeps_gradients
 
     def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
         """See :class:`~pybench.worker.backends.torch.train.learner.Learner`."""
         exchanges, self._exchanges = last or self._exchanges, False
-        with nullcontext() if exchanges else self._quiet():
+        with nullcontext() if exchanges else self.quiet():
             loss = self.loss(batch)
             self.differentiate(loss * scale)
         if exchanges and self.after_first_exchange is not None:
             self.after_first_exchange()
             self.after_first_exchange = None
-        return loss.detach() / self._same_loss_on
+        return loss.detach() / self.same_loss_on
 
     def loss(self, batch: Batch) -> torch.Tensor:
         """Summed loss of a forward pass."""
@@ -226,19 +219,15 @@ class WholeModel(Learner):
         return name, weight
 
     def _inputs(self, batch: Batch) -> dict[str, Any]:
-        masks = {"attention_mask": self._masks, "position_ids": batch.positions}
+        masks = {"attention_mask": self.masks, "position_ids": batch.positions}
         return {"input_ids": batch.tokens, **masks, "use_cache": False}
-
-    def differentiate(self, loss: torch.Tensor) -> None:
-        """Backward pass."""
-        loss.backward()  # type: ignore[no-untyped-call]
 
     def update(self) -> None:
         """Clip where there is a limit, step and clear."""
         if self.before_update is not None:
             self.before_update()
-        if self._max_grad_norm is not None:
-            clip(self.model.parameters(), self._max_grad_norm)
+        if self.task.settings.max_grad_norm is not None:
+            clip(self.model.parameters(), self.task.settings.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=not self._keeps_gradients)
 
@@ -254,4 +243,4 @@ class WholeModel(Learner):
     def silence(self) -> AbstractContextManager[None]:
         """Stop every exchange. From here on steps differ by their exchange alone."""
         self._keeps_gradients = self._in_buckets
-        return self._silent()
+        return (self.silent or self.quiet)()

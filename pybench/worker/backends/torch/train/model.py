@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backend import UnsupportedError
@@ -29,10 +29,12 @@ def add_adapters(model: nn.Module, settings: Train, dtype: torch.dtype) -> None:
     with needs_package("lora_rank"):
         from peft import LoraConfig, inject_adapter_in_model
     shape = lora_shape(settings)
+    own = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    targets = dict.fromkeys(target if target in own else _FUSED.get(target, target) for target in shape.targets)
     config = LoraConfig(
         r=shape.rank,
         lora_alpha=shape.alpha,
-        target_modules=_names(model, shape.targets),
+        target_modules=list(targets),
         lora_dropout=settings.lora_dropout or 0.0,
         bias="none",
     )
@@ -42,15 +44,9 @@ def add_adapters(model: nn.Module, settings: Train, dtype: torch.dtype) -> None:
             module.to(dtype)  # peft keeps adapters in float32, which a sharded layer can't mix with its weights
 
 
-def _names(model: nn.Module, targets: Iterable[str]) -> list[str]:
-    """The projections by the names that the model's modules have."""
-    own = {name.rpartition(".")[2] for name, _ in model.named_modules()}
-    return list(dict.fromkeys(target if target in own else _FUSED.get(target, target) for target in targets))
-
-
 _ATEN = torch.ops.aten
 # The costly ones: selective checkpointing keeps their results and computes only the cheap rest again.
-_KEPT = {
+_KEPT = [
     _ATEN.mm.default,
     _ATEN.addmm.default,
     _ATEN.bmm.default,
@@ -58,7 +54,7 @@ _KEPT = {
     _ATEN._scaled_dot_product_efficient_attention.default,  # noqa: SLF001
     _ATEN._scaled_dot_product_cudnn_attention.default,  # noqa: SLF001
     _ATEN._scaled_dot_product_flash_attention_for_cpu.default,  # noqa: SLF001
-}
+]
 
 
 def checkpoint_layers(model: Any, kind: Literal["none", "selective", "full"], *, compiled: bool = False) -> None:
@@ -67,7 +63,7 @@ def checkpoint_layers(model: Any, kind: Literal["none", "selective", "full"], *,
         return
     options: dict[str, Any] = {"use_reentrant": False}
     if kind == "selective":
-        options["context_fn"] = partial(create_selective_checkpoint_contexts, _policy)
+        options["context_fn"] = partial(create_selective_checkpoint_contexts, _KEPT)
     if kind == "selective" and compiled:
         # From outside a compiled layer its matrix products can't be seen: inductor turns them into kernels of its own.
         for layer in model.model.layers:
@@ -83,10 +79,6 @@ def _checkpointed(forward: Callable[..., Any], options: dict[str, Any]) -> Calla
         return checkpoint(forward, *args, **options, **kwargs)
 
     return checkpointed
-
-
-def _policy(_context: Any, operator: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if operator in _KEPT else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def trainable_model(task: Task, changed: Changed = unchanged) -> tuple[Any, Weights]:

@@ -21,23 +21,19 @@ def use_four_bits(model: Any, dtype: torch.dtype) -> None:
     for parent in list(model.model.layers.modules()):
         for name, layer in list(parent.named_children()):
             if isinstance(layer, nn.Linear):
-                setattr(parent, name, _empty(layer, dtype))
+                build: Any = Linear4bit  # untyped
+                four_bits: nn.Module = build(
+                    layer.in_features,
+                    layer.out_features,
+                    bias=layer.bias is not None,
+                    compute_dtype=dtype,
+                    compress_statistics=True,
+                    quant_type="nf4",
+                    quant_storage=dtype,  # sharded weights of one layer have one type
+                    device="meta",
+                )
+                setattr(parent, name, four_bits.to(dtype))
     model.is_loaded_in_4bit = True
-
-
-def _empty(layer: nn.Linear, dtype: torch.dtype) -> nn.Module:
-    build: Any = Linear4bit  # untyped
-    layer_of_four_bits: nn.Module = build(
-        layer.in_features,
-        layer.out_features,
-        bias=layer.bias is not None,
-        compute_dtype=dtype,
-        compress_statistics=True,
-        quant_type="nf4",
-        quant_storage=dtype,  # sharded weights of one layer have one type
-        device="meta",
-    )
-    return layer_of_four_bits.to(dtype)
 
 
 def unpacked(parameter: torch.Tensor) -> torch.Tensor:
@@ -64,14 +60,8 @@ def through_four_bits(name: str, value: torch.Tensor) -> torch.Tensor:
     """
     if not (name.startswith("model.layers.") and name.endswith("_proj.weight")):
         return value
-    bits, state = quantize_4bit(value, quant_type="nf4", compress_statistics=True)
-    unpacked_value: torch.Tensor = dequantize_4bit(bits, state)
-    return unpacked_value
-
-
-def is_packed(parameter: nn.Parameter) -> bool:
-    """Whether it is a weight of four bits, or is to be one."""
-    return isinstance(parameter, Params4bit)
+    rounded: torch.Tensor = dequantize_4bit(*quantize_4bit(value, quant_type="nf4", compress_statistics=True))
+    return rounded
 
 
 def mark_unpacked(model: Any) -> None:

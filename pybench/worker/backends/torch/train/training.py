@@ -7,7 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -22,7 +22,7 @@ from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.worker.backend import StepOutcome, UnsupportedError, cause_of
 from pybench.worker.backends.common_torch.memory import cached_memory, memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.data import Source, source
+from pybench.worker.backends.torch.train.data import Source
 from pybench.worker.backends.torch.train.learner import Learner, Task, WholeModel, learner_of
 
 # A rank that runs out of memory alone leaves the others in a collective; it gives them this long to fail as well.
@@ -36,8 +36,21 @@ def find_batch_size(
     votes = distributed.new_group(backend="gloo", timeout=_PATIENCE) if ranks.world_size > 1 else None
 
     def fits(size: int) -> bool:
-        failure = _out_of_memory(lambda: attempt(Task(replace(settings, batch_size_per_gpu=size), architecture, ranks)))
-        return _all_agree(failure, votes)
+        sized = replace(settings, batch_size_per_gpu=size)
+        failure = _out_of_memory(lambda: attempt(Task(sized, architecture, ranks)))
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        failed = torch.tensor([int(failure is not None)])
+        if votes is not None:
+            try:
+                distributed.all_reduce(failed, group=votes)
+            except RuntimeError:  # the others never came to vote
+                if failure is not None:
+                    raise failure from None
+                raise
+        return not failed.item()
 
     return largest_fitting(fits, settings.sizes_to_try)
 
@@ -65,35 +78,17 @@ def largest_fitting(fits: Callable[[int], bool], sizes: Iterable[int]) -> int:
     return ascending[good]
 
 
-def _out_of_memory(attempt: Callable[[], None]) -> BaseException | None:
-    """The error if ``attempt`` ran out of memory, else ``None``; its memory is free again on return."""
-    failure = None
+def _out_of_memory(work: Callable[[], object]) -> BaseException | None:
+    """The error if ``work`` ran out of memory, else ``None``."""
     try:
-        attempt()
+        work()
     except (RuntimeError, MemoryError) as error:
         if cause_of(error) != "out_of_memory":
             raise
         failure = error.with_traceback(None)  # frames of this error and of its causes would keep the model
         failure.__context__ = failure.__cause__ = None
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    return failure
-
-
-def _all_agree(failure: BaseException | None, votes: distributed.ProcessGroup | None) -> bool:
-    """Whether no rank failed. Raises ``failure`` when the others never come to vote."""
-    if votes is None:
-        return failure is None
-    failed = torch.tensor([int(failure is not None)])
-    try:
-        distributed.all_reduce(failed, group=votes)
-    except RuntimeError:
-        if failure is not None:
-            raise failure from None
-        raise
-    return not failed.item()
+        return failure
+    return None
 
 
 def control_metrics(
@@ -103,42 +98,25 @@ def control_metrics(
 
     It needs at least two ranks: a lone rank communicates with no other.
     Empty where a rank has no memory for silent steps, which hold all weights and gradients: the attempt is measured.
+    Ranks agree on that before each step.
     """
     ordinary_s = statistics.median(_timed_s(train, ranks) for _ in range(num_steps))
-    silent_s = _silent_s(train, silence, ranks, num_steps)
-    if silent_s is None:
+    lengths_s: list[float] = []
+    with ExitStack() as silenced:
+        failure = _out_of_memory(lambda: silenced.enter_context(silence))
+        for _ in range(1 + num_steps):  # the first may still gather
+            if not ranks.unanimous(failure is None):
+                return ()
+            failure = _out_of_memory(lambda: lengths_s.append(_timed_s(train, ranks)))
+    if not ranks.unanimous(failure is None):
         return ()
-    *others_s, slowest_s = sorted(_on_all_ranks(silent_s, ranks))
+    *others_s, slowest_s = sorted(_on_all_ranks(statistics.median(lengths_s[1:]), ranks))
     exposed = max(0.0, 1 - slowest_s / ordinary_s)
     gap = slowest_s / statistics.median(others_s) - 1
     return (
         Metric(name="exposed_communication_fraction", value=exposed, unit=""),
         Metric(name="straggler_gap_fraction", value=gap, unit=""),
     )
-
-
-def _silent_s(
-    train: Callable[[], object], silence: AbstractContextManager[None], ranks: TorchRanks, num_steps: int
-) -> float | None:
-    """This rank's median; ``None`` on all ranks where one is out of memory. They agree on that before each step."""
-    lengths_s = []
-    with ExitStack() as silenced:
-        has_memory = _fits(lambda: silenced.enter_context(silence))
-        for _ in range(1 + num_steps):  # the first may still gather
-            if not ranks.unanimous(has_memory):
-                return None
-            has_memory = _fits(lambda: lengths_s.append(_timed_s(train, ranks)))
-    return statistics.median(lengths_s[1:]) if ranks.unanimous(has_memory) else None
-
-
-def _fits(work: Callable[[], object]) -> bool:
-    try:
-        work()
-    except (RuntimeError, MemoryError) as error:
-        if cause_of(error) != "out_of_memory":
-            raise
-        return False
-    return True
 
 
 def _timed_s(train: Callable[[], object], ranks: TorchRanks) -> float:
@@ -195,31 +173,23 @@ class Training:
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory, batch size, metrics of the strategy and of the control steps."""
-        memory = memory_metrics(self._task.ranks.device)
-        size = self._task.settings.micro_batch_size
-        batch_size = Metric(name="batch_size_per_gpu", value=size, unit="samples")
-        threads = Metric(name="host_update_threads", value=torch.get_num_threads(), unit="")
-        of_host = (threads,) if self._task.settings.updates_on_host else ()
-        trained = trained_parameters(self._task, self.learner)
-        return (*memory, batch_size, trained, *self.learner.metrics(), *of_host, *self._evaluation(), *self._control())
+        settings, ranks = self._task.settings, self._task.ranks
+        metrics = [
+            *memory_metrics(ranks.device),
+            Metric(name="batch_size_per_gpu", value=settings.micro_batch_size, unit="samples"),
+            trained_parameters(self._task, self.learner),
+            *self.learner.metrics(),
+        ]
+        if settings.updates_on_host:
+            metrics.append(Metric(name="host_update_threads", value=torch.get_num_threads(), unit=""))
+        if isinstance(self.learner, WholeModel):  # others have no option of evaluation, nor control steps
+            if settings.evaluation_every_steps is not None:
+                from pybench.worker.backends.torch.train.evaluation import Evaluation
 
-    def _evaluation(self) -> tuple[Metric, ...]:
-        if self._task.settings.evaluation_every_steps is None:
-            return ()
-        from pybench.worker.backends.torch.train.evaluation import Evaluation
-
-        return Evaluation(self._task, self._whole_model()).metrics()
-
-    def _control(self) -> tuple[Metric, ...]:
-        settings = self._task.settings
-        num_steps = settings.control_steps if settings.has_control_steps else None
-        if not num_steps:
-            return ()
-        return control_metrics(self.train, self._whole_model().silence(), self._task.ranks, num_steps)
-
-    def _whole_model(self) -> WholeModel:
-        assert isinstance(self.learner, WholeModel), "others have no option of evaluation, nor control steps"
-        return self.learner
+                metrics += Evaluation(self._task, self.learner).metrics()
+            if settings.has_control_steps and settings.control_steps:
+                metrics += control_metrics(self.train, self.learner.silence(), ranks, settings.control_steps)
+        return tuple(metrics)
 
 
 def training(settings: Train, architecture: dict[str, Any], ranks: TorchRanks) -> AbstractContextManager[Training]:
@@ -234,7 +204,7 @@ def training(settings: Train, architecture: dict[str, Any], ranks: TorchRanks) -
 def trainer(task: Task) -> Iterator[Training]:
     """A learner by the task's strategy, with its samples."""
     learner = learner_of(task)
-    with source(task, learner.portion) as samples:
+    with closing(Source(task, learner.portion)) as samples:
         yield Training(task, learner, samples)
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
-
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, WholeModel
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
@@ -27,25 +23,13 @@ def learner(task: Task) -> Learner:
     precision = _PRECISION[settings.mixed_precision] if settings.mixed_precision else "no"
     accelerator = Accelerator(cpu=task.ranks.device.type == "cpu", mixed_precision=precision)
     prepared, optimizer = accelerator.prepare(model, optimizer_of(model.parameters(), settings))
-    return Accelerated(
-        accelerator,
+    return WholeModel(
+        task,
         prepared,
-        optimizer,
         sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
-        settings,
+        optimizer,
         portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
         quiet=lambda: accelerator.no_sync(prepared),
+        differentiate=accelerator.backward,
     )
-
-
-class Accelerated(WholeModel):
-    """Backward goes through the accelerator."""
-
-    def __init__(self, accelerator: Accelerator, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._accelerator = accelerator
-
-    def differentiate(self, loss: torch.Tensor) -> None:
-        """Backward pass."""
-        self._accelerator.backward(loss)

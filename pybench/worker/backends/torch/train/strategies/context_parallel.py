@@ -6,21 +6,17 @@ under a mask, so that the upper triangle is computed and thrown away: twice the 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
-from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 from transformers import AttentionInterface
 
 from pybench.worker.backends.torch.attention import Masks, attend, chunk_masks
 from pybench.worker.backends.torch.tensor_parallel import gathered
-from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, WholeModel, device_mesh
+from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
-from pybench.worker.backends.torch.train.strategies.ddp import learner as whole_sequences
-from pybench.worker.backends.torch.train.strategies.ddp import release_first_bucket, replicated
-from pybench.worker.backends.torch.train.update import optimizer_of
+from pybench.worker.backends.torch.train.strategies import ddp
 
 NAME = "pybench_context_parallel"
 
@@ -30,31 +26,31 @@ def learner(task: Task) -> Learner:
 
     A lone rank has whole sequences, which need no mask: under one the speedups' baseline was 8 % slower on an H100.
     """
-    settings = task.settings
-    if settings.context_parallel == 1:
-        return whole_sequences(task)
+    if task.settings.context_parallel == 1:
+        return ddp.learner(task)
     mesh = device_mesh(task)["context_parallel"]
     model, weights = trainable_model(task)
     attend_over(mesh, model)
     weights.fill()
     compile_layers(task, model)
-    replica = replicated(task, model)
-    whole = WholeModel(
-        replica,
-        optimizer_of(model.parameters(), settings),
-        chunk_masks_of(task, model.config, mesh),
-        settings,
-        portion=Portion(chunk=mesh.get_local_rank(), num_chunks=settings.context_parallel),
-        averaged_over=settings.context_parallel,
-        quiet=replica.no_sync,
-    )
-    whole.after_first_exchange = partial(release_first_bucket, task.ranks)
-    return whole
+    portion = Portion(chunk=mesh.get_local_rank(), num_chunks=mesh.size())
+    return ddp.replica_learner(task, model, chunk_masks_of(task, model.config, mesh), portion)
 
 
 def attend_over(mesh: DeviceMesh, model: Any) -> None:
     """Have ``model`` attend to the keys and values of every rank of ``mesh``."""
-    AttentionInterface.register(NAME, partial(attend_to_all, mesh))
+    group = mesh.get_group()
+
+    def gather(part: torch.Tensor) -> torch.Tensor:
+        """All ranks' keys or values, in order; backward adds every rank's gradients of this rank's part."""
+        samples, heads, _, width = part.shape
+        by_token = part.transpose(1, 2).flatten(2)  # as the projection left them, so that nothing is copied
+        return gathered(by_token, group).view(samples, -1, heads, width).transpose(1, 2)
+
+    def attend_to_all(module: Any, query: Any, key: Any, value: Any, mask: Any, **kw: Any) -> Any:
+        return attend(module, query, gather(key), gather(value), mask, **kw)
+
+    AttentionInterface.register(NAME, attend_to_all)
     model.config._attn_implementation = NAME  # noqa: SLF001 - the library's setter refuses masks of our own
 
 
@@ -62,17 +58,3 @@ def chunk_masks_of(task: Task, config: Any, mesh: DeviceMesh) -> Masks:
     """Masks of this rank's chunk of the sequence, over all of it."""
     positions = torch.arange(task.settings.sequence_tokens, device=task.ranks.device)
     return chunk_masks(config, positions.chunk(mesh.size())[mesh.get_local_rank()], positions)
-
-
-def attend_to_all(mesh: DeviceMesh, *given: Any, **kw: Any) -> tuple[torch.Tensor, None]:
-    """:func:`attend` of this rank's queries to every rank's keys and values."""
-    module, query, key, value, mask = given
-    group = mesh.get_group()
-    return attend(module, query, _of_all_ranks(key, group), _of_all_ranks(value, group), mask, **kw)
-
-
-def _of_all_ranks(part: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
-    """All ranks' keys or values, in order; backward adds every rank's gradients of this rank's part."""
-    samples, heads, _, width = part.shape
-    by_token = part.transpose(1, 2).flatten(2)  # as the projection left them, so that nothing is copied
-    return gathered(by_token, group).view(samples, -1, heads, width).transpose(1, 2)

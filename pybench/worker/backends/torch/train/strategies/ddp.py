@@ -16,7 +16,6 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.attention import Masks, sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, WholeModel
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
-from pybench.worker.backends.torch.train.update import optimizer_of
 
 _OPTIONS = ("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "gradient_as_bucket_view")
 # Torch's watchdog of NCCL has a round every 100 ms.
@@ -32,23 +31,26 @@ def learner(task: Task) -> Learner:
     return replica_learner(task, model, masks)
 
 
-def replica_learner(task: Task, model: Any, masks: Masks, kind: type[WholeModel] = WholeModel) -> WholeModel:
-    """The learner of a rank's replica ``model``, whose gradients are averaged over all ranks."""
+def replica_learner(
+    task: Task, model: Any, masks: Masks, portion: Portion | None = None, kind: type[WholeModel] = WholeModel
+) -> WholeModel:
+    """The learner of a rank's replica ``model``, whose gradients are averaged over all ranks.
+
+    ``portion`` is where ranks have parts of the same sequences.
+    """
     replica = replicated(task, model)
     whole = kind(
+        task,
         replica,
-        optimizer_of(model.parameters(), task.settings),
         masks,
-        task.settings,
-        portion=Portion(replica=task.ranks.rank),
+        portion=portion or Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
         quiet=nullcontext if replica is model else replica.no_sync,
+        after_first_exchange=partial(release_first_bucket, task.ranks),
     )
-    if task.ranks.world_size > 1:
-        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        num_bytes = sum(parameter.numel() * parameter.element_size() for parameter in trained)
+    if task.ranks.world_size > 1 and portion is None:
+        num_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
         whole.report = lambda: (Metric(name="reduced_bytes", value=num_bytes, unit="bytes"),)
-    whole.after_first_exchange = partial(release_first_bucket, task.ranks)
     return whole
 
 

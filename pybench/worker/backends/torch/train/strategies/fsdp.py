@@ -24,7 +24,6 @@ from pybench.worker.backends.torch.train.learner import (
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, trainable_model
 from pybench.worker.backends.torch.train.strategies.context_parallel import attend_over, chunk_masks_of
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
-from pybench.worker.backends.torch.train.update import optimizer_of
 
 
 def learner(task: Task) -> Learner:
@@ -62,10 +61,9 @@ def learner(task: Task) -> Learner:
         masks = sequence_masks(model.config, settings.sequence_tokens, task.ranks.device)
     chunk = mesh.get_local_rank("context_parallel")
     return WholeModel(
+        task,
         model,
-        optimizer_of(model.parameters(), settings),
         masks,
-        settings,
         portion=Portion(replica=replica, chunk=chunk, num_chunks=settings.context_parallel),
         averaged_over=settings.data_parallel * settings.context_parallel,
         same_loss_on=settings.tensor_parallel,

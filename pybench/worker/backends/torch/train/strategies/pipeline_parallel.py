@@ -52,27 +52,22 @@ def stage_module(task: Task, index: int, count: int) -> nn.Module:
     kept += ["model.norm", "lm_head"] if index == count - 1 else []
     for name in kept:
         weights.fill_parameters(name)
-    _cut(body, first, end, embeds=index == 0, norms=index == count - 1)
-    if index < count - 1:
-        model.lm_head = None
-    weights.fill()
-    return Stage(body, model.lm_head, task, embeds=index == 0)
-
-
-def _cut(body: Any, first: int, end: int, *, embeds: bool, norms: bool) -> None:
-    """Leave the layers from ``first`` to before ``end``, also in the config that the library reads types from."""
-    config = copy.deepcopy(body.config)
+    config = copy.deepcopy(body.config)  # the library reads types of layers from it
     config.num_hidden_layers = end - first
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[first:end]
     body.config = config
     body.layers = nn.ModuleList(list(body.layers)[first:end])
-    if not embeds:
+    if index > 0:
         body.embed_tokens = None
-    if not norms:
+    if index < count - 1:
         body.norm = nn.Identity()
+        model.lm_head = None
+    weights.fill()
+    return Stage(body, model.lm_head, task, embeds=index == 0)
 
 
+_NS_PER_S = 1e9
 _SINGLE = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
@@ -97,8 +92,12 @@ class Pipeline(Learner):
         self.averaged_over = task.settings.data_parallel
         self._device = task.ranks.device
         self._scale = 1.0
-        self._busy = BusyTime(task.ranks.device)
-        stages = _stages(task, mesh, stages_per_rank, microbatches, self._busy)
+        self._clock = round_clock(task.ranks.device)
+        stages = _stages(task, mesh, stages_per_rank, microbatches)
+        for stage in stages:  # what a stage receives is there before each of these parts
+            stage.forward_one_chunk = self._busy()(stage.forward_one_chunk)
+            # Of a step's last microbatch it also waits for gradients of other replicas.
+            stage.backward_one_chunk = self._busy()(stage.backward_one_chunk)
         self._modules = [stage.submod for stage in stages]
         self._is_first = stages[0].is_first
         self._is_last = stages[-1].is_last
@@ -121,7 +120,7 @@ class Pipeline(Learner):
 
     def update(self) -> None:
         """Step and clear."""
-        with self._busy.part():
+        with self._busy():
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
 
@@ -130,35 +129,28 @@ class Pipeline(Learner):
         return (parameter for module in self._modules for parameter in module.parameters())
 
     def values(self) -> dict[str, float]:
-        """How long this rank's stages computed."""
-        return {"stage_busy_s": self._busy.taken_s()}
+        """How long this rank's stages computed in the last step."""
+        marks_ns = self._clock.read()
+        self._clock = round_clock(self._device)
+        taken_ns = sum(end - begin for begin, end in zip(marks_ns[::2], marks_ns[1::2], strict=True))
+        return {"stage_busy_s": taken_ns / _NS_PER_S}
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Time a part of a step in which the device computes. Parts do not overlap.
+
+        On a GPU the computing stream is timed: it waits for what others send before a part begins.
+        """
+        self._clock.mark()
+        yield
+        self._clock.mark()
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        with self._busy.part():
+        with self._busy():
             return summed_loss(logits, labels) * self._scale
 
 
-class TimedStage(PipelineStage):
-    """A stage whose passes over a microbatch are parts of ``busy``: what it receives is there before them."""
-
-    def __init__(self, busy: BusyTime, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self._busy = busy
-
-    def forward_one_chunk(self, *given: Any, **options: Any) -> Any:
-        """The library's forward pass, timed."""
-        with self._busy.part():
-            return super().forward_one_chunk(*given, **options)
-
-    def backward_one_chunk(self, *given: Any, **options: Any) -> Any:
-        """The library's backward pass, timed; the last one also waits for gradients of other replicas."""
-        with self._busy.part():
-            return super().backward_one_chunk(*given, **options)
-
-
-def _stages(
-    task: Task, mesh: DeviceMesh, stages_per_rank: int, microbatches: int, busy: BusyTime
-) -> list[PipelineStage]:
+def _stages(task: Task, mesh: DeviceMesh, stages_per_rank: int, microbatches: int) -> list[Any]:
     """This rank's stages, round the pipeline once and again.
 
     Their shapes are given: to find them out, a stage would run once more, which DDP takes for a step.
@@ -168,10 +160,14 @@ def _stages(
     mine = [mesh.get_local_rank("pipeline_parallel") + turn * ranks for turn in range(stages_per_rank)]
     count = ranks * stages_per_rank
     samples = task.settings.micro_batch_size // microbatches
+
+    def module(index: int) -> nn.Module:
+        alone = stage_module(task, index, count)
+        return alone if task.settings.data_parallel == 1 else replicated(task, alone, mesh.get_group("data_parallel"))
+
     return [
-        TimedStage(
-            busy,
-            _replicated(task, mesh, stage_module(task, index, count)),
+        PipelineStage(
+            module(index),
             index,
             count,
             task.ranks.device,
@@ -190,37 +186,3 @@ def _between(task: Task, samples: int, index: int, count: int | None = None) -> 
         return torch.empty(shape, dtype=torch.long, device="meta")
     width = task.architecture["vocab_size" if index == count else "hidden_size"]
     return torch.empty((*shape, width), dtype=task.dtype, device="meta", requires_grad=True)
-
-
-def _replicated(task: Task, mesh: DeviceMesh, module: nn.Module) -> nn.Module:
-    if task.settings.data_parallel == 1:
-        return module
-    replicas: nn.Module = replicated(task, module, mesh.get_group("data_parallel"))
-    return replicas
-
-
-_NS_PER_S = 1e9
-
-
-class BusyTime:
-    """Adds up the parts of a step in which the device computes. Parts do not overlap.
-
-    On a GPU the computing stream is timed: it waits for what others send before a part begins.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._clock = round_clock(device)
-
-    @contextmanager
-    def part(self) -> Iterator[None]:
-        """Around one part."""
-        self._clock.mark()
-        yield
-        self._clock.mark()
-
-    def taken_s(self) -> float:
-        """Seconds of all parts since the last call. The device must be done with them."""
-        marks_ns = self._clock.read()
-        self._clock = round_clock(self._device)
-        return sum(end - begin for begin, end in zip(marks_ns[::2], marks_ns[1::2], strict=True)) / _NS_PER_S

@@ -29,7 +29,7 @@ from pybench.worker.backends.torch.tensor_parallel import (
 )
 from pybench.worker.backends.torch.train.learner import Learner, Task, WholeModel, device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
-from pybench.worker.backends.torch.train.update import optimizer_of, return_loss
+from pybench.worker.backends.torch.train.update import return_loss
 
 
 def learner(task: Task) -> Learner:
@@ -43,15 +43,8 @@ def learner(task: Task) -> Learner:
         before_update = partial(sum_gradients, model, mesh.get_group())
     weights.fill()
     compile_layers(task, model)
-    whole = WholeModel(
-        model,
-        optimizer_of(model.parameters(), settings),
-        sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
-        settings,
-        same_loss_on=settings.tensor_parallel,
-    )
-    whole.before_update = before_update
-    return whole
+    masks = sequence_masks(model.config, settings.sequence_tokens, task.ranks.device)
+    return WholeModel(task, model, masks, same_loss_on=settings.tensor_parallel, before_update=before_update)
 
 
 def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:

@@ -5,12 +5,12 @@ Weights, data, loss and optimizer are those of every strategy, so that the losse
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import parallelize_module
 
 from pybench.model.workloads.train import Train
@@ -19,7 +19,6 @@ from pybench.worker.backends.torch.architecture import Weights, empty_model
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task, WholeModel, device_mesh
 from pybench.worker.backends.torch.train.model import refuse_tied
 from pybench.worker.backends.torch.train.strategies.fsdp import everything_gathered
-from pybench.worker.backends.torch.train.update import optimizer_of
 from pybench.worker.imports import needs_package
 
 with needs_package("strategy 'torchtune'", "torchtune"):
@@ -44,8 +43,22 @@ def decoder_of(config: Any, settings: Train) -> Any:
 
     Raises :class:`UnsupportedError` where torchtune's builders can't express what the config has.
     """
-    _check(config)
-    build, positions = _builder(config)
+    if config.model_type not in _CONVERTERS:
+        raise UnsupportedError(f"strategy torchtune knows {', '.join(_CONVERTERS)}, not {config.model_type}")
+    refuse_tied(config, "torchtune")
+    fixed = {**_FIXED, "head_dim": config.hidden_size // config.num_attention_heads}
+    for key, value in fixed.items():
+        configured = getattr(config, key, value)
+        if configured not in {value, None}:
+            raise UnsupportedError(f"torchtune's {config.model_type} has {key} = {value}, this model {configured}")
+    rope = config.rope_parameters
+    kind, positions = rope["rope_type"], {"rope_base": rope["rope_theta"]}
+    if kind == "default":
+        build = qwen2 if config.model_type == "qwen2" else llama3
+    elif config.model_type == "llama" and kind == "llama3" and all(rope[key] == _SCALED[key] for key in _SCALED):
+        build, positions["scale_factor"] = llama3_1, rope["factor"]
+    else:
+        raise UnsupportedError(f"torchtune's {config.model_type} has no positions like {rope}")
     return build(
         vocab_size=config.vocab_size,
         num_layers=config.num_hidden_layers,
@@ -70,27 +83,6 @@ def _converted(convert: Any, config: Any, name: str, weight: torch.Tensor) -> di
     return converted
 
 
-def _builder(config: Any) -> tuple[Any, dict[str, Any]]:
-    rope = config.rope_parameters
-    kind, base = rope["rope_type"], {"rope_base": rope["rope_theta"]}
-    if kind == "default":
-        return (qwen2 if config.model_type == "qwen2" else llama3), base
-    if config.model_type == "llama" and kind == "llama3" and all(rope[key] == _SCALED[key] for key in _SCALED):
-        return llama3_1, {**base, "scale_factor": rope["factor"]}
-    raise UnsupportedError(f"torchtune's {config.model_type} has no positions like {rope}")
-
-
-def _check(config: Any) -> None:
-    if config.model_type not in _CONVERTERS:
-        raise UnsupportedError(f"strategy torchtune knows {', '.join(_CONVERTERS)}, not {config.model_type}")
-    refuse_tied(config, "torchtune")
-    fixed = {**_FIXED, "head_dim": config.hidden_size // config.num_attention_heads}
-    for key, value in fixed.items():
-        configured = getattr(config, key, value)
-        if configured not in {value, None}:
-            raise UnsupportedError(f"torchtune's {config.model_type} has {key} = {value}, this model {configured}")
-
-
 def learner(task: Task) -> Learner:
     """Tensor parallel first, then checkpointing, then FSDP2, then the weights: the recipe's order."""
     settings = task.settings
@@ -106,17 +98,20 @@ def learner(task: Task) -> Learner:
         parallelize_module(model, mesh["tensor_parallel"], base_llama_tp_plan())
     if settings.activation_checkpointing == "full":
         training.set_activation_checkpointing(model, auto_wrap_policy={modules.TransformerSelfAttentionLayer})
-    sharded = settings.data_parallel > 1
-    if sharded:
-        _shard(task, model, mesh["data_parallel"])
+    if settings.data_parallel > 1:
+        training.shard_model(
+            model=model,
+            shard_conditions=[training.get_shard_conditions],
+            cpu_offload=bool(settings.cpu_offload),
+            reshard_after_forward=settings.reshard_after_forward is not False,
+            dp_mesh=mesh["data_parallel"],
+        )
     _fill(task, model, source)
     return Tuned(
-        source.config,
-        training.get_act_offloading_ctx_manager(model, bool(settings.activation_offload)),
+        task,
         model.train(),
-        optimizer_of(model.parameters(), settings),
-        None,
-        settings,
+        config=source.config,
+        offloading=training.get_act_offloading_ctx_manager(model, bool(settings.activation_offload)),
         portion=Portion(replica=mesh.get_local_rank("data_parallel")),
         averaged_over=settings.data_parallel,
         same_loss_on=settings.tensor_parallel,
@@ -124,44 +119,35 @@ def learner(task: Task) -> Learner:
     )
 
 
+@dataclass(eq=False)
 class Tuned(WholeModel):
     """Its decoder takes tokens, knows no mask but the causal one, and returns logits.
 
     ``offloading`` is its own context of a forward pass whose activations go to host memory.
     """
 
-    def __init__(self, config: Any, offloading: AbstractContextManager[Any], *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._config = config
-        self._offloading = offloading
+    config: Any = None
+    offloading: AbstractContextManager[Any] = field(default_factory=nullcontext)
 
     def logits(self, batch: Batch) -> torch.Tensor:
         """Logits of a forward pass over whole sequences."""
-        with self._offloading:
+        with self.offloading:
             found: torch.Tensor = self.model(batch.tokens)
         return found
 
     def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
         """Name and rows in transformers, by torchtune's converters."""
-        back = _CONVERTERS[self._config.model_type][1]
-        [found] = _converted(back, self._config, name.replace(_RECOMPUTED, ""), weight).items()
+        back = _CONVERTERS[self.config.model_type][1]
+        [found] = _converted(back, self.config, name.replace(_RECOMPUTED, ""), weight).items()
         return found
-
-
-def _shard(task: Task, model: Any, mesh: DeviceMesh) -> None:
-    settings = task.settings
-    training.shard_model(
-        model=model,
-        shard_conditions=[training.get_shard_conditions],
-        cpu_offload=bool(settings.cpu_offload),
-        reshard_after_forward=settings.reshard_after_forward is not False,
-        dp_mesh=mesh,
-    )
 
 
 @torch.no_grad()
 def _fill(task: Task, model: Any, source: Any) -> None:
-    """Weight by weight, so that no rank ever holds them all."""
+    """Weight by weight, so that no rank ever holds them all.
+
+    torchtune's loader, which takes this rank's part, takes only a model that is sharded.
+    """
     device, seed = task.ranks.device, task.settings.seed
     with training.set_default_dtype(task.dtype), device:
         for module in model.modules():
@@ -170,15 +156,10 @@ def _fill(task: Task, model: Any, source: Any) -> None:
     for name, weight in Weights(source, device, seed).named():
         into = _CONVERTERS[source.config.model_type][0]
         [(own, value)] = _converted(into, source.config, name, weight).items()
-        _place(task, model, own, value)
+        if task.ranks.world_size > 1:
+            offloads = bool(task.settings.cpu_offload)
+            training.load_from_full_model_state_dict(model, {own: value}, device, cpu_offload=offloads)
+        else:
+            place, _, leaf = own.rpartition(".")
+            setattr(model.get_submodule(place), leaf, torch.nn.Parameter(value))
     training.validate_no_params_on_meta_device(model)
-
-
-def _place(task: Task, model: Any, name: str, value: torch.Tensor) -> None:
-    """This rank's part of a weight; torchtune's loader takes only a model that is sharded."""
-    if task.ranks.world_size > 1:
-        offloads = bool(task.settings.cpu_offload)
-        training.load_from_full_model_state_dict(model, {name: value}, task.ranks.device, cpu_offload=offloads)
-        return
-    place, _, leaf = name.rpartition(".")
-    setattr(model.get_submodule(place), leaf, torch.nn.Parameter(value))

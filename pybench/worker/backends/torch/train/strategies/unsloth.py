@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -45,7 +44,19 @@ _ADAPTED = "base_model.model."
 
 def learner(task: Task) -> Learner:
     """Loaded, adapted and filled; a lone rank needs no wrapper."""
-    return replica_learner(task, _model(task), None, Fast)
+    settings = task.settings
+    with loadable_folder(task) as folder:
+        model, _tokenizer = FastLanguageModel.from_pretrained(**loading(task, folder))
+    four_bits: Any = None
+    if settings.weights == "nf4":
+        with needs_package("weights = 'nf4'", "qlora"):
+            from pybench.worker.backends.torch.train import nf4 as four_bits
+        four_bits.mark_unpacked(model)
+    if settings.lora_rank is not None:
+        model = FastLanguageModel.get_peft_model(model, **adapting(settings))
+    _fill(task, model, four_bits)
+    model = FastLanguageModel.for_training(model, use_gradient_checkpointing=bool(checkpointing(settings)))
+    return replica_learner(task, model, None, kind=Fast)
 
 
 class Fast(WholeModel):
@@ -76,44 +87,25 @@ class Fast(WholeModel):
             return self.model(input_ids=batch.tokens, use_cache=False, **labels)
 
 
-def _model(task: Task) -> Any:
-    settings = task.settings
-    with loadable_folder(task) as folder:
-        model, _tokenizer = FastLanguageModel.from_pretrained(**loading(task, folder))
-    if settings.weights == "nf4":
-        _four_bits().mark_unpacked(model)
-    if settings.lora_rank is not None:
-        model = FastLanguageModel.get_peft_model(model, **adapting(settings))
-    _fill(task, model)
-    return FastLanguageModel.for_training(model, use_gradient_checkpointing=bool(checkpointing(settings)))
-
-
 @torch.no_grad()
-def _fill(task: Task, model: Any) -> None:
+def _fill(task: Task, model: Any, four_bits: Any) -> None:
     """Give every weight the value that it has in every strategy, in memory of its own instead of a file's.
 
     Where it has four bits, these are packed from the value.
     """
     within = "" if task.settings.lora_rank is None else _ADAPTED
-    packs = task.settings.weights == "nf4"
     _, weights = trainable_model(task)
     for name, weight in weights.named():
         place, _, leaf = f"{within}{name}".rpartition(".")
         module = model.get_submodule(place)
         empty = module.get_parameter(leaf)
-        if packs and _four_bits().is_packed(empty):
-            setattr(module, leaf, _four_bits().packed(weight, empty))
+        if four_bits is not None and isinstance(empty, four_bits.Params4bit):
+            setattr(module, leaf, four_bits.packed(weight, empty))
         else:
             empty.data = weight
-    if packs:
+    if four_bits is not None:
         # Unsloth loads the model unpacked first, which is no part of a step's memory.
         forget_peak([task.ranks.device])
-
-
-def _four_bits() -> ModuleType:
-    with needs_package("weights = 'nf4'", "qlora"):
-        from pybench.worker.backends.torch.train import nf4
-    return nf4
 
 
 _SPECIAL = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
