@@ -17,7 +17,7 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.samples import GenerationEvaluation, answer_loss, sample_tokens
-from pybench.worker.backends.transformers.entry import TransformersGeneration, _evaluation, build_model
+from pybench.worker.backends.transformers.entry import TransformersGeneration, _workload, build_model
 from tests.builders import TINY
 from tests.worker.conftest import RunWorker, points_of, run_staged, staged, steps_of
 
@@ -93,13 +93,13 @@ def decoded() -> dict[int, tuple[GenerationEvaluation, float]]:
 def test_one_beam_is_greedy(decoded: dict[int, tuple[GenerationEvaluation, float]]) -> None:
     """The likeliest token each time, by passes without a cache; the loss is that of those tokens, by hand."""
     evaluation, loss = decoded[1]
-    generation = evaluation._generation
+    generation = evaluation.generation
     whole = generation.prompts(3)
     with torch.no_grad():
         for _ in range(4):
-            likely = evaluation._model(input_ids=whole).logits[:, -1].argmax(-1, keepdim=True)
+            likely = evaluation.model(input_ids=whole).logits[:, -1].argmax(-1, keepdim=True)
             whole = torch.cat([whole, likely], dim=1)
-        each = torch.log_softmax(evaluation._model(input_ids=whole).logits[:, 5:-1], dim=-1)
+        each = torch.log_softmax(evaluation.model(input_ids=whole).logits[:, 5:-1], dim=-1)
     assert torch.equal(generation.output, whole[:, 6:])
     assert loss == pytest.approx(-float(each.gather(-1, whole[:, 6:, None]).mean()), rel=1e-5)
 
@@ -109,8 +109,8 @@ def test_more_beams_find_likelier_answers(decoded: dict[int, tuple[GenerationEva
     losses = [loss for _, loss in decoded.values()]
     assert losses == sorted(losses, reverse=True)
     assert losses[2] < losses[0]
-    assert all(evaluation._generation.output.shape == (4, 4) for evaluation, _ in decoded.values())
-    outputs = [evaluation._generation.output for evaluation, _ in decoded.values()]
+    assert all(evaluation.generation.output.shape == (4, 4) for evaluation, _ in decoded.values())
+    outputs = [evaluation.generation.output for evaluation, _ in decoded.values()]
     assert not torch.equal(outputs[0], outputs[2])
 
 
@@ -119,7 +119,7 @@ def test_the_librarys_loss_is_that_of_the_answers() -> None:
     given = settings("loss", 1, backend="transformers")
     order = WorkOrder(point_id="p", settings=given, architecture={}, device="cpu", steps=1, max_warmup_steps=1)
     model = build_model(dict(TINY), given.decoding, RANK.device)
-    with _evaluation(order, model, RANK) as work:
+    with _workload(order, model, RANK) as work:
         outcome = work.step(1)
     tokens = sample_tokens(4, 4, 10, 256, given.seed)
     with torch.no_grad():

@@ -17,7 +17,7 @@ from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.generate import Generation
-from pybench.worker.backends.torch.tensor_parallel import Shard
+from pybench.worker.backends.torch.tensor_parallel import replica_mesh
 from pybench.worker.backends.torch.turns import TorchEngine, turns
 
 CPU = torch.device("cpu")
@@ -25,7 +25,7 @@ shapes, tokens, orders = json.loads(sys.argv[1]), torch.tensor(json.loads(sys.ar
 out = Path(sys.argv[4])
 distributed.init_process_group("gloo")
 rank = distributed.get_rank()
-shard = Shard.over_all_ranks(CPU, 2)
+shard = replica_mesh(CPU, 2)
 
 
 def logits(shape: dict[str, Any], seed: int) -> torch.Tensor:

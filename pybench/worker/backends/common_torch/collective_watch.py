@@ -64,7 +64,16 @@ def recorded(now_ns: int) -> dict[str, Collective]:
         dump = getattr(c10d, recorder, None)
         trace: dict[str, Any] = pickle.loads(dump()) if dump else {}  # noqa: S301 - of this process
         for entry in trace.get("entries", ()):
-            one = _collective(entry, members, now_ns)
+            name, description = entry["process_group"]
+            library, _, operation = entry["profiling_name"].partition(":")
+            one = Collective(
+                group=f"group {name}" if description in {"", "undefined"} else str(description),
+                members=members.get(name, ()),
+                operation=operation or library,
+                number=entry["collective_seq_id"] or entry["p2p_seq_id"],
+                is_over=bool(entry["retired"]) or entry["state"] == "completed",
+                age_s=(now_ns - entry["time_created_ns"]) / 1e9,
+            )
             if one.group not in last or one.number >= last[one.group].number:
                 last[one.group] = one
     return last
@@ -142,8 +151,12 @@ class CollectiveWatch:
         first = self._rank - int(os.environ.get("LOCAL_RANK", self._rank))
         own = range(first, first + int(os.environ.get("LOCAL_WORLD_SIZE", self._world_size)))
         self._wait_for("json", len(own))
-        read = [_place(json.loads(path.read_text(encoding="utf-8"))) for path in self._folder.glob("*.json")]
-        places = {place.rank: place for place in read}
+        places: dict[int, Place] = {}
+        for path in self._folder.glob("*.json"):
+            values = json.loads(path.read_text(encoding="utf-8"))
+            groups = values["last"].items()
+            last = {name: Collective(**{**one, "members": tuple(one["members"])}) for name, one in groups}
+            places[values["rank"]] = Place(**{**values, "last": last})
         gpus = {int(path.stem): path.read_text(encoding="utf-8") for path in self._folder.glob("*.gpu")}
         stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))  # noqa: SLF001 - of another thread
         message = account(places, gpus, self._limit_s, own)
@@ -157,24 +170,6 @@ class CollectiveWatch:
         deadline = time.monotonic() + _WAIT_FOR_OTHERS_S
         while len(list(self._folder.glob(f"*.{suffix}"))) < number and time.monotonic() < deadline:
             time.sleep(0.05)
-
-
-def _place(values: dict[str, Any]) -> Place:
-    last = {name: Collective(**{**one, "members": tuple(one["members"])}) for name, one in values["last"].items()}
-    return Place(**{**values, "last": last})
-
-
-def _collective(entry: dict[str, Any], members: dict[str, tuple[int, ...]], now_ns: int) -> Collective:
-    name, description = entry["process_group"]
-    library, _, operation = entry["profiling_name"].partition(":")
-    return Collective(
-        group=f"group {name}" if description in {"", "undefined"} else str(description),
-        members=members.get(name, ()),
-        operation=operation or library,
-        number=entry["collective_seq_id"] or entry["p2p_seq_id"],
-        is_over=bool(entry["retired"]) or entry["state"] == "completed",
-        age_s=(now_ns - entry["time_created_ns"]) / 1e9,
-    )
 
 
 def _named(ranks: list[int], gpus: dict[int, str]) -> str:

@@ -73,14 +73,6 @@ def device_memory_used(device: torch.device) -> Metric:
     return Metric(name="device_memory_used_bytes", value=total - free, unit="bytes")
 
 
-def cached_memory(device: torch.device) -> tuple[int, int]:
-    """Bytes and segments that the allocator holds of a GPU; 0 on the CPU, whose memory it does not keep."""
-    if device.type == "cpu":
-        return 0, 0
-    stats = torch.cuda.memory_stats(device)
-    return stats["reserved_bytes.all.current"], stats["segment.all.current"]
-
-
 def with_own_memory(session: Session, devices: Sequence[torch.device]) -> Session:
     """``session`` that frees the previous point's memory and resets the peak before each point.
 

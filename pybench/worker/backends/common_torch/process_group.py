@@ -111,8 +111,17 @@ def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[TorchRan
     needed = BACKENDS[order.settings.backend].num_processes(order.settings)
     if numbers.world_size != needed:
         raise UnsupportedError(f"{order.point_id}: the settings need {needed} ranks, started were {numbers.world_size}")
-    device = _device(order.device, numbers.local_rank if local_rank is None else local_rank)
-    on_gpu = device.type == "cuda"
+    on_gpu = order.device != "cpu"
+    if on_gpu:
+        place = numbers.local_rank if local_rank is None else local_rank
+        if place >= torch.cuda.device_count():
+            raise UnsupportedError(f"rank {place} needs its own GPU; torch sees {torch.cuda.device_count()}")
+        device = torch.device("cuda", place)
+        torch.cuda.set_device(device)
+    else:
+        # One rank is one core unless the host sets another number, so that more ranks mean more compute.
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        device = torch.device("cpu")
     ranks = TorchRanks(numbers.rank, numbers.world_size, device, order.collective_timeout_s)
     if numbers.world_size > 1:
         library = "nccl" if on_gpu else "gloo"
@@ -148,60 +157,32 @@ def nvls_of_log(text: str) -> bool | None:
     return None if line is None else line[1] is None
 
 
-def _device(kind: str, local_rank: int) -> torch.device:
-    if kind == "cpu":
-        # One rank is one core unless the host sets another number, so that more ranks mean more compute.
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        return torch.device("cpu")
-    if local_rank >= torch.cuda.device_count():
-        raise UnsupportedError(f"rank {local_rank} needs its own GPU; torch sees {torch.cuda.device_count()}")
-    device = torch.device("cuda", local_rank)
-    torch.cuda.set_device(device)
-    return device
-
-
 _NS_PER_MS = 1e6
 
 
 class RoundClock:
-    """Marks rounds or other work; ``read`` waits for the last and gives CLOCK_MONOTONIC nanoseconds.
+    """Marks rounds or other work on ``device``; ``read`` waits for the last and gives CLOCK_MONOTONIC nanoseconds.
 
-    A CPU has done the work when it comes to the mark.
+    A CPU has done the work when it comes to the mark. CUDA events are anchored at the moment the host saw the last one
+    done: the anchor is late by microseconds.
     """
 
-    def __init__(self) -> None:
-        self._ends_ns: list[int] = []
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        self._marks: list[Any] = []
 
     def mark(self) -> None:
         """Work was given to the device."""
-        self._ends_ns.append(time.monotonic_ns())
+        self._marks.append(timed_event() if self._on_gpu else time.monotonic_ns())
 
     def read(self) -> tuple[int, ...]:
         """When the work before each mark was done."""
-        return tuple(self._ends_ns)
-
-
-class _EventClock(RoundClock):
-    """CUDA events, anchored at the moment the host saw the last one done: the anchor is late by microseconds."""
-
-    def __init__(self) -> None:
-        self._events: list[torch.cuda.Event] = []
-
-    def mark(self) -> None:
-        self._events.append(timed_event())
-
-    def read(self) -> tuple[int, ...]:
-        if not self._events:
-            return ()
-        last = self._events[-1]
+        if not self._on_gpu or not self._marks:
+            return tuple(self._marks)
+        last = self._marks[-1]
         last.synchronize()
         end_ns = time.monotonic_ns()
-        return tuple(end_ns - round(event.elapsed_time(last) * _NS_PER_MS) for event in self._events)
-
-
-def round_clock(device: torch.device) -> RoundClock:
-    """A clock for rounds on ``device``."""
-    return _EventClock() if device.type == "cuda" else RoundClock()
+        return tuple(end_ns - round(event.elapsed_time(last) * _NS_PER_MS) for event in self._marks)
 
 
 def timed_event() -> torch.cuda.Event:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import distributed
@@ -13,7 +14,7 @@ from torch.nn import functional
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import StepOutcome, Workload, WrongResultError
+from pybench.worker.backend import StepOutcome, WrongResultError
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.seeds import sample_seed
@@ -39,89 +40,92 @@ IGNORED = -100
 """Label of a token that the loss leaves out, as in torch and transformers."""
 
 
+@dataclass(frozen=True)
 class LossEvaluation:
     """One forward pass over prompt and answer; the loss counts the answer's tokens alone.
 
     ``mean_loss`` gives it for tokens and labels of shape (samples, tokens), each label at its own token.
     """
 
-    def __init__(
-        self,
-        settings: Evaluate,
-        vocab_size: int,
-        ranks: TorchRanks,
-        mean_loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-    ) -> None:
-        self._settings, self._vocab_size = settings, vocab_size
-        self._ranks = ranks
-        self._mean_loss = mean_loss
+    settings: Evaluate
+    vocab_size: int
+    ranks: TorchRanks
+    mean_loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
     @torch.inference_mode()
     def step(self, index: int) -> StepOutcome:
         """Evaluate this rank's samples of step ``index``; the loss is the mean over all ranks, which have as many."""
-        settings, ranks = self._settings, self._ranks
+        settings, ranks = self.settings, self.ranks
         local, length = settings.batch_size // settings.data_parallel, settings.longest_sequence_tokens
         first = index * settings.batch_size + ranks.rank * local
-        tokens = sample_tokens(first, local, length, self._vocab_size, settings.seed).to(ranks.device)
+        tokens = sample_tokens(first, local, length, self.vocab_size, settings.seed).to(ranks.device)
         labels = tokens.clone()
         labels[:, : settings.prompt_tokens] = IGNORED
-        loss = self._mean_loss(tokens, labels)
+        loss = self.mean_loss(tokens, labels)
         if ranks.world_size > 1:
             distributed.all_reduce(loss)
         return StepOutcome(work=Work(samples=settings.batch_size), loss=loss.item() / ranks.world_size)
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory."""
-        return memory_metrics(self._ranks.device)
+        return memory_metrics(self.ranks.device)
 
 
 LogitsOf = Callable[[torch.Tensor], torch.Tensor]
 """Logits (1, tokens kept, vocabulary) of a sequence (1, tokens), by one pass without a cache."""
 
 
-class Decoding(Workload, Protocol):
-    """A generation of which prompts and output can be read."""
+class Decoding:
+    """One replica of ``model``, and its share of every step's sequences.
 
-    @property
-    def output(self) -> torch.Tensor:
-        """The last step's answers, of shape (sequences, tokens)."""
-        ...
+    ``output`` has the last step's answers, of shape (sequences, tokens).
+    """
+
+    output: torch.Tensor
+
+    def __init__(self, settings: Generate, model: Any, device: torch.device, replica: int) -> None:
+        self._settings = settings
+        self._model = model
+        self._device = device
+        self._replica = replica
+        self._batch_size = settings.batch_size // settings.data_parallel
 
     def prompts(self, index: int) -> torch.Tensor:
-        """Prompts of step ``index``, of shape (sequences, tokens)."""
-        ...
+        """Prompts of step ``index``, on the device; the same samples for any number of replicas."""
+        return step_prompts(self._settings, self._replica, index, self._model.config.vocab_size).to(self._device)
+
+    def step(self, index: int) -> StepOutcome:
+        """Generate for the prompts of step ``index``."""
+        raise NotImplementedError
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Metrics of generation."""
+        raise NotImplementedError
 
 
+@dataclass
 class GenerationEvaluation:
     """Every answer decoded, as generation does it; a pass over whole answers takes ``inputs`` beside their tokens."""
 
-    def __init__(
-        self, settings: Evaluate, generation: Decoding, model: Any, inputs: Mapping[str, Any] | None = None
-    ) -> None:
-        self._settings = settings
-        self._generation = generation
-        self._model = model
-        self._inputs = inputs or {}
-        self._step = 0
+    settings: Evaluate
+    generation: Decoding
+    model: Any
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    last_step: int = 0
 
     def step(self, index: int) -> StepOutcome:
         """Decode this rank's answers of step ``index``."""
-        self._generation.step(index)
-        self._step = index
-        return StepOutcome(work=Work(samples=self._settings.batch_size))
+        self.generation.step(index)
+        self.last_step = index
+        return StepOutcome(work=Work(samples=self.settings.batch_size))
 
     def metrics(self) -> tuple[Metric, ...]:
         """Metrics of generation, and the model's loss on its last answers."""
-        tokens = torch.cat([self._generation.prompts(self._step), self._generation.output], dim=1)
-        vocab_size = self._model.config.vocab_size
-        return (*self._generation.metrics(), answer_loss(self._settings, tokens, vocab_size, self._logits))
-
-    def _logits(self, tokens: torch.Tensor) -> torch.Tensor:
-        kept = self._settings.output_tokens + 1
-        logits: torch.Tensor = self._model(
-            input_ids=tokens, **self._inputs, use_cache=False, logits_to_keep=kept
-        ).logits
-        return logits
+        tokens = torch.cat([self.generation.prompts(self.last_step), self.generation.output], dim=1)
+        options = {**self.inputs, "use_cache": False, "logits_to_keep": self.settings.output_tokens + 1}
+        logits_of: LogitsOf = lambda whole: self.model(input_ids=whole, **options).logits  # noqa: E731
+        vocab_size = self.model.config.vocab_size
+        return (*self.generation.metrics(), answer_loss(self.settings, tokens, vocab_size, logits_of))
 
 
 @torch.inference_mode()

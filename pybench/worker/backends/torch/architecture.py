@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
 from pybench.model.backend import BACKENDS
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch import attention
-from pybench.worker.backends.torch.tensor_parallel import Shard, like
+from pybench.worker.backends.torch.tensor_parallel import like, split_linears
 from pybench.worker.seeds import WEIGHT_STD, weight_seed
 
 # Families whose module names, attention masks and buffers this backend knows.
@@ -24,16 +25,16 @@ Changed = Callable[[str, torch.Tensor], torch.Tensor]
 
 
 def build_model(
-    architecture: dict[str, Any], dtype: torch.dtype, device: torch.device, seed: int, shard: Shard | None = None
+    architecture: dict[str, Any], dtype: torch.dtype, device: torch.device, seed: int, mesh: DeviceMesh | None = None
 ) -> nn.Module:
-    """Model on ``device`` with random weights; with ``shard``, only this rank's part of each layer.
+    """Model on ``device`` with random weights; with ``mesh``, only this rank's part of each layer.
 
     Raises :class:`UnsupportedError` for a family this backend does not know.
     """
     model = empty_model(architecture, dtype)
     weights = Weights(model, device, seed)
-    if shard is not None:
-        shard.split(model)
+    if mesh is not None:
+        split_linears(model, mesh)
     weights.fill()
     return model
 

@@ -88,10 +88,7 @@ def chunk_masks(config: Any, queries: torch.Tensor, keys: torch.Tensor) -> Masks
 
 def decode_masks(config: Any, position: torch.Tensor, length: int) -> Masks:
     """Masks for one token at ``position`` (a tensor of one element) over a cache of ``length``."""
-    keys = torch.arange(length, device=position.device)
-    seen = (keys <= position)[None, None, None]
-    window = _window(config)
-    return _by_type(config, seen, None if window is None else _near(position, keys, window)[None, None, None])
+    return chunk_masks(config, position, torch.arange(length, device=position.device))
 
 
 def _near(query: torch.Tensor, key: torch.Tensor, window: int) -> torch.Tensor:

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,6 @@ def digests(state: State) -> dict[str, int]:
     return {name: digest(local(tensor)) for name, tensor in state.items()}
 
 
-@torch.no_grad()
-def overwrite(state: State) -> None:
-    """Overwrite every number with -1, counters and weights alike: no trainer has this value."""
-    for tensor in state.values():
-        local(tensor).fill_(-1)
-
-
 _FILE = "trainer"
 
 
@@ -93,10 +87,12 @@ class Whole:
 
     def __init__(self, file_format: str, ranks: TorchRanks) -> None:
         self._ranks = ranks
-        self._safetensors = file_format == "safetensors"
-        if self._safetensors:
+        self._write: Callable[[State, Path], object] = torch.save
+        self._read: Callable[[Path], State] = partial(torch.load, map_location="cpu", weights_only=True)
+        if file_format == "safetensors":  # a missing package is reported before anything is measured
             with needs_package("file_format = 'safetensors'", "torch"):
-                import safetensors.torch  # noqa: F401 - a missing package is reported before anything is measured
+                from safetensors.torch import load_file, save_file
+            self._write, self._read = save_file, load_file
 
     @torch.no_grad()
     def save(self, state: State, folder: Path) -> None:
@@ -105,14 +101,9 @@ class Whole:
         for name, tensor in state.items():
             gathered_tensor = whole(tensor)
             if self._ranks.rank == 0:
-                gathered[name] = gathered_tensor.cpu()
+                gathered[name] = gathered_tensor.cpu().contiguous()  # as safetensors needs it
         if self._ranks.rank == 0:
-            if self._safetensors:
-                from safetensors.torch import save_file
-
-                save_file({name: tensor.contiguous() for name, tensor in gathered.items()}, folder / _FILE)
-            else:
-                torch.save(gathered, folder / _FILE)
+            self._write(gathered, folder / _FILE)
             flush(folder / _FILE)
             flush(folder)
 
@@ -134,14 +125,6 @@ class Whole:
                 there = tensor.to(self._ranks.device)  # a counter in host memory is copied through the device
                 distributed.broadcast(there, src=0)
                 tensor.copy_(there)
-
-    def _read(self, path: Path) -> State:
-        if self._safetensors:
-            from safetensors.torch import load_file
-
-            return load_file(path)
-        state: State = torch.load(path, map_location="cpu", weights_only=True)
-        return state
 
 
 def flush(path: Path) -> None:
@@ -181,39 +164,32 @@ def size_bytes(folder: Path) -> int:
 def drop_page_cache(folder: Path) -> None:
     """Have the kernel let go of the files' pages, which are on disk by now; some file systems (tmpfs) keep them."""
     for path in files_in(folder):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def page_cache_fraction(folder: Path) -> float:
     """Share of the files' pages that are in memory: 1 is a warm load, 0 a cold one (mincore(2))."""
-    found = [pages for path in files_in(folder) for pages in _pages(path)]
-    resident, total = (sum(column) for column in zip(*found, strict=True)) if found else (0, 0)
-    return resident / total if total else 0.0
-
-
-def _pages(path: Path) -> Iterator[tuple[int, int]]:
-    """Resident pages and all pages of a file; nothing of an empty one."""
-    size = path.stat().st_size
-    if not size:
-        return
     libc = ctypes.CDLL(None, use_errno=True)
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as mapped,
-    ):
-        count = -(-size // mmap.PAGESIZE)
-        vector = (ctypes.c_ubyte * count)()
-        start = ctypes.c_char.from_buffer(mapped)
-        try:
-            if libc.mincore(ctypes.byref(start), ctypes.c_size_t(size), vector) != 0:
-                raise OSError(ctypes.get_errno(), "mincore failed", str(path))
-        finally:
-            del start
-        yield sum(byte & 1 for byte in bytes(vector)), count
+    resident = total = 0
+    for path in files_in(folder):
+        size = path.stat().st_size
+        if not size:  # has no page, and can't be mapped
+            continue
+        with (
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as mapped,
+        ):
+            vector = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+            start = ctypes.c_char.from_buffer(mapped)
+            try:
+                if libc.mincore(ctypes.byref(start), ctypes.c_size_t(size), vector) != 0:
+                    raise OSError(ctypes.get_errno(), "mincore failed", str(path))
+            finally:
+                del start
+        resident += sum(byte & 1 for byte in bytes(vector))
+        total += len(vector)
+    return resident / total if total else 0.0
 
 
 class Checkpoints:
@@ -241,7 +217,8 @@ class Checkpoints:
             if self._settings.drop_page_cache:
                 drop_page_cache(folder)
             values = {"checkpoint_bytes": size_bytes(folder), "page_cache_fraction": page_cache_fraction(folder)}
-        overwrite(self.state)
+        for tensor in self.state.values():
+            local(tensor).fill_(-1)  # counters and weights alike: no trainer has this value
         loaded = self._timed(LOAD, lambda: self.files.load(self.state, folder))
         checked = self._timed(CHECK, lambda: self._compare(before))
         if self._ranks.rank == 0:

@@ -19,11 +19,11 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, StepOutcome, Workload, generation_of
 from pybench.worker.backends.common_torch.memory import memory_metrics
-from pybench.worker.backends.common_torch.process_group import TorchRanks, round_clock
-from pybench.worker.backends.common_torch.samples import IGNORED, GenerationEvaluation, LossEvaluation, step_prompts
+from pybench.worker.backends.common_torch.process_group import RoundClock, TorchRanks
+from pybench.worker.backends.common_torch.samples import IGNORED, Decoding, GenerationEvaluation, LossEvaluation
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
-from pybench.worker.backends.torch.tensor_parallel import Shard, without_sums
+from pybench.worker.backends.torch.tensor_parallel import replica_mesh, without_sums
 from pybench.worker.backends.torch.train.update import summed_loss
 
 
@@ -56,7 +56,7 @@ _CONTROL_STEPS = 2
 _NOT_PRODUCED = -1
 
 
-class Generation:
+class Generation(Decoding):
     """A model, its cache and its token buffers; every tensor a decode round touches stays where it is.
 
     Replica ``replica`` takes its share of every step's sequences. With ``ranks``, decode rounds without communication
@@ -64,19 +64,10 @@ class Generation:
     """
 
     def __init__(
-        self,
-        settings: Generate,
-        model: Any,
-        device: torch.device,
-        replica: int = 0,
-        ranks: TorchRanks | None = None,
+        self, settings: Generate, model: Any, device: torch.device, replica: int = 0, ranks: TorchRanks | None = None
     ) -> None:
-        self._settings = settings
+        super().__init__(settings, model, device, replica)
         self._ranks = ranks
-        self._batch_size = settings.batch_size // settings.data_parallel
-        self._replica = replica
-        self._model = model
-        self._device = device
         self._config = model.config
         self._length = settings.prompt_tokens + settings.output_tokens
         # One kind of layer for all: the sliding one keeps its place in a Python int, which a CUDA graph would freeze.
@@ -101,7 +92,7 @@ class Generation:
     def step(self, index: int) -> StepOutcome:
         """Prefill the prompts of step ``index`` and decode all their tokens."""
         settings = self._settings
-        clock = round_clock(self._device)
+        clock = RoundClock(self._device)
         self.prefill(self.prompts(index))
         clock.mark()
         for _ in range(settings.output_tokens - 1):
@@ -114,10 +105,6 @@ class Generation:
             samples=self._batch_size,
         )
         return StepOutcome(work=work, token_end_ns=ends_ns)
-
-    def prompts(self, index: int) -> torch.Tensor:
-        """Prompts of step ``index``, on the device."""
-        return step_prompts(self._settings, self._replica, index, self._config.vocab_size).to(self._device)
 
     def prefill(self, prompts: torch.Tensor) -> None:
         """Fill the cache from empty and produce each sequence's first token."""
@@ -241,8 +228,8 @@ class Generation:
 def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRanks) -> Session:
     """Build the model, split over the ranks, for points that differ in batch and lengths."""
     size = settings.tensor_parallel
-    shard = Shard.over_all_ranks(ranks.device, size, settings.data_parallel) if size > 1 else None
-    model = build_model(architecture, getattr(torch, settings.dtype), ranks.device, settings.seed, shard).eval()
+    mesh = replica_mesh(ranks.device, size, settings.data_parallel) if size > 1 else None
+    model = build_model(architecture, getattr(torch, settings.dtype), ranks.device, settings.seed, mesh).eval()
     return partial(_generation, model=model, ranks=ranks)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, distribute_tensor
 from torch.distributed.tensor import Shard as Along
-from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, parallelize_module
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.nn.functional import embedding, linear
 
 from pybench.worker.backend import UnsupportedError
@@ -32,83 +31,50 @@ _ROWS = ("o_proj", "down_proj")
 _SUMMED_LATER = (Partial(),)
 
 
-@dataclass(frozen=True)
-class Shard:
-    """Splits every layer over ``mesh``, which has one dimension. The plan refused sizes that it does not divide."""
-
-    mesh: DeviceMesh
-
-    @classmethod
-    def over_all_ranks(cls, device: torch.device, size: int, replicas: int = 1) -> Shard:
-        """Split each of ``replicas`` replicas over ``size`` consecutive ranks; collective over all ranks."""
-        mesh = init_device_mesh(device.type, (replicas, size), mesh_dim_names=("data_parallel", "tensor_parallel"))
-        return cls(mesh["tensor_parallel"])
-
-    def split(self, model: nn.Module) -> None:
-        """Turn the projections' weights into DTensors, each rank holding its part, and add the collectives."""
-        parallelize_module(model, self.mesh, linear_styles(model))
+def replica_mesh(device: torch.device, size: int, replicas: int = 1) -> DeviceMesh:
+    """The ``size`` consecutive ranks of this rank's replica, of ``replicas``; collective over all ranks."""
+    mesh = init_device_mesh(device.type, (replicas, size), mesh_dim_names=("data_parallel", "tensor_parallel"))
+    return mesh["tensor_parallel"]
 
 
-def linear_styles(model: nn.Module, *, tokens_split: bool = False) -> dict[str, ParallelStyle]:
-    """Styles of the linear layers in ``model``, by name; with ``tokens_split`` tokens are split between the layers."""
-    styles = {name: _style(name, module, tokens_split=tokens_split) for name, module in model.named_modules()}
-    return {name: style for name, style in styles.items() if style is not None}
+def split_linears(model: nn.Module, mesh: DeviceMesh, *, tokens_split: bool = False) -> None:
+    """Have each rank of ``mesh`` hold its part of each linear layer. The plan refused sizes that it does not divide.
 
-
-def _style(name: str, module: nn.Module, *, tokens_split: bool) -> ParallelStyle | None:
-    """An adapter's halves go with the layer: its second half with columns, its first with rows."""
-    if not isinstance(module, nn.Linear):
-        return None
-    parts = name.split(".")
-    layer = next((part for part in parts if part in {*_COLUMNS, *_ROWS, "lm_head"}), None)
-    if layer == "lm_head":
-        return ColwiseParallel(output_layouts=Replicate())
-    if layer is None or ("lora_A" in parts and layer in _COLUMNS) or ("lora_B" in parts and layer in _ROWS):
-        return None
-    return Columns() if layer in _COLUMNS else Rows(tokens_split=tokens_split)
-
-
-class Columns(ParallelStyle):
-    """A linear layer, each rank with its own columns: inputs are whole, outputs are this rank's."""
-
-    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        _distribute(module, device_mesh, weight=Along(0), bias=Along(0))
-        module.__class__ = _Columns
-        return module
-
-
-class Rows(ParallelStyle):
-    """A linear layer, each rank with its own rows: inputs are this rank's, outputs the sum, or its tokens of that.
-
-    Those are of shape (1, tokens, hidden units), whichever samples they are of.
+    Of a layer split in columns inputs are whole and outputs are this rank's. Of a layer split in rows inputs are this
+    rank's and outputs the sum, or with ``tokens_split`` its tokens of that: of shape (1, tokens, hidden units),
+    whichever samples they are of. An adapter's halves go with the layer: its second half with columns, its first with
+    rows.
     """
+    for name, module in list(model.named_modules()):
+        parts = name.split(".")
+        layer = next((part for part in parts if part in {*_COLUMNS, *_ROWS, "lm_head"}), None)
+        whole = ("lora_A" in parts and layer in _COLUMNS) or ("lora_B" in parts and layer in _ROWS)
+        if not isinstance(module, nn.Linear) or layer is None or whole:
+            continue
+        if layer == "lm_head":
+            parallelize_module(module, mesh, ColwiseParallel(output_layouts=Replicate()))
+        elif layer in _COLUMNS:
+            _distribute(module, mesh, weight=Along(0), bias=Along(0))
+            module.__class__ = _Columns
+        else:
+            _distribute(module, mesh, weight=Along(1), bias=Replicate())
+            rows: Any = module
+            rows.__class__ = _Rows
+            rows.group, rows.tokens_split = mesh.get_group(), tokens_split
 
-    def __init__(self, *, tokens_split: bool = False) -> None:
-        self._tokens_split = tokens_split
 
-    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        _distribute(module, device_mesh, weight=Along(1), bias=Replicate())
-        rows: Any = module
-        rows.__class__ = _Rows
-        rows.group, rows.tokens_split = device_mesh.get_group(), self._tokens_split
-        return module
-
-
-class Vocabulary(ParallelStyle):
-    """An embedding, each rank with its part of the vocabulary: outputs are a rank's tokens of those of all samples.
+def split_vocabulary(module: nn.Module, mesh: DeviceMesh) -> None:
+    """Have each rank hold its part of an embedding: outputs are a rank's tokens of those of all samples.
 
     Raises :class:`~pybench.worker.backend.UnsupportedError` for one that does more than to look up.
     """
-
-    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        if type(module) is not nn.Embedding:
-            raise UnsupportedError(f"sequence_parallel splits an embedding, and no {type(module).__name__}")
-        group, whole_size = device_mesh.get_group(), module.num_embeddings
-        _distribute(module, device_mesh, weight=Along(0))
-        part: Any = module
-        part.__class__ = _Vocabulary
-        part.group, part.first = group, first_row(whole_size, group)
-        return module
+    if type(module) is not nn.Embedding:
+        raise UnsupportedError(f"sequence_parallel splits an embedding, and no {type(module).__name__}")
+    group, whole_size = mesh.get_group(), module.num_embeddings
+    _distribute(module, mesh, weight=Along(0))
+    part: Any = module
+    part.__class__ = _Vocabulary
+    part.group, part.first = group, first_row(whole_size, group)
 
 
 def first_row(size: int, group: ProcessGroup) -> int:
@@ -123,40 +89,30 @@ def own_places(tokens: torch.Tensor, first: int, size: int) -> tuple[torch.Tenso
     return places.where(here, 0), here
 
 
-class Whole(ParallelStyle):
-    """A norm that all ranks have, each for its own tokens or heads: its gradient is the sum of theirs."""
-
-    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        _distribute(module, device_mesh, weight=Replicate())
-        kind: Any = type(module)
-        module.__class__ = _whole(kind)
-        return module
+def share_norm(module: nn.Module, mesh: DeviceMesh) -> None:
+    """Have all ranks use a norm, each for its own tokens or heads: its gradient is the sum of theirs."""
+    _distribute(module, mesh, weight=Replicate())
+    kind: Any = type(module)
+    module.__class__ = _whole(kind)
 
 
-class Block(ParallelStyle):
-    """Attention or an MLP, whose hidden states all its columns read: they are whole, or gathered from all ranks.
+def read_whole(block: nn.Module, group: ProcessGroup, *, tokens_split: bool) -> None:
+    """Have all columns of attention or an MLP read hidden states that are whole, or gathered from all ranks.
 
     Each rank has an equal share of all samples' tokens in one row, so that an exchange needs no reordering. Only
     attention needs the ends of sequences.
     """
 
-    def __init__(self, *, tokens_split: bool = False) -> None:
-        self._tokens_split = tokens_split
+    def read(_module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if given:
+            return (whole_states(given[0], group, tokens_split=tokens_split), *given[1:]), named
+        hidden = whole_states(named["hidden_states"], group, tokens_split=tokens_split)
+        if tokens_split and "position_embeddings" in named:
+            sequence_tokens = named["position_embeddings"][0].shape[-2]
+            hidden = hidden.view(-1, sequence_tokens, hidden.shape[-1])
+        return given, named | {"hidden_states": hidden}
 
-    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        group, tokens_split = device_mesh.get_group(), self._tokens_split
-
-        def read(_module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-            if given:
-                return (whole_states(given[0], group, tokens_split=tokens_split), *given[1:]), named
-            hidden = whole_states(named["hidden_states"], group, tokens_split=tokens_split)
-            if tokens_split and "position_embeddings" in named:
-                sequence_tokens = named["position_embeddings"][0].shape[-2]
-                hidden = hidden.view(-1, sequence_tokens, hidden.shape[-1])
-            return given, named | {"hidden_states": hidden}
-
-        module.register_forward_pre_hook(read, with_kwargs=True)
-        return module
+    block.register_forward_pre_hook(read, with_kwargs=True)
 
 
 def whole_states(hidden: torch.Tensor, group: ProcessGroup, *, tokens_split: bool) -> torch.Tensor:
@@ -184,7 +140,7 @@ def without_sums(model: nn.Module) -> Iterator[None]:
 
 
 def sum_gradients(model: nn.Module, group: ProcessGroup) -> None:
-    """Sum the gradients that ranks have parts of, those of :class:`Whole`, in one message."""
+    """Sum the gradients that ranks have parts of, those of :func:`share_norm`, in one message."""
     partial: list[Any] = [
         each
         for each in model.parameters()

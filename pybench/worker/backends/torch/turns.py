@@ -17,7 +17,7 @@ from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.common_torch.process_group import TorchRanks, describe
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.generate import Generation
-from pybench.worker.backends.torch.tensor_parallel import Shard as Split
+from pybench.worker.backends.torch.tensor_parallel import replica_mesh, split_linears
 from pybench.worker.backends.torch.train.learner import Task, local
 from pybench.worker.backends.torch.train.model import rounded, trainable_model
 from pybench.worker.backends.turn.delivery import Named, digest, read
@@ -156,7 +156,7 @@ def _model(settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> A
     unpacked = replace(training, weights=None)
     model, weights = trainable_model(Task(unpacked, architecture, ranks), rounded(packed=training.weights == "nf4"))
     if ranks.world_size > 1:
-        Split.over_all_ranks(ranks.device, ranks.world_size).split(model)
+        split_linears(model, replica_mesh(ranks.device, ranks.world_size))
     weights.fill()
     return model.eval().requires_grad_(requires_grad=False)
 

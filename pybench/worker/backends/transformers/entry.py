@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,9 +26,8 @@ from pybench.worker.backends.common_torch.process_group import (
     describe,
     joined,
     replica_of,
-    round_clock,
 )
-from pybench.worker.backends.common_torch.samples import GenerationEvaluation, LossEvaluation, step_prompts
+from pybench.worker.backends.common_torch.samples import Decoding, GenerationEvaluation, LossEvaluation
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import VISIBLE_DEVICES
 from pybench.worker.ranks import rank_numbers
@@ -116,18 +115,6 @@ def _placement(settings: Generate, device: torch.device) -> dict[str, Any]:
         return {"tp_plan": "auto"}
 
 
-@contextmanager
-def _evaluation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Workload]:
-    settings = order.settings
-    assert isinstance(settings, Evaluate)
-    if settings.method == "loss":
-        loss_of: Any = lambda tokens, labels: model(input_ids=tokens, labels=labels, use_cache=False).loss  # noqa: E731
-        yield LossEvaluation(settings, model.config.vocab_size, ranks, loss_of)
-        return
-    generation = TransformersGeneration(settings.decoding, model, ranks.device, ranks.rank, settings.beams)
-    yield GenerationEvaluation(settings, generation, model)
-
-
 class _Rounds(StoppingCriteria):  # type: ignore[misc] # its type is not read
     """Called after each round to decide whether to stop; never stops, and marks the round."""
 
@@ -142,15 +129,11 @@ class _Rounds(StoppingCriteria):  # type: ignore[misc] # its type is not read
         return self._none_done
 
 
-class TransformersGeneration:
-    """One replica and its share of every step's sequences."""
+class TransformersGeneration(Decoding):
+    """Generation by the library's ``generate``."""
 
     def __init__(self, settings: Generate, model: Any, device: torch.device, replica: int, beams: int = 1) -> None:
-        self._settings = settings
-        self._model = model
-        self._device = device
-        self._batch_size = settings.batch_size // settings.data_parallel
-        self._replica = replica
+        super().__init__(settings, model, device, replica)
         self.output = torch.zeros((self._batch_size, 0), dtype=torch.long)
         configure: Any = GenerationConfig  # untyped
         self._config = configure(
@@ -166,7 +149,7 @@ class TransformersGeneration:
     def step(self, index: int) -> StepOutcome:
         """Generate for the prompts of step ``index``."""
         prompts = self.prompts(index)
-        clock = round_clock(self._device)
+        clock = RoundClock(self._device)
         sequences = self._model.generate(
             input_ids=prompts,
             attention_mask=torch.ones_like(prompts),
@@ -176,10 +159,6 @@ class TransformersGeneration:
         self.output = sequences[:, prompts.shape[1] :]
         work = Work(prompt_tokens=prompts.numel(), output_tokens=self.output.numel(), samples=self._batch_size)
         return StepOutcome(work=work, token_end_ns=clock.read())
-
-    def prompts(self, index: int) -> torch.Tensor:
-        """Prompts of step ``index``, on the device; the same samples for any number of replicas."""
-        return step_prompts(self._settings, self._replica, index, self._model.config.vocab_size).to(self._device)
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory, of the fullest of this process's devices, and the layers on each that they are spread over."""
@@ -198,10 +177,17 @@ def visible_devices(device: torch.device) -> tuple[torch.device, ...]:
     return tuple(torch.device("cuda", index) for index in range(torch.cuda.device_count()))
 
 
-@contextmanager
-def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[TransformersGeneration]:
-    settings, _ = generation_of(order)
-    yield TransformersGeneration(settings, model, ranks.device, ranks.rank // settings.tensor_parallel)
+def _workload(order: WorkOrder, model: Any, ranks: TorchRanks) -> AbstractContextManager[Workload]:
+    settings = order.settings
+    if not isinstance(settings, Evaluate):
+        settings, _ = generation_of(order)
+        replica = ranks.rank // settings.tensor_parallel
+        return nullcontext(TransformersGeneration(settings, model, ranks.device, replica))
+    if settings.method == "loss":
+        loss_of: Any = lambda tokens, labels: model(input_ids=tokens, labels=labels, use_cache=False).loss  # noqa: E731
+        return nullcontext(LossEvaluation(settings, model.config.vocab_size, ranks, loss_of))
+    generation = TransformersGeneration(settings.decoding, model, ranks.device, ranks.rank, settings.beams)
+    return nullcontext(GenerationEvaluation(settings, generation, model))
 
 
 @contextmanager
@@ -224,11 +210,9 @@ def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
 @contextmanager
 def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
     """Load the model over this rank's devices, or this rank's part of every layer, for points of any size."""
-    settings, architecture = order.settings, order.architecture
-    work: Any = _evaluation
-    if isinstance(settings, Evaluate) and architecture is not None:
-        model = build_model(architecture, settings.decoding, ranks.device)
+    if isinstance(order.settings, Evaluate) and order.architecture is not None:
+        settings, architecture = order.settings.decoding, order.architecture
     else:
         settings, architecture = generation_of(order)
-        model, work = build_model(architecture, settings, ranks.device), _generation
-    yield with_own_memory(partial(work, model=model, ranks=ranks), visible_devices(ranks.device))
+    model = build_model(architecture, settings, ranks.device)
+    yield with_own_memory(partial(_workload, model=model, ranks=ranks), visible_devices(ranks.device))

@@ -20,7 +20,7 @@ from pybench.model.workloads.settings import AUTO
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.worker.backend import StepOutcome, UnsupportedError, cause_of
-from pybench.worker.backends.common_torch.memory import cached_memory, memory_metrics
+from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.data import Source
 from pybench.worker.backends.torch.train.learner import Learner, Task, WholeModel, learner_of
@@ -206,6 +206,14 @@ def trainer(task: Task) -> Iterator[Training]:
     learner = learner_of(task)
     with closing(Source(task, learner.portion)) as samples:
         yield Training(task, learner, samples)
+
+
+def cached_memory(device: torch.device) -> tuple[int, int]:
+    """Bytes and segments that the allocator holds of a GPU; 0 on the CPU, whose memory it does not keep."""
+    if device.type == "cpu":
+        return 0, 0
+    stats = torch.cuda.memory_stats(device)
+    return stats["reserved_bytes.all.current"], stats["segment.all.current"]
 
 
 def _try(task: Task) -> None:

@@ -14,7 +14,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.stage_layers import stage_layers
-from pybench.worker.backends.common_torch.process_group import round_clock
+from pybench.worker.backends.common_torch.process_group import RoundClock
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task, device_mesh
 from pybench.worker.backends.torch.train.model import refuse_tied, trainable_model
@@ -92,7 +92,7 @@ class Pipeline(Learner):
         self.averaged_over = task.settings.data_parallel
         self._device = task.ranks.device
         self._scale = 1.0
-        self._clock = round_clock(task.ranks.device)
+        self._clock = RoundClock(task.ranks.device)
         stages = _stages(task, mesh, stages_per_rank, microbatches)
         for stage in stages:  # what a stage receives is there before each of these parts
             stage.forward_one_chunk = self._busy()(stage.forward_one_chunk)
@@ -131,7 +131,7 @@ class Pipeline(Learner):
     def values(self) -> dict[str, float]:
         """How long this rank's stages computed in the last step."""
         marks_ns = self._clock.read()
-        self._clock = round_clock(self._device)
+        self._clock = RoundClock(self._device)
         taken_ns = sum(end - begin for begin, end in zip(marks_ns[::2], marks_ns[1::2], strict=True))
         return {"stage_busy_s": taken_ns / _NS_PER_S}
 

@@ -11,19 +11,18 @@ from torch.distributed import ProcessGroup
 from torch.distributed._symmetric_memory import enable_symm_mem_for_group
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, parallelize_module
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
-from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.tensor_parallel import (
-    Block,
-    Vocabulary,
-    Whole,
     columns,
     first_row,
-    linear_styles,
     own_places,
+    read_whole,
+    share_norm,
+    split_linears,
+    split_vocabulary,
     sum_gradients,
     whole_states,
 )
@@ -54,45 +53,37 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
     """
     config: Any = model.config
     refuse_tied(config, "tensor_parallel")
-    along = bool(task.settings.sequence_parallel)
-    plan: dict[str, ParallelStyle] = {"lm_head": ColwiseParallel(output_layouts=Replicate())}
+    along, group = bool(task.settings.sequence_parallel), mesh.get_group()
     if along:
-        head = ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())
-        plan = {"model.embed_tokens": Vocabulary(), "model.norm": Whole(), "lm_head": head}
-    for name, layer in layers_of(model).items():
-        plan |= {f"{name}.{part}": style for part, style in _layer(layer, along=along).items()}
-    parallelize_module(model, mesh, plan)
-    _return_split_loss(model, task.settings, mesh.get_group())
+        split_vocabulary(model.get_submodule("model.embed_tokens"), mesh)
+        share_norm(model.get_submodule("model.norm"), mesh)
+    head: Any = model.lm_head
+    layouts = Shard(1) if along else Replicate()
+    parallelize_module(head, mesh, ColwiseParallel(input_layouts=layouts, output_layouts=Replicate()))
+    for layer in layers_of(model).values():
+        split_linears(layer, mesh, tokens_split=along)
+        for name, module in layer.named_modules():
+            # A norm inside attention sees this rank's heads only, so that its gradient is a part of the whole, too.
+            if "RMSNorm" in type(module).__name__ and (along or name.startswith("self_attn.")):
+                share_norm(module, mesh)
+        for block in ("self_attn", "mlp"):
+            # Once for all projections that read it: the gradients of each would be reduced by themselves else.
+            read_whole(layer.get_submodule(block), group, tokens_split=along)
+    # Called with labels, the model returns its loss, of which each rank computes its part of the vocabulary.
+    first = first_row(head.weight.shape[0], group)
+    return_loss(
+        model,
+        lambda hidden, labels: split_loss(columns(head, hidden), labels, first, group),
+        task.settings.loss_chunk_tokens,
+        read=lambda hidden: whole_states(hidden, group, tokens_split=along),
+    )
     if task.settings.async_tensor_parallel:
         # The compiler cuts collectives and matrix products into pieces that overlap.
         from torch._inductor import config as of_compiler
 
         of_compiler._micro_pipeline_tp = True  # noqa: SLF001 - torch has no other switch
-        group = mesh.get_group()
         enable_symm_mem_for_group(group.group_name)
         distributed.barrier(group)
-
-
-def _return_split_loss(model: Any, settings: Train, group: ProcessGroup) -> None:
-    """Have the model, called with labels, return its loss, of which each rank computes its part of the vocabulary."""
-    head = model.lm_head
-    first = first_row(head.weight.shape[0], group)
-    return_loss(
-        model,
-        lambda hidden, labels: split_loss(columns(head, hidden), labels, first, group),
-        settings.loss_chunk_tokens,
-        read=lambda hidden: whole_states(hidden, group, tokens_split=bool(settings.sequence_parallel)),
-    )
-
-
-def _layer(layer: nn.Module, *, along: bool) -> dict[str, ParallelStyle]:
-    plan = linear_styles(layer, tokens_split=along)
-    for name, module in layer.named_modules():
-        # A norm inside attention sees this rank's heads only, so that its gradient is a part of the whole, too.
-        if "RMSNorm" in type(module).__name__ and (along or name.startswith("self_attn.")):
-            plan[name] = Whole()
-    # Once for all projections that read it: the gradients of each would be reduced by themselves else.
-    return plan | {name: Block(tokens_split=along) for name in ("self_attn", "mlp")}
 
 
 # Cross-entropy over a vocabulary that ranks share (Megatron-LM, arXiv:1909.08053, section 3): no rank has all logits.
