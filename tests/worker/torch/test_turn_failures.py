@@ -43,7 +43,7 @@ _hand_over = Turns._hand_over
 _count = []
 
 
-def _break(self, handover, recorder, *, behind=False):
+def _break(self, *, behind=False):
     _count.append(1)
     drill = _NAMES[self._settings.seed]
     if len(_count) == 2:
@@ -62,7 +62,7 @@ def _break(self, handover, recorder, *, behind=False):
             self._trainer.weights = half
         if drill == "stale":
             self._engine.read = lambda file: None
-    _hand_over(self, handover, recorder, behind=behind)
+    _hand_over(self, behind=behind)
 
 
 Turns._hand_over = _break

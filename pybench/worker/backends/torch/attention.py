@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -71,19 +72,18 @@ def _attend_to_sequences(
 
 def sequence_masks(config: Any, length: int, device: torch.device) -> Masks:
     """Masks for whole sequences from position 0; causal attention needs none, a sliding window its own."""
-    window = _window(config)
-    if window is None or length <= window:
-        return _by_type(config, None, None)
-    positions = torch.arange(length, device=device)
-    return _by_type(config, None, _near(positions[:, None], positions[None, :], window)[None, None])
+
+    def near(window: int) -> torch.Tensor | None:
+        positions = torch.arange(length, device=device)
+        return None if length <= window else _near(positions[:, None], positions[None, :], window)
+
+    return _by_type(config, None, near)
 
 
 def chunk_masks(config: Any, queries: torch.Tensor, keys: torch.Tensor) -> Masks:
     """Masks for the tokens at positions ``queries`` over those at ``keys``."""
     query, key = queries[:, None], keys[None, :]
-    window = _window(config)
-    near = None if window is None else _near(query, key, window)[None, None]
-    return _by_type(config, (key <= query)[None, None], near)
+    return _by_type(config, (key <= query)[None, None], lambda window: _near(query, key, window))
 
 
 def decode_masks(config: Any, position: torch.Tensor, length: int) -> Masks:
@@ -92,22 +92,16 @@ def decode_masks(config: Any, position: torch.Tensor, length: int) -> Masks:
 
 
 def _near(query: torch.Tensor, key: torch.Tensor, window: int) -> torch.Tensor:
-    return (key <= query) & (key > query - window)
+    return ((key <= query) & (key > query - window))[None, None]
 
 
-def _window(config: Any) -> int | None:
-    """Window of the layers that have one; a family without types of layers has it in all or none."""
-    types = getattr(config, "layer_types", None)
-    window = getattr(config, "sliding_window", None)
-    return None if window is None or (types is not None and "sliding_attention" not in types) else int(window)
-
-
-def _by_type(config: Any, full: torch.Tensor | None, sliding: torch.Tensor | None) -> Masks:
-    if _window(config) is None:
+def _by_type(config: Any, full: torch.Tensor | None, near: Callable[[int], torch.Tensor | None]) -> Masks:
+    """Layers that slide have the mask ``near`` of their window; a family without types of layers has it in all."""
+    types, window = getattr(config, "layer_types", None), getattr(config, "sliding_window", None)
+    if window is None or (types is not None and "sliding_attention" not in types):
         return full
-    if getattr(config, "layer_types", None) is None:
-        return sliding
-    return {"full_attention": full, "sliding_attention": sliding}
+    sliding = near(int(window))
+    return sliding if types is None else {"full_attention": full, "sliding_attention": sliding}
 
 
 # Attention sinks (arXiv:2309.17453): a trained number for each head that takes a share of every softmax.

@@ -36,7 +36,13 @@ class TorchEngine:
     def __init__(self, settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> None:
         self._settings = settings
         self._ranks = ranks
-        self._model = _model(settings, architecture, ranks)
+        # The model that the trainer has, with its weights as they are before any training.
+        task = Task(replace(settings.training, weights=None), architecture, ranks)
+        model, weights = trainable_model(task, rounded(packed=settings.training.weights == "nf4"))
+        if ranks.world_size > 1:
+            split_linears(model, replica_mesh(ranks.device, ranks.world_size))
+        weights.fill()
+        self._model = model.eval().requires_grad_(requires_grad=False)
         self._parameters = dict(self._model.named_parameters())
         self._parked = Parked(self._parameters.values())
         self._masks = sequence_masks(self._model.config, settings.longest_sequence_tokens, ranks.device)
@@ -148,17 +154,6 @@ class TorchEngine:
             input_ids=tokens[None].to(self._ranks.device), attention_mask=masks, use_cache=False
         ).logits
         return found
-
-
-def _model(settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> Any:
-    """The model that the trainer has, with its weights as they are before any training, split over the ranks."""
-    training = settings.training
-    unpacked = replace(training, weights=None)
-    model, weights = trainable_model(Task(unpacked, architecture, ranks), rounded(packed=training.weights == "nf4"))
-    if ranks.world_size > 1:
-        split_linears(model, replica_mesh(ranks.device, ranks.world_size))
-    weights.fill()
-    return model.eval().requires_grad_(requires_grad=False)
 
 
 @contextmanager

@@ -1,17 +1,15 @@
-"""The processes that take turns together, the engine that they have, and the phases of a turn."""
+"""The processes that take turns together, and the engine that they have."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
 import torch
 from torch import distributed
 
-from pybench.model.wire import Span
 from pybench.worker.backends.turn.delivery import Named
 from pybench.worker.gpus import used_bytes
 
@@ -78,21 +76,21 @@ class InferenceEngine(Protocol):
 _PAGE_BYTES = 4096
 
 
+@dataclass
 class Party:
     """One rank's view. ``gpu_uuids`` are the GPUs whose memory it watches; ``trains`` is whether it has a trainer.
 
     Ranks wait for each other in host memory: one that waited on its GPU would keep it from working for the others.
     """
 
-    def __init__(
-        self, rank: int, world_size: int, device: torch.device, gpu_uuids: Sequence[str] = (), *, trains: bool = True
-    ) -> None:
-        self.rank = rank
-        self.world_size = world_size
-        self.device = device
-        self.trains = trains
-        self._gpu_uuids = tuple(gpu_uuids)
-        self._group = distributed.new_group(backend="gloo") if world_size > 1 else None
+    rank: int
+    world_size: int
+    device: torch.device
+    gpu_uuids: tuple[str, ...] = ()
+    trains: bool = True
+
+    def __post_init__(self) -> None:
+        self._group = distributed.new_group(backend="gloo") if self.world_size > 1 else None
 
     def barrier(self) -> None:
         """Wait for this rank's device, then for all ranks."""
@@ -125,34 +123,10 @@ class Party:
     def device_bytes(self) -> int | None:
         """Memory in use on the fullest of this rank's GPUs; on a CPU the resident memory of this process."""
         if self.device.type == "cuda":
-            return max((used_bytes(uuid) for uuid in self._gpu_uuids), default=None)
+            return max((used_bytes(uuid) for uuid in self.gpu_uuids), default=None)
         return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
 def pinned_bytes() -> int:
     """Pinned host memory of this process, as torch's allocator rounds it; what it keeps for later counts, too."""
     return int(torch.cuda.host_memory_stats().get("allocated_bytes.current", 0))
-
-
-class Recorder:
-    """The phases of a turn. They begin at a barrier over all ranks, and end on each rank when its device is done."""
-
-    def __init__(self, party: Party, engine: InferenceEngine | None) -> None:
-        self._party = party
-        self._engine = engine
-        self.spans: list[Span] = []
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Record one phase. A phase that raises leaves no span."""
-        self._party.barrier()
-        start_ns = time.monotonic_ns()
-        yield
-        self._party.wait()
-        end_ns = time.monotonic_ns()
-        self._party.barrier()  # a rank without work would read the memory of the others' work
-        pinned = pinned_bytes() if self._party.device.type == "cuda" else 0
-        host_bytes = pinned + (self._engine.host_bytes() if self._engine is not None else 0)
-        device_bytes = self._party.device_bytes()
-        span = Span(name=name, start_ns=start_ns, end_ns=end_ns, device_bytes=device_bytes, host_bytes=host_bytes)
-        self.spans.append(span)

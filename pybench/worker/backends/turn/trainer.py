@@ -129,7 +129,18 @@ class Trainer:
 
     def train(self, sequences: torch.Tensor) -> None:
         """One step over all sequences, of which this rank takes its part."""
-        batches = self._batches(sequences)
+        training, group = self._task.settings, self._settings.group_size
+        size = training.micro_batch_size
+        first = self._learner.portion.replica * size * training.num_passes
+        batches = []
+        for start in range(first, first + training.num_passes * size, size):
+            tokens, labels = with_labels(sequences[start : start + size])
+            labels[:, : self._settings.prompt_tokens - 1] = IGNORED  # only answers have labels
+            batch = self._parts.batch(tokens, labels)
+            if group is not None:
+                part = advantages(len(sequences), group)[start : start + size]
+                batch = replace(batch, advantages=part.to(self._device))
+            batches.append(batch)
         num_labels = len(sequences) * self._settings.output_tokens
         scale = self._learner.averaged_over / num_labels
         for number, batch in enumerate(batches, 1):
@@ -203,22 +214,6 @@ class Trainer:
             distributed.all_gather(parts, own.contiguous())
             own = torch.cat(parts[:num_chunks])
         return own[:-1].cpu()
-
-    def _batches(self, sequences: torch.Tensor) -> list[Batch]:
-        """This rank's passes; only answers have labels."""
-        training = self._task.settings
-        size = training.micro_batch_size
-        first = self._learner.portion.replica * size * training.num_passes
-        batches = []
-        for start in range(first, first + training.num_passes * size, size):
-            tokens, labels = with_labels(sequences[start : start + size])
-            labels[:, : self._settings.prompt_tokens - 1] = IGNORED
-            batch = self._parts.batch(tokens, labels)
-            if (group := self._settings.group_size) is not None:
-                part = advantages(len(sequences), group)[start : start + size]
-                batch = replace(batch, advantages=part.to(self._device))
-            batches.append(batch)
-        return batches
 
 
 def _let_go(device: torch.device) -> None:

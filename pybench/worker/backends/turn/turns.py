@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,15 @@ import torch
 
 from pybench.model.backend import is_out_of_memory
 from pybench.model.text import amount_text
-from pybench.model.wire import Metric, Work
+from pybench.model.wire import Metric, Span, Work
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import device_memory_used, memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.samples import step_prompts
-from pybench.worker.backends.turn.delivery import digest
-from pybench.worker.backends.turn.handover import Digests, Handover, check_changed, check_computes, check_received
-from pybench.worker.backends.turn.party import InferenceEngine, Party, Recorder
+from pybench.worker.backends.turn.checks import Digests, check_changed, check_computes, check_received
+from pybench.worker.backends.turn.delivery import HandoverFolder, Named, adapter_config, digest
+from pybench.worker.backends.turn.party import InferenceEngine, Party, pinned_bytes
 from pybench.worker.backends.turn.trainer import Trainer
 
 _DISCARDED = 2
@@ -30,10 +31,9 @@ def taking_turns(
     settings: Turn, architecture: dict[str, Any], party: Party, engine: InferenceEngine | None, training: TorchRanks
 ) -> Iterator[Turns]:
     """Turns of ``engine`` and a trainer over the ranks ``training``; both are closed in the end."""
-    vocab_size = architecture["vocab_size"]
     with (
         nullcontext() if engine is None else closing(engine),
-        closing(Turns(settings, vocab_size, party, engine, lambda: Trainer(settings, architecture, training))) as work,
+        closing(Turns(settings, architecture, party, engine, training)) as work,
     ):
         yield work
 
@@ -48,28 +48,28 @@ class Turns:
     def __init__(
         self,
         settings: Turn,
-        vocab_size: int,
+        architecture: dict[str, Any],
         party: Party,
         engine: InferenceEngine | None,
-        make_trainer: Callable[[], Trainer],
+        training: TorchRanks,
     ) -> None:
         self._settings = settings
-        self._vocab_size = vocab_size
+        self._vocab_size = architecture["vocab_size"]
         self._party = party
         self._engine = engine
         self._trainer: Trainer | None = None
-        self._offloads = settings.sleep_level > 0
+        self._folder: HandoverFolder | None = None
         self._sent: Digests = []
+        self._spans: list[Span] = []
         self._resident_bytes: int | None = None
-        self._handover: Handover | None = None
         # Threads that shared a copy in host memory wait for the next one by spinning, through the phases that follow.
         torch.set_num_threads(1)
         generator = torch.Generator().manual_seed(settings.seed)
         shape = (settings.batch_size, settings.longest_sequence_tokens)
         # Input of the trainer's first step, before any generation.
-        self._sequences = torch.randint(vocab_size, shape, generator=generator)
+        self._sequences = torch.randint(self._vocab_size, shape, generator=generator)
         try:
-            self._first_sleep_s = self._begin(make_trainer)
+            self._first_sleep_s = self._begin(architecture, training)
         except BaseException:
             self.close()
             raise
@@ -77,10 +77,10 @@ class Turns:
     def step(self, index: int) -> StepOutcome:
         """Take the turns of step ``index``."""
         settings = self._settings
-        recorder = Recorder(self._party, self._engine)
+        self._spans.clear()
         values: dict[str, float] = {}
         for number in range(settings.turns):
-            of_turn = self._turn(index * settings.turns + number, recorder)
+            of_turn = self._turn(index * settings.turns + number)
             values = {name: max(value, values.get(name, value)) for name, value in of_turn.items()}
         samples = settings.turns * settings.batch_size
         work = Work(
@@ -88,7 +88,7 @@ class Turns:
             output_tokens=samples * settings.output_tokens,
             samples=samples,
         )
-        return StepOutcome(work=work, values=values, spans=tuple(recorder.spans))
+        return StepOutcome(work=work, values=values, spans=tuple(self._spans))
 
     def metrics(self) -> tuple[Metric, ...]:
         """Memory of this process, and the first time that the engine fell asleep."""
@@ -101,61 +101,80 @@ class Turns:
 
     def close(self) -> None:
         """Free what a handover left in memory."""
-        if self._handover is not None:
-            self._handover.close()
+        if self._folder is not None:
+            self._folder.remove()
 
-    def _begin(self, make_trainer: Callable[[], Trainer]) -> float:
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        """Record a phase, which begins at a barrier over all ranks, and ends on each rank when its device is done.
+
+        A phase that raises leaves no span.
+        """
+        party = self._party
+        party.barrier()
+        start_ns = time.monotonic_ns()
+        yield
+        party.wait()
+        end_ns = time.monotonic_ns()
+        party.barrier()  # a rank without work would read the memory of the others' work
+        pinned = pinned_bytes() if party.device.type == "cuda" else 0
+        host_bytes = pinned + (self._engine.host_bytes() if self._engine is not None else 0)
+        device_bytes = party.device_bytes()
+        span = Span(name=name, start_ns=start_ns, end_ns=end_ns, device_bytes=device_bytes, host_bytes=host_bytes)
+        self._spans.append(span)
+
+    def _begin(self, architecture: dict[str, Any], training: TorchRanks) -> float:
         """The trainer's first step, with its weights handed over: both sides are as they are before every turn.
 
         It is no turn: adapters begin as zeros, which leave others without gradient. Returns the seconds that the engine
         took to fall asleep for the first time.
         """
-        recorder = Recorder(self._party, self._engine)
-        self._fall_asleep(recorder)
+        self._fall_asleep()
         with self._explained_memory():
             if self._party.trains:
-                self._trainer = make_trainer()
-            self._handover = Handover(self._settings, self._party, self._engine, self._trainer)
-            self._train(recorder)
+                self._trainer = Trainer(self._settings, architecture, training)
+                if self._settings.handover == "file":
+                    self._folder = HandoverFolder(self._trainer.handover_bytes)
+            self._train()
         self._sent = self._expected()
-        self._hand_over(self._handover, recorder)
+        self._hand_over()
         self._compare_held()
-        return sum(span.end_ns - span.start_ns for span in recorder.spans if span.name == "engine_sleep") / 1e9
+        return sum(span.end_ns - span.start_ns for span in self._spans if span.name == "engine_sleep") / 1e9
 
-    def _turn(self, number: int, recorder: Recorder) -> dict[str, float]:
-        settings, handover = self._settings, self._handover
-        assert handover is not None, "the first step has made it"
+    def _turn(self, number: int) -> dict[str, float]:
+        settings, engine, trainer = self._settings, self._engine, self._trainer
         if not settings.async_weight_syncing:
-            self._generate(number, recorder, None)
+            self._generate(number)
         probe = self._sequences[0]
-        self._fall_asleep(recorder)
+        self._fall_asleep()
         with self._explained_memory():
-            if self._offloads:
-                with recorder.phase("trainer_onload"):
-                    if self._trainer is not None:
-                        self._trainer.load()
-            with recorder.phase(CHECK):
-                old = self._trainer_log_probabilities(probe)
-            self._train(recorder)
-        with recorder.phase(CHECK):
+            if settings.sleep_level:
+                with self._phase("trainer_onload"):
+                    if trainer is not None:
+                        trainer.load()
+            with self._phase(CHECK):
+                # Of a trained sequence, computed by all ranks of the trainer together.
+                old = trainer.log_probabilities(probe) if trainer is not None else None
+            self._train()
+        with self._phase(CHECK):
             before, self._sent = self._sent, self._expected()
-            num_rounded = 0
-            if (trainer := self._trainer) is not None:
+            num_rounded, new = 0, None
+            if trainer is not None:
                 num_rounded = check_changed(before, self._sent, trainer.trainable_names())
-            new = self._trainer_log_probabilities(probe)
-        self._hand_over(handover, recorder, behind=settings.async_weight_syncing)
+                new = trainer.log_probabilities(probe)
+        self._hand_over(behind=settings.async_weight_syncing)
         if settings.async_weight_syncing:
-            self._generate(number, recorder, None if self._engine is None else self._engine.apply)
+            self._generate(number)
         else:
-            with recorder.phase("first_token"):
-                if self._engine is not None:
-                    self._engine.first_token(self._sequences[0, : settings.prompt_tokens])
-        with recorder.phase(CHECK):
+            with self._phase("first_token"):
+                if engine is not None:
+                    engine.first_token(self._sequences[0, : settings.prompt_tokens])
+        with self._phase(CHECK):
             self._compare_held()
             # The engine's log-probabilities of the sequence beside the trainer's, after its step and before.
             gaps: dict[str, float] = {}
-            if self._engine is not None:
-                computed = self._engine.log_probabilities(probe)
+            if engine is not None:
+                computed = engine.log_probabilities(probe)
                 if new is not None and old is not None:
                     gaps = check_computes(computed, new, old, settings.dtype)
         sent = {} if trainer is None else {"handover_bytes": float(trainer.handover_bytes)}
@@ -166,69 +185,91 @@ class Turns:
             "rounded_updates": float(num_rounded),
         }
 
-    def _generate(self, number: int, recorder: Recorder, halfway: Callable[[], None] | None) -> None:
-        prompts = step_prompts(self._settings.generation, 0, number, self._vocab_size)
-        with recorder.phase("generate"):
-            sequences = self._engine.generate(prompts, halfway) if self._engine is not None else None
+    def _generate(self, number: int) -> None:
+        prompts, engine = step_prompts(self._settings.generation, 0, number, self._vocab_size), self._engine
+        with self._phase("generate"):
+            sequences = None
+            if engine is not None:
+                sequences = engine.generate(prompts, engine.apply if self._settings.async_weight_syncing else None)
             self._sequences = self._party.shared(sequences, (len(prompts), self._settings.longest_sequence_tokens))
 
-    def _fall_asleep(self, recorder: Recorder) -> None:
-        with recorder.phase("engine_sleep"):
+    def _fall_asleep(self) -> None:
+        with self._phase("engine_sleep"):
             if self._engine is not None:
                 self._engine.sleep(self._settings.sleep_level)
-        self._resident_bytes = recorder.spans[-1].device_bytes
+        self._resident_bytes = self._spans[-1].device_bytes
 
-    def _train(self, recorder: Recorder) -> None:
-        with recorder.phase("train"):
+    def _train(self) -> None:
+        with self._phase("train"):
             if self._trainer is not None:
                 self._trainer.train(self._sequences)
 
-    def _hand_over(self, handover: Handover, recorder: Recorder, *, behind: bool = False) -> None:
+    def _hand_over(self, *, behind: bool = False) -> None:
         """The trainer's weights to the engine, which is awake afterwards, and the trainer away.
 
-        Weights that go from memory to memory leave last; a file is written first and read when the trainer has left.
+        Weights that go from one GPU memory to the other leave last, for both must be there; a file is written first and
+        read when the trainer has left.
         """
-        engine = self._engine
-        if handover.streams:
-            self._offload(recorder, weights=False)
-            self._wake_weights(recorder)
-            with recorder.phase("handover"):
-                handover.send()
-            self._offload(recorder, states=False)
+        engine, trainer = self._engine, self._trainer
+        if self._settings.handover != "file" and self._settings.lora_rank is None:
+            self._offload(weights=False)
+            self._wake_weights()
+            with self._phase("handover"):
+                assert engine is not None, "weights go from memory to memory where each rank has a part of the engine"
+                assert trainer is not None, "and trains"
+                engine.receive(trainer.weights(trainable=True))
+            self._offload(states=False)
         else:
-            with recorder.phase("handover"):
-                message = handover.leave_behind()
-            self._offload(recorder)
-            self._wake_weights(recorder)
+            with self._phase("handover"):
+                message = self._leave_behind()
+            self._offload()
+            self._wake_weights()
             if not behind:
-                with recorder.phase("handover"):
+                with self._phase("handover"):
                     if engine is not None:
                         if isinstance(message, Path):
                             engine.read(message)
                         else:
                             engine.receive(message)
-        with recorder.phase("wake_cache"):
+        with self._phase("wake_cache"):
             if engine is not None:
                 engine.wake_cache()
         if behind and engine is not None:
             assert isinstance(message, Path), "only a file is read while the engine generates"
             engine.prefetch(message)
 
-    def _offload(self, recorder: Recorder, *, states: bool = True, weights: bool = True) -> None:
-        if not self._offloads:
+    def _leave_behind(self) -> Path | list[Named]:
+        """A file of all trained weights, or adapters as copies: what is left when the trainer's own are gone.
+
+        All ranks of the trainer gather the weights, the first writes them.
+        """
+        weights = self._trainer.weights(trainable=True) if self._trainer is not None else iter(())
+        if self._settings.handover != "file":
+            assert self._trainer is not None, "adapters go from memory to memory where each rank trains"
+            return [(name, weight.clone()) for name, weight in weights]
+        file = None
+        if self._folder is not None and self._party.rank == 0:
+            file = str(self._folder.write(weights, adapter_config(self._settings)))
+        else:
+            for _ in weights:
+                pass
+        return Path(self._party.broadcast(file))
+
+    def _offload(self, *, states: bool = True, weights: bool = True) -> None:
+        if not self._settings.sleep_level:
             return
-        with recorder.phase("trainer_offload"):
+        with self._phase("trainer_offload"):
             if self._trainer is not None and states:
                 self._trainer.offload_states()
             if self._trainer is not None and weights:
                 self._trainer.offload_weights()
 
-    def _wake_weights(self, recorder: Recorder) -> None:
-        with recorder.phase("wake_weights"):
+    def _wake_weights(self) -> None:
+        with self._phase("wake_weights"):
             if self._engine is not None:
                 self._engine.wake_weights()
         if self._settings.sleep_level == _DISCARDED:
-            with recorder.phase(CHECK):
+            with self._phase(CHECK):
                 if self._engine is not None:
                     self._engine.poison()
 
@@ -247,10 +288,6 @@ class Turns:
             held = self._engine.digests()
             if self._trainer is not None:
                 check_received(self._sent, held)
-
-    def _trainer_log_probabilities(self, probe: torch.Tensor) -> torch.Tensor | None:
-        """Log-probabilities of a trained sequence, computed by all ranks of the trainer together."""
-        return self._trainer.log_probabilities(probe) if self._trainer is not None else None
 
     @contextmanager
     def _explained_memory(self) -> Iterator[None]:

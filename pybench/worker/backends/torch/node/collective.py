@@ -47,12 +47,29 @@ class CollectiveBench(Measured):
         super().__init__(ranks)
         self._settings = settings
         dtype = getattr(torch, settings.element)
-        self._group, self._members = _group(settings, ranks)
+        # Who takes part in this rank's operations, ``None`` for all; every rank makes the groups of all rails.
+        group, self._members = None, tuple(range(ranks.world_size))
+        if settings.groups == "rails":
+            firsts = range(ranks.world_size // settings.nodes)
+            rails = [rail_of(rank, ranks.world_size, settings.nodes) for rank in firsts]
+            groups = [distributed.new_group(rail) for rail in rails]
+            own = next(place for place, rail in enumerate(rails) if ranks.rank in rail)
+            group, self._members = groups[own], rails[own]
         # Whole elements on every rank, as nccl-tests rounds; up, so that the smallest message is one of each.
-        share = -(-settings.message_bytes // (dtype.itemsize * len(self._members)))
-        self._whole = torch.ones(share * len(self._members), dtype=dtype, device=self.device)
-        self._share = torch.ones(share, dtype=dtype, device=self.device)
-        self._operate = self._operation(settings.operation)
+        length = -(-settings.message_bytes // (dtype.itemsize * len(self._members)))
+        # Sums overflow after some operations; their speed does not depend on it.
+        self._whole = whole = torch.ones(length * len(self._members), dtype=dtype, device=self.device)
+        share = torch.ones(length, dtype=dtype, device=self.device)
+        other = torch.empty_like(whole) if settings.operation in {"all_to_all", "bisection"} else whole
+        operations: dict[str, Callable[[], object]] = {
+            "all_reduce": lambda: distributed.all_reduce(whole, group=group),
+            "all_gather": lambda: all_gather(whole, share, group=group),
+            "reduce_scatter": lambda: reduce_scatter(share, whole, group=group),
+            "all_to_all": lambda: distributed.all_to_all_single(other, whole, group=group),
+            "broadcast": lambda: distributed.broadcast(whole, src=self._members[0], group=group),
+            "bisection": lambda: self._exchange(whole, other),
+        }
+        self._operate = operations[settings.operation]
 
     def measure(self) -> dict[str, float]:
         """Time, algbw and busbw of one operation as this rank saw them."""
@@ -70,20 +87,6 @@ class CollectiveBench(Measured):
         for _ in range(self._settings.operations):
             self._operate()
 
-    def _operation(self, name: str) -> Callable[[], object]:
-        """Sums overflow after some operations; their speed does not depend on it."""
-        whole, share, group = self._whole, self._share, self._group
-        other = torch.empty_like(whole) if name in {"all_to_all", "bisection"} else whole
-        operations: dict[str, Callable[[], object]] = {
-            "all_reduce": lambda: distributed.all_reduce(whole, group=group),
-            "all_gather": lambda: all_gather(whole, share, group=group),
-            "reduce_scatter": lambda: reduce_scatter(share, whole, group=group),
-            "all_to_all": lambda: distributed.all_to_all_single(other, whole, group=group),
-            "broadcast": lambda: distributed.broadcast(whole, src=self._members[0], group=group),
-            "bisection": lambda: self._exchange(whole, other),
-        }
-        return operations[name]
-
     def _exchange(self, sent: torch.Tensor, received: torch.Tensor) -> None:
         """Send to the partner in the other half, and receive as much from there, at once."""
         count = self.ranks.world_size
@@ -94,13 +97,3 @@ class CollectiveBench(Measured):
         ]
         for work in distributed.batch_isend_irecv(both):
             work.wait()
-
-
-def _group(settings: Collective, ranks: TorchRanks) -> tuple[distributed.ProcessGroup | None, tuple[int, ...]]:
-    """Who takes part in this rank's operations, ``None`` for all; every rank makes the groups of all rails."""
-    if settings.groups == "all":
-        return None, tuple(range(ranks.world_size))
-    rails = [rail_of(rank, ranks.world_size, settings.nodes) for rank in range(ranks.world_size // settings.nodes)]
-    groups = [distributed.new_group(rail) for rail in rails]
-    own = next(place for place, rail in enumerate(rails) if ranks.rank in rail)
-    return groups[own], rails[own]

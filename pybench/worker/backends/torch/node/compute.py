@@ -30,7 +30,13 @@ class MatmulBench(Measured):
 
     def __init__(self, settings: Matmul, ranks: TorchRanks) -> None:
         super().__init__(ranks)
-        _check(settings, self.device)
+        capability = torch.cuda.get_device_capability(self.device) if self.device.type == "cuda" else (0, 0)
+        if settings.precision == "tfloat32" and capability < _TF32_CAPABILITY:
+            raise UnsupportedError("precision tfloat32 needs a GPU of compute capability 8.0 or higher; use float32")
+        if settings.precision == "float8_e4m3fn" and capability < _FP8_CAPABILITY:
+            raise UnsupportedError(
+                "precision float8_e4m3fn needs a GPU of compute capability 8.9 or higher; use bfloat16"
+            )
         self._settings = settings
         torch.set_float32_matmul_precision("high" if settings.precision == "tfloat32" else "highest")
         dtype = _STORED[settings.precision]
@@ -61,15 +67,6 @@ class MatmulBench(Measured):
             )
         out = torch.empty(settings.m, settings.n, dtype=dtype, device=device)
         return lambda: torch.mm(left, right, out=out)
-
-
-def _check(settings: Matmul, device: torch.device) -> None:
-    """Raise :class:`UnsupportedError` for a type that this device can't multiply."""
-    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
-    if settings.precision == "tfloat32" and (capability is None or capability < _TF32_CAPABILITY):
-        raise UnsupportedError("precision tfloat32 needs a GPU of compute capability 8.0 or higher; use float32")
-    if settings.precision == "float8_e4m3fn" and (capability is None or capability < _FP8_CAPABILITY):
-        raise UnsupportedError("precision float8_e4m3fn needs a GPU of compute capability 8.9 or higher; use bfloat16")
 
 
 # Time of work between two reads of the clock, which bounds how far a step overshoots.

@@ -128,7 +128,9 @@ class PeerCopyBench(Measured):
                 num_bytes = self._own.nbytes * self._settings.peer_copies
                 rates[receiver] = num_bytes / timed_s(self.device, lambda peer=receiver: self._send(peer))  # type: ignore[misc]
             elif self.ranks.rank == receiver and self.device.type == "cpu":
-                self._receive(sender)
+                for _ in range(self._settings.peer_copies):
+                    distributed.recv(self._targets[sender], sender)
+                distributed.send(self._done, sender)
         self._barrier.wait()  # whoever is done early would wait in a collective
         links = {f"link_to_{peer}_bytes_per_s": speed for peer, speed in rates.items()}
         return {"peer_copy_bytes_per_s": min(rates.values()), **links}
@@ -142,11 +144,6 @@ class PeerCopyBench(Measured):
         if self.device.type == "cpu":
             # A send may return before its bytes are there: the receiver's word ends the time.
             distributed.recv(self._done, peer)
-
-    def _receive(self, peer: int) -> None:
-        for _ in range(self._settings.peer_copies):
-            distributed.recv(self._targets[peer], peer)
-        distributed.send(self._done, peer)
 
 
 _HOST = "127.0.0.1"

@@ -7,10 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import (
     HOSTS,
@@ -36,7 +34,16 @@ def learner(task: Task) -> Learner:
     if settings.context_parallel > 1:
         attend_over(mesh["context_parallel"], model)
     compile_layers(task, model)
-    options: dict[str, Any] = {"mesh": _shards(mesh, settings)}
+    # Ranks that share the weights: those of every replica, and of every chunk of its sequences. Of two dimensions FSDP
+    # takes the first for replicas, which average the gradients of each shard.
+    if settings.hybrid_shard:
+        shards = mesh[HOSTS, SHARDS]
+        replica = mesh.get_local_rank(HOSTS) * settings.num_shards + mesh.get_local_rank(SHARDS)
+    else:
+        shards, replica = mesh["data_parallel"], mesh.get_local_rank("data_parallel")
+    if settings.context_parallel > 1:
+        shards = mesh["data_parallel", "context_parallel"]._flatten("shards")  # noqa: SLF001 - has no other name
+    options: dict[str, Any] = {"mesh": shards}
     if settings.reshard_after_forward is not None:
         options["reshard_after_forward"] = settings.reshard_after_forward
     if settings.mixed_precision is not None:
@@ -50,11 +57,6 @@ def learner(task: Task) -> Learner:
         fully_shard(layer, **options)
     weights.fill()
     fully_shard(model, **options)
-    # This rank's number among the ranks with different samples.
-    if settings.hybrid_shard:
-        replica = mesh.get_local_rank(HOSTS) * settings.num_shards + mesh.get_local_rank(SHARDS)
-    else:
-        replica = mesh.get_local_rank("data_parallel")
     if settings.context_parallel > 1:
         masks = chunk_masks_of(task, model.config, mesh["context_parallel"])
     else:
@@ -70,19 +72,6 @@ def learner(task: Task) -> Learner:
         quiet=lambda: _gradients_held_back(model),
         silent=lambda: everything_gathered(model),
     )
-
-
-def _shards(mesh: DeviceMesh, settings: Train) -> DeviceMesh:
-    """Ranks that share the weights: those of every replica, and of every chunk of its sequences.
-
-    Of two dimensions FSDP takes the first for replicas, which average the gradients of each shard.
-    """
-    if settings.hybrid_shard:
-        return mesh[HOSTS, SHARDS]
-    if settings.context_parallel == 1:
-        return mesh["data_parallel"]
-    joined: DeviceMesh = mesh["data_parallel", "context_parallel"]._flatten("shards")  # noqa: SLF001 - has no other name
-    return joined
 
 
 @contextmanager

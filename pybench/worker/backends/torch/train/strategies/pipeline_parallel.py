@@ -71,29 +71,26 @@ _NS_PER_S = 1e9
 _SINGLE = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
-def learner(task: Task) -> Learner:
-    """A pipeline in each replica; replicas average their stages' gradients as DDP does.
-
-    ``layer_split`` is the naive pipeline, as ``device_map="auto"`` within one process: the whole batch goes through one
-    rank's layers after the other, so one GPU works at a time.
-    """
-    settings = task.settings
-    if settings.strategy == "layer_split":
-        return Pipeline(task, "gpipe", microbatches=1, stages_per_rank=1)
-    return Pipeline(task, settings.schedule or "1f1b", settings.num_microbatches, settings.stages_per_rank or 1)
-
-
 class Pipeline(Learner):
-    """This rank's stages and the schedule that walks through them."""
+    """A pipeline in each replica: this rank's stages and the schedule that walks through them.
 
-    def __init__(self, task: Task, schedule: str, microbatches: int, stages_per_rank: int) -> None:
+    Replicas average their stages' gradients as DDP does. ``layer_split`` is the naive pipeline, as
+    ``device_map="auto"`` within one process: the whole batch goes through one rank's layers after the other, so one GPU
+    works at a time.
+    """
+
+    def __init__(self, task: Task) -> None:
+        settings = task.settings
+        schedule, microbatches = settings.schedule or "1f1b", settings.num_microbatches
+        if settings.strategy == "layer_split":
+            schedule, microbatches = "gpipe", 1
         mesh = device_mesh(task)
         self.portion = Portion(replica=mesh.get_local_rank("data_parallel"))
         self.averaged_over = task.settings.data_parallel
         self._device = task.ranks.device
         self._scale = 1.0
         self._clock = RoundClock(task.ranks.device)
-        stages = _stages(task, mesh, stages_per_rank, microbatches)
+        stages = _stages(task, mesh, microbatches)
         for stage in stages:  # what a stage receives is there before each of these parts
             stage.forward_one_chunk = self._busy()(stage.forward_one_chunk)
             # Of a step's last microbatch it also waits for gradients of other replicas.
@@ -150,12 +147,12 @@ class Pipeline(Learner):
             return summed_loss(logits, labels) * self._scale
 
 
-def _stages(task: Task, mesh: DeviceMesh, stages_per_rank: int, microbatches: int) -> list[Any]:
+def _stages(task: Task, mesh: DeviceMesh, microbatches: int) -> list[Any]:
     """This rank's stages, round the pipeline once and again.
 
     Their shapes are given: to find them out, a stage would run once more, which DDP takes for a step.
     """
-    ranks = task.settings.pipeline_parallel
+    ranks, stages_per_rank = task.settings.pipeline_parallel, task.settings.stages_per_rank or 1
     group = mesh.get_group("pipeline_parallel")
     mine = [mesh.get_local_rank("pipeline_parallel") + turn * ranks for turn in range(stages_per_rank)]
     count = ranks * stages_per_rank
@@ -186,3 +183,6 @@ def _between(task: Task, samples: int, index: int, count: int | None = None) -> 
         return torch.empty(shape, dtype=torch.long, device="meta")
     width = task.architecture["vocab_size" if index == count else "hidden_size"]
     return torch.empty((*shape, width), dtype=task.dtype, device="meta", requires_grad=True)
+
+
+learner = Pipeline

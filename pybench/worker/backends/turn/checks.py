@@ -1,17 +1,12 @@
-"""The trainer's weights on their way to the engine, and the checks of a turn."""
+"""The checks of a turn: what training changed, what the engine holds, what it computes with."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
-from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import WrongResultError
-from pybench.worker.backends.turn.delivery import HandoverFolder, Named, adapter_config
-from pybench.worker.backends.turn.party import InferenceEngine, Party
-from pybench.worker.backends.turn.trainer import Trainer
 
 Digests = list[dict[str, int]]
 """The digests of each shard's part of every weight, by name."""
@@ -55,7 +50,7 @@ def check_computes(found: torch.Tensor, new: torch.Tensor, old: torch.Tensor, dt
 
     Raises :class:`WrongResultError` where the engine does not compute with the new weights.
     """
-    gap = _gap(found, new)
+    gap, gap_to_old = (float((found - other).abs().mean()) for other in (new, old))
     least, fraction = _MOST_GAP[dtype]
     allowed = least + fraction * float(new.abs().mean())
     if not gap <= allowed:  # NaN must not pass
@@ -63,59 +58,9 @@ def check_computes(found: torch.Tensor, new: torch.Tensor, old: torch.Tensor, dt
             f"the engine's log-probabilities lie {gap:.3g} nats from the trainer's, allowed are {allowed:.3g}: "
             "it does not compute with the weights that it holds"
         )
-    gap_to_old = _gap(found, old)
     if gap_to_old < _TIMES_NEARER * gap:
         raise WrongResultError(
             f"the engine's old and new weights can't be distinguished: its log-probabilities differ by {gap:.3g} nats "
             f"from the trainer's new ones and by {gap_to_old:.3g} from the previous turn's; set a larger learning_rate"
         )
     return {"logprob_gap": gap, "logprob_gap_to_old": gap_to_old}
-
-
-def _gap(first: torch.Tensor, second: torch.Tensor) -> float:
-    return float((first - second).abs().mean())
-
-
-class Handover:
-    """This rank's part of it."""
-
-    def __init__(self, settings: Turn, party: Party, engine: InferenceEngine | None, trainer: Trainer | None) -> None:
-        self._settings = settings
-        self._party = party
-        self._engine = engine
-        self._trainer = trainer
-        by_file = settings.handover == "file" and trainer is not None
-        self._folder = HandoverFolder(trainer.handover_bytes) if by_file and trainer is not None else None
-
-    @property
-    def streams(self) -> bool:
-        """Whether weights go from one GPU memory to the other, so that both must be there."""
-        return self._settings.handover != "file" and self._settings.lora_rank is None
-
-    def send(self) -> None:
-        """Every trained weight; all ranks gather them together."""
-        assert self._trainer is not None, "weights go from memory to memory where each rank trains"
-        assert self._engine is not None, "and has a part of the engine"
-        self._engine.receive(self._trainer.weights(trainable=True))
-
-    def leave_behind(self) -> Path | list[Named]:
-        """A file of all trained weights, or adapters as copies: what is left when the trainer's own are gone.
-
-        All ranks of the trainer gather the weights, the first writes them.
-        """
-        weights = self._trainer.weights(trainable=True) if self._trainer is not None else iter(())
-        if self._settings.handover != "file":
-            assert self._trainer is not None, "adapters go from memory to memory where each rank trains"
-            return [(name, weight.clone()) for name, weight in weights]
-        file = None
-        if self._folder is not None and self._party.rank == 0:
-            file = str(self._folder.write(weights, adapter_config(self._settings)))
-        else:
-            for _ in weights:
-                pass
-        return Path(self._party.broadcast(file))
-
-    def close(self) -> None:
-        """Free what it left in memory."""
-        if self._folder is not None:
-            self._folder.remove()
