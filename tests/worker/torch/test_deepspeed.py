@@ -52,6 +52,7 @@ def zero(strategy: Any, *, own_adam: bool, **options: Any) -> Any:
     task = Task(settings_of({"strategy": "deepspeed", **options}), TINY, TorchRanks(0, 1, torch.device("cpu")))
     config = strategy.configuration(task, own_adam=own_adam)
     engine = ModuleType("engine")
+    engine.module = None  # type: ignore[attr-defined]
     model_config = ModuleType("config")
     model_config.layer_types = None  # type: ignore[attr-defined]
     strategy.sequence_masks = lambda *_: None

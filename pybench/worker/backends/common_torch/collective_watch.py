@@ -99,14 +99,24 @@ def account(places: dict[int, Place], gpus: dict[int, str], limit_s: float, own:
     last = {rank: place.last.get(hung.group) for rank, place in places.items()}
     absent = [r for r in here if r != first and not ((one := last.get(r)) is not None and one.number >= hung.number)]
     others = [rank for rank in here if rank not in absent]
+    names = {rank: f"rank {rank} ({gpus.get(rank, 'unknown device')})" for rank in here}
     what = f"{hung.operation}, operation {hung.number} of {hung.group}, {places[first].at}"
-    entered = f"entered by {_named(others, gpus)}"
+    entered = f"entered by {', '.join(names[rank] for rank in others)}"
     if not absent and len(here) < len(hung.members):
         return f"{what}: {entered}, all of this host's; not over after {limit_s:g} s"
     if not absent:
         return f"{what}: {entered}, and not over after {limit_s:g} s"
-    where = "; ".join(_whereabouts(rank, places.get(rank), hung) for rank in absent)
-    return f"{what}: {entered}, not by {_named(absent, gpus)} within {limit_s:g} s ({where})"
+    where = []
+    for rank in absent:
+        if (place := places.get(rank)) is None:
+            place_text = "wrote nothing here: stopped, in code that holds the interpreter, or on another host"
+        elif (one := last[rank]) is None:
+            place_text = f"is {place.at}, entered none before"
+        else:
+            place_text = f"is {place.at}, last entered {one.operation}, operation {one.number}"
+        where.append(f"rank {rank} {place_text}")
+    absent_text = ", ".join(names[rank] for rank in absent)
+    return f"{what}: {entered}, not by {absent_text} within {limit_s:g} s ({'; '.join(where)})"
 
 
 class CollectiveWatch:
@@ -170,15 +180,3 @@ class CollectiveWatch:
         deadline = time.monotonic() + _WAIT_FOR_OTHERS_S
         while len(list(self._folder.glob(f"*.{suffix}"))) < number and time.monotonic() < deadline:
             time.sleep(0.05)
-
-
-def _named(ranks: list[int], gpus: dict[int, str]) -> str:
-    return ", ".join(f"rank {rank} ({gpus.get(rank, 'unknown device')})" for rank in ranks)
-
-
-def _whereabouts(rank: int, place: Place | None, hung: Collective) -> str:
-    if place is None:
-        return f"rank {rank} wrote nothing here: stopped, in code that holds the interpreter, or on another host"
-    last = place.last.get(hung.group)
-    before = f"last entered {last.operation}, operation {last.number}" if last else "entered none before"
-    return f"rank {rank} is {place.at}, {before}"

@@ -14,7 +14,7 @@ from torch.nn import functional
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import StepOutcome, WrongResultError
+from pybench.worker.backend import StepOutcome, Workload, WrongResultError
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.seeds import sample_seed
@@ -75,7 +75,7 @@ LogitsOf = Callable[[torch.Tensor], torch.Tensor]
 """Logits (1, tokens kept, vocabulary) of a sequence (1, tokens), by one pass without a cache."""
 
 
-class Decoding:
+class Decoding(Workload):
     """One replica of ``model``, and its share of every step's sequences.
 
     ``output`` has the last step's answers, of shape (sequences, tokens).
@@ -93,14 +93,6 @@ class Decoding:
     def prompts(self, index: int) -> torch.Tensor:
         """Prompts of step ``index``, on the device; the same samples for any number of replicas."""
         return step_prompts(self._settings, self._replica, index, self._model.config.vocab_size).to(self._device)
-
-    def step(self, index: int) -> StepOutcome:
-        """Generate for the prompts of step ``index``."""
-        raise NotImplementedError
-
-    def metrics(self) -> tuple[Metric, ...]:
-        """Metrics of generation."""
-        raise NotImplementedError
 
 
 @dataclass

@@ -150,21 +150,22 @@ class Generation(Decoding):
             self._graph.reset()
             self._graph = None
 
+    @torch.inference_mode()
     def metrics(self) -> tuple[Metric, ...]:
-        """Peak memory, whether decode rounds ran from a CUDA graph, and whether a second context made it fast."""
+        """Peak memory, whether decode rounds ran from a CUDA graph, and whether a second context made it fast.
+
+        Of split layers also the share of decode rounds that communication takes, and how far the slowest rank is behind
+        the others.
+        """
         captured = Metric(name="cuda_graph", value=float(self._graph is not None), unit="")
         made = Metric(name="second_context", value=float(self._second_context), unit="")
-        return (*memory_metrics(self._device), captured, made, *self._control())
-
-    @torch.inference_mode()
-    def _control(self) -> tuple[Metric, ...]:
-        """Share of decode rounds that communication takes, and how far the slowest rank is behind the others."""
+        metrics = (*memory_metrics(self._device), captured, made)
         if self._ranks is None or self._settings.tensor_parallel == 1:
-            return ()
+            return metrics
         from pybench.worker.backends.torch.train.training import control_metrics
 
         self.prefill(self.prompts(0))
-        return control_metrics(self._some_rounds, self._silence(), self._ranks, _CONTROL_STEPS)
+        return (*metrics, *control_metrics(self._some_rounds, self._silence(), self._ranks, _CONTROL_STEPS))
 
     def _some_rounds(self) -> None:
         self._slot.zero_()

@@ -103,7 +103,11 @@ def log_probabilities(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tenso
 
 
 class Trainer:
-    """Trains on a turn's sequences by one of the training strategies."""
+    """Trains on a turn's sequences by one of the training strategies.
+
+    ``model`` is as the strategy left it, without what averages its gradients. ``trainable_names`` are the names in
+    transformers of the trained weights, which are handed over: ``handover_bytes`` all together.
+    """
 
     def __init__(self, settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> None:
         self._settings = settings
@@ -118,14 +122,14 @@ class Trainer:
         self._states: Parked | None = None
         self._weights: Parked | None = None
         self._device = ranks.device
+        wrapped: Any = learner.model
+        self.model: nn.Module = wrapped.module if isinstance(wrapped, DistributedDataParallel) else wrapped
         # Listed once: to walk through the model takes longer than to give the engine its weights.
         self._parameters = tuple(self.model.named_parameters())
-
-    @property
-    def model(self) -> nn.Module:
-        """The model as the strategy left it, without what averages its gradients."""
-        found: nn.Module = self._learner.model
-        return found.module if isinstance(found, DistributedDataParallel) else found
+        trained = [(name, weight) for name, weight in self._parameters if weight.requires_grad]
+        self.handover_bytes = sum(weight.numel() * weight.element_size() for _, weight in trained)
+        empty = ((name, torch.empty(weight.shape, dtype=weight.dtype, device="meta")) for name, weight in trained)
+        self.trainable_names = [learner.exported(name, weight)[0] for name, weight in empty]
 
     def train(self, sequences: torch.Tensor) -> None:
         """One step over all sequences, of which this rank takes its part."""
@@ -160,12 +164,10 @@ class Trainer:
     def offload_weights(self) -> None:
         """Take the weights to the host."""
         if self._weights is None:  # not before the first step, at which FSDP may give a part other memory
-            held: list[torch.Tensor] = [*self.model.parameters()]
-            if self._task.settings.weights == "nf4":
-                from pybench.worker.backends.torch.train.nf4 import scales
-
-                held += scales(self.model.parameters())
-            self._weights = Parked(held)
+            parameters: list[Any] = list(self.model.parameters())
+            # With the scales of the blocks of each weight of four bits.
+            states = [getattr(parameter, "quant_state", None) for parameter in parameters]
+            self._weights = Parked([*parameters, *(state.absmax for state in states if state is not None)])
         self._weights.leave(keep=True)
         _let_go(self._device)
 
@@ -187,19 +189,6 @@ class Trainer:
         for name, parameter in self._parameters:
             if trainable is None or parameter.requires_grad == trainable:
                 yield self._learner.exported(name, unpacked(parameter) if packs else whole(parameter.data))
-
-    def trainable_names(self) -> tuple[str, ...]:
-        """Names of the trained weights, which are handed over."""
-        trained = [(name, weight.shape, weight.dtype) for name, weight in self._parameters if weight.requires_grad]
-        return tuple(
-            self._learner.exported(name, torch.empty(shape, dtype=dtype, device="meta"))[0]
-            for name, shape, dtype in trained
-        )
-
-    @property
-    def handover_bytes(self) -> int:
-        """Size of all trained weights."""
-        return sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
 
     @torch.no_grad()
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:

@@ -160,7 +160,7 @@ class Turns:
             before, self._sent = self._sent, self._expected()
             num_rounded, new = 0, None
             if trainer is not None:
-                num_rounded = check_changed(before, self._sent, trainer.trainable_names())
+                num_rounded = check_changed(before, self._sent, trainer.trainable_names)
                 new = trainer.log_probabilities(probe)
         self._hand_over(behind=settings.async_weight_syncing)
         if settings.async_weight_syncing:

@@ -121,6 +121,7 @@ class Learner(Protocol):
     ``averaged_over`` is the number that gradients are divided by on their way: backward gets losses times that.
     """
 
+    model: Any
     portion: Portion
     averaged_over: int
 
@@ -134,7 +135,9 @@ class Learner(Protocol):
         """Let the optimizer use the gradients, and clear them."""
 
     def parameters(self) -> Iterable[nn.Parameter]:
-        """This rank's parameters of the model, trained or frozen."""
+        """This rank's parameters of the model, whole or its parts, trained or frozen."""
+        parameters: Iterable[nn.Parameter] = self.model.parameters()
+        return parameters
 
     def values(self) -> dict[str, float]:
         """The strategy's own values of the last step; call it after the device has finished the step."""
@@ -230,11 +233,6 @@ class WholeModel(Learner):
             clip(self.model.parameters(), self.task.settings.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=not self._keeps_gradients)
-
-    def parameters(self) -> Iterable[nn.Parameter]:
-        """Parameters of the model, whole or this rank's parts."""
-        found: Iterable[nn.Parameter] = self.model.parameters()
-        return found
 
     def metrics(self) -> tuple[Metric, ...]:
         """The strategy's own metrics after the last step."""

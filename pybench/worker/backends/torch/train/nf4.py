@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -43,14 +42,6 @@ def unpacked(parameter: torch.Tensor) -> torch.Tensor:
     state: Any = parameter.quant_state
     weight: torch.Tensor = dequantize_4bit(parameter.data, state)
     return weight
-
-
-def scales(parameters: Iterator[nn.Parameter]) -> Iterator[torch.Tensor]:
-    """The scales of the blocks of each weight of four bits."""
-    for parameter in parameters:
-        state: Any = getattr(parameter, "quant_state", None)
-        if state is not None:
-            yield state.absmax
 
 
 def through_four_bits(name: str, value: torch.Tensor) -> torch.Tensor:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
 
 from pybench.model.wire import Metric
 from pybench.model.workloads.deepspeed_config import DEFAULT_STAGE, with_own_keys
@@ -85,7 +83,7 @@ class Zero(Learner):
         self._offloads, self._own_adam = bool(task.settings.offload_optimizer), own_adam
         self.portion = Portion(replica=task.ranks.rank)
         self.averaged_over = task.ranks.world_size * task.settings.num_passes
-        self._engine = engine
+        self._engine, self.model = engine, engine.module
         self._loss = loss_of(task.settings)
         self._masks = sequence_masks(config, task.settings.sequence_tokens, task.ranks.device)
 
@@ -103,11 +101,6 @@ class Zero(Learner):
     def update(self) -> None:
         """The engine's step at the last pass is the optimizer's."""
         self._engine.step()
-
-    def parameters(self) -> Iterable[nn.Parameter]:
-        """Parameters of the engine's model."""
-        found: Iterable[nn.Parameter] = self._engine.module.parameters()
-        return found
 
     def metrics(self) -> tuple[Metric, ...]:
         """Whether torch's AdamW stands in for DeepSpeed's own in host memory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -95,7 +95,7 @@ class Pipeline(Learner):
             stage.forward_one_chunk = self._busy()(stage.forward_one_chunk)
             # Of a step's last microbatch it also waits for gradients of other replicas.
             stage.backward_one_chunk = self._busy()(stage.backward_one_chunk)
-        self._modules = [stage.submod for stage in stages]
+        self.model = nn.ModuleList(stage.submod for stage in stages)
         self._is_first = stages[0].is_first
         self._is_last = stages[-1].is_last
         self._optimizer = optimizer_of(self.parameters(), task.settings)
@@ -120,10 +120,6 @@ class Pipeline(Learner):
         with self._busy():
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
-
-    def parameters(self) -> Iterable[nn.Parameter]:
-        """Parameters of this rank's stages."""
-        return (parameter for module in self._modules for parameter in module.parameters())
 
     def values(self) -> dict[str, float]:
         """How long this rank's stages computed in the last step."""
