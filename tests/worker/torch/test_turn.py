@@ -24,7 +24,6 @@ from pybench.run.events.contract import ordered_phases
 from pybench.worker.backend import WrongResultError, cause_of
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch import entry
-from pybench.worker.backends.torch.architecture import unchanged
 from pybench.worker.backends.torch.turns import TorchEngine
 from pybench.worker.backends.turn import delivery
 from pybench.worker.backends.turn.trainer import Trainer
@@ -129,7 +128,7 @@ def test_an_engine_with_other_weights_than_four_bits_leave_is_caught(
     take: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the 16-bit weights that were packed it would answer by another policy than is trained."""
-    monkeypatch.setattr("pybench.worker.backends.torch.turns.rounded", lambda **_packed: unchanged)
+    monkeypatch.setattr("pybench.worker.backends.torch.turns.rounded", lambda **_packed: None)
     with pytest.raises(WrongResultError, match=r"_proj\.\S*weight: .* other bits than the trainer sent"):
         take(**QLORA)
 

@@ -88,7 +88,7 @@ def hanging(last: dict[str, Collective], limit_s: float) -> Collective | None:
 def account(places: dict[int, Place], gpus: dict[int, str], limit_s: float, own: range | None = None) -> str:
     """The collective that hangs, with the ranks that entered it and the others; ``gpus`` names each rank's GPU.
 
-    Of a worker over hosts only the ranks of this one, ``own``, are known.
+    A worker over hosts knows only the ranks of this host, ``own``.
     """
     waiting = {rank: one for rank, place in places.items() if (one := hanging(place.last, limit_s)) is not None}
     if not waiting:
@@ -176,7 +176,7 @@ class CollectiveWatch:
         os._exit(1)
 
     def _wait_for(self, suffix: str, number: int) -> None:
-        """Until so many ranks have written such a file, and not for ever."""
+        """Wait until ``number`` ranks have written such a file, but not for ever."""
         deadline = time.monotonic() + _WAIT_FOR_OTHERS_S
         while len(list(self._folder.glob(f"*.{suffix}"))) < number and time.monotonic() < deadline:
             time.sleep(0.05)

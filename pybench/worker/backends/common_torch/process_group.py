@@ -47,9 +47,16 @@ def _named(name: str, before: str) -> Callable[..., Any]:
 all_gather = _named("all_gather_single", "all_gather_into_tensor")
 reduce_scatter = _named("reduce_scatter_single", "reduce_scatter_tensor")
 
+
+def wait_for(device: torch.device) -> None:
+    """Return when ``device`` has done what this process gave it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 # Time from the watch's limit to the library's own timeout, which does not name the collective that hangs.
 _LATER_S = 60.0
-# Of torch's flight recorder, in each rank: a step of a large model has hundreds.
+# Length of torch's flight recorder in each rank: a step of a large model has hundreds of operations.
 _RECORDED_OPERATIONS = "2000"
 
 
@@ -69,10 +76,10 @@ class TorchRanks(Ranks):
 
     def barrier(self) -> None:
         """Wait for this rank's device, then for all ranks."""
-        self._synchronize()
+        wait_for(self.device)
         if self.world_size > 1:
             distributed.all_reduce(torch.zeros(1, device=self.device))
-            self._synchronize()
+            wait_for(self.device)
 
     def agree(self, decision: bool) -> bool:
         """Rank 0's decision."""
@@ -95,10 +102,6 @@ class TorchRanks(Ranks):
         if self.world_size == 1:
             return nullcontext()
         return CollectiveWatch(self.rank, self.world_size, gpu, events, self._collective_timeout_s).running()
-
-    def _synchronize(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
 
 
 @contextmanager
@@ -186,7 +189,7 @@ class RoundClock:
 
 
 def timed_event() -> torch.cuda.Event:
-    """An event with a time, behind all that the current stream was given so far."""
+    """An event with a time, behind all present work of the current stream."""
     event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     event.record()
     return event

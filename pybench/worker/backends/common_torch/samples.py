@@ -54,7 +54,7 @@ class LossEvaluation:
 
     @torch.inference_mode()
     def step(self, index: int) -> StepOutcome:
-        """Evaluate this rank's samples of step ``index``; the loss is the mean over all ranks, which have as many."""
+        """Evaluate this rank's samples of step ``index``; the loss is the mean over all ranks, with equal shares."""
         settings, ranks = self.settings, self.ranks
         local, length = settings.batch_size // settings.data_parallel, settings.longest_sequence_tokens
         first = index * settings.batch_size + ranks.rank * local
@@ -69,10 +69,6 @@ class LossEvaluation:
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory."""
         return memory_metrics(self.ranks.device)
-
-
-LogitsOf = Callable[[torch.Tensor], torch.Tensor]
-"""Logits (1, tokens kept, vocabulary) of a sequence (1, tokens), by one pass without a cache."""
 
 
 class Decoding(Workload):
@@ -97,7 +93,7 @@ class Decoding(Workload):
 
 @dataclass
 class GenerationEvaluation:
-    """Every answer decoded, as generation does it; a pass over whole answers takes ``inputs`` beside their tokens."""
+    """Every answer decoded, as generation does it; a pass over whole answers takes ``inputs`` and their tokens."""
 
     settings: Evaluate
     generation: Decoding
@@ -115,19 +111,21 @@ class GenerationEvaluation:
         """Metrics of generation, and the model's loss on its last answers."""
         tokens = torch.cat([self.generation.prompts(self.last_step), self.generation.output], dim=1)
         options = {**self.inputs, "use_cache": False, "logits_to_keep": self.settings.output_tokens + 1}
-        logits_of: LogitsOf = lambda whole: self.model(input_ids=whole, **options).logits  # noqa: E731
+        logits_of: Any = lambda whole: self.model(input_ids=whole, **options).logits  # noqa: E731
         vocab_size = self.model.config.vocab_size
         return (*self.generation.metrics(), answer_loss(self.settings, tokens, vocab_size, logits_of))
 
 
 @torch.inference_mode()
-def answer_loss(settings: Evaluate, tokens: torch.Tensor, vocab_size: int, logits_of: LogitsOf) -> Metric:
+def answer_loss(
+    settings: Evaluate, tokens: torch.Tensor, vocab_size: int, logits_of: Callable[[torch.Tensor], torch.Tensor]
+) -> Metric:
     """Mean negative log-probability of the answers' tokens, in nats: a search by more beams may find a lower one.
 
-    ``tokens`` are prompts and answers, of shape (sequences, tokens); ``logits_of`` keeps at least those of the answer
-    and of the token before it. One sequence at a time, since logits of all may not fit. Raises
-    :class:`WrongResultError` for answers of another length, tokens outside the vocabulary, and a loss that is not
-    finite.
+    ``tokens`` are prompts and answers, of shape (sequences, tokens); ``logits_of`` gives logits (1, tokens kept,
+    vocabulary) of a sequence (1, tokens), at least for the answer and for the token before it. One sequence at a
+    time, since logits of all may not fit. Raises :class:`WrongResultError` for answers of another length, tokens
+    outside the vocabulary, and a loss that is not finite.
     """
     outputs, length = settings.output_tokens, settings.longest_sequence_tokens
     if tokens.shape[1] != length:

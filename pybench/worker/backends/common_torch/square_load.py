@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
 
 from pybench.worker.process import die_with_parent
 
@@ -35,20 +34,16 @@ def main() -> None:
             torch.cuda.synchronize()
 
     work(time.monotonic_ns() + int(WARM_S * 1e9))
-    spans = [span for part in json.loads(sys.argv[1]) for span in _run(part, work)]
+    spans: list[tuple[int, int]] = []
+    for on_s, off_s, length_s in json.loads(sys.argv[1]):
+        begun_ns = time.monotonic_ns()
+        for number in range(int(length_s / (on_s + off_s))):
+            start_ns = begun_ns + int(number * (on_s + off_s) * 1e9)
+            time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
+            start_ns = time.monotonic_ns()
+            work(start_ns + int(on_s * 1e9))
+            spans.append((start_ns, time.monotonic_ns()))
     sys.stdout.write(json.dumps(spans) + "\n")
-
-
-def _run(part: Sequence[float], work: Callable[[int], None]) -> list[tuple[int, int]]:
-    on_s, off_s, length_s = part
-    begun_ns, spans = time.monotonic_ns(), []
-    for number in range(int(length_s / (on_s + off_s))):
-        start_ns = begun_ns + int(number * (on_s + off_s) * 1e9)
-        time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
-        start_ns = time.monotonic_ns()
-        work(start_ns + int(on_s * 1e9))
-        spans.append((start_ns, time.monotonic_ns()))
-    return spans
 
 
 if __name__ == "__main__":

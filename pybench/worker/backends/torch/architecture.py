@@ -58,11 +58,6 @@ def plain(value: torch.Tensor, empty: nn.Parameter) -> nn.Parameter:
     return nn.Parameter(like(value, empty), requires_grad=empty.requires_grad)
 
 
-def unchanged(_name: str, value: torch.Tensor) -> torch.Tensor:
-    """A weight's own value."""
-    return value
-
-
 @dataclass
 class Weights:
     """Fills an empty model, all at once or part by part, before or after it was split; made before any split.
@@ -75,7 +70,7 @@ class Weights:
     device: torch.device
     seed: int
     make: Callable[[torch.Tensor, nn.Parameter], nn.Parameter] = plain
-    changed: Changed = unchanged
+    changed: Changed | None = None
 
     def __post_init__(self) -> None:
         # Second names of tied weights, each with its first: a split unties them, their values must stay the same.
@@ -133,7 +128,8 @@ class Weights:
             weight.normal_(0.0, WEIGHT_STD, generator=generator)
         config: Any = self.model.config
         has_experts = getattr(config, "num_local_experts", None) is not None
-        return self.changed(plain, balanced(plain, weight, config.hidden_size) if has_experts else weight)
+        value = balanced(plain, weight, config.hidden_size) if has_experts else weight
+        return value if self.changed is None else self.changed(plain, value)
 
 
 # Random weights under which a mixture's tokens spread over its experts evenly.
@@ -153,7 +149,7 @@ def balanced(name: str, weight: torch.Tensor, hidden: int) -> torch.Tensor:
     if name.endswith("embed_tokens.weight"):
         weight[:, :width] /= WEIGHT_STD
     elif name.endswith("router.weight"):
-        # Of equal length: the expert with the longest row would be chosen most.
+        # Rows have equal length: the expert with the longest row would be chosen most.
         weight[:, :width] /= torch.linalg.vector_norm(weight[:, :width], dim=1, keepdim=True)
         weight[:, width:] = 0
     elif name.endswith("o_proj.weight"):

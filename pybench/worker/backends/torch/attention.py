@@ -139,7 +139,7 @@ def with_sinks(
 # A mask over whole sequences makes a kernel compute all products and throw most away.
 
 
-# From so many windows in a sequence on, the products saved are worth the copies.
+# Fewest windows of a sequence at which the products saved are worth the copies.
 _LEAST_WINDOWS = 4
 
 

@@ -69,7 +69,7 @@ class Sharded:
     """
 
     def save(self, state: State, folder: Path) -> None:
-        """A file for each rank, and one that describes them."""
+        """Write a file for each rank, and a file with their description."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about a lone rank, which it is right about
             save(dict(state), storage_writer=FileSystemWriter(folder, sync_files=True))
@@ -136,7 +136,7 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-# Headers, names and alignment beside the tensors, and a disk should not be filled to its last block.
+# Headers, names and alignment need room, too, and a disk should not be filled to its last block.
 _MORE_FRACTION, _MORE_BYTES = 0.05, 64 * 2**20
 
 

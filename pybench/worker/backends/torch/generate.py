@@ -154,8 +154,8 @@ class Generation(Decoding):
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory, whether decode rounds ran from a CUDA graph, and whether a second context made it fast.
 
-        Of split layers also the share of decode rounds that communication takes, and how far the slowest rank is behind
-        the others.
+        Split layers add the share of decode rounds that communication takes, and how far the slowest rank is behind the
+        others.
         """
         captured = Metric(name="cuda_graph", value=float(self._graph is not None), unit="")
         made = Metric(name="second_context", value=float(self._second_context), unit="")
@@ -250,7 +250,7 @@ def make_and_destroy_context(device: torch.device) -> bool:
 
     A CUDA graph of many small kernels has one of two speeds by the gaps between its kernels, and chance decides when it
     changes. A recorded graph has the faster one once another context on its GPU was made and destroyed: attempts then
-    have one speed (docs/results/h100.md). Which part of the driver does so is not known.
+    have one speed (docs/results/h100.md). The part of the driver that does so is unknown.
 
     Returns whether the driver did it. A GPU in exclusive-process mode refuses a second context, a full one has no room.
     """

@@ -40,9 +40,9 @@ def replica_mesh(device: torch.device, size: int, replicas: int = 1) -> DeviceMe
 def split_linears(model: nn.Module, mesh: DeviceMesh, *, tokens_split: bool = False) -> None:
     """Have each rank of ``mesh`` hold its part of each linear layer. The plan refused sizes that it does not divide.
 
-    Of a layer split in columns inputs are whole and outputs are this rank's. Of a layer split in rows inputs are this
-    rank's and outputs the sum, or with ``tokens_split`` its tokens of that: of shape (1, tokens, hidden units),
-    whichever samples they are of. An adapter's halves go with the layer: its second half with columns, its first with
+    A layer split in columns has whole inputs and this rank's outputs. A layer split in rows has this rank's inputs and
+    the sum as output, or with ``tokens_split`` its tokens of the sum: of shape (1, tokens, hidden units), for whatever
+    samples. An adapter's halves go with the layer: its second half with columns, its first with
     rows.
     """
     for name, module in list(model.named_modules()):
@@ -64,9 +64,9 @@ def split_linears(model: nn.Module, mesh: DeviceMesh, *, tokens_split: bool = Fa
 
 
 def split_vocabulary(module: nn.Module, mesh: DeviceMesh) -> None:
-    """Have each rank hold its part of an embedding: outputs are a rank's tokens of those of all samples.
+    """Have each rank hold its part of an embedding: outputs are a rank's share of all samples' tokens.
 
-    Raises :class:`~pybench.worker.backend.UnsupportedError` for one that does more than to look up.
+    Raises :class:`~pybench.worker.backend.UnsupportedError` for an embedding that does more than to look up.
     """
     if type(module) is not nn.Embedding:
         raise UnsupportedError(f"sequence_parallel splits an embedding, and no {type(module).__name__}")
@@ -140,7 +140,7 @@ def without_sums(model: nn.Module) -> Iterator[None]:
 
 
 def sum_gradients(model: nn.Module, group: ProcessGroup) -> None:
-    """Sum the gradients that ranks have parts of, those of :func:`share_norm`, in one message."""
+    """Sum the partial gradients of :func:`share_norm` over the ranks, in one message."""
     partial: list[Any] = [
         each
         for each in model.parameters()

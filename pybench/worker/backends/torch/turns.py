@@ -36,6 +36,7 @@ class TorchEngine:
     def __init__(self, settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> None:
         self._settings = settings
         self._ranks = ranks
+        self.num_shards = ranks.world_size
         # The model that the trainer has, with its weights as they are before any training.
         task = Task(replace(settings.training, weights=None), architecture, ranks)
         model, weights = trainable_model(task, rounded(packed=settings.training.weights == "nf4"))
@@ -118,11 +119,6 @@ class TorchEngine:
         assert self._arriving is not None
         self.receive(self._arriving.result())
         self._arriving = None
-
-    @property
-    def num_shards(self) -> int:
-        """One on each rank."""
-        return self._ranks.world_size
 
     def part(self, shard: int, name: str, whole: torch.Tensor) -> torch.Tensor:
         """The chunk of a split weight, or all of it."""

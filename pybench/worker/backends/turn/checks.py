@@ -1,4 +1,4 @@
-"""The checks of a turn: what training changed, what the engine holds, what it computes with."""
+"""The checks of a turn: the changed weights, and the weights that the engine holds and computes with."""
 
 from __future__ import annotations
 

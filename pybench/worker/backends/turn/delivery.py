@@ -45,7 +45,7 @@ class HandoverFolder:
 
     @torch.no_grad()
     def write(self, weights: Iterable[Named], adapter: Mapping[str, object] | None) -> Path:
-        """Write all weights to one file, with an adapter's config beside it in peft's form; returns the file.
+        """Write all weights to one file, with an adapter's config next to it in peft's form; returns the file.
 
         The first call makes the file. Later calls copy the weights to their places in it: a second copy would double
         the host memory and take time to write.

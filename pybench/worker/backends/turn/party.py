@@ -10,12 +10,18 @@ from typing import Protocol, cast
 import torch
 from torch import distributed
 
+from pybench.worker.backends.common_torch.process_group import wait_for
 from pybench.worker.backends.turn.delivery import Named
 from pybench.worker.gpus import used_bytes
 
 
 class InferenceEngine(Protocol):
-    """An engine that can fall asleep and take new weights. Every call returns once the engine is done."""
+    """An engine that can fall asleep and take new weights. Every call returns once the engine is done.
+
+    ``num_shards`` is the number of GPUs whose part of the weights this process compares.
+    """
+
+    num_shards: int
 
     def generate(self, prompts: torch.Tensor, halfway: Callable[[], None] | None) -> torch.Tensor:
         """Whole sequences for ``prompts``, of shape (sequences, prompt and output tokens), on the CPU.
@@ -39,7 +45,7 @@ class InferenceEngine(Protocol):
         """Take memory for the key-value cache again; the engine can generate from here on."""
 
     def poison(self) -> None:
-        """Fill all weights with NaN, so that one which is not handed over can't pass for right."""
+        """Fill all weights with NaN, so that a weight that is not handed over can't pass for right."""
 
     def receive(self, tensors: Iterable[Named]) -> None:
         """Take all weights by their names in transformers, each when its turn comes.
@@ -55,10 +61,6 @@ class InferenceEngine(Protocol):
 
     def apply(self) -> None:
         """Take the weights that were read behind the work, waiting for the rest of them."""
-
-    @property
-    def num_shards(self) -> int:
-        """GPUs whose part of the weights this process compares."""
 
     def part(self, shard: int, name: str, whole: torch.Tensor) -> torch.Tensor:
         """The part of a weight that ``shard`` must hold."""
@@ -80,7 +82,7 @@ _PAGE_BYTES = 4096
 class Party:
     """One rank's view. ``gpu_uuids`` are the GPUs whose memory it watches; ``trains`` is whether it has a trainer.
 
-    Ranks wait for each other in host memory: one that waited on its GPU would keep it from working for the others.
+    Ranks wait for each other in host memory: a rank that waited on its GPU would keep it from working for the others.
     """
 
     rank: int
@@ -94,7 +96,7 @@ class Party:
 
     def barrier(self) -> None:
         """Wait for this rank's device, then for all ranks."""
-        self.wait()
+        wait_for(self.device)
         if self._group is not None:
             distributed.barrier(self._group)
 
@@ -114,11 +116,6 @@ class Party:
         whole = torch.empty(shape, dtype=torch.long) if sequences is None else sequences.contiguous()
         distributed.broadcast(whole, src=0, group=self._group)
         return whole
-
-    def wait(self) -> None:
-        """Wait for this rank's device."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
 
     def device_bytes(self) -> int | None:
         """Memory in use on the fullest of this rank's GPUs; on a CPU the resident memory of this process."""

@@ -76,8 +76,8 @@ def policy_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
     """Policy gradient with advantages relative to the group (GRPO, arXiv:2402.03300), on policy and without a critic.
 
     Summed over the answers' tokens. One update follows each generation, so the old policy is the present one: the
-    ratio is 1, and its gradient that of the log-probabilities. Rewards are fixed by a sequence's place in its group:
-    what a step costs does not depend on them.
+    ratio is 1, and its gradient equals the gradient of the log-probabilities. Rewards are fixed by a sequence's place
+    in its group: the cost of a step does not depend on them.
     """
     assert batch.advantages is not None
     shape = batch.labels.shape
@@ -132,7 +132,7 @@ class Trainer:
         self.trainable_names = [learner.exported(name, weight)[0] for name, weight in empty]
 
     def train(self, sequences: torch.Tensor) -> None:
-        """One step over all sequences, of which this rank takes its part."""
+        """Take one step over all sequences; this rank takes its part."""
         training, group = self._task.settings, self._settings.group_size
         size = training.micro_batch_size
         first = self._learner.portion.replica * size * training.num_passes

@@ -16,7 +16,7 @@ from pybench.model.wire import Metric, Span, Work
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import device_memory_used, memory_metrics
-from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks, wait_for
 from pybench.worker.backends.common_torch.samples import step_prompts
 from pybench.worker.backends.turn.checks import Digests, check_changed, check_computes, check_received
 from pybench.worker.backends.turn.delivery import HandoverFolder, Named, adapter_config, digest
@@ -114,7 +114,7 @@ class Turns:
         party.barrier()
         start_ns = time.monotonic_ns()
         yield
-        party.wait()
+        wait_for(party.device)
         end_ns = time.monotonic_ns()
         party.barrier()  # a rank without work would read the memory of the others' work
         pinned = pinned_bytes() if party.device.type == "cuda" else 0
@@ -153,7 +153,7 @@ class Turns:
                     if trainer is not None:
                         trainer.load()
             with self._phase(CHECK):
-                # Of a trained sequence, computed by all ranks of the trainer together.
+                # All ranks of the trainer compute them together, for a trained sequence.
                 old = trainer.log_probabilities(probe) if trainer is not None else None
             self._train()
         with self._phase(CHECK):
@@ -171,7 +171,7 @@ class Turns:
                     engine.first_token(self._sequences[0, : settings.prompt_tokens])
         with self._phase(CHECK):
             self._compare_held()
-            # The engine's log-probabilities of the sequence beside the trainer's, after its step and before.
+            # The engine's log-probabilities of the sequence against the trainer's, after its step and before.
             gaps: dict[str, float] = {}
             if engine is not None:
                 computed = engine.log_probabilities(probe)
@@ -239,7 +239,7 @@ class Turns:
             engine.prefetch(message)
 
     def _leave_behind(self) -> Path | list[Named]:
-        """A file of all trained weights, or adapters as copies: what is left when the trainer's own are gone.
+        """A file of all trained weights, or copies of adapters, which stay when the trainer's own are gone.
 
         All ranks of the trainer gather the weights, the first writes them.
         """

@@ -128,6 +128,7 @@ class VllmEngine:
     def __init__(self, settings: Turn, task: Task, engine: BatchEngine, shards: Sequence[int]) -> None:
         self._settings = settings
         self._engine = engine
+        self.num_shards = len(shards)
         self._layouts = [Layout(task.architecture, shard, settings.tensor_parallel) for shard in shards]
         self._adapter = adapter_config(settings)
         self._adapter_folder = "none"
@@ -213,11 +214,6 @@ class VllmEngine:
             self._ask("pybench_apply")
         else:
             self.read(Path(self._adapter_folder) / "adapter")
-
-    @property
-    def num_shards(self) -> int:
-        """The number of the engine's GPUs, or 1 where each rank drives its own."""
-        return len(self._layouts)
 
     def part(self, shard: int, name: str, whole: torch.Tensor) -> torch.Tensor:
         """Cut as vLLM cuts it; it scales the second half of adapters when it loads them."""

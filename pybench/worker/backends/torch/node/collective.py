@@ -55,7 +55,7 @@ class CollectiveBench(Measured):
             groups = [distributed.new_group(rail) for rail in rails]
             own = next(place for place, rail in enumerate(rails) if ranks.rank in rail)
             group, self._members = groups[own], rails[own]
-        # Whole elements on every rank, as nccl-tests rounds; up, so that the smallest message is one of each.
+        # Whole elements on every rank, as nccl-tests rounds; up, so that each rank has one in the smallest message.
         length = -(-settings.message_bytes // (dtype.itemsize * len(self._members)))
         # Sums overflow after some operations; their speed does not depend on it.
         self._whole = whole = torch.ones(length * len(self._members), dtype=dtype, device=self.device)
@@ -88,7 +88,7 @@ class CollectiveBench(Measured):
             self._operate()
 
     def _exchange(self, sent: torch.Tensor, received: torch.Tensor) -> None:
-        """Send to the partner in the other half, and receive as much from there, at once."""
+        """Send to the partner in the other half, and receive an equal message from there, at once."""
         count = self.ranks.world_size
         partner = (self.ranks.rank + count // 2) % count
         both = [

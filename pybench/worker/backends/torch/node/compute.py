@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from pybench.model.workloads.node import Burn, LaunchLatency, Matmul, TrainingStep
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks, wait_for
 from pybench.worker.backends.torch.node.measured import Measured, num_sets, random_matrix, timed_s
 
 _STORED = {
@@ -132,12 +132,12 @@ def checksum(values: torch.Tensor) -> int:
 _MLP_FACTOR = 4
 _HEAD_SIZE = 128
 _VOCABULARY = 8192
-# Of Adam, as models of this kind are trained.
+# Usual settings of Adam for models of this kind.
 _LEARNING_RATE, _BETAS, _EPSILON = 1e-3, (0.9, 0.95), 1e-8
 
 
 class TrainingStepBench(Measured):
-    """The same updates again and again; the weights are compared with those of the first time, on the device.
+    """The same updates again and again; the weights are compared with the first trained weights, on the device.
 
     Every operation adds in a fixed order, so equal devices compute equal bits. Fused attention does not: its backward
     pass adds in any order.
@@ -231,19 +231,15 @@ class LaunchLatencyBench(Measured):
 
     def measure(self) -> dict[str, float]:
         """Host seconds of one launch, and of one launch with the wait for its end."""
-        self._wait()
+        wait_for(self.device)
         start_s = time.perf_counter()
         for _ in range(self._launches):
             self._number.add_(1)
         launch_s = (time.perf_counter() - start_s) / self._launches
-        self._wait()
+        wait_for(self.device)
         num_trips = max(1, round(self._launches * _ROUND_TRIPS_FRACTION))
         start_s = time.perf_counter()
         for _ in range(num_trips):
             self._number.add_(1)
-            self._wait()
+            wait_for(self.device)
         return {"launch_s": launch_s, "round_trip_s": (time.perf_counter() - start_s) / num_trips}
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)

@@ -33,7 +33,7 @@ def node_workload(settings: NodeSettings, ranks: TorchRanks) -> AbstractContextM
 
 
 _L3 = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
-# Where the kernel does not report it: as much as one complex of recent server CPUs has.
+# Where the kernel does not report it: the size in one complex of recent server CPUs.
 _USUAL_L3_BYTES = 32 * 2**20
 _BYTES_PER_KIB = 1024
 # Twice the cache, so that what a rotation comes back to is gone.
@@ -57,7 +57,7 @@ def num_sets(device: torch.device, set_bytes: int) -> int:
 def random_matrix(rows: int, columns: int, dtype: torch.dtype, device: torch.device, seed: int) -> torch.Tensor:
     """Normal values, never zeros: how many bits toggle decides the power, and so the clock.
 
-    Drawn on ``device``, for which a CPU takes seconds; devices of two kinds draw different values from one seed.
+    Drawn on ``device``, since a CPU takes seconds; devices of two kinds draw different values from one seed.
     """
     generator = torch.Generator(device=device).manual_seed(seed)
     return torch.randn(rows, columns, generator=generator, device=device).to(dtype)

@@ -94,8 +94,8 @@ def _require_finite(found: list[tuple[torch.Tensor, ...]]) -> None:
 def greedy_answers(model: Any, prompts: torch.Tensor, outputs: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Answers of ``outputs`` tokens, and the logarithm of each answer's probability.
 
-    Of shapes (samples, outputs) and (samples,). No answer ends early: FSDP gathers weights for as many passes on every
-    rank.
+    Their shapes are (samples, outputs) and (samples,). No answer ends early: FSDP gathers weights for the same passes
+    on every rank.
     """
     length, device = prompts.shape[1], prompts.device
     cache = DynamicCache()

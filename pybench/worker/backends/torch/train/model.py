@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 
 from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.backends.torch.architecture import Changed, Weights, empty_model, plain, unchanged
+from pybench.worker.backends.torch.architecture import Changed, Weights, empty_model, plain
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.update import loss_of, return_loss
 from pybench.worker.imports import needs_package
@@ -81,7 +81,7 @@ def _checkpointed(forward: Callable[..., Any], options: dict[str, Any]) -> Calla
     return checkpointed
 
 
-def trainable_model(task: Task, changed: Changed = unchanged) -> tuple[Any, Weights]:
+def trainable_model(task: Task, changed: Changed | None = None) -> tuple[Any, Weights]:
     """The empty model in training mode, and what fills it, with values that are ``changed``."""
     settings = task.settings
     model: Any = empty_model(task.architecture, task.dtype).train()
@@ -107,7 +107,7 @@ def layers_of(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def compile_layers(task: Task, model: nn.Module) -> None:
-    """Compile each layer by itself: the layers are equal, so one compilation serves all."""
+    """Compile each layer alone: the layers are equal, so one compilation serves all."""
     if task.settings.compile:
         for layer in layers_of(model).values():
             layer.compile()
@@ -119,10 +119,10 @@ def refuse_tied(config: Any, strategy: str) -> None:
         raise UnsupportedError(f"{strategy} splits embedding and head, which this model ties to each other")
 
 
-def rounded(*, packed: bool) -> Changed:
+def rounded(*, packed: bool) -> Changed | None:
     """The value of each weight after the trainer's four bits: with other values the engine would be another policy."""
     if not packed:
-        return unchanged
+        return None
     with needs_package("weights = 'nf4'", "qlora"):
         from pybench.worker.backends.torch.train.nf4 import through_four_bits
     return through_four_bits

@@ -21,7 +21,7 @@ from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.worker.backend import StepOutcome, UnsupportedError, cause_of
 from pybench.worker.backends.common_torch.memory import memory_metrics
-from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks, wait_for
 from pybench.worker.backends.torch.train.data import Source
 from pybench.worker.backends.torch.train.learner import Learner, Task, WholeModel, learner_of
 
@@ -124,8 +124,7 @@ def _timed_s(train: Callable[[], object], ranks: TorchRanks) -> float:
     ranks.barrier()
     start_ns = time.monotonic_ns()
     train()
-    if ranks.device.type == "cuda":
-        torch.cuda.synchronize(ranks.device)
+    wait_for(ranks.device)
     return (time.monotonic_ns() - start_ns) / 1e9
 
 
@@ -240,7 +239,7 @@ _SPLIT_BY_ZERO = "ds_numel"
 
 def trained_parameters(task: Task, learner: Learner) -> Metric:
     """Trained parameters of the whole model; split ones count once. All ranks call it, and stages are summed."""
-    # A DTensor's number is that of all ranks.
+    # A DTensor counts the numbers of all ranks.
     trained = [parameter for parameter in learner.parameters() if parameter.requires_grad]
     count = sum(int(getattr(parameter, _SPLIT_BY_ZERO, parameter.numel())) for parameter in trained)
     if STRATEGIES[task.settings.strategy].has_stages and task.ranks.world_size > 1:

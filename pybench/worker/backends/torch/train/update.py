@@ -35,7 +35,7 @@ def loss_of(settings: Train) -> Loss:
 
 
 def return_loss(model: Any, loss: HeadLoss, chunk_tokens: int | None, read: Read | None = None) -> None:
-    """Have ``model``, called with labels, return its summed ``loss``, of what ``read`` makes of its hidden states.
+    """Have ``model``, called with labels, return its summed ``loss`` of its hidden states, after ``read``.
 
     ``chunk_tokens`` is the number of tokens whose logits exist at a time. Logits of a long batch need more memory than
     all activations: 12 bytes each, with their gradient. The head runs a second time in backward, as every recomputed

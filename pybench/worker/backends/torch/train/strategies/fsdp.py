@@ -34,8 +34,8 @@ def learner(task: Task) -> Learner:
     if settings.context_parallel > 1:
         attend_over(mesh["context_parallel"], model)
     compile_layers(task, model)
-    # Ranks that share the weights: those of every replica, and of every chunk of its sequences. Of two dimensions FSDP
-    # takes the first for replicas, which average the gradients of each shard.
+    # All replicas, and all chunks of their sequences, share the weights. FSDP takes the first of two dimensions for
+    # replicas, which average the gradients of each shard.
     if settings.hybrid_shard:
         shards = mesh[HOSTS, SHARDS]
         replica = mesh.get_local_rank(HOSTS) * settings.num_shards + mesh.get_local_rank(SHARDS)

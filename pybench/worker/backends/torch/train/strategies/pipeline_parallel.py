@@ -91,9 +91,9 @@ class Pipeline(Learner):
         self._scale = 1.0
         self._clock = RoundClock(task.ranks.device)
         stages = _stages(task, mesh, microbatches)
-        for stage in stages:  # what a stage receives is there before each of these parts
+        for stage in stages:  # a stage has received its input before each of these parts
             stage.forward_one_chunk = self._busy()(stage.forward_one_chunk)
-            # Of a step's last microbatch it also waits for gradients of other replicas.
+            # A step's last microbatch also waits for gradients of other replicas.
             stage.backward_one_chunk = self._busy()(stage.backward_one_chunk)
         self.model = nn.ModuleList(stage.submod for stage in stages)
         self._is_first = stages[0].is_first
@@ -173,7 +173,7 @@ def _stages(task: Task, mesh: DeviceMesh, microbatches: int) -> list[Any]:
 
 
 def _between(task: Task, samples: int, index: int, count: int | None = None) -> torch.Tensor:
-    """Shape and type of what goes into stage ``index``: tokens, hidden states, or behind the last stage logits."""
+    """Shape and type of the input of stage ``index``: tokens, hidden states, or behind the last stage logits."""
     shape = (samples, task.settings.sequence_tokens)
     if index == 0:
         return torch.empty(shape, dtype=torch.long, device="meta")

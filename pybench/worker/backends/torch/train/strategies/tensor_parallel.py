@@ -67,9 +67,9 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
             if "RMSNorm" in type(module).__name__ and (along or name.startswith("self_attn.")):
                 share_norm(module, mesh)
         for block in ("self_attn", "mlp"):
-            # Once for all projections that read it: the gradients of each would be reduced by themselves else.
+            # Once for all projections that read it: else each of their gradients would be reduced alone.
             read_whole(layer.get_submodule(block), group, tokens_split=along)
-    # Called with labels, the model returns its loss, of which each rank computes its part of the vocabulary.
+    # Called with labels, the model returns its loss; each rank computes its part of the vocabulary.
     first = first_row(head.weight.shape[0], group)
     return_loss(
         model,
@@ -95,7 +95,7 @@ def split_loss(logits: torch.Tensor, labels: torch.Tensor, first: int, group: Pr
     """Sum over all labels, in nats and float32, the same on each rank of ``group``.
 
     ``logits`` are this rank's, of shape (tokens, part of the vocabulary), which starts at token ``first``; ``labels``
-    are of shape (tokens,), :data:`~pybench.worker.backends.common_torch.samples.IGNORED` where there is none.
+    are of shape (tokens,), :data:`~pybench.worker.backends.common_torch.samples.IGNORED` for a token without a label.
     """
     loss: torch.Tensor = _SplitLoss.apply(logits, labels, first, group)  # type: ignore[no-untyped-call]
     return loss

@@ -1,6 +1,6 @@
 """torchtune: its own decoder, split and sharded as its recipe ``full_finetune_distributed`` does.
 
-Weights, data, loss and optimizer are those of every strategy, so that the losses must be, too.
+Weights, data, loss and optimizer are the same in every strategy, so that the losses must be, too.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ with needs_package("strategy 'torchtune'", "torchtune"):
     from torchtune.models.llama3_1 import llama3_1
     from torchtune.models.qwen2 import qwen2, qwen2_hf_to_tune, qwen2_tune_to_hf
 
-# What torchtune's layers are, whatever the config has.
+# Traits of torchtune's layers, whatever the config has.
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "use_sliding_window": False}
-# What its scaled positions are (Llama 3.1), but for the factor.
+# Its scaled positions (Llama 3.1), but for the factor.
 _SCALED = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 # Into it and back.
 _CONVERTERS = {"llama": (hf_to_tune, tune_to_hf), "qwen2": (qwen2_hf_to_tune, qwen2_tune_to_hf)}

@@ -1,6 +1,6 @@
 """Unsloth: its model and its fused loss, a replica on each rank, gradients averaged by DDP as its trainer does.
 
-Weights, data and optimizer are those of every strategy, so that the losses must be, too. On a CPU it falls back to
+Weights, data and optimizer are the same in every strategy, so that the losses must be, too. On a CPU it falls back to
 the library's own layers.
 """
 
