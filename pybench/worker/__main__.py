@@ -25,8 +25,6 @@ if __name__ == "__main__":
 
 from pybench.worker import launcher, main, starter  # noqa: E402
 
-_OVER_HOSTS = ("--ranks", "--nodes", "--node-rank", "--meet", "--local")
-
 
 def run(argv: Sequence[str]) -> int:
     """Be one rank, or with ``--ranks N`` the launcher of N, which may meet those of other hosts; its exit code."""
@@ -36,15 +34,9 @@ def run(argv: Sequence[str]) -> int:
     exchange, given = Path(argv[0]).resolve(), dict(zip(argv[1::2], argv[2::2], strict=False))
     if len(argv) == 1:
         return main.run_rank(exchange)
-    if len(argv) == 1 + 2 * len(given) and tuple(given) == ("--ranks",):
-        return launcher.launch(exchange, num_ranks=int(given["--ranks"]))
-    if len(argv) == 1 + 2 * len(given) and tuple(given) == _OVER_HOSTS:
-        ranks, nodes, node_rank, meet, local = given.values()
-        address, port = meet.split(" ")
-        local_address, local_port = local.split(" ")
-        group = launcher.Group(int(nodes), int(node_rank), address, int(port), local_address, int(local_port))
-        return launcher.launch(exchange, num_ranks=int(ranks), group=group)
-    raise SystemExit(f"worker: found {argv}, expected EXCHANGE [--ranks N [{' '.join(_OVER_HOSTS[1:])}]]")
+    if len(argv) == 1 + 2 * len(given) and tuple(given) in {launcher.OVER_HOSTS[:1], launcher.OVER_HOSTS}:
+        return launcher.launch(exchange, given)
+    raise SystemExit(f"worker: found {argv}, expected EXCHANGE [--ranks N [{' '.join(launcher.OVER_HOSTS[1:])}]]")
 
 
 if __name__ == "__main__":

@@ -103,9 +103,7 @@ def cause_of(error: BaseException) -> FailureCause:
 
 def _is_of_memory(error: BaseException) -> bool:
     """torch.cuda.OutOfMemoryError is a RuntimeError; other libraries raise a plain one with these words."""
-    if isinstance(error, MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and is_out_of_memory(str(error))
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and is_out_of_memory(str(error)))
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -115,12 +113,9 @@ def failure_of(error: BaseException) -> Failure:
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, UnsupportedError | EngineError | MissingPackageError | WrongResultError):
         message = text
-    return Failure(cause=cause_of(error), message=_whole(message), detail=_whole(detail))
-
-
-def _whole(text: str) -> str:
-    """Bytes of a file's name that are no UTF-8 are half characters in a message, which no event may have."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    # Bytes of a file's name that are no UTF-8 are half characters in a message, which no event may have.
+    message, detail = (text.encode("utf-8", "backslashreplace").decode() for text in (message, detail))
+    return Failure(cause=cause_of(error), message=message, detail=detail)
 
 
 def missing_package(error: ImportError, backend: BackendName) -> Failure:

@@ -6,10 +6,12 @@ import os
 import platform
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
+from pybench.model.host import RECORDED_PACKAGES
 from pybench.model.wire import (
     ORDERS_FILE,
     Event,
@@ -38,17 +40,6 @@ class Device:
     uuid: str | None = None
     uuids: tuple[str, ...] = ()
     replica: int = 0
-
-
-def package_versions(names: tuple[str, ...]) -> dict[str, str]:
-    """Versions of those packages that are installed."""
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
 
 
 def driver_version(text: str) -> str | None:
@@ -82,8 +73,12 @@ def is_forward_compatible(cuda_library: str | None, driver: str | None) -> bool 
     return library > kernel
 
 
-def read_header(rank: int, world_size: int, packages: tuple[str, ...], device: Device) -> Header:
-    """Header of this process. A kernel without time namespaces has no offset."""
+def read_header(rank: int, world_size: int, device: Device) -> Header:
+    """Header of this process, with its installed packages. A kernel without time namespaces has no offset."""
+    packages = {}
+    for name in RECORDED_PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
     offsets = _PROC / "self/timens_offsets"
     driver = driver_version(_text(_PROC / "driver/nvidia/version"))
     cuda_library = mapped_library(_text(_PROC / "self/maps"), "libcuda.so")
@@ -94,7 +89,7 @@ def read_header(rank: int, world_size: int, packages: tuple[str, ...], device: D
         boot_id=(_PROC / "sys/kernel/random/boot_id").read_text().strip(),
         time_offset_ns=monotonic_offset_ns(offsets.read_text()) if offsets.exists() else 0,
         python=platform.python_version(),
-        packages=package_versions(packages),
+        packages=packages,
         device=device.kind,
         device_name=device.name,
         device_uuid=device.uuid,

@@ -59,11 +59,8 @@ class _Memory(ctypes.Structure):
 
 def used_bytes(uuid: str) -> int:
     """Memory in use on a GPU, by every process and the driver. Needs no CUDA context there."""
-    nvml = _nvml()
-    handle = ctypes.c_void_p()
-    _call(nvml, "nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(handle))
     memory = _Memory()
-    _call(nvml, "nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
+    _call("nvmlDeviceGetMemoryInfo", _handle(uuid), ctypes.byref(memory))
     return int(memory.used)
 
 
@@ -83,15 +80,45 @@ class _FieldValue(ctypes.Structure):
 
 def nvlink_sent_bytes(uuid: str) -> int | None:
     """Data that a GPU has sent over all its NVLinks, headers left out; ``None`` where the driver does not count it."""
-    handle = ctypes.c_void_p()
     sent = _FieldValue(field_id=_NVLINK_SENT_KIB, scope_id=_ALL_LINKS)
     try:
-        nvml = _nvml()
-        _call(nvml, "nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(handle))
-        _call(nvml, "nvmlDeviceGetFieldValues", handle, ctypes.c_int(1), ctypes.byref(sent))
+        _call("nvmlDeviceGetFieldValues", _handle(uuid), ctypes.c_int(1), ctypes.byref(sent))
     except (UnsupportedError, AttributeError):  # no driver, or one without this call
         return None
     return None if sent.code else int(sent.value) * _BYTES_PER_KIB
+
+
+def _all_gpus() -> tuple[Gpu, ...]:
+    count = ctypes.c_uint()
+    _call("nvmlDeviceGetCount_v2", ctypes.byref(count))
+    found, fault = [], None
+    for index in range(count.value):
+        handle = ctypes.c_void_p()
+        try:
+            _call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
+            found.append(Gpu(index, _text("nvmlDeviceGetUUID", handle), _text("nvmlDeviceGetName", handle)))
+        except UnsupportedError as error:  # a lost one: the host has left it out
+            fault = error
+    if fault and not found:
+        raise fault
+    return tuple(found)
+
+
+def _handle(uuid: str) -> ctypes.c_void_p:
+    handle = ctypes.c_void_p()
+    _call("nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(handle))
+    return handle
+
+
+def _text(function: str, handle: ctypes.c_void_p) -> str:
+    buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+    _call(function, handle, buffer, ctypes.c_uint(_TEXT_BYTES))
+    return buffer.value.decode(errors="replace")
+
+
+def _call(function: str, *arguments: object) -> None:
+    if code := getattr(_nvml(), function)(*arguments):
+        raise UnsupportedError(f"{function} failed with NVML's code {code}")
 
 
 @cache
@@ -100,38 +127,9 @@ def _nvml() -> ctypes.CDLL:
         nvml = ctypes.CDLL(_LIBRARY)
     except OSError as error:
         raise UnsupportedError(f"no NVIDIA driver here: {error}") from error
-    _call(nvml, "nvmlInit_v2")
+    if code := nvml.nvmlInit_v2():
+        raise UnsupportedError(f"nvmlInit_v2 failed with NVML's code {code}")
     return nvml
-
-
-def _all_gpus() -> tuple[Gpu, ...]:
-    nvml = _nvml()
-    count = ctypes.c_uint()
-    _call(nvml, "nvmlDeviceGetCount_v2", ctypes.byref(count))
-    found, fault = [], None
-    for index in range(count.value):
-        handle = ctypes.c_void_p()
-        try:
-            _call(nvml, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
-            uuid, name = _text(nvml, "nvmlDeviceGetUUID", handle), _text(nvml, "nvmlDeviceGetName", handle)
-            found.append(Gpu(index, uuid, name))
-        except UnsupportedError as error:  # a lost one: the host has left it out
-            fault = error
-    if fault and not found:
-        raise fault
-    return tuple(found)
-
-
-def _text(nvml: ctypes.CDLL, function: str, handle: ctypes.c_void_p) -> str:
-    buffer = ctypes.create_string_buffer(_TEXT_BYTES)
-    _call(nvml, function, handle, buffer, ctypes.c_uint(_TEXT_BYTES))
-    return buffer.value.decode(errors="replace")
-
-
-def _call(nvml: ctypes.CDLL, function: str, *arguments: object) -> None:
-    code = getattr(nvml, function)(*arguments)
-    if code:
-        raise UnsupportedError(f"{function} failed with NVML's code {code}")
 
 
 class NvlinkTraffic:

@@ -44,16 +44,13 @@ def needs_package(needed_by: str, extra: str = "train") -> Iterator[None]:
         with without_collector():
             yield
     except ImportError as error:
+        bottom = error  # some libraries report a failed import in words of their own
+        while isinstance(bottom.__cause__, ImportError):
+            bottom = bottom.__cause__
         raise MissingPackageError(
-            f"{needed_by} needs the package {_absent(error)!r}, which the worker's Python can't import; "
+            f"{needed_by} needs the package {bottom.name or str(bottom)!r}, which the worker's Python can't import; "
             f"{install(extra)}{_BUILD if extra in _IN_IMAGE else ''}"
         ) from error
-
-
-def _absent(error: ImportError) -> str:
-    """The package at the bottom of it: some libraries report a failed import in words of their own."""
-    cause = error.__cause__
-    return _absent(cause) if isinstance(cause, ImportError) else error.name or str(error)
 
 
 @contextmanager

@@ -10,12 +10,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import STARTER_VARIABLE
@@ -38,35 +35,38 @@ _NOT_INITIALIZED = 3
 """``CUDA_ERROR_NOT_INITIALIZED`` of the CUDA driver API."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """The launchers of several hosts, of which this is number ``node_rank``; number 0 serves at ``address``.
+OVER_HOSTS = ("--ranks", "--nodes", "--node-rank", "--meet", "--local")
+"""Options of the launchers of several hosts; that of one host has the first alone.
 
-    ``local_address`` is this host's address; ``local_port`` is held there for a server of its ranks.
+The launcher of number 0 of ``--node-rank`` serves at the address and port ``--meet``. ``--local`` has this host's own
+address, and a port that is held there for a server of its ranks.
+"""
+
+
+def launch(exchange: Path, given: Mapping[str, str]) -> int:
+    """Run all ranks of this host to their end, with the options ``given``.
+
+    Returns 0, or 1 when one failed; the ranks' streams give the reason.
     """
-
-    num_nodes: int
-    node_rank: int
-    address: str
-    port: int
-    local_address: str
-    local_port: int
-
-
-def launch(exchange: Path, num_ranks: int, group: Group | None = None) -> int:
-    """Run all ranks of this host to their end. Returns 0, or 1 when one failed; the ranks' streams give the reason."""
     os.environ[STARTER_VARIABLE] = str(os.getpid())
-    if group is not None:
-        os.environ.update(own_place(group.local_address, group.local_port))
+    num_ranks = int(given["--ranks"])
+    if spans_hosts := "--nodes" in given:
+        local_address, local_port = given["--local"].split(" ")
+        os.environ.update(own_place(local_address, int(local_port)))
     order = read_orders(exchange)[0]
     for name, value in {**LOOPBACK, "OMP_NUM_THREADS": "1"}.items():
         os.environ.setdefault(name, value)
     try:
         import_backend(order)
-        with _meeting(num_ranks, group) as (variables, serve):
-            ranks = {_start(exchange, rank, variables): rank for rank in range(num_ranks)}
-            with serve():
-                return _follow(ranks)
+        if spans_hosts:
+            variables = {"GROUP_RANK": given["--node-rank"], "GROUP_WORLD_SIZE": given["--nodes"]}
+            variables["MASTER_ADDR"], variables["MASTER_PORT"] = given["--meet"].split(" ")
+            variables["WORLD_SIZE"] = str(num_ranks * int(given["--nodes"]))
+            return _run_ranks(exchange, num_ranks, variables, serves=variables["GROUP_RANK"] == "0")
+        with socket.create_server((_LOOPBACK, 0), backlog=2 * num_ranks) as listening:
+            variables = {"MASTER_ADDR": _LOOPBACK, "MASTER_PORT": str(listening.getsockname()[1])}
+            variables["WORLD_SIZE"] = str(num_ranks)
+            return _run_ranks(exchange, num_ranks, variables, serves=True, listening=listening)
     except ImportError as error:
         with closing(EventStream(exchange, 0)) as events:
             events.write(blind_header(order))
@@ -74,43 +74,30 @@ def launch(exchange: Path, num_ranks: int, group: Group | None = None) -> int:
         return 1
 
 
-@contextmanager
-def _meeting(num_ranks: int, group: Group | None) -> Iterator[tuple[dict[str, str], Callable[[], Any]]]:
-    """Variables of torch's ``env://`` rendezvous, and the server that the ranks meet at, where it is this host's.
+def _run_ranks(
+    exchange: Path, num_ranks: int, place: dict[str, str], *, serves: bool, listening: socket.socket | None = None
+) -> int:
+    """Start the ranks with the variables of torch's ``env://`` rendezvous, and follow them to their end.
 
-    The server is a thread: it starts after the last fork. On one host it listens before, so that its port is known.
+    The server that the ranks of all hosts meet at is a thread: it starts after the last fork. On one host its socket is
+    ``listening`` before, so that its port is known.
     """
-    variables = {"LOCAL_WORLD_SIZE": str(num_ranks), "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    if group is not None:
-        world_size = num_ranks * group.num_nodes
-        places = {"GROUP_RANK": str(group.node_rank), "GROUP_WORLD_SIZE": str(group.num_nodes)}
-        address = {"MASTER_ADDR": group.address, "MASTER_PORT": str(group.port), "WORLD_SIZE": str(world_size)}
-        yield (
-            {**variables, **places, **address},
-            partial(_server, group.address, group.port, serves=group.node_rank == 0),
+    variables = {**place, "LOCAL_WORLD_SIZE": str(num_ranks), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    ranks = {_start(exchange, rank, variables): rank for rank in range(num_ranks)}
+    store = None
+    if serves:
+        from torch import distributed  # noqa: PLC0415 - imported by now
+
+        store = distributed.TCPStore(  # type: ignore[attr-defined]  # exported for Python alone
+            place["MASTER_ADDR"],
+            int(place["MASTER_PORT"]),
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=os.dup(listening.fileno()) if listening else None,
         )
-        return
-    with socket.create_server((_LOOPBACK, 0), backlog=2 * num_ranks) as listening:
-        port = listening.getsockname()[1]
-        address = {"MASTER_ADDR": _LOOPBACK, "MASTER_PORT": str(port), "WORLD_SIZE": str(num_ranks)}
-        yield (
-            {**variables, **address},
-            lambda: _server(_LOOPBACK, port, serves=True, listening=os.dup(listening.fileno())),
-        )
-
-
-@contextmanager
-def _server(address: str, port: int, *, serves: bool, listening: int | None = None) -> Iterator[None]:
-    """A store for the ranks, as long as they live."""
-    if not serves:
-        yield
-        return
-    from torch import distributed  # noqa: PLC0415 - imported by now
-
-    store_of = distributed.TCPStore  # type: ignore[attr-defined]  # exported for Python alone
-    store = store_of(address, port, is_master=True, wait_for_workers=False, master_listen_fd=listening)
-    yield
-    del store
+    code = _follow(ranks)
+    del store  # which lives as long as the ranks
+    return code
 
 
 def _start(exchange: Path, rank: int, variables: dict[str, str]) -> int:
@@ -123,15 +110,15 @@ def _start(exchange: Path, rank: int, variables: dict[str, str]) -> int:
         return subprocess.Popen(command, env={**os.environ, **numbers}, start_new_session=True).pid
     pid = os.fork()
     if pid == 0:
-        end_as(lambda: _be_rank(exchange, numbers))
+
+        def be_rank() -> int:
+            die_with_parent()
+            os.setsid()
+            os.environ.update(numbers)
+            return run_rank(exchange)
+
+        end_as(be_rank)
     return pid
-
-
-def _be_rank(exchange: Path, numbers: dict[str, str]) -> int:
-    die_with_parent()
-    os.setsid()
-    os.environ.update(numbers)
-    return run_rank(exchange)
 
 
 def end_as(work: Callable[[], int]) -> None:

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from pybench.model.host import RECORDED_PACKAGES
 from pybench.model.wire import Event, Header, Phase, WorkOrder
 from pybench.worker.backend import Backend, Session, failure_of, missing_package
 from pybench.worker.exchange import Device, EventStream, read_header, read_orders, wait_for_go
@@ -55,7 +54,7 @@ def import_backend(order: WorkOrder) -> Backend:
 def blind_header(order: WorkOrder) -> Header:
     """Header of a rank that could not reach its device."""
     numbers = rank_numbers()
-    return read_header(numbers.rank, numbers.world_size, RECORDED_PACKAGES, Device(order.device, "unknown"))
+    return read_header(numbers.rank, numbers.world_size, Device(order.device, "unknown"))
 
 
 def run_session(
@@ -64,7 +63,7 @@ def run_session(
     """Join the ranks, prepare what all orders share, then measure one after another."""
     prepare_ns = time.monotonic_ns()
     with backend.join(orders[0]) as (ranks, device):
-        header = read_header(ranks.rank, ranks.world_size, RECORDED_PACKAGES, device)
+        header = read_header(ranks.rank, ranks.world_size, device)
         events.write(header)
         events.write(Phase(name="prepare", start_ns=prepare_ns))
         gpu = device.uuid or device.name

@@ -46,29 +46,26 @@ class TimingLoop:
         time contains: steps in time with the sensor would otherwise always be seen at one phase.
         """
         try:
-            return self._run(order)
+            _spare_collector()
+            self._report(Phase(name="warmup", start_ns=self._clock()))
+            num_warmup, steady = self._warm_up(order)
+            _spare_collector()
+            self._report(Phase(name="measure", start_ns=self._clock()))
+            dither = Dither(order.dither_ms * 1e6, order.steps) if order.dither_ms else None
+            longest_ns = 0
+            for index in range(num_warmup, num_warmup + order.steps):
+                if index > num_warmup and not self._fit(1, longest_ns, order):
+                    break
+                if dither:
+                    self._sleep(dither.pause_ns(self._clock()) / 1e9)
+                step = self._step(index, "measure")
+                longest_ns = max(longest_ns, step.duration_ns)
+                if dither:
+                    dither.begun(step.start_ns)
+            self._report(Phase(name="finish", start_ns=self._clock()))
+            return Result(warmup_steps=num_warmup, steady=steady)
         finally:
             gc.unfreeze()
-
-    def _run(self, order: WorkOrder) -> Result:
-        _spare_collector()
-        self._report(Phase(name="warmup", start_ns=self._clock()))
-        num_warmup, steady = self._warm_up(order)
-        _spare_collector()
-        self._report(Phase(name="measure", start_ns=self._clock()))
-        dither = Dither(order.dither_ms * 1e6, order.steps) if order.dither_ms else None
-        longest_ns = 0
-        for index in range(num_warmup, num_warmup + order.steps):
-            if index > num_warmup and not self._fit(1, longest_ns, order):
-                break
-            if dither:
-                self._sleep(dither.pause_ns(self._clock()) / 1e9)
-            step = self._step(index, "measure")
-            longest_ns = max(longest_ns, step.duration_ns)
-            if dither:
-                dither.begun(step.start_ns)
-        self._report(Phase(name="finish", start_ns=self._clock()))
-        return Result(warmup_steps=num_warmup, steady=steady)
 
     def _warm_up(self, order: WorkOrder) -> tuple[int, bool]:
         durations_ns: list[int] = []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pybench.worker import exchange
 from pybench.worker.exchange import Device, driver_version, is_forward_compatible, mapped_library, read_header
 
 CLOSED = """\
@@ -72,9 +73,10 @@ def test_forward_compatibility(library: str | None, driver: str | None, *, expec
     assert is_forward_compatible(library, driver) is expected
 
 
-def test_a_header_of_this_process() -> None:
+def test_a_header_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU there is no libcuda, and what depends on it is unknown."""
-    header = read_header(0, 1, ("pytest", "no-such-package"), Device("cpu", "CPU"))
+    monkeypatch.setattr(exchange, "RECORDED_PACKAGES", ("pytest", "no-such-package"))
+    header = read_header(0, 1, Device("cpu", "CPU"))
     assert header.pid == os.getpid()
     assert header.packages == {"pytest": pytest.__version__}
     assert header.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()

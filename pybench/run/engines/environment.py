@@ -11,7 +11,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import quote, unquote
 
 from pybench.model.text import os_text
@@ -84,7 +84,19 @@ class Redaction:
 
     def of(self, value: Kept) -> Kept:
         """``value`` without secrets in any text inside: a record, an event, a message."""
-        return self._clean(value) if self._text else value
+        if self._text is None:
+            return value
+        cleaned: Any = value
+        if isinstance(value, str):
+            cleaned = self._text.sub(MARK, value)
+        elif isinstance(value, tuple):
+            cleaned = tuple(map(self.of, value))
+        elif isinstance(value, dict):
+            cleaned = {self.of(key): self.of(inside) for key, inside in value.items()}
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            inside = {field.name: self.of(getattr(value, field.name)) for field in dataclasses.fields(value)}
+            cleaned = dataclasses.replace(value, **inside)
+        return cast("Kept", cleaned)
 
     def files(self, folder: Path) -> None:
         """Take secrets out of names and content of files below ``folder``, without following links."""
@@ -118,23 +130,9 @@ class Redaction:
         cleaned = os.fsdecode(self._bytes.sub(MARK.encode(), os.fsencode(path.name)))
         if cleaned == path.name or not os.path.lexists(path):
             return
-        free = (
-            path.with_name(f"{cleaned}{suffix}")
-            for suffix in itertools.chain([""], (f".{n}" for n in itertools.count(2)))
-        )
+        suffixes = itertools.chain([""], (f".{number}" for number in itertools.count(2)))
+        free = (path.with_name(f"{cleaned}{suffix}") for suffix in suffixes)
         path.rename(next(name for name in free if not os.path.lexists(name)))
-
-    def _clean(self, value: Any) -> Any:  # noqa: ANN401 - any field of a record
-        if isinstance(value, str):
-            return self._text.sub(MARK, value) if self._text else value
-        if isinstance(value, tuple):
-            return tuple(map(self._clean, value))
-        if isinstance(value, dict):
-            return {self._clean(key): self._clean(inside) for key, inside in value.items()}
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            inside = {field.name: self._clean(getattr(value, field.name)) for field in dataclasses.fields(value)}
-            return dataclasses.replace(value, **inside)
-        return value
 
 
 def _remove_hidden(error: OSError) -> None:

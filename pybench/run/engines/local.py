@@ -19,9 +19,9 @@ from pybench.model.tuning import tunes
 from pybench.model.wire import SHARED_VARIABLE, STARTER_VARIABLE
 from pybench.run.engines.base import Argv, Engine, EngineOptions, Launch, Launcher, LaunchRequirements, Notify
 from pybench.run.engines.environment import fixed
-from pybench.run.engines.process import WorkerProcess
+from pybench.run.engines.process import ATTEMPT_VARIABLE, WorkerProcess
 from pybench.run.engines.stage import WORKER_SCRIPT
-from pybench.run.engines.starter import ForkedWorker, Starters
+from pybench.run.engines.starter import COLD_VARIABLE, OF_A_JOB, ForkedWorker, Starter
 
 # Where programs, caches and libraries are. No other variable of the shell is passed on.
 _KEPT_NAMES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "USER", "SSL_CERT_FILE"})
@@ -29,13 +29,16 @@ _KEPT_NAMES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY
 
 @dataclass(frozen=True)
 class Local(Launcher):
-    """Launcher for this machine: ``python`` is the interpreter that has the backend."""
+    """Launcher for this machine: ``python`` is the interpreter that has the backend.
+
+    ``starters`` are the run's, by command line, backend and environment.
+    """
 
     python: str = sys.executable
     secrets: tuple[str, ...] = ()
     name: str = "none"
     container: None = None
-    starters: Starters = field(default_factory=Starters, compare=False, repr=False)
+    starters: dict[tuple[object, ...], Starter] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def interpreter(self) -> str:
@@ -59,7 +62,16 @@ class Local(Launcher):
     def start(self, job: Launch, log: Path) -> WorkerProcess | ForkedWorker:
         """Start the worker as a process of this machine, a fork where it can be one. Raises ``OSError``."""
         alone = partial(self.start_alone, job, log)
-        return self.starters.start(self._program(job), job, self.environment(job), self.secrets, log, alone) or alone()
+        if os.environ.get(COLD_VARIABLE, "0") != "0":
+            return alone()
+        argv, environment = self._program(job), self.environment(job)
+        shared = {name: value for name, value in environment.items() if name not in {*OF_A_JOB, *self.secrets}}
+        key = (argv, job.backend, tuple(sorted(shared.items())))
+        starter = self.starters.get(key)
+        if starter is None:
+            starter = self.starters[key] = Starter(argv, shared, f"{job.run_mark}/starter")
+        order = (str(job.exchange), *job.rank_options), log, {ATTEMPT_VARIABLE: job.token, **environment}
+        return ForkedWorker(starter, job.token, alone) if starter.is_usable and starter.send(*order) else alone()
 
     def start_alone(self, job: Launch, log: Path) -> WorkerProcess:
         """Start the worker as a process that imports its libraries itself. Raises ``OSError``."""
@@ -68,7 +80,8 @@ class Local(Launcher):
 
     def close(self) -> None:
         """End the starters."""
-        self.starters.close()
+        while self.starters:
+            self.starters.popitem()[1].close()
 
     def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
         """The shell's, and the secrets that the suite names."""

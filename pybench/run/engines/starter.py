@@ -14,14 +14,13 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from pybench.files.safe_folder import opened_file, opened_folder
 from pybench.machine.command import guarded_argv
 from pybench.model.record import ALONE, FORKED
 from pybench.model.wire import ROOM_VARIABLE, STARTER_VARIABLE
-from pybench.run.engines.base import Argv, Launch
+from pybench.run.engines.base import Argv
 from pybench.run.engines.process import (
     ATTEMPT_VARIABLE,
     GRACE_S,
@@ -38,7 +37,7 @@ _MAX_LINE_BYTES = 2**12
 _MAX_REASON = 200
 COLD_VARIABLE = "PYBENCH_COLD_STARTS"
 """Set to 1, every worker imports its libraries itself, to compare both starts."""
-_OF_A_JOB = frozenset({"CUDA_VISIBLE_DEVICES"})
+OF_A_JOB = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables that libraries read after their import: jobs with different values share a starter."""
 _FOR_FORKS = {"OPENBLAS_NUM_THREADS": "1"}
 """Imports start no threads of numpy's library."""
@@ -178,36 +177,3 @@ class ForkedWorker(Worker):
             self._pidfd = None
         assert self._code is not None
         return self._code
-
-
-@dataclass
-class Starters:
-    """The starters of a run, by command line, backend and environment."""
-
-    is_off: bool = field(default_factory=lambda: os.environ.get(COLD_VARIABLE, "0") != "0")
-    _opened: dict[tuple[object, ...], Starter] = field(default_factory=dict)
-
-    def start(
-        self,
-        argv: Argv,
-        job: Launch,
-        environment: Mapping[str, str],
-        secrets: tuple[str, ...],
-        log: Path,
-        alone: Callable[[], WorkerProcess],
-    ) -> ForkedWorker | None:
-        """A worker of ``argv``, or ``None`` where it must be started alone. Raises ``OSError``."""
-        if self.is_off:
-            return None
-        shared = {name: value for name, value in environment.items() if name not in {*_OF_A_JOB, *secrets}}
-        key = (argv, job.backend, tuple(sorted(shared.items())))
-        starter = self._opened.get(key)
-        if starter is None:
-            starter = self._opened[key] = Starter(argv, shared, f"{job.run_mark}/starter")
-        order = (str(job.exchange), *job.rank_options), log, {ATTEMPT_VARIABLE: job.token, **environment}
-        return ForkedWorker(starter, job.token, alone) if starter.is_usable and starter.send(*order) else None
-
-    def close(self) -> None:
-        """End all."""
-        while self._opened:
-            self._opened.popitem()[1].close()

@@ -24,7 +24,7 @@ from pybench.model.workloads.generate import (
     decided_text,
     drawn_lengths,
 )
-from pybench.worker.backend import UnsupportedError
+from pybench.worker.backend import UnsupportedError, generation_of
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import show_by_number, visible_gpus
 from pybench.worker.process import end_group_with_me
@@ -183,6 +183,12 @@ def draw_requests(settings: Generate, vocab_size: int, replica: int) -> tuple[Re
     )
 
 
+def requests_of(order: WorkOrder, replica: int) -> tuple[Generate, tuple[Request, ...]]:
+    """Settings of an order to generate, and the requests of replica ``replica`` in each step."""
+    settings, architecture = generation_of(order)
+    return settings, draw_requests(settings, architecture["vocab_size"], replica)
+
+
 def work_of(requests: Sequence[RequestTimes]) -> Work:
     """Work of a step that finished these requests."""
     return Work(
@@ -216,20 +222,19 @@ async def drive(requests: Sequence[Request], concurrency: int | None, submit: Su
     also where sending was late. Closed loop with it: so many are in flight, and the next arrives when one ends.
     """
     start_ns = time.monotonic_ns()
-    if concurrency is None:
-        return list(await asyncio.gather(*(_at_its_moment(request, start_ns, submit) for request in requests)))
     waiting = iter(requests)
+
+    async def at_its_moment(request: Request) -> Outcome:
+        arrival_ns = start_ns + round(request.arrival_s * 1e9)
+        delay_s = (arrival_ns - time.monotonic_ns()) / 1e9
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
+        return await submit(request, arrival_ns)
 
     async def one_after_another() -> list[Outcome]:
         return [await submit(request, time.monotonic_ns()) for request in waiting]
 
+    if concurrency is None:
+        return list(await asyncio.gather(*map(at_its_moment, requests)))
     lanes = (one_after_another() for _ in range(min(concurrency, len(requests))))
     return [times for lane in await asyncio.gather(*lanes) for times in lane]
-
-
-async def _at_its_moment(request: Request, start_ns: int, submit: Submit[Outcome]) -> Outcome:
-    arrival_ns = start_ns + round(request.arrival_s * 1e9)
-    delay_s = (arrival_ns - time.monotonic_ns()) / 1e9
-    if delay_s > 0:
-        await asyncio.sleep(delay_s)
-    return await submit(request, arrival_ns)

@@ -56,10 +56,12 @@ class EnrootLauncher(ImageFileLauncher):
         would take them away while the worker writes its last event. It ends by itself as the container does.
         """
         image = self.image(job)
+        variables = sorted(self.inside(job).items())
+        named = (f"{name}={value}" if name in self._stated else name for name, value in variables)
         return (
             *("env", "-u", ATTEMPT_VARIABLE, "enroot", "start", *(f"--{name}" for name in self.isolation.namespaces)),
             *(("--rc", str(_ENTRYPOINT)) if image.entrypoint == "replace" else ()),
-            *(part for value in self._named(job) for part in ("--env", value)),
+            *(part for value in (f"{ATTEMPT_VARIABLE}={job.token}", "HOME=/tmp", *named) for part in ("--env", value)),
             *(part for mount in self.mounts(job) for part in ("--mount", _bind(*mount))),
             *(str(self.files[job.backend]), image.interpreter, *arguments),
         )
@@ -82,11 +84,6 @@ class EnrootLauncher(ImageFileLauncher):
     def _stated(self) -> frozenset[str]:
         """Variables of the suite have their values in argv: the client's environment lacks them."""
         return frozenset(self.environment_of_suite) - frozenset(self.secrets)
-
-    def _named(self, job: Launch) -> tuple[str, ...]:
-        inside = sorted(self.inside(job).items())
-        named = (f"{name}={value}" if name in self._stated else name for name, value in inside)
-        return (f"{ATTEMPT_VARIABLE}={job.token}", "HOME=/tmp", *named)
 
 
 def import_argv(reference: str, blobs: Path, layers: Path, file: Path) -> Argv:
@@ -232,14 +229,21 @@ def import_image(reference: str, file: Path) -> None:
     """
     repository, _, digest = reference.rpartition("@")
     manifest = _manifest(repository, digest)
-    blobs, layers = _emptied(file.with_suffix(".blobs")), _emptied(_layers(file))
+    # Enroot unpacks on a disk of this host, by a name that the next import to this file finds again.
+    scratch = Path(os.environ.get("ENROOT_TEMP_PATH") or tempfile.gettempdir())
+    unpacked = f"pybench-enroot-{os.getuid()}-{hashlib.sha256(os.fsencode(file)).hexdigest()[:16]}"
+    blobs, layers = _emptied(file.with_suffix(".blobs")), _emptied(scratch / unpacked)
     try:
         argv = import_argv(f"{repository}@{manifest.digest}", blobs, layers, file)
         answer = run_command(argv, _IMPORT_LIMIT_S)
         if not answer.ok:
-            failed = f"can't make an image file of {reference}"
             words = answer.error_line.removeprefix("[ERROR] ")
-            raise engine_error("enroot", str(file.parent), failed, words, _remedy(words))
+            remedy = ""
+            if "not permitted" in words:
+                remedy = "install enroot+caps, or make the file on a host that shares this folder"
+            elif lacking := re.search(r"Command not found: (\S+)", words):
+                remedy = f"install {lacking[1]}"
+            raise engine_error("enroot", str(file.parent), f"can't make an image file of {reference}", words, remedy)
         fetched = {f"{_SCHEME}{path.name}" for path in blobs.iterdir() if _BLOB.fullmatch(path.name)}
         if fetched != {manifest.config, *manifest.layers}:
             raise MachineError(
@@ -249,12 +253,6 @@ def import_image(reference: str, file: Path) -> None:
     finally:
         for folder in (blobs, layers):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _layers(file: Path) -> Path:
-    """Where enroot unpacks: on a disk of this host, by a name that the next import to ``file`` finds again."""
-    folder = os.environ.get("ENROOT_TEMP_PATH") or tempfile.gettempdir()
-    return Path(folder) / f"pybench-enroot-{os.getuid()}-{hashlib.sha256(os.fsencode(file)).hexdigest()[:16]}"
 
 
 def _emptied(folder: Path) -> Path:
@@ -286,14 +284,6 @@ def _manifest(repository: str, digest: str) -> RegistryManifest:
         wanted = f"{repository}@{digest} has no image for {this_platform()}"
         raise MachineError(f"{wanted}; lock another: pybench images lock")
     return served(own)
-
-
-def _remedy(words: str) -> str:
-    if "not permitted" in words:
-        return "install enroot+caps, or make the file on a host that shares this folder"
-    if found := re.search(r"Command not found: (\S+)", words):
-        return f"install {found[1]}"
-    return ""
 
 
 ENGINE = ImageFileEngine(

@@ -87,7 +87,11 @@ def after_refusal(
 
     ``hard_limits`` are this process's own by name, -1 for none: a machine that refuses more may grant these.
     """
-    limit = _refused_limit(complaint)
+    limit = None  # that runc (by number) or crun (by name) could not set
+    if found := re.search(r"setting rlimit type (\d+)", complaint):
+        limit = _RLIMITS.get(found[1])
+    elif found := re.search(r"setrlimit [`'\"]?RLIMIT_([A-Z]+)", complaint):
+        limit = found[1].lower()
     if limit is not None and limit in hard_limits:
         return _lower(before, limit, hard_limits[limit])
     if re.search("read-only file system", complaint, re.IGNORECASE) and before.read_only_root:
@@ -119,11 +123,3 @@ def _with_option(before: Confinement, option: str, value: str, complaint: str) -
         return None
     name = option.removeprefix("--").replace("-", "_")
     return before.relaxed(name, complaint, engine_options=(*before.engine_options, option, value))
-
-
-def _refused_limit(complaint: str) -> str | None:
-    """Name of the limit that runc (by number) or crun (by name) could not set."""
-    if found := re.search(r"setting rlimit type (\d+)", complaint):
-        return _RLIMITS.get(found[1])
-    found = re.search(r"setrlimit [`'\"]?RLIMIT_([A-Z]+)", complaint)
-    return found[1].lower() if found else None

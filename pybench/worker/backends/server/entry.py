@@ -13,9 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
@@ -26,9 +25,9 @@ from pybench.model.workloads.generate import Generate, gap_values
 from pybench.worker.backend import EngineError, Session, StepOutcome, WrongResultError, generation_of
 from pybench.worker.backends.engine import (
     config_folder,
-    draw_requests,
     joined_replica,
-    own_concurrency,
+    requests_of,
+    wanted_at_a_time,
     work_of,
 )
 from pybench.worker.backends.server.client import LoadClient, RequestError
@@ -104,24 +103,17 @@ def served(settings: Generate, folder: Path, weights: Path | None = None) -> Ite
 
 def _wait_until_healthy(process: subprocess.Popen[bytes], port: int, path: str) -> None:
     deadline = time.monotonic() + _START_LIMIT_S
-    while not _is_healthy(port, path):
+    while True:
+        with suppress(OSError, HTTPException), closing(HTTPConnection(ADDRESS, port, timeout=_ANSWER_S)) as connection:
+            connection.request("GET", path)
+            if connection.getresponse().status == 200:  # noqa: PLR2004 - HTTP's OK
+                return
         code = process.poll()
         if code is not None:
             raise EngineError(f"the server ended with exit code {code} before it answered {path}")
         if time.monotonic() > deadline:
             raise EngineError(f"the server did not answer {path} within {_START_LIMIT_S:g} s")
         time.sleep(_POLL_S)
-
-
-def _is_healthy(port: int, path: str) -> bool:
-    connection = HTTPConnection(ADDRESS, port, timeout=_ANSWER_S)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status == 200  # noqa: PLR2004 - HTTP's OK
-    except (OSError, HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def log_tail(log: Path) -> str:
@@ -140,16 +132,16 @@ _CORES_A_REPLICA = 4
 class ServerLoad:
     """A server, and the requests of every step of one point."""
 
-    def __init__(self, server: Server, settings: Generate, vocab_size: int, replica: int) -> None:
+    def __init__(self, order: WorkOrder, server: Server, replica: int) -> None:
+        settings, requests = requests_of(order, replica)
         self._server = server
         self._traits = server_of(settings)
         self._caches = bool(settings.prefix_caching)
-        requests = draw_requests(settings, vocab_size, replica)
         self._num_requests = len(requests)
-        concurrency = None if settings.request_rate_per_s else own_concurrency(settings) or len(requests)
-        self.loop = asyncio.new_event_loop()
-        self.client = LoadClient(server.url, requests, concurrency, settings.request_limit_s)
-        self.loop.run_until_complete(self.client.open())
+        concurrency = wanted_at_a_time(settings, len(requests))
+        self._loop = asyncio.new_event_loop()
+        self._client = LoadClient(server.url, requests, concurrency, settings.request_limit_s)
+        self._loop.run_until_complete(self._client.open())
         self._counters = self._read_counters()
 
     def step(self, _index: int) -> StepOutcome:
@@ -160,7 +152,7 @@ class ServerLoad:
             self._server.num_steps += 1
             salt = (self._traits.salt, f"step {self._server.num_steps}")
         try:
-            load = self.loop.run_until_complete(self.client.send_all(salt))
+            load = self._loop.run_until_complete(self._client.send_all(salt))
         except WrongResultError as error:
             with suppress(subprocess.TimeoutExpired):  # a server ends shortly after its connections
                 code = self._server.process.wait(_ENDING_S)
@@ -184,6 +176,11 @@ class ServerLoad:
         """All there is to report comes with the steps."""
         return ()
 
+    def close(self) -> None:
+        """Close every connection."""
+        self._loop.run_until_complete(self._client.close())
+        self._loop.close()
+
     def _server_values(self) -> dict[str, float]:
         """The increase of the server's own counters in the step that ended."""
         before, self._counters = self._counters, self._read_counters()
@@ -193,7 +190,7 @@ class ServerLoad:
         if not self._traits.metrics:
             return {}
         try:
-            page = self.loop.run_until_complete(self.client.page(self._traits.metrics_path))
+            page = self._loop.run_until_complete(self._client.page(self._traits.metrics_path))
         except RequestError as fault:
             print("server metrics:", fault, flush=True)  # noqa: T201 - standard output is the attempt's log
             return {}
@@ -243,18 +240,7 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         os.sched_setaffinity(0, server_cores)  # which the server inherits
         server = held.enter_context(served(settings, folder, weights))
         os.sched_setaffinity(0, client_cores)
-        yield partial(_generation, server=server, replica=ranks.rank)
-
-
-@contextmanager
-def _generation(order: WorkOrder, server: Server, replica: int) -> Iterator[ServerLoad]:
-    settings, architecture = generation_of(order)
-    load = ServerLoad(server, settings, architecture["vocab_size"], replica)
-    try:
-        yield load
-    finally:
-        load.loop.run_until_complete(load.client.close())
-        load.loop.close()
+        yield lambda point: closing(ServerLoad(point, server, ranks.rank))
 
 
 SHARD_BYTES = 4 * 2**30

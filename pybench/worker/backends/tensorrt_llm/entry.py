@@ -7,8 +7,7 @@ import inspect
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -25,11 +24,11 @@ from pybench.worker.backend import EngineError, Session, StepOutcome, Unsupporte
 from pybench.worker.backends.engine import (
     Request,
     config_folder,
-    draw_requests,
     drive,
     joined_replica,
     merged,
     own_concurrency,
+    requests_of,
     wanted_at_a_time,
     work_of,
 )
@@ -89,11 +88,11 @@ class TensorrtEngine:
 class TensorrtGeneration:
     """An engine and the requests of every step of one point."""
 
-    def __init__(self, engine: TensorrtEngine, settings: Generate, requests: tuple[Request, ...]) -> None:
+    def __init__(self, order: WorkOrder, engine: TensorrtEngine, replica: int) -> None:
+        settings, self._requests = requests_of(order, replica)
         self._engine = engine
-        self._requests = requests
         self._concurrency = own_concurrency(settings)
-        self._wanted = wanted_at_a_time(settings, len(requests))
+        self._wanted = wanted_at_a_time(settings, len(self._requests))
         # A token's own time is known to who streams it alone; an offline batch need not pay for that.
         self._streaming = not settings.is_batch
         self._caches = bool(settings.prefix_caching)
@@ -200,13 +199,7 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
                 raise
             raise EngineError(f"TensorRT-LLM's worker did not start: {_named(error.__cause__ or error)}") from error
         try:
-            yield partial(_generation, engine=engine, replica=ranks.rank)
+            yield lambda point: nullcontext(TensorrtGeneration(point, engine, ranks.rank))
         finally:
             engine.llm.shutdown()
             engine.loop.close()
-
-
-@contextmanager
-def _generation(order: WorkOrder, engine: TensorrtEngine, replica: int) -> Iterator[TensorrtGeneration]:
-    settings, architecture = generation_of(order)
-    yield TensorrtGeneration(engine, settings, draw_requests(settings, architecture["vocab_size"], replica))

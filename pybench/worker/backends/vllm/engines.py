@@ -1,4 +1,4 @@
-"""Offline batches, through the engine that ``vllm.LLM`` and ``vllm bench throughput`` use."""
+"""vLLM's engines: of a server, and of offline batches, which ``vllm.LLM`` and ``vllm bench throughput`` use."""
 
 from __future__ import annotations
 
@@ -20,29 +20,47 @@ from vllm.v1.engine.llm_engine import LLMEngine
 from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
 from pybench.model.backend import BACKENDS
-from pybench.model.wire import Metric, RequestTimes, Work
+from pybench.model.wire import Metric, RequestTimes, Work, WorkOrder
 from pybench.worker.backend import EngineError, StepOutcome
-from pybench.worker.backends.engine import Request, drive
+from pybench.worker.backends.engine import Request, drive, requests_of
 from pybench.worker.backends.vllm.translation import Iterations, prompt_of, salts, times_of
+
+_NOT_STARTED = BACKENDS["vllm"].log_words.not_started
+
+
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    """Raise :class:`EngineError` for an error that vLLM raises because another of its processes failed."""
+    try:
+        yield
+    except EngineDeadError as error:
+        raise EngineError("vLLM's engine process died at work") from error
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _NOT_STARTED):
+            raise
+        raise EngineError("vLLM's engine process did not start") from error
 
 
 class ServingEngine:
     """Closed or open loop. Times are the engine's own stamps, so nothing need be streamed to read them."""
 
+    @engine_errors()
     def __init__(self, arguments: dict[str, Any], iterations: Iterations) -> None:
         self._loop = asyncio.new_event_loop()
         self._num_sent = 0
         self._salts = salts(arguments)
         self._salt: str | None = None
-        self.engine: Any = self._loop.run_until_complete(self._start(arguments, iterations))
 
-    async def _start(self, arguments: dict[str, Any], iterations: Iterations) -> Any:
-        return AsyncLLM.from_engine_args(
-            AsyncEngineArgs(**arguments),
-            usage_context=UsageContext.OPENAI_API_SERVER,
-            stat_loggers=[lambda _config, _index: iterations],
-        )
+        async def start() -> Any:  # inside the loop
+            return AsyncLLM.from_engine_args(
+                AsyncEngineArgs(**arguments),
+                usage_context=UsageContext.OPENAI_API_SERVER,
+                stat_loggers=[lambda _config, _index: iterations],
+            )
 
+        self.engine: Any = self._loop.run_until_complete(start())
+
+    @engine_errors()
     def generate(self, requests: tuple[Request, ...], concurrency: int | None) -> list[RequestTimes]:
         """Send every request at its moment; returns their times once all have ended."""
         self._salt = next(self._salts)
@@ -57,6 +75,7 @@ class ServingEngine:
             raise EngineError(f"vLLM ended request {request.index} without an output")
         return times_of(last[-1], arrival_ns)
 
+    @engine_errors()
     def ask_workers(self, method: str, *arguments: object) -> list[Any]:
         """Call ``method`` of our extension in each of the engine's workers; returns their answers."""
         answers: list[Any] = self._loop.run_until_complete(self.engine.collective_rpc(method, args=arguments))
@@ -71,6 +90,7 @@ class ServingEngine:
 class Follower:
     """This host's workers. Started as those of the first host are: both wait until all have met."""
 
+    @engine_errors()
     def __init__(self, arguments: dict[str, Any], *, is_batch: bool) -> None:
         # The context chooses the default sizes of a batch, which both hosts must have.
         context = UsageContext.LLM_CLASS if is_batch else UsageContext.OPENAI_API_SERVER
@@ -99,7 +119,8 @@ class Follower:
 class Following:
     """The steps of one point as this host sees them: the first host's requests, driven from there."""
 
-    def __init__(self, requests: tuple[Request, ...]) -> None:
+    def __init__(self, order: WorkOrder, replica: int) -> None:
+        _, requests = requests_of(order, replica)
         self._work = Work(
             prompt_tokens=sum(len(request.prompt) for request in requests),
             output_tokens=sum(request.output_tokens for request in requests),
@@ -115,25 +136,10 @@ class Following:
         return ()
 
 
-_NOT_STARTED = BACKENDS["vllm"].log_words.not_started
-
-
-@contextmanager
-def engine_errors() -> Iterator[None]:
-    """Raise :class:`EngineError` for an error that vLLM raises because another of its processes failed."""
-    try:
-        yield
-    except EngineDeadError as error:
-        raise EngineError("vLLM's engine process died at work") from error
-    except RuntimeError as error:
-        if not any(words in str(error) for words in _NOT_STARTED):
-            raise
-        raise EngineError("vLLM's engine process did not start") from error
-
-
 class BatchEngine:
     """All requests at once: every one arrives when the step begins. ``iterations`` gets its statistics, if any."""
 
+    @engine_errors()
     def __init__(self, arguments: dict[str, Any], iterations: Iterations | None = None) -> None:
         # As vllm.LLM does: the context chooses the default sizes of a batch.
         self.engine: Any = LLMEngine.from_engine_args(
@@ -151,6 +157,7 @@ class BatchEngine:
         work = [(prompt_of(request.prompt, salt), sampling(request.output_tokens)) for request in requests]
         return [times_of(output, arrival_ns) for output in self.run(work)]
 
+    @engine_errors()
     def run(
         self,
         work: Sequence[tuple[Any, Any]],
@@ -177,6 +184,7 @@ class BatchEngine:
             raise EngineError(f"vLLM ended {len(ended)} of {len(work)} requests, and has no more; see its log")
         return sorted(ended, key=lambda output: int(output.request_id))
 
+    @engine_errors()
     def ask_workers(self, method: str, *arguments: object) -> list[Any]:
         """Call ``method`` of our extension in each of the engine's workers; returns their answers."""
         answers: list[Any] = self.engine.collective_rpc(method, args=arguments)

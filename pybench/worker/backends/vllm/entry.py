@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,16 @@ from pybench.model.workloads.generate import Generate, decided_arguments
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
 from pybench.worker.backends.engine import (
-    Request,
     config_folder,
-    draw_requests,
     joined_replica,
     merged,
     own_concurrency,
     replica_of,
+    requests_of,
     wanted_at_a_time,
     work_of,
 )
-from pybench.worker.backends.vllm.engines import BatchEngine, Follower, Following, ServingEngine, engine_errors
+from pybench.worker.backends.vllm.engines import BatchEngine, Follower, Following, ServingEngine
 from pybench.worker.backends.vllm.translation import Iterations, ReplicaHosts, engine_arguments, meet_hosts
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import visible_gpus
@@ -62,32 +61,25 @@ class VllmGeneration:
     """An engine and the requests of every step of one point."""
 
     def __init__(
-        self,
-        engine: BatchEngine | ServingEngine,
-        iterations: Iterations,
-        settings: Generate,
-        requests: tuple[Request, ...],
+        self, order: WorkOrder, engine: BatchEngine | ServingEngine, iterations: Iterations, replica: int
     ) -> None:
+        settings, self._requests = requests_of(order, replica)
         self._engine = engine
         self._iterations = iterations
-        self._requests = requests
         self._concurrency = own_concurrency(settings)
-        self._wanted = wanted_at_a_time(settings, len(requests))
-        with engine_errors():
-            engine.ask_workers("pybench_forget_peak")
+        self._wanted = wanted_at_a_time(settings, len(self._requests))
+        engine.ask_workers("pybench_forget_peak")
 
     def step(self, _index: int) -> StepOutcome:
         """Generate for every request."""
         self._iterations.clear()
-        with engine_errors():
-            times = self._engine.generate(self._requests, self._concurrency)
+        times = self._engine.generate(self._requests, self._concurrency)
         ends_ns, values = tuple(self._iterations.end_ns), self._iterations.values()
         return StepOutcome(work=work_of(times), token_end_ns=ends_ns, requests=tuple(times), values=values)
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory of the fullest GPU, room of the key-value cache, and how many sequences could have run."""
-        with engine_errors():
-            reports = self._engine.ask_workers("pybench_device_report")
+        reports = self._engine.ask_workers("pybench_device_report")
         limit: int = self._engine.engine.vllm_config.scheduler_config.max_num_seqs
         metrics = [
             Metric(name="peak_memory_bytes", value=max(report[1] for report in reports), unit="bytes"),
@@ -128,12 +120,14 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         arguments = merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", decided)
         replica = replica_of(order, ranks)
         if hosts is not None and hosts.place:
-            with _followed(arguments, settings, ranks):
-                yield partial(_following, replica=replica)
+            with closing(Follower(arguments, is_batch=settings.is_batch)) as follower:
+                yield lambda point: nullcontext(Following(point, replica))
+                follower.leave()
+                ranks.barrier()  # until the one that drives the workers has done its last step
         else:
             has_experts = DecoderShape.from_config(architecture).num_experts > 1
             with _driven(arguments, settings, ranks, hosts, has_experts=has_experts) as (engine, iterations):
-                yield partial(_generation, engine=engine, iterations=iterations, replica=replica)
+                yield lambda point: nullcontext(VllmGeneration(point, engine, iterations, replica))
 
 
 @contextmanager
@@ -145,49 +139,18 @@ def _driven(
     Raises :class:`UnsupportedError` where its workers are on other GPUs, or have no router of the names looked for.
     """
     iterations = Iterations()
-    with engine_errors():
-        engine = BatchEngine(arguments, iterations) if settings.is_batch else ServingEngine(arguments, iterations)
+    engine = BatchEngine(arguments, iterations) if settings.is_batch else ServingEngine(arguments, iterations)
     with closing(engine):
         expected = {gpu.uuid for gpu in visible_gpus()} if hosts is None else hosts.uuids
-        with engine_errors():
-            found = {report[0] for report in engine.ask_workers("pybench_device_report")}
+        found = {report[0] for report in engine.ask_workers("pybench_device_report")}
         if found != expected:
             wanted = ", ".join(sorted(expected))
             raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, expected on {wanted}")
-        if has_experts:
-            with engine_errors():
-                num_routers = engine.ask_workers("pybench_spread_experts", settings.seed)
-            if not all(num_routers):
-                raise UnsupportedError(
-                    f"vllm {vllm.__version__}: this model's routers have other names here, and under dummy weights "
-                    "nearly all tokens would go to the same few experts"
-                )
+        if has_experts and not all(engine.ask_workers("pybench_spread_experts", settings.seed)):
+            raise UnsupportedError(
+                f"vllm {vllm.__version__}: this model's routers have other names here, and under dummy weights "
+                "nearly all tokens would go to the same few experts"
+            )
         yield engine, iterations
         if settings.nodes > 1:
             ranks.barrier()
-
-
-@contextmanager
-def _followed(arguments: dict[str, Any], settings: Generate, ranks: Ranks) -> Iterator[None]:
-    """The workers of this host, until the one that drives them has done its last step."""
-    with engine_errors():
-        follower = Follower(arguments, is_batch=settings.is_batch)
-    with closing(follower):
-        yield
-        follower.leave()
-        ranks.barrier()
-
-
-@contextmanager
-def _following(order: WorkOrder, replica: int) -> Iterator[Following]:
-    settings, architecture = generation_of(order)
-    yield Following(draw_requests(settings, architecture["vocab_size"], replica))
-
-
-@contextmanager
-def _generation(
-    order: WorkOrder, engine: BatchEngine | ServingEngine, iterations: Iterations, replica: int
-) -> Iterator[VllmGeneration]:
-    settings, architecture = generation_of(order)
-    requests = draw_requests(settings, architecture["vocab_size"], replica)
-    yield VllmGeneration(engine, iterations, settings, requests)

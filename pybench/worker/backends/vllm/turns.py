@@ -77,11 +77,9 @@ def _engine(settings: Turn, task: Task, folder: Path) -> VllmEngine | None:
         return None
     valid = {field.name for field in dataclasses.fields(EngineArgs)}
     decided = decided_arguments("vllm", Turn)
-    arguments = merged(
-        turn_arguments(settings, folder), settings.engine_args, valid, f"vllm {vllm.__version__}", decided
+    started = BatchEngine(
+        merged(turn_arguments(settings, folder), settings.engine_args, valid, f"vllm {vllm.__version__}", decided)
     )
-    with engine_errors():
-        started = BatchEngine(arguments)
     try:
         return VllmEngine(settings, task, started, (rank,) if split else range(degree))
     except BaseException:
@@ -144,7 +142,7 @@ class VllmEngine:
         model, _ = trainable_model(task)
         names = [(name, list(weight.shape)) for name, weight in model.named_parameters()]
         given = (dict(task.architecture), settings.dtype, settings.seed, task.settings.weights == "nf4")
-        self._ask("pybench_fill", *given, names, settings.tensor_parallel)
+        self._engine.ask_workers("pybench_fill", *given, names, settings.tensor_parallel)
 
     def generate(self, prompts: torch.Tensor, halfway: Callable[[], None] | None) -> torch.Tensor:
         """All at once, sampled at temperature 1."""
@@ -186,16 +184,16 @@ class VllmEngine:
 
     def poison(self) -> None:
         """Poison every worker."""
-        self._ask("pybench_poison")
+        self._engine.ask_workers("pybench_poison")
 
     def receive(self, tensors: Iterable[Named]) -> None:
         """Tensors as they are, in one call: vLLM looks through its model at each."""
-        self._ask("pybench_receive", tensors, self._adapter)
+        self._engine.ask_workers("pybench_receive", tensors, self._adapter)
 
     def read(self, file: Path) -> None:
         """An adapter by vLLM's own loader, weights by its model's."""
         if self._adapter is None:
-            self._ask("pybench_read", str(file))
+            self._engine.ask_workers("pybench_read", str(file))
             return
         self._adapter_folder = str(file.parent)
         with engine_errors():
@@ -204,14 +202,14 @@ class VllmEngine:
     def prefetch(self, file: Path) -> None:
         """An adapter is read when it is taken: it is small."""
         if self._adapter is None:
-            self._ask("pybench_prefetch", str(file))
+            self._engine.ask_workers("pybench_prefetch", str(file))
         else:
             self._adapter_folder = str(file.parent)
 
     def apply(self) -> None:
         """Between two steps of the engine."""
         if self._adapter is None:
-            self._ask("pybench_apply")
+            self._engine.ask_workers("pybench_apply")
         else:
             self.read(Path(self._adapter_folder) / "adapter")
 
@@ -226,14 +224,14 @@ class VllmEngine:
 
     def digests(self) -> list[dict[str, int]]:
         """Digests of every worker of this engine."""
-        found: list[dict[str, int]] = self._ask("pybench_digests")
+        found: list[dict[str, int]] = self._engine.ask_workers("pybench_digests")
         return found
 
     def host_bytes(self) -> int:
         """Pinned bytes of the engine's other processes."""
         if self._settings.num_processes == 1:
             return 0
-        return sum(self._ask("pybench_pinned_bytes"))
+        return sum(self._engine.ask_workers("pybench_pinned_bytes"))
 
     def close(self) -> None:
         """End the engine's processes."""
@@ -242,12 +240,7 @@ class VllmEngine:
     def _run(self, prompts: list[list[int]], params: list[Any], halfway: Callable[[], None] | None = None) -> list[Any]:
         request = self._request() if self._adapter is not None else None
         work = [(prompt_of(prompt), own) for prompt, own in zip(prompts, params, strict=True)]
-        with engine_errors():
-            return self._engine.run(work, request, halfway, after=self._settings.output_tokens // 2)
+        return self._engine.run(work, request, halfway, after=self._settings.output_tokens // 2)
 
     def _request(self, *, load_inplace: bool = False) -> Any:
         return LoRARequest("adapter", ADAPTER_ID, self._adapter_folder, load_inplace=load_inplace)
-
-    def _ask(self, method: str, *arguments: object) -> list[Any]:
-        with engine_errors():
-            return self._engine.ask_workers(method, *arguments)
