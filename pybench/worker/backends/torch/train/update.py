@@ -80,6 +80,8 @@ def optimizer_of(parameters: Iterable[nn.Parameter], settings: Train) -> torch.o
 def clip(parameters: Iterable[nn.Parameter], max_norm: float) -> None:
     """Scale all gradients down to the joint norm ``max_norm`` where theirs is greater."""
     trained = [parameter for parameter in parameters if parameter.grad is not None]
+    if not trained:  # FSDP with mixed precision keeps the gradients of steps without exchange to itself
+        return
     gradients = ([each.grad for each in group if each.grad is not None] for group in by_mesh(trained))
     norms = map(torch.nn.utils.get_total_norm, gradients)
     squares = [(norm.full_tensor() if isinstance(norm, DTensor) else norm) ** 2 for norm in norms]
