@@ -289,26 +289,19 @@ class _Exchange(torch.autograd.Function):
         return ctx.exchange(gradient, ctx.group), None, None, None
 
 
-def copied(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
-    """The same for all ranks, which each use it: its gradient is the sum of theirs."""
-    return _exchanged(tensor, group, _same, _sum)
+def _exchange(forward: Exchange, backward: Exchange) -> Exchange:
+    def exchanged(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
+        result: torch.Tensor = _Exchange.apply(tensor, group, forward, backward)  # type: ignore[no-untyped-call]
+        return result
 
-
-def summed(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
-    """The sum of all ranks' tensors."""
-    return _exchanged(tensor, group, _sum, _same)
-
-
-def gathered(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
-    """All ranks' tokens."""
-    return _exchanged(tensor, group, _gather, _scatter)
-
-
-def scattered(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
-    """This rank's tokens of the sum of all ranks' tensors."""
-    return _exchanged(tensor, group, _scatter, _gather)
-
-
-def _exchanged(tensor: torch.Tensor, group: ProcessGroup, forward: Exchange, backward: Exchange) -> torch.Tensor:
-    exchanged: torch.Tensor = _Exchange.apply(tensor, group, forward, backward)  # type: ignore[no-untyped-call]
     return exchanged
+
+
+copied = _exchange(_same, _sum)
+"""The same tensor for all ranks, which each use it: its gradient is the sum of theirs."""
+summed = _exchange(_sum, _same)
+"""The sum of all ranks' tensors."""
+gathered = _exchange(_gather, _scatter)
+"""All ranks' tokens."""
+scattered = _exchange(_scatter, _gather)
+"""This rank's tokens of the sum of all ranks' tensors."""
