@@ -18,31 +18,6 @@ Masks = torch.Tensor | dict[str, torch.Tensor | None] | None
 
 
 def attend(
-    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **kw: Any
-) -> tuple[torch.Tensor, None]:
-    """Causal attention without a mask; decode of grouped heads without repeating keys and values.
-
-    With one query token the heads of a group see the same keys, so they stand in for query positions. The library's
-    path would write every key and value once for each head of its group first.
-    """
-    if query.shape[2] > 1 or mask is None:
-        if mask is not None:  # prefill from position 0: the rest of the cache is still empty
-            key, value = key[:, :, : mask.shape[-1]], value[:, :, : mask.shape[-1]]
-        return _attend_to_sequences(module, query, key, value, mask, **kw), None
-    batch, num_heads, _, width = query.shape
-    grouped = query.reshape(batch, key.shape[1], num_heads // key.shape[1], width)
-    if kw.get("s_aux") is not None:
-        # Keys and values of the cache are read where they are.
-        scores = ((grouped @ key.mT) * kw["scaling"]).masked_fill(~mask, float("-inf"))
-        sinks = kw["s_aux"].to(scores.dtype).reshape(1, *grouped.shape[1:3], 1).expand(*scores.shape[:-1], 1)
-        weights = torch.softmax(torch.cat([scores, sinks], dim=-1), dim=-1, dtype=torch.float32)
-        output: torch.Tensor = weights[..., :-1].to(value.dtype) @ value
-    else:
-        output = functional.scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=kw.get("scaling"))
-    return output.reshape(batch, 1, num_heads, value.shape[-1]), None
-
-
-def _attend_to_sequences(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -51,9 +26,29 @@ def _attend_to_sequences(
     *,
     s_aux: torch.Tensor | None = None,
     **kw: Any,
-) -> torch.Tensor:
-    """Queries, keys and values of shape (batch, heads, tokens, width) to (batch, tokens, heads, width)."""
-    batch, _, tokens, _ = query.shape
+) -> tuple[torch.Tensor, None]:
+    """Causal attention without a mask; decode of grouped heads without repeating keys and values.
+
+    Queries, keys and values are of shape (batch, heads, tokens, width), outputs of shape (batch, tokens, heads, width).
+    With one query token the heads of a group see the same keys, so they stand in for query positions. The library's
+    path would write every key and value once for each head of its group first.
+    """
+    batch, num_heads, tokens, width = query.shape
+    output: torch.Tensor
+    if tokens == 1 and mask is not None:
+        grouped = query.reshape(batch, key.shape[1], num_heads // key.shape[1], width)
+        if s_aux is not None:
+            # Keys and values of the cache are read where they are.
+            scores = ((grouped @ key.mT) * kw["scaling"]).masked_fill(~mask, float("-inf"))
+            sinks = s_aux.to(scores.dtype).reshape(1, *grouped.shape[1:3], 1).expand(*scores.shape[:-1], 1)
+            weights = torch.softmax(torch.cat([scores, sinks], dim=-1), dim=-1, dtype=torch.float32)
+            output = weights[..., :-1].to(value.dtype) @ value
+        else:
+            scale = kw.get("scaling")
+            output = functional.scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=scale)
+        return output.reshape(batch, 1, num_heads, value.shape[-1]), None
+    if mask is not None:  # prefill from position 0: the rest of the cache is still empty
+        key, value = key[:, :, : mask.shape[-1]], value[:, :, : mask.shape[-1]]
     window = kw.get("sliding_window")
     # Sequences are cut into blocks as long as the window where that divides them.
     divides = window is not None and tokens % window == 0 and tokens >= _LEAST_WINDOWS * window
@@ -63,11 +58,11 @@ def _attend_to_sequences(
     length = query.shape[2]
     if s_aux is not None:
         query, key, value, mask = with_sinks(query, key, value, mask, s_aux / kw["scaling"])
-    output: torch.Tensor = sdpa_attention_forward(module, query, key, value, mask, **kw)[0]
+    output = sdpa_attention_forward(module, query, key, value, mask, **kw)[0]
     if s_aux is not None:
         output = output[:, -length:, :, :-_ROOM]  # without the sinks' place, at the width of the values
     # Blocks of shape (batch · blocks, window, heads, width) become sequences again.
-    return output.reshape(batch, -1, *output.shape[2:]) if in_blocks else output
+    return output.reshape(batch, -1, *output.shape[2:]) if in_blocks else output, None
 
 
 def sequence_masks(config: Any, length: int, device: torch.device) -> Masks:

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from pybench.model.decoder_shape import DecoderShape
@@ -84,24 +83,37 @@ class Pipeline(Learner):
         schedule, microbatches = settings.schedule or "1f1b", settings.num_microbatches
         if settings.strategy == "layer_split":
             schedule, microbatches = "gpipe", 1
-        mesh = device_mesh(task)
+        mesh, ranks = device_mesh(task), settings.pipeline_parallel
         self.portion = Portion(replica=mesh.get_local_rank("data_parallel"))
         self.averaged_over = task.settings.data_parallel
         self._device = task.ranks.device
         self._scale = 1.0
         self._clock = RoundClock(task.ranks.device)
-        stages = _stages(task, mesh, microbatches)
-        for stage in stages:  # a stage has received its input before each of these parts
+        count = ranks * (settings.stages_per_rank or 1)
+        samples = settings.micro_batch_size // microbatches
+        stages: list[Any] = []
+        # This rank's stages, round the pipeline once and again. Their shapes are given: to find them out, a stage would
+        # run once more, which DDP takes for a step.
+        for index in range(mesh.get_local_rank("pipeline_parallel"), count, ranks):
+            module = stage_module(task, index, count)
+            if settings.data_parallel > 1:
+                module = replicated(task, module, mesh.get_group("data_parallel"))
+            given, made = _between(task, samples, index), _between(task, samples, index + 1, count)
+            group = mesh.get_group("pipeline_parallel")
+            options: dict[str, Any] = {"input_args": given, "output_args": made, "group": group}
+            stage: Any = PipelineStage(module, index, count, self._device, **options)
+            # A stage has received its input before each of these parts.
             stage.forward_one_chunk = self._busy()(stage.forward_one_chunk)
             # A step's last microbatch also waits for gradients of other replicas.
             stage.backward_one_chunk = self._busy()(stage.backward_one_chunk)
+            stages.append(stage)
         self.model = nn.ModuleList(stage.submod for stage in stages)
         self._is_first = stages[0].is_first
         self._is_last = stages[-1].is_last
         self._optimizer = optimizer_of(self.parameters(), task.settings)
-        options: dict[str, Any] = {"n_microbatches": microbatches, "loss_fn": self._loss, "scale_grads": False}
+        options = {"n_microbatches": microbatches, "loss_fn": self._loss, "scale_grads": False}
         self._schedule: Any = (
-            ScheduleInterleaved1F1B(list(stages), **options)
+            ScheduleInterleaved1F1B(stages, **options)
             if schedule == "interleaved_1f1b"
             else _SINGLE[schedule](stages[0], **options)
         )
@@ -141,35 +153,6 @@ class Pipeline(Learner):
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         with self._busy():
             return summed_loss(logits, labels) * self._scale
-
-
-def _stages(task: Task, mesh: DeviceMesh, microbatches: int) -> list[Any]:
-    """This rank's stages, round the pipeline once and again.
-
-    Their shapes are given: to find them out, a stage would run once more, which DDP takes for a step.
-    """
-    ranks, stages_per_rank = task.settings.pipeline_parallel, task.settings.stages_per_rank or 1
-    group = mesh.get_group("pipeline_parallel")
-    mine = [mesh.get_local_rank("pipeline_parallel") + turn * ranks for turn in range(stages_per_rank)]
-    count = ranks * stages_per_rank
-    samples = task.settings.micro_batch_size // microbatches
-
-    def module(index: int) -> nn.Module:
-        alone = stage_module(task, index, count)
-        return alone if task.settings.data_parallel == 1 else replicated(task, alone, mesh.get_group("data_parallel"))
-
-    return [
-        PipelineStage(
-            module(index),
-            index,
-            count,
-            task.ranks.device,
-            input_args=_between(task, samples, index),
-            output_args=_between(task, samples, index + 1, count),
-            group=group,
-        )
-        for index in mine
-    ]
 
 
 def _between(task: Task, samples: int, index: int, count: int | None = None) -> torch.Tensor:
