@@ -21,28 +21,12 @@ py::dict columns_of(Get get) {
     return to_columns(std::move(recording));
 }
 
-std::vector<GpuInfo> list_gpus(int64_t limit_ns) {
-    const py::gil_scoped_release release;
-    return gpus_within(limit_ns);
-}
-
 }  // namespace
 
 PYBIND11_MODULE(_nvml, module, py::mod_gil_not_used()) {
     module.doc() = "NVML, opened at run time, and native threads that sample it. Private to pybench.";
 
     py::register_exception<NvmlError>(module, "NvmlError", PyExc_RuntimeError);
-
-    module.def(
-        "gpus",
-        [](int64_t limit_ns) {
-            std::vector<py::tuple> found;
-            for (const GpuInfo& info : list_gpus(limit_ns))
-                found.push_back(py::make_tuple(text(info.uuid), info.index, text(info.name)));
-            return found;
-        },
-        py::kw_only(), py::arg("limit_ns"),
-        "UUID, NVML index and name of every GPU that answers. Raises NvmlError where none does, or not in time.");
 
     py::class_<Recorder>(module, "Recorder", "Native threads that record counter, driver series and fields.")
         .def(py::init([](std::vector<std::string> uuids, int64_t counter_period_ns, int64_t polled_period_ns,

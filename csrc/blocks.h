@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "record.h"
@@ -66,18 +65,6 @@ struct alignas(64) GpuBlock {
     std::atomic<int64_t> call_start_ns{0};  // of the driver call under way, 0 for none
     std::atomic<int64_t> latest_mw{kMissing};
     Ring ring;
-};
-
-class Blocks {
-  public:
-    explicit Blocks(size_t num_gpus) : gpus_(new GpuBlock[num_gpus]) {}
-
-    RecordingHead& head() { return head_; }
-    GpuBlock& gpu(size_t i) { return gpus_[i]; }
-
-  private:
-    RecordingHead head_;
-    std::unique_ptr<GpuBlock[]> gpus_;
 };
 
 }  // namespace pybench

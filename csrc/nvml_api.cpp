@@ -18,12 +18,6 @@ constexpr char kLibraryName[] = "libnvidia-ml.so.1";
 constexpr char kLibraryVariable[] = "PYBENCH_NVML_LIBRARY";
 constexpr unsigned kTextSize = NVML_DEVICE_UUID_V2_BUFFER_SIZE;  // the longest of UUID, name and driver version
 
-std::string describe_error(const std::string& call, int code, const std::string& text, const std::string& device) {
-    std::string message = call;
-    if (!device.empty()) message += " on " + device;
-    return message + ": " + text + " (code " + std::to_string(code) + ")";
-}
-
 // NVML names the type of a value beside it; power comes as an unsigned integer on every driver seen, double allowed.
 int64_t to_integer(nvmlValueType_t type, const nvmlValue_t& value) {
     switch (type) {
@@ -83,8 +77,6 @@ struct Nvml::Symbols {
     decltype(nvmlShutdown)* shutdown = nullptr;
     decltype(nvmlErrorString)* error_string = nullptr;
     decltype(nvmlSystemGetDriverVersion)* get_driver = nullptr;
-    decltype(nvmlDeviceGetCount_v2)* get_count = nullptr;
-    decltype(nvmlDeviceGetHandleByIndex_v2)* by_index = nullptr;
     decltype(nvmlDeviceGetHandleByUUID)* by_uuid = nullptr;
     decltype(nvmlDeviceGetUUID)* get_uuid = nullptr;
     decltype(nvmlDeviceGetName)* get_name = nullptr;
@@ -108,8 +100,6 @@ struct Nvml::Symbols {
 // Newer names first. Only functions that every session needs are required.
 Nvml::Symbols::Symbols(void* library) {
     require(library, init, {"nvmlInit_v2", "nvmlInit"});
-    require(library, get_count, {"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});
-    require(library, by_index, {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"});
     require(library, by_uuid, {"nvmlDeviceGetHandleByUUID"});
     require(library, get_uuid, {"nvmlDeviceGetUUID"});
     load(library, shutdown, {"nvmlShutdown"});
@@ -128,13 +118,6 @@ Nvml::Symbols::Symbols(void* library) {
     load(library, get_mig, {"nvmlDeviceGetMigMode"});
     load(library, get_shared_board, {"nvmlDeviceGetMultiGpuBoard"});
 }
-
-NvmlError::NvmlError(std::string call_, int code_, std::string text_, std::string device_)
-    : std::runtime_error(describe_error(call_, code_, text_, device_)),
-      call(std::move(call_)),
-      code(code_),
-      text(std::move(text_)),
-      device(std::move(device_)) {}
 
 std::shared_ptr<Nvml> Nvml::open() {
     const char* chosen = std::getenv(kLibraryVariable);
@@ -157,23 +140,6 @@ Nvml::~Nvml() {
 
 void Nvml::check(nvmlReturn_t code, const char* call, const std::string& device) const {
     if (code != NVML_SUCCESS) throw NvmlError(call, code, symbols_->text(code), device);
-}
-
-std::vector<GpuInfo> Nvml::gpus() const {
-    unsigned count = 0;
-    check(persist([&] { return symbols_->get_count(&count); }), "nvmlDeviceGetCount_v2");
-    std::vector<GpuInfo> found;
-    for (unsigned index = 0; index < count; ++index) {
-        try {
-            nvmlDevice_t gpu = nullptr;
-            check(persist([&] { return symbols_->by_index(index, &gpu); }), "nvmlDeviceGetHandleByIndex_v2",
-                  std::to_string(index));
-            found.push_back(describe(gpu));
-        } catch (const NvmlError&) {
-            if (index + 1 == count && found.empty()) throw;  // none answers: report the last error
-        }
-    }
-    return found;
 }
 
 nvmlDevice_t Nvml::gpu_by_uuid(const std::string& uuid) const {

@@ -15,12 +15,12 @@ namespace pybench {
 // A failed NVML call: which, its code, NVML's text for it, and the device it was about ("" for none).
 class NvmlError : public std::runtime_error {
   public:
-    NvmlError(std::string call, int code, std::string text, std::string device);
+    NvmlError(const std::string& call, int code, const std::string& text, const std::string& device)
+        : std::runtime_error(call + (device.empty() ? "" : " on " + device) + ": " + text + " (code " +
+                             std::to_string(code) + ")"),
+          code(code) {}
 
-    const std::string call;
     const int code;
-    const std::string text;
-    const std::string device;
 };
 
 struct GpuInfo {
@@ -51,8 +51,6 @@ class Nvml {
     Nvml(const Nvml&) = delete;
     Nvml& operator=(const Nvml&) = delete;
 
-    // The GPUs that answer; lost ones don't. Throws NvmlError if none answers.
-    std::vector<GpuInfo> gpus() const;
     nvmlDevice_t gpu_by_uuid(const std::string& uuid) const;  // throws NvmlError
     GpuInfo describe(nvmlDevice_t gpu) const;                 // throws NvmlError
     std::string driver_version() const;                       // "" where unknown

@@ -25,34 +25,7 @@ uint64_t this_process() {
     return num_forks;
 }
 
-// What open() returns, which calls the driver and may hang.
-template <typename Opened, typename Open>
-Opened opened_within(int64_t limit_ns, Open open) {
-    struct Opening {
-        Opened opened;
-        std::exception_ptr error;
-    };
-    auto opening = std::make_shared<Opening>();
-    const bool returned = returns_within(limit_ns, [opening, open = std::move(open)] {
-        try {
-            opening->opened = open();
-        } catch (...) {
-            opening->error = std::current_exception();
-        }
-    });
-    if (!returned) {
-        const std::string limit = std::to_string(limit_ns / kMillisecond);
-        throw NvmlError("opening the GPUs", NVML_ERROR_TIMEOUT, "the driver has not answered for " + limit + " ms", "");
-    }
-    if (opening->error) std::rethrow_exception(opening->error);
-    return std::move(opening->opened);
-}
-
 }  // namespace
-
-std::vector<GpuInfo> gpus_within(int64_t limit_ns) {
-    return opened_within<std::vector<GpuInfo>>(limit_ns, [] { return Nvml::open()->gpus(); });
-}
 
 Recorder::Recorder(Settings settings) : settings_(std::move(settings)), process_(this_process()) {}
 
@@ -68,10 +41,25 @@ void Recorder::start() {
     if (process_ != this_process()) throw std::logic_error("the sampler was made by another process");
     const std::lock_guard<std::mutex> lock(mutex_);
     if (session_) throw std::logic_error("the sampler is already running");
-    auto session = opened_within<std::shared_ptr<Session>>(
-        settings_.start_limit_ns, [settings = settings_] { return std::make_shared<Session>(settings); });
-    session->start();
-    session_ = std::move(session);
+    struct Opening {
+        std::shared_ptr<Session> session;
+        std::exception_ptr error;
+    };
+    auto opening = std::make_shared<Opening>();
+    const bool returned = returns_within(settings_.start_limit_ns, [opening, settings = settings_] {
+        try {
+            opening->session = std::make_shared<Session>(settings);
+        } catch (...) {
+            opening->error = std::current_exception();
+        }
+    });
+    if (!returned) {
+        const std::string limit = std::to_string(settings_.start_limit_ns / kMillisecond);
+        throw NvmlError("opening the GPUs", NVML_ERROR_TIMEOUT, "the driver has not answered for " + limit + " ms", "");
+    }
+    if (opening->error) std::rethrow_exception(opening->error);
+    opening->session->start();
+    session_ = std::move(opening->session);
 }
 
 std::shared_ptr<Session> Recorder::running(bool required) {

@@ -12,9 +12,6 @@
 
 namespace pybench {
 
-// The GPUs that answer. Throws NvmlError, also for a driver that has not answered by then.
-std::vector<GpuInfo> gpus_within(int64_t limit_ns);
-
 class Recorder {
   public:
     explicit Recorder(Settings settings);

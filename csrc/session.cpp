@@ -38,28 +38,24 @@ bool hangs(int64_t call_start_ns, const Patience& patience) {
 
 Session::Session(const Settings& settings)
     : nvml_(Nvml::open()),
-      blocks_(settings.uuids.size()),
+      blocks_(new GpuBlock[settings.uuids.size()]),
       search_slots_(settings.uuids.size()),
       contention_(settings.uuids.size()),
       recording_(settings.uuids.size()),
       retention_(settings.most_bytes) {
-    blocks_.head().boot_id = boot_id();
-    blocks_.head().driver = nvml_->driver_version();
-    open_gpus(settings);
-}
-
-void Session::open_gpus(const Settings& settings) {
+    head_.boot_id = boot_id();
+    head_.driver = nvml_->driver_version();
     for (const std::string& uuid : settings.uuids) {
         const auto number = static_cast<uint32_t>(gpus_.size());
         gpus_.push_back(
-            std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.pace, search_slots_, wall_clock_));
+            std::make_unique<Gpu>(nvml_, uuid, blocks_[number], number, settings.pace, search_slots_, wall_clock_));
     }
 }
 
 // Every GPU starts with its own poller, so that none waits for another's first calls. All are assigned before any
 // poller looks.
 void Session::start() {
-    blocks_.head().start_ns = now_ns();
+    head_.start_ns = now_ns();
     recording_.offsets.push_back(wall_clock_.read());
     for (size_t i = 0; i < gpus_.size(); ++i) gpus_[i]->poller = i;
     try {
@@ -84,7 +80,7 @@ void Session::add_poller() {
         *ended = true;
     });
     pollers_.push_back({std::move(thread), ended});
-    ++blocks_.head().num_pollers;
+    ++head_.num_pollers;
 }
 
 // ---- A poller's thread ----------------------------------------------------------------------------------------------
@@ -157,16 +153,16 @@ void Session::collect() {
     std::vector<Record> records;
     std::vector<uint64_t> ends;
     for (size_t i = 0; i < gpus_.size(); ++i) {
-        ends.push_back(blocks_.gpu(i).ring.each([&](const Record& record) { records.push_back(record); }));
+        ends.push_back(blocks_[i].ring.each([&](const Record& record) { records.push_back(record); }));
     }
-    for (size_t i = 0; i < gpus_.size(); ++i) blocks_.gpu(i).ring.release(ends[i]);
+    for (size_t i = 0; i < gpus_.size(); ++i) blocks_[i].ring.release(ends[i]);
     for (const Record& record : records) recording_.add(record);
     retention_.apply(&recording_);
 }
 
 // If calls run in parallel, only after every GPU's grid is known.
 bool Session::may_merge_pollers() {
-    if (gpus_.size() < 2 || now_ns() >= blocks_.head().start_ns + kMeasureLimit) return true;
+    if (gpus_.size() < 2 || now_ns() >= head_.start_ns + kMeasureLimit) return true;
     if (!contention_.done()) return false;
     search_slots_.allow(contention_.num_concurrent());
     const auto predictable = [](const std::unique_ptr<Gpu>& gpu) { return gpu->predictable(); };
@@ -180,7 +176,7 @@ void Session::merge_pollers() {
     if (contention_.done() && contention_.one_thread_will_do()) {
         for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->poller = 0;
         search_slots_.allow(1);
-        blocks_.head().num_pollers = 1;
+        head_.num_pollers = 1;
     }
     pollers_merged_ = true;  // last: who sees it has all its GPUs
 }
@@ -241,7 +237,7 @@ void Session::wait_for(uint64_t demand, int64_t limit_ns, Patience* patience) co
 
 void Session::conclude(Recording* recording, int64_t hang_ns, const Patience& patience) {
     recording->offsets.push_back(wall_clock_.read());
-    recording->conclude(blocks_.head(), &blocks_.gpu(0), now_ns(), [&](int64_t call_start_ns) {
+    recording->conclude(head_, blocks_.get(), now_ns(), [&](int64_t call_start_ns) {
         return takes_longer(call_start_ns, hang_ns) && hangs(call_start_ns, patience);
     });
 }
@@ -292,7 +288,7 @@ std::vector<int64_t> Session::latest_power_mw() {
     std::vector<int64_t> latest;
     for (size_t i = 0; i < gpus_.size(); ++i) {
         const bool stale = takes_longer(gpus_[i]->call_start_ns(), kHangLimit);
-        latest.push_back(stale ? kMissing : blocks_.gpu(i).latest_mw.load());
+        latest.push_back(stale ? kMissing : blocks_[i].latest_mw.load());
     }
     return latest;
 }

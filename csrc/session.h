@@ -42,7 +42,6 @@ class Session : public std::enable_shared_from_this<Session> {
     std::vector<int64_t> latest_power_mw();
 
   private:
-    void open_gpus(const Settings& settings);
     struct Poller {
         std::thread thread;
         std::shared_ptr<std::atomic<bool>> ended;
@@ -68,7 +67,8 @@ class Session : public std::enable_shared_from_this<Session> {
     void reassign_from_hung(int64_t now);
 
     const std::shared_ptr<Nvml> nvml_;
-    Blocks blocks_;
+    RecordingHead head_;
+    const std::unique_ptr<GpuBlock[]> blocks_;
     SearchSlots search_slots_;
     WallClock wall_clock_;
     std::vector<std::unique_ptr<Gpu>> gpus_;

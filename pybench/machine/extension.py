@@ -8,7 +8,7 @@ from typing import Literal
 REMEDY = "reinstall with a C++17 compiler at hand: pip install ."
 NAMES = {
     "_energy": ("filtered", "fitting_periods", "interpolated", "middle_deviation", "published", "undone", "within"),
-    "_nvml": ("NvmlError", "Recorder", "gpus"),
+    "_nvml": ("Recorder",),
 }
 """What pybench calls of each extension."""
 

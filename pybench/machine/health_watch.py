@@ -59,35 +59,34 @@ class HealthWatch:
     def _watch(self) -> None:
         try:
             with session():
-                self._follow({uuid: query("DeviceGetHandleByUUID", uuid) for uuid in self._uuids})
+                found = {uuid: query("DeviceGetHandleByUUID", uuid) for uuid in self._uuids}
+                handles = {uuid: handle for uuid, handle in found.items() if handle is not None}
+                if not handles:
+                    return
+                self._processes.look(handles)
+                self._before = _counters(found)
+                self._ready.set()
+                over = False
+                while not over:
+                    over = self._over.wait(_PERIOD_S)
+                    self._processes.look(handles)
+                    self._read_links(handles)
+                self._after = _counters(found)
         except NvmlError:
             pass  # a failing driver is reported by the sampler and the worker; here it means: unknown
         finally:
             self._ready.set()
 
-    def _follow(self, found: dict[str, Any]) -> None:
-        """Each GPU by UUID, with its handle; ``None`` for a lost one."""
-        handles = {uuid: handle for uuid, handle in found.items() if handle is not None}
-        if not handles:
-            return
-        self._processes.look(handles)
-        self._before = _counters(found)
-        self._ready.set()
-        while True:
-            over = self._over.wait(_PERIOD_S)
-            self._processes.look(handles)
-            for uuid, handle in handles.items():
-                link = PcieLink(
-                    uuid=uuid,
-                    generation=query("DeviceGetCurrPcieLinkGeneration", handle),
-                    generation_max=query("DeviceGetMaxPcieLinkGeneration", handle),
-                    width=query("DeviceGetCurrPcieLinkWidth", handle),
-                    width_max=query("DeviceGetMaxPcieLinkWidth", handle),
-                )
-                self._links[uuid] = _better(self._links.get(uuid), link)
-            if over:
-                break
-        self._after = _counters(found)
+    def _read_links(self, handles: dict[str, Any]) -> None:
+        for uuid, handle in handles.items():
+            link = PcieLink(
+                uuid=uuid,
+                generation=query("DeviceGetCurrPcieLinkGeneration", handle),
+                generation_max=query("DeviceGetMaxPcieLinkGeneration", handle),
+                width=query("DeviceGetCurrPcieLinkWidth", handle),
+                width_max=query("DeviceGetMaxPcieLinkWidth", handle),
+            )
+            self._links[uuid] = _better(self._links.get(uuid), link)
 
 
 def _counters(found: dict[str, Any]) -> tuple[GpuCounters, ...]:
@@ -137,12 +136,23 @@ def read_xids(path: str = KERNEL_LOG) -> tuple[Xid, ...] | None:
         log = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
+    records: list[str] = []
     try:
-        return tuple(xid for record in _records(log) if (xid := parse_xid(record)) is not None)
+        while True:
+            try:
+                data = os.read(log, _MAX_RECORD_BYTES)  # one record
+            except BrokenPipeError:
+                continue  # records were overwritten before they were read
+            except BlockingIOError:
+                break
+            if not data:  # a plain file, which has an end
+                break
+            records += data.decode(errors="replace").splitlines()
     except OSError:
         return None
     finally:
         os.close(log)
+    return tuple(xid for record in records if (xid := parse_xid(record)) is not None)
 
 
 def parse_xid(record: str) -> Xid | None:
@@ -153,18 +163,3 @@ def parse_xid(record: str) -> Xid | None:
     number = int(found.groupdict().get("number") or _OFF_THE_BUS_XID)
     of_switch = found.re is _SWITCH
     return Xid(sequence=int(found["sequence"]), pci_bus_id=found["slot"], number=number, of_switch=of_switch)
-
-
-def _records(log: int) -> list[str]:
-    """One read is one record. The end is EAGAIN; EPIPE means that records were overwritten before they were read."""
-    records: list[str] = []
-    while True:
-        try:
-            data = os.read(log, _MAX_RECORD_BYTES)
-        except BlockingIOError:
-            return records
-        except BrokenPipeError:
-            continue
-        if not data:  # a plain file, which has an end
-            return records
-        records += data.decode(errors="replace").splitlines()

@@ -77,7 +77,10 @@ def clock_limits(gpu: GpuTrace, trace: PowerTrace) -> list[tuple[int, int, str]]
 def trace_chart(label: str, steps: Sequence[tuple[int, int, int]], span: str, trace: PowerTrace) -> dict[str, Any]:
     """One chart. ``steps`` are start, end of prefill and end of each in ns; ``span`` is the word for a step."""
     samples = [power_samples(gpu, trace) for gpu in trace.gpus]
-    counter_ns = [_new_counter_values_ns(gpu) for gpu in trace.gpus]
+    counter_ns: list[Integers] = []  # of each new value
+    for gpu in trace.gpus:
+        energy_mj, after_ns = np.asarray(gpu.counter.energy_mj, np.uint64), np.asarray(gpu.counter.after_ns, np.int64)
+        counter_ns.append(after_ns[np.append(True, energy_mj[1:] != energy_mj[:-1])[: len(energy_mj)]])
     origin_ns = trace.start_ns
     # The shortest multiple of TICK_NS with which every difference fits into 32 bits. The times of an edited file may
     # descend, so the range counts, not the ends.
@@ -115,12 +118,6 @@ def trace_chart(label: str, steps: Sequence[tuple[int, int, int]], span: str, tr
             for name, a, b in (("prefill", start, cut), ("decode", cut, end))
         ],
     }
-
-
-def _new_counter_values_ns(gpu: GpuTrace) -> Integers:
-    energy_mj = np.asarray(gpu.counter.energy_mj, dtype=np.uint64)
-    changed: Integers = np.asarray(gpu.counter.after_ns, dtype=np.int64)
-    return changed[np.append(True, energy_mj[1:] != energy_mj[:-1])] if len(energy_mj) else changed
 
 
 def pack(values: Integers) -> str:

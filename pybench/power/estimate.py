@@ -2,16 +2,19 @@
 
 Sources in order: the energy counter with the driver's series as its shape; the counter alone; the series alone; the
 polled average. The scope is the GPU board as NVML counts it. The board's gain error, about ±5 %, is not in the bound:
-it cancels in ratios on one board.
+it cancels in ratios on one board. Flags are reasons to doubt the joules; ``docs/results.md`` describes each.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
+from pybench.core.node_driver import is_throttled
 from pybench.machine.extension import REMEDY, extension_fault
 from pybench.model.errors import MachineError
 from pybench.model.record import Energy, GpuEnergy
@@ -23,10 +26,9 @@ if (_FAULT := extension_fault("_energy")) is not None:
 from pybench.power.bridge import Window, WindowEnergy, cut_window, estimate_by_counter
 from pybench.power.counter import PUBLICATION_BLUR_S
 from pybench.power.curve import Curve, series_curve
-from pybench.power.flags import state_flags
 from pybench.power.in_step import FLAGGED_FRACTION, LoadPeriods, alias_fraction
 from pybench.power.samples import GLITCH_W, IMPOSSIBLE_W, Samples, averages_of, max_power_w, power_within_mw
-from pybench.power.trace import GpuTrace, OffsetColumns, PowerTrace
+from pybench.power.trace import MISSING, GpuTrace, OffsetColumns, PowerTrace
 
 # Half a bound, in standard deviations and as a least fraction of the energy. The truth was inside in over 99 % of the
 # windows of every simulated load.
@@ -50,6 +52,10 @@ MISFIT = 6.0
 MIN_POLLED = 2
 # Standard deviation of the series' gain without a counter: twice their difference over 3 s.
 LONE_GAIN_SPREAD = 3e-3
+# State is read each second, and soon after an end of a window: readings this near to an end count.
+NEAREST_NS = 1_500_000_000
+# Power changes by about 0.2 % per °C, so 10 °C move it by as much as the intervals of a verdict.
+DRIFT_C = 10
 # Uncalibrated sensors: the power's range within 1 s of an end counts; 4 standard deviations of the mean of few values;
 # an unseen part of the time may differ by 2 %, and so may the sensor.
 NEAR_S = 1.0
@@ -154,6 +160,44 @@ def _gpu_energy(
         num_publications=estimate.num_publications,
         flags=flags,
     )
+
+
+def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
+    """Flags of a window that do not depend on the energy."""
+    reasons = around(gpu.slow.clock_event_reasons, gpu.slow.t_ns, start_ns, end_ns)
+    temperature_c = around(gpu.slow.temperature_c, gpu.slow.t_ns, start_ns, end_ns)
+    stall_start_ns = np.asarray(gpu.stalls.start_ns, dtype=np.int64)
+    stall_end_ns = np.asarray(gpu.stalls.end_ns, dtype=np.int64)
+    stalled = gpu.state == "stalled" or bool(np.any((stall_start_ns < end_ns) & (stall_end_ns > start_ns)))
+    raised = {
+        gpu.state: gpu.state not in {"ok", "stalled"},
+        "stalled": stalled,
+        "throttled": is_throttled(int(np.bitwise_or.reduce(reasons))),
+        "temperature_drift": bool(len(temperature_c)) and bool(np.ptp(temperature_c) > DRIFT_C),
+        "dropped_records": gpu.dropped_records > 0,
+        "mig": bool(gpu.mig),
+        "shared_board": bool(gpu.shared_board),
+        "module_scope": gpu.is_module,
+    }
+    return [name for name, up in raised.items() if up]
+
+
+def around(
+    values: Sequence[int], times_ns: Sequence[int], start_ns: int, end_ns: int, nearest_ns: int = NEAREST_NS
+) -> npt.NDArray[np.int64]:
+    """Known values within the window, and the nearest on each side if it is within ``nearest_ns``.
+
+    Times ascend. ``values`` may be empty: a column that was never filled.
+    """
+    if len(values) != len(times_ns):
+        return np.array([], dtype=np.int64)
+    first, end = bisect_left(times_ns, start_ns), bisect_right(times_ns, end_ns)
+    if first > 0 and times_ns[first - 1] >= start_ns - nearest_ns:
+        first -= 1
+    if end < len(times_ns) and times_ns[end] <= end_ns + nearest_ns:
+        end += 1
+    read = np.asarray(values[first:end], dtype=np.int64)
+    return np.asarray(read[read != MISSING])
 
 
 def _mean_of_series(

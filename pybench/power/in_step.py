@@ -98,18 +98,18 @@ def alias_fraction(
     whole_s = round(period_s / TICK_S) * TICK_S
     if abs(period_s - whole_s) <= TICK_FRACTION * period_s:
         period_s = whole_s
-    off_fractions = [
+    off_fractions = (
         off
         for ratio, off, width in _ALIASES
         for load_s in rhythm.periods_s
         if abs(load_s / period_s - ratio) <= width * ratio
-    ]
-    if not off_fractions:
+    )
+    if not (largest := max(off_fractions, default=0.0)):
         return 0.0
     locked = locked_fraction(rhythm.begins_ns, period_s)
     spread = 1 - locked**2
     most = SHAPE_TIMES * math.sqrt(2) * deviation_fraction * locked / spread if spread > LEAST_SPREAD else math.inf
-    return min(max(off_fractions) * locked, most)
+    return min(largest * locked, most)
 
 
 # Shortest and longest cycle looked for, in samples; long windows allow longer ones.

@@ -12,7 +12,7 @@ from functools import reduce
 from itertools import pairwise
 from operator import or_
 from statistics import fmean, median, median_high
-from typing import TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from pybench.model.wire import Step
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import TRAITS_OF
 from pybench.model.workloads.settings import Settings
-from pybench.power.estimate import attempt_energy, gpu_energies
-from pybench.power.flags import around
+from pybench.power.estimate import around, attempt_energy, gpu_energies
 from pybench.power.in_step import SAMPLE_PERIOD_S, LoadPeriods
 from pybench.power.trace import MISSING, PowerTrace
 
@@ -195,19 +194,17 @@ def _of_host(point: Point, ranks: Ranks, host: HostTrace) -> Energy | None:
     if host.trace is None or not host.clock.is_close:
         return None
     found = window_energy(point, ranks, host.trace, host.clock.offset_ns)
-    gpus = tuple(gpu if host.here else replace(gpu, index=None) for gpu in found.gpus)
-    # Joules that a window may gain or lose at its two ends.
-    ends_s = 2 * host.clock.bound_ns / 1e9
-    ends_j = {gpu.uuid: ends_s * (gpu.max_power_w or gpu.mean_power_w or 0.0) for gpu in gpus}
-    # A phase has a window in every step.
-    indices, times = {gpu.uuid: gpu.index for gpu in gpus}, len(ranks[0])
-    phases = []
-    for phase in found.phases:
-        named = (replace(gpu, index=indices[gpu.uuid]) for gpu in phase.gpus)
-        of_phase = tuple(_widened(gpu, times * ends_j[gpu.uuid]) for gpu in named)
-        phases.append(_widened(replace(phase, gpus=of_phase), times * sum(ends_j.values())))
-    gpus = tuple(_widened(gpu, ends_j[gpu.uuid]) for gpu in gpus)
-    return replace(found, gpus=gpus, phases=tuple(phases))
+    # Joules that a window may gain or lose at its two ends. A phase has a window in every step.
+    ends_s, num_steps = 2 * host.clock.bound_ns / 1e9, len(ranks[0])
+    ends_j = {gpu.uuid: ends_s * (gpu.max_power_w or gpu.mean_power_w or 0.0) for gpu in found.gpus}
+
+    def widened(gpus: Sequence[GpuEnergy], num_windows: int) -> tuple[GpuEnergy, ...]:
+        named = (gpu if host.here else replace(gpu, index=None) for gpu in gpus)
+        return tuple(_widened(gpu, num_windows * ends_j[gpu.uuid]) for gpu in named)
+
+    phases = (replace(phase, gpus=widened(phase.gpus, num_steps)) for phase in found.phases)
+    wider = tuple(_widened(phase, num_steps * sum(ends_j.values())) for phase in phases)
+    return replace(found, gpus=widened(found.gpus, 1), phases=wider)
 
 
 Joules = TypeVar("Joules", GpuEnergy, PhaseEnergy)
@@ -230,20 +227,12 @@ def _joined_phase(together: Sequence[PhaseEnergy], *, complete: bool) -> PhaseEn
     )
 
 
-class _Sums(TypedDict):
-    energy_j: float | None
-    energy_low_j: float | None
-    energy_high_j: float | None
-
-
-def _sums_j(parts: Sequence[GpuEnergy] | Sequence[PhaseEnergy]) -> _Sums:
+def _sums_j(parts: Sequence[GpuEnergy] | Sequence[PhaseEnergy]) -> dict[str, Any]:
     """Joules and both ends of their bound, of all parts together; ``None`` without parts, or where one is unknown."""
-    joules, low, high = (
-        [getattr(part, name) for part in parts] for name in ("energy_j", "energy_low_j", "energy_high_j")
-    )
-    known = bool(parts) and None not in (*joules, *low, *high)
-    sums_j = (sum(joules), sum(low), sum(high)) if known else (None, None, None)
-    return {"energy_j": sums_j[0], "energy_low_j": sums_j[1], "energy_high_j": sums_j[2]}
+    names = ("energy_j", "energy_low_j", "energy_high_j")
+    values_j = {name: [getattr(part, name) for part in parts] for name in names}
+    known = bool(parts) and not any(None in of_name for of_name in values_j.values())
+    return {name: sum(of_name) if known else None for name, of_name in values_j.items()}
 
 
 def joined_conditions(ranks: Ranks, hosts: Sequence[HostTrace]) -> tuple[GpuConditions, ...]:

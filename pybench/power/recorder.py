@@ -7,7 +7,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from pybench.machine.extension import REMEDY, extension_fault
-from pybench.machine.nvml import NoDriverError, open_library
+from pybench.machine.nvml import NvmlError, answer, returned_within, session
 from pybench.model.errors import MachineError, UsageError
 from pybench.power.sensor import sensor_model
 from pybench.power.trace import MISSING, PLANES, GpuTrace, OffsetColumns, PowerTrace
@@ -38,14 +38,24 @@ def sampler_unavailable_reason() -> str | None:
     if _nvml is None:
         return f"{_FAULT}; {REMEDY}"
     try:
-        # Where there is no library, the reason is in the words that the machine's own listing has.
-        open_library()
-        gpus = _nvml.gpus(limit_ns=round(START_LIMIT_S * 1e9))
-    except NoDriverError as error:
+        reasons = returned_within(START_LIMIT_S, _no_gpu_reason)
+    except NvmlError as error:
         return str(error)
-    except _nvml.NvmlError as error:
-        return f"no NVIDIA driver: {error}"
-    return None if gpus else "the NVIDIA driver shows no GPU"
+    return reasons[0] if reasons else f"the NVIDIA driver has not answered for {START_LIMIT_S:g} s"
+
+
+def _no_gpu_reason() -> str | None:
+    """Why no GPU answers, ``None`` when one does. Raises ``NvmlError`` without a driver."""
+    reason = "the NVIDIA driver shows no GPU"
+    with session():
+        for index in range(answer("DeviceGetCount")):
+            try:
+                answer("DeviceGetUUID", answer("DeviceGetHandleByIndex", index))
+            except NvmlError as error:
+                reason = f"no GPU answers: {error}"
+            else:
+                return None
+    return reason
 
 
 class PowerRecorder:
