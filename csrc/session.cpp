@@ -138,14 +138,11 @@ void Session::collect_and_watch() {
         collect();
         merge_pollers();
         reassign_from_hung(std::min(now_ns(), latest_ns));
-        latest_ns = now_ns() + std::chrono::nanoseconds(collect_period()).count() + kMostLate;
-        wake_.wait_for(lock, collect_period());
+        const std::chrono::milliseconds merged_period = gpus_.size() == 1 ? kAlonePeriod : kWatchPeriod;
+        const std::chrono::nanoseconds period = pollers_merged_ ? merged_period : kCollectPeriod;
+        latest_ns = now_ns() + period.count() + kMostLate;
+        wake_.wait_for(lock, period);
     }
-}
-
-std::chrono::milliseconds Session::collect_period() const {
-    if (!pollers_merged_) return kCollectPeriod;
-    return gpus_.size() == 1 ? kAlonePeriod : kWatchPeriod;
 }
 
 void Session::collect() {
@@ -160,19 +157,16 @@ void Session::collect() {
     retention_.apply(&recording_);
 }
 
-// If calls run in parallel, only after every GPU's grid is known.
-bool Session::may_merge_pollers() {
-    if (gpus_.size() < 2 || now_ns() >= head_.start_ns + kMeasureLimit) return true;
-    if (!contention_.done()) return false;
-    search_slots_.allow(contention_.num_concurrent());
-    const auto predictable = [](const std::unique_ptr<Gpu>& gpu) { return gpu->predictable(); };
-    return contention_.num_concurrent() == 1 || std::all_of(gpus_.begin(), gpus_.end(), predictable);
-}
-
-// Once, when it is known whether several pollers help.
+// Once, when it is known whether several pollers help. If calls run in parallel, only after every GPU's grid is known.
 void Session::merge_pollers() {
     // Not after stop(): the first poller may have ended already.
-    if (stopping_ || pollers_merged_ || !may_merge_pollers()) return;
+    if (stopping_ || pollers_merged_) return;
+    if (gpus_.size() > 1 && now_ns() < head_.start_ns + kMeasureLimit) {
+        if (!contention_.done()) return;
+        search_slots_.allow(contention_.num_concurrent());
+        const auto predictable = [](const std::unique_ptr<Gpu>& gpu) { return gpu->predictable(); };
+        if (contention_.num_concurrent() > 1 && !std::all_of(gpus_.begin(), gpus_.end(), predictable)) return;
+    }
     if (contention_.done() && contention_.one_thread_will_do()) {
         for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->poller = 0;
         search_slots_.allow(1);

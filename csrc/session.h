@@ -60,9 +60,7 @@ class Session : public std::enable_shared_from_this<Session> {
     void end_pollers(Patience* patience);
 
     void collect_and_watch();
-    std::chrono::milliseconds collect_period() const;
     void collect();  // with mutex_ held
-    bool may_merge_pollers();
     void merge_pollers();
     void reassign_from_hung(int64_t now);
 

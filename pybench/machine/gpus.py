@@ -109,8 +109,7 @@ def _inventory() -> GpuInventory:
     found, faults = _survey(answer("DeviceGetCount"))
     gpus = [gpu for gpu, _ in found]
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
-    kept = visible(gpus, setting)
-    handles = {gpu.index: handle for gpu, handle in found}
+    kept, handles = visible(gpus, setting), {gpu.index: handle for gpu, handle in found}
     chosen = [handles[gpu.index] for gpu in kept]
     number = query("SystemGetCudaDriverVersion_v2")
     reason = remedy = None
@@ -210,8 +209,6 @@ def _nvlink_states(handle: Any) -> list[tuple[int, int]]:  # noqa: ANN401 - NVML
 
 def _link(a: Any, b: Any) -> str:  # noqa: ANN401 - NVML's handles
     """Name the way between two GPUs: NV<links> over NVLink, else their common ancestor on PCIe."""
-    level = query("DeviceGetTopologyCommonAncestor", a, b)
-    names = {constant(name): short for name, short in _COMMON_ANCESTOR.items()}
     if a is b:
         return "X"
     status, pci = query("DeviceGetP2PStatus", a, b, constant("P2P_CAPS_INDEX_NVLINK")), query("DeviceGetPciInfo", b)
@@ -223,4 +220,5 @@ def _link(a: Any, b: Any) -> str:  # noqa: ANN401 - NVML's handles
         links += remote is None or pci is None or text(remote.busId) == text(pci.busId)
     if status == constant("P2P_STATUS_OK") and links:
         return f"NV{links}"
-    return names.get(level, "?") if level is not None else "?"
+    level = query("DeviceGetTopologyCommonAncestor", a, b)
+    return {constant(name): short for name, short in _COMMON_ANCESTOR.items()}.get(level, "?")

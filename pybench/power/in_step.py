@@ -57,11 +57,6 @@ class LoadPeriods:
     periods_s: tuple[float, ...]
     begins_ns: Sequence[int] = ()
 
-    @classmethod
-    def of_period(cls, period_s: float | None) -> LoadPeriods | None:
-        """A load with only a known period; ``None`` without one."""
-        return None if period_s is None else cls((period_s,))
-
     def within(self, windows_ns: Sequence[tuple[int, int]]) -> LoadPeriods:
         """The beginnings within windows, ends included. Windows ascend."""
         begins_ns, edges_ns = np.asarray(self.begins_ns, dtype=np.int64), np.ravel(windows_ns)

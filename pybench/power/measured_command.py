@@ -117,7 +117,7 @@ def record_command(argv: Sequence[str], uuids: Sequence[str], period_s: float | 
     return CommandPower(
         argv=tuple(argv),
         exit_code=code,
-        energy=attempt_energy(trace, start_ns, end_ns, LoadPeriods.of_period(period_s)),
+        energy=attempt_energy(trace, start_ns, end_ns, None if period_s is None else LoadPeriods((period_s,))),
         trace=trace,
         package_j={name: after_j[name] - before_j[name] for name in before_j},
         package_reason=packages.reason,

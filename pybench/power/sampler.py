@@ -149,7 +149,9 @@ class PowerSampler(PowerRecorder):
             recent = time.monotonic_ns() - window.end_ns < RECENT_NS
             first_ns, last_ns = max(0, window.start_ns - NEAR_NS), window.end_ns + NEAR_NS
             trace = self.snapshot(first_ns, search=recent, until_ns=last_ns)
-        return attempt_energy(trace, window.start_ns, window.end_ns, LoadPeriods.of_period(period_s))
+        return attempt_energy(
+            trace, window.start_ns, window.end_ns, None if period_s is None else LoadPeriods((period_s,))
+        )
 
     def stop(self) -> PowerTrace:
         """As :meth:`PowerRecorder.stop`; energies of windows can be computed afterwards, too."""

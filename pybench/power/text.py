@@ -14,7 +14,7 @@ from pybench.model.record import Energy, GpuEnergy
 from pybench.power.calibrate import Calibration
 from pybench.power.measured_command import SCOPE
 from pybench.power.samples import series_times_ns
-from pybench.power.sensor_probe import CallCost, SensorProbe
+from pybench.power.sensor_probe import SensorProbe
 from pybench.power.trace import PowerTrace
 from pybench.report.run.flags import legend
 from pybench.report.table import Table
@@ -84,9 +84,6 @@ def trace_csv(trace: PowerTrace) -> str:
 
     Stamps of the series are converted from CLOCK_REALTIME with the recorded offsets.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("monotonic_ns", "gpu", "source", "value", "unit"))
     rows: list[tuple[int, int | None, str, int, str]] = []
     for gpu in trace.gpus:
         counter = zip(gpu.counter.after_ns, gpu.counter.energy_mj, strict=True)
@@ -96,8 +93,10 @@ def trace_csv(trace: PowerTrace) -> str:
         for source in ("instant", "average", "memory"):
             polled = zip(gpu.polled.t_ns, getattr(gpu.polled, f"{source}_mw"), strict=False)
             rows += [(int(t_ns), gpu.index, source, int(mw), "mW") for t_ns, mw in polled if mw >= 0]
-    rows.sort(key=lambda row: row[0])
-    writer.writerows(rows)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("monotonic_ns", "gpu", "source", "value", "unit"))
+    writer.writerows(sorted(rows, key=lambda row: row[0]))
     return out.getvalue()
 
 
@@ -108,10 +107,10 @@ def calibration_text(calibration: Calibration, path: Path | None) -> str:
     if fit is not None:
         response = fit.response
         lines += [
-            f"  a reading every  {fit.period_s * 1e3:.1f} ms",
-            f"  it averages      {_with_sigma(response.window_s, fit.window_sigma_s)}",
-            f"  low-pass         {_with_sigma(response.tau_s, fit.tau_sigma_s)}",
-            f"  lag              {_with_sigma(response.lag_s, fit.lag_sigma_s)}",
+            f"  a reading every  {_ms(fit.period_s)}",
+            f"  it averages      {_ms(response.window_s, fit.window_sigma_s)}",
+            f"  low-pass         {_ms(response.tau_s, fit.tau_sigma_s)}",
+            f"  lag              {_ms(response.lag_s, fit.lag_sigma_s)}",
             f"  load             {response.low_w:.0f} W and {response.high_w:.0f} W",
             f"  residual         {percent(response.off_fraction)} of the load's swing",
         ]
@@ -119,11 +118,6 @@ def calibration_text(calibration: Calibration, path: Path | None) -> str:
         lines.append(f"  sees             {short_percent(calibration.model.seen_fraction)} of the time")
     lines.append(f"  not stored: {calibration.reason}" if path is None else f"  stored in        {path}")
     return "\n".join(lines) + "\n"
-
-
-def _with_sigma(value_s: float, sigma_s: float | None) -> str:
-    bound = "" if sigma_s is None else f" ± {2 * sigma_s * 1e3:.1f} ms"
-    return f"{value_s * 1e3:.1f} ms{bound}"
 
 
 def probe_text(probes: Sequence[SensorProbe]) -> str:
@@ -139,16 +133,15 @@ def probe_text(probes: Sequence[SensorProbe]) -> str:
             f"  energy counter   every {_ms(probe.counter_period_s)}",
             f"  driver's series  every {_ms(probe.series_period_s)}{spacing}{depth}",
             f"  polled power     every {_ms(probe.polled_period_s)}",
-            *(f"  {_cost(cost)}" for cost in probe.calls),
         ]
+        for cost in probe.calls:
+            latency = cost.error
+            if cost.median_s is not None and cost.largest_s is not None:
+                latency = f"{cost.median_s * 1e6:.1f} µs, at most {cost.largest_s * 1e6:.1f} µs"
+            lines.append(f"  {cost.call}: {latency}")
     return "\n".join(lines) + "\n"
 
 
-def _cost(cost: CallCost) -> str:
-    if cost.median_s is None or cost.largest_s is None:
-        return f"{cost.call}: {cost.error}"
-    return f"{cost.call}: {cost.median_s * 1e6:.1f} µs, at most {cost.largest_s * 1e6:.1f} µs"
-
-
-def _ms(seconds: float | None) -> str:
-    return "unknown" if seconds is None else f"{seconds * 1e3:.1f} ms"
+def _ms(seconds: float | None, sigma_s: float | None = None) -> str:
+    bound = "" if sigma_s is None else f" ± {2 * sigma_s * 1e3:.1f} ms"
+    return "unknown" if seconds is None else f"{seconds * 1e3:.1f} ms{bound}"

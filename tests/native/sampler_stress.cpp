@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "clock.h"
-#include "nvml_api.h"
 #include "recorder.h"
 
 using namespace pybench;
@@ -78,10 +77,9 @@ void check(const Recording& recording, size_t num_gpus, bool in_time, int sessio
 
 }  // namespace
 
-int main() {
-    std::vector<std::string> uuids;
-    for (const GpuInfo& info : Nvml::open()->gpus()) uuids.push_back(info.uuid);
-
+// Takes the GPUs' UUIDs.
+int main(int argc, char** argv) {
+    const std::vector<std::string> uuids(argv + 1, argv + argc);
     for (int session = 0; session < kSessions; ++session) {
         Settings settings;
         settings.uuids = uuids;

@@ -58,8 +58,9 @@ def starts(
     with ExitStack() as stack:
 
         def start(program: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
+            uuids = (f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(int(environment["FAKE_NVML_DEVICES"])))
             running = subprocess.Popen(
-                [program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                [program, *uuids], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
             stack.enter_context(running)
             stack.callback(running.kill)
@@ -72,7 +73,10 @@ def starts(
             sources = ("tests/native/sampler_stress.cpp", *(f"csrc/{name}.cpp" for name in SOURCES))
             program, fake = native(folder / "stress", *sources, *options), fake_driver(folder, *options)
             for name, told in DRIVERS.items():
-                settings = {f"FAKE_NVML_{key}": value for key, value in {"LOAD": "square:100:600:40", **told}.items()}
+                settings = {
+                    f"FAKE_NVML_{key}": value
+                    for key, value in {"LOAD": "square:100:600:40", "DEVICES": "2", **told}.items()
+                }
                 environment = {**os.environ, **settings, "PYBENCH_NVML_LIBRARY": str(fake)}
                 found[sanitizer, name] = partial(start, program, environment)
         yield found
