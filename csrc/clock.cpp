@@ -23,7 +23,7 @@ int64_t read_clock(clockid_t clock) {
 int64_t offset_ns() {
     int64_t best_span = INT64_MAX, best_offset = 0;
     for (int i = 0; i < kOffsetTries; ++i) {
-        const int64_t before = now_ns(), realtime = realtime_ns(), after = now_ns();
+        const int64_t before = now_ns(), realtime = read_clock(CLOCK_REALTIME), after = now_ns();
         if (after - before >= best_span) continue;
         best_span = after - before;
         best_offset = realtime - (before + after) / 2;
@@ -34,8 +34,6 @@ int64_t offset_ns() {
 }  // namespace
 
 int64_t now_ns() { return read_clock(CLOCK_MONOTONIC); }
-
-int64_t realtime_ns() { return read_clock(CLOCK_REALTIME); }
 
 std::string boot_id() {
     std::ifstream file("/proc/sys/kernel/random/boot_id");

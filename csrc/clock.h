@@ -14,7 +14,6 @@ constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kSecond = 1000 * kMillisecond;
 
 int64_t now_ns();       // CLOCK_MONOTONIC
-int64_t realtime_ns();  // CLOCK_REALTIME, which somebody may set: see WallClock
 std::string boot_id();  // of the boot that CLOCK_MONOTONIC counts from
 void sleep_until(int64_t deadline_ns);
 

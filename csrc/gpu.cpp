@@ -38,20 +38,16 @@ Gpu::Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, u
       counter_{pace.counter_ns} {
     block_.uuid = uuid;
     try {
-        open(uuid);
+        handle_ = nvml_->gpu_by_uuid(uuid);
+        const GpuInfo info = nvml_->describe(handle_);
+        block_.name = info.name;
+        block_.index = info.index;
     } catch (const NvmlError& error) {
         if (means_no_such_gpu(static_cast<nvmlReturn_t>(error.code))) throw;
         capabilities_.refuse(static_cast<nvmlReturn_t>(error.code));
         ++block_.failed_calls;
         publish();
     }
-}
-
-void Gpu::open(const std::string& uuid) {
-    handle_ = nvml_->gpu_by_uuid(uuid);
-    const GpuInfo info = nvml_->describe(handle_);
-    block_.name = info.name;
-    block_.index = info.index;
 }
 
 // Every driver call goes through here, so that another thread sees a hang. A call that returns after the session's end
@@ -103,16 +99,6 @@ void Gpu::begin() {
     publish();
     if (!abandoned && !capabilities_.refused()) remember_missing(block_.uuid, driver_, capabilities_.missing());
     begun_ = true;
-}
-
-void Gpu::schedule() {
-    const int64_t now = now_ns();
-    if (counter_.period_ns < kSparse) counter_ = on_grid(counter_.period_ns, now);
-    series_ = on_grid(series_.period_ns, now);
-    polled_ = {};
-    pace_polls(wall_clock_.read());
-    slow_ = on_grid(kSlowPeriod, now);
-    scheduled_ = true;
 }
 
 void Gpu::pace_polls(const OffsetRow& now) {
@@ -225,7 +211,15 @@ void Gpu::read_slow() {
 }
 
 void Gpu::visit(uint64_t demand) {
-    if (!scheduled_) schedule();
+    if (!scheduled_) {
+        const int64_t now = now_ns();
+        if (counter_.period_ns < kSparse) counter_ = on_grid(counter_.period_ns, now);
+        series_ = on_grid(series_.period_ns, now);
+        polled_ = {};
+        pace_polls(wall_clock_.read());
+        slow_ = on_grid(kSlowPeriod, now);
+        scheduled_ = true;
+    }
     if (demand != wanted_) begin_serving(demand);
     keep_counter();
     keep(&polled_, kPolledMask, [this] { poll(); });

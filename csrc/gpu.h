@@ -57,7 +57,6 @@ class Gpu {
     std::atomic<bool> abandoned{false};  // no collector
 
   private:
-    void open(const std::string& uuid);
     template <typename Read>
     nvmlReturn_t call(Read read);
     template <typename Row>
@@ -73,7 +72,6 @@ class Gpu {
     void read_slow();
     template <typename Read>
     int64_t reading(Capability capability, Read read);
-    void schedule();
     void keep_counter();
     int64_t counter_due_ns() const;
     void begin_search();

@@ -8,24 +8,6 @@
 
 namespace pybench {
 
-namespace {
-
-void describe(GpuRecording& gpu, const GpuBlock& block) {
-    gpu.uuid = block.uuid;
-    gpu.name = block.name;
-    gpu.index = block.index;
-    gpu.state = name_of(static_cast<State>(block.state.load()));
-    gpu.failed_calls = block.failed_calls;
-    gpu.missed_ticks = block.missed_ticks;
-    gpu.dropped_records = block.ring.dropped;
-    gpu.capabilities = capability_names(block.capabilities);
-    gpu.module_scope = block.module_scope != 0;
-    gpu.mig = block.mig;
-    gpu.shared_board = block.shared_board;
-}
-
-}  // namespace
-
 void Recording::add(const Record& record) {
     GpuRecording& gpu = gpus.at(record.gpu);
     switch (record.plane) {
@@ -84,11 +66,22 @@ void Recording::conclude(const RecordingHead& head, const GpuBlock* blocks, int6
     num_pollers = head.num_pollers;
     for (size_t i = 0; i < gpus.size(); ++i) {
         const GpuBlock& block = blocks[i];
-        describe(gpus[i], block);
+        GpuRecording& gpu = gpus[i];
+        gpu.uuid = block.uuid;
+        gpu.name = block.name;
+        gpu.index = block.index;
+        gpu.state = name_of(static_cast<State>(block.state.load()));
+        gpu.failed_calls = block.failed_calls;
+        gpu.missed_ticks = block.missed_ticks;
+        gpu.dropped_records = block.ring.dropped;
+        gpu.capabilities = capability_names(block.capabilities);
+        gpu.module_scope = block.module_scope != 0;
+        gpu.mig = block.mig;
+        gpu.shared_board = block.shared_board;
         const int64_t call_start_ns = block.call_start_ns;
         if (call_start_ns == 0 || !hangs(call_start_ns)) continue;
-        gpus[i].state = name_of(State::stalled);
-        gpus[i].stalls.push_back({call_start_ns, end});
+        gpu.state = name_of(State::stalled);
+        gpu.stalls.push_back({call_start_ns, end});
     }
     // GPUs take turns at measuring the offset; their rings are emptied one after the other.
     std::sort(offsets.begin(), offsets.end(), [](const OffsetRow& a, const OffsetRow& b) { return a.t_ns < b.t_ns; });

@@ -109,9 +109,8 @@ def is_program(name: str) -> bool:
 
 def _outputs(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytearray, bytearray]:
     """Standard output and error to their ends. Raises ``TimeoutExpired``, and ``OverflowError`` for too much of it."""
-    assert process.stdout is not None
-    assert process.stderr is not None
-    found = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+    streams = (stream for stream in (process.stdout, process.stderr) if stream is not None)
+    found = {stream.fileno(): bytearray() for stream in streams}
     with selectors.DefaultSelector() as open_streams:
         for file in found:
             open_streams.register(file, selectors.EVENT_READ)
@@ -126,4 +125,5 @@ def _outputs(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytea
                     open_streams.unregister(key.fd)
             if max(map(len, found.values())) > MAX_OUTPUT_BYTES:
                 raise OverflowError
-    return found[process.stdout.fileno()], found[process.stderr.fileno()]
+    out, error_output = found.values()
+    return out, error_output

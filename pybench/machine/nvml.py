@@ -10,6 +10,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -124,23 +125,17 @@ def returned_within(
     limit_s: float, call: Callable[[], _T], notice_s: float = 0.0, remind: Callable[[], None] | None = None
 ) -> list[_T]:
     """The call's answer in a list, empty after ``limit_s``; a thread calls, ``remind`` after ``notice_s``."""
-    found: list[_T] = []
-    failed: list[Exception] = []
+    outcome: Future[_T] = Future()
 
     def run() -> None:
         try:
-            found.append(call())
+            outcome.set_result(call())
         except Exception as error:  # noqa: BLE001 - raised by the caller's thread
-            failed.append(error)
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True, name=getattr(call, "__name__", "call"))
-    thread.start()
+    threading.Thread(target=run, daemon=True, name=getattr(call, "__name__", "call")).start()
     if remind is not None and notice_s < limit_s:
-        thread.join(notice_s)
-        if thread.is_alive():
+        if wait([outcome], notice_s).not_done:
             remind()
         limit_s -= notice_s
-    thread.join(limit_s)
-    if failed:
-        raise failed[0]
-    return found
+    return [outcome.result()] if wait([outcome], limit_s).done else []

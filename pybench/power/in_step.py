@@ -194,12 +194,10 @@ def strongest_wave(time_s: Column, power_w: Column, sensor: SensorModel) -> tupl
     Each sample is compared with the mean of its neighbours in the cycle: late samples of a wave in step differ from it.
     """
     best = (0.0, 0.0, 1)
-    if len(time_s) <= 2 * _NEIGHBOURS[-1]:
-        return best
-    since_s = time_s - time_s[len(time_s) // 2]
     adjacent = _comparable(time_s, 1, sensor.period_s)
     if len(adjacent) < MIN_COMPARED:
         return best
+    since_s = time_s - time_s[len(time_s) // 2]
     for cycle, periods in _CYCLES.items():
         chosen = _comparable(time_s, cycle, sensor.period_s)
         if len(chosen) < MIN_COMPARED:
@@ -221,8 +219,6 @@ def strongest_wave(time_s: Column, power_w: Column, sensor: SensorModel) -> tupl
 def _comparable(time_s: Column, cycle: int, period_s: float) -> npt.NDArray[np.intp]:
     """Samples with all neighbours at whole cycles."""
     reach = int(_NEIGHBOURS[-1]) * cycle
-    if len(time_s) <= 2 * reach:
-        return np.array([], dtype=np.intp)
     span_s = time_s[2 * reach :] - time_s[: -2 * reach]
     return np.flatnonzero(np.abs(span_s - 2 * reach * period_s) < SPAN_SLACK_S) + reach
 

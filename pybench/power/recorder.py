@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Self
 
 from pybench.machine.extension import REMEDY, extension_fault
@@ -17,18 +17,15 @@ _nvml: ModuleType | None = None
 if (_FAULT := extension_fault("_nvml")) is None:
     from pybench import _nvml
 
+# A reading costs milliseconds of CPU time; between the ends that matter it only keeps the counter's grid known.
 COUNTER_PERIOD_S = 60.0
-"""A reading costs milliseconds of CPU time; between the ends that matter it only keeps the counter's grid known."""
-
 MIN_COUNTER_PERIOD_S = 0.001
-
+# Period of the power fields with a series; they then only give the newest power.
 POLLED_PERIOD_S = 1.0
-"""Period of the power fields with a series; they then only give the newest power."""
 MIN_POLLED_PERIOD_S = 0.1
-
 START_LIMIT_S = 10.0
+# Size of one GPU's recording: ten hours of all readings of an H200.
 MOST_BYTES = 32 * 2**20
-"""Size of one GPU's recording: ten hours of all readings of an H200."""
 # Beyond any time on CLOCK_MONOTONIC.
 END_OF_TIME_NS = 2**63 - 1
 
@@ -151,9 +148,7 @@ class PowerRecorder:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._native is not None:
             self.stop()
 

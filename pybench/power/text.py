@@ -93,10 +93,11 @@ def trace_csv(trace: PowerTrace) -> str:
         for source in ("instant", "average", "memory"):
             polled = zip(gpu.polled.t_ns, getattr(gpu.polled, f"{source}_mw"), strict=False)
             rows += [(int(t_ns), gpu.index, source, int(mw), "mW") for t_ns, mw in polled if mw >= 0]
+    rows.sort(key=lambda row: row[0])
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("monotonic_ns", "gpu", "source", "value", "unit"))
-    writer.writerows(sorted(rows, key=lambda row: row[0]))
+    writer.writerows(rows)
     return out.getvalue()
 
 

@@ -8,7 +8,6 @@ from typing import Literal
 
 from pybench.power.sensor import SensorModel
 
-# 3: no count of records that a file had no room for.
 TRACE_VERSION = 4
 
 MISSING = -1
