@@ -1,4 +1,4 @@
-"""What this machine has and lacks for pybench."""
+"""Checks of this machine: parts that pybench needs, and settings that change its figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FABRIC_REMEDY = (
     "CUDA programs end with error 802"
 )
 _GRAVE_XIDS = frozenset({48, 64, 74, 79, 95, 119, 120, 140})
-"""Of hardware, not of programs (docs.nvidia.com, XID errors): memory, NVLink, lost GPU, GSP."""
+"""Errors of hardware, not of programs (docs.nvidia.com, XID errors): memory, NVLink, lost GPU, GSP."""
 
 
 def examine(notify: Callable[[str], None] | None = None) -> tuple[DoctorFinding, ...]:
@@ -108,7 +108,7 @@ def _gpus(machine: Machine) -> DoctorFinding:
 
 
 def _links(machine: Machine) -> Iterator[DoctorFinding]:
-    """How many pairs of GPUs are joined in which way, as ``nvidia-smi topo -m`` names it."""
+    """Number of pairs of GPUs by kind of link, as ``nvidia-smi topo -m`` names it."""
     pairs = Counter(machine.topology[a][b] for a, b in combinations(range(len(machine.topology)), 2))
     if pairs:
         found = ", ".join(f"{way}: {plural(count, 'pair')}" for way, count in pairs.most_common())

@@ -78,7 +78,7 @@ def snapshot(notify: Callable[[str], None] | None = None) -> Machine:
 
 @cache
 def _packages() -> Mapping[str, str]:
-    """Versions of those that this process can import."""
+    """Versions of the packages that this process can import."""
     versions = {"pybench": __version__}
     for name in _PACKAGES:
         try:

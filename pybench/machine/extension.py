@@ -10,7 +10,7 @@ NAMES = {
     "_energy": ("filtered", "fitting_periods", "interpolated", "middle_deviation", "published", "undone", "within"),
     "_nvml": ("Recorder",),
 }
-"""What pybench calls of each extension."""
+"""Names in each extension that pybench calls."""
 
 
 def extension_fault(name: Literal["_energy", "_nvml"]) -> str | None:

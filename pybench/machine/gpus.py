@@ -68,7 +68,7 @@ def find_gpus(limit_s: float = LIMIT_S, notify: Callable[[str], None] | None = N
 
 
 def hardware_sign(root: Path = Path("/")) -> str | None:
-    """What shows an NVIDIA GPU or driver without NVML, GPUs of virtual machines excepted; ``None`` for nothing."""
+    """Signs of an NVIDIA GPU or driver without NVML, GPUs of virtual machines excepted; ``None`` for nothing."""
     if (root / "proc/driver/nvidia").exists():
         return "/proc/driver/nvidia is there"
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):
@@ -214,7 +214,7 @@ def _link(a: Any, b: Any) -> str:  # noqa: ANN401 - NVML's handles
     status, pci = query("DeviceGetP2PStatus", a, b, constant("P2P_CAPS_INDEX_NVLINK")), query("DeviceGetPciInfo", b)
     links = 0
     for link in (link for link, state in _nvlink_states(a) if state):
-        # A link may end at a switch, behind which every GPU is.
+        # A link may end at a switch that leads to every GPU.
         at_gpu = query("DeviceGetNvLinkRemoteDeviceType", a, link) == constant("NVLINK_DEVICE_TYPE_GPU")
         remote = query("DeviceGetNvLinkRemotePciInfo", a, link) if at_gpu else None
         links += remote is None or pci is None or text(remote.busId) == text(pci.busId)

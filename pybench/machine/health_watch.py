@@ -21,8 +21,8 @@ _PATIENCE_S = 5.0
 class HealthWatch:
     """Reads counters when entered and left, PCIe links and processes in between, in a thread of its own: NVML may hang.
 
-    Without a driver, one that does not answer, or any GPU that does, what it has seen stays empty. Of a lost GPU among
-    others nothing is known.
+    Without a driver, one that does not answer, or any GPU that does, what it has seen stays empty. A lost GPU among
+    others stays unknown.
     """
 
     def __init__(self, uuids: Sequence[str], patience_s: float = _PATIENCE_S) -> None:

@@ -21,7 +21,7 @@ LIBRARY_VARIABLE = "PYBENCH_NVML_LIBRARY"
 _TRIES = 4
 
 Answer = Any
-"""What NVML's binding gives: a number, a text, a structure, a handle."""
+"""Value from NVML's binding: a number, a text, a structure, a handle."""
 
 
 class NvmlError(Exception):

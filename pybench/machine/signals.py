@@ -38,7 +38,7 @@ def signals_interrupt() -> Iterator[None]:
 
 
 class _Interruption:
-    """Raises ``KeyboardInterrupt`` on a signal, the ``last`` of which it keeps.
+    """Raises ``KeyboardInterrupt`` on a signal and keeps the ``last`` one.
 
     In a finalizer or a callback of a weak reference, as of imports, Python prints an exception and goes on. Another
     thread then sends the signal again until one is ``raised`` elsewhere.

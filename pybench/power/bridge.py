@@ -40,7 +40,7 @@ REACHES_S = (30.0, 65.0)
 SHAPE_REACH_S = 8.0
 # A counter value is at most this old when it is read, in s.
 VALUE_AGE_S = 1.0
-# Of longer windows only the samples near the ends are used: the middle cancels.
+# A longer window uses only the samples near its ends: the middle cancels.
 LONG_S = 60.0
 
 
@@ -129,7 +129,7 @@ def _shape_span_s(readings: Readings | None, start_s: float, end_s: float) -> tu
     return first_s, last_s
 
 
-# With more readings, the grid's period is taken from the first 20 s, in which the sampler searches for it.
+# With more readings, the first 20 s give the grid's period: the sampler searches for it then.
 MOST_READINGS = 400
 BEGINNING_S = 20.0
 # Standard deviation of the energy between two publications without a series, as a fraction.
@@ -269,7 +269,7 @@ def bridge(
     columns, gain_spread = [], 0.0
     # Joules within the windows before the first value of each curve and after the last, with their variances.
     before, after = [], []
-    # Every lag with every grid. Values count from the first one of the first curve.
+    # Every lag with every grid. Values count from the first value of the first curve.
     for number, curve in enumerate(curves):
         by_grid = [anchors[number] for anchors, _ in hypotheses]
         away_s = np.min(np.abs(by_grid[0].time_s[:, None] - ends_s), axis=1)

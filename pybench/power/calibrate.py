@@ -86,7 +86,7 @@ class SensorFit:
 def fit_sensor(time_s: Column, power_w: Column, parts: Sequence[Windows]) -> SensorFit | None:
     """The sensor's response; ``None`` for fewer than ``MIN_READINGS`` readings within the parts.
 
-    ``parts`` holds the spans in which each part of the load was on.
+    ``parts`` holds the spans of each part while the load was on.
     """
     near = np.array([(time_s >= part[0][0]) & (time_s <= part[-1][1]) for part in parts])
     if near.sum() < MIN_READINGS:
@@ -231,7 +231,7 @@ RunLoad = Callable[[str, Schedule], list[Span]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """The result for one GPU; ``reason`` explains a missing model, or one that could not be stored."""
+    """The result for one GPU; ``reason`` explains a model that is missing or was not stored."""
 
     uuid: str
     index: int | None

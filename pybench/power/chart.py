@@ -82,7 +82,7 @@ def trace_chart(label: str, steps: Sequence[tuple[int, int, int]], span: str, tr
         energy_mj, after_ns = np.asarray(gpu.counter.energy_mj, np.uint64), np.asarray(gpu.counter.after_ns, np.int64)
         counter_ns.append(after_ns[np.append(True, energy_mj[1:] != energy_mj[:-1])[: len(energy_mj)]])
     origin_ns = trace.start_ns
-    # The shortest multiple of TICK_NS with which every difference fits into 32 bits. The times of an edited file may
+    # The shortest multiple of TICK_NS that fits every difference into 32 bits. The times of an edited file may
     # descend, so the range counts, not the ends.
     columns = [column for column in (*counter_ns, *(times_ns for times_ns, _ in samples)) if len(column)]
     ends_ns = [origin_ns, *(int(end_ns) for column in columns for end_ns in (column.min(), column.max()))]

@@ -207,13 +207,13 @@ def _write_plot(file: Path, used: CommandPower) -> None:
 
 
 def _say(text: str) -> None:
-    """On standard error; one that is full or closed must not cost the command's exit code."""
+    """Write to standard error; if it is full or closed, the command's exit code stays."""
     with suppress(OSError):
         echo(text, nl=False, err=True)
 
 
 def _uuids(indices: tuple[int, ...]) -> list[str]:
-    """Of the named GPUs, or of all that are visible."""
+    """UUIDs of the named GPUs, else of all visible ones."""
     from pybench.machine.gpus import gpus_to_measure
 
     found = gpus_to_measure()

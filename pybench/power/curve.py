@@ -34,8 +34,8 @@ LATELY = 25
 ENDS_ALIKE = 0.5
 
 
-# Sums over time. Of variances: by the series; by a sampling counter at jumps of any phase; by noise of the load. Of
-# possible errors: of the counter at jumps of one phase; by a load in step with the samples.
+# Sums over time. Variances: by the series; by a sampling counter at jumps of any phase; by noise of the load. Possible
+# errors: of the counter at jumps of one phase; by a load in step with the samples.
 SUMS = ("energy_j", "variance_j2", "sampled_j2", "counted_j2", "coherent_j", "in_step_j")
 
 
@@ -168,7 +168,7 @@ def undo_low_pass(
 MIN_SERIES = 4
 # Samples within 2 s of a window's end are folded: enough for a shape, few enough for a period that drifts.
 RIPPLE_SPAN_S = 2.0
-# Samples around a window, or around an end of a long one, in which a load in step is looked for.
+# Samples around a window, or around an end of a long one, searched for a load in step.
 LOOKED_AT = 250
 # A cycle counts if a window holds four of them; cycles of more than 400 samples are not looked for.
 REPEATS = 4

@@ -46,7 +46,7 @@ LEAST_SAMPLED_FRACTION = 0.9
 # Joules that samples in step with the load may miss, as a fraction: a window with more is flagged, and half the excess
 # is added to half its bound. A square of 400 ms at a random phase misses less.
 IN_STEP_FRACTION = 0.025
-# Observed over modelled variance of the counter less the series, from which the window is flagged.
+# A window is flagged from this ratio on: observed over modelled variance of the counter less the series.
 MISFIT = 6.0
 # Samples needed for an estimate by the polled average.
 MIN_POLLED = 2

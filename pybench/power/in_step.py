@@ -23,7 +23,7 @@ SAMPLE_PERIOD_S = 0.020
 # after seconds.
 TICK_S = 1e-3
 TICK_FRACTION = 0.02
-# Possible error, as a fraction of the energy, from which a window gets the flag alias_risk. Evenly spread phases left
+# A window gets the flag alias_risk from this possible error on, as a fraction of the energy. Evenly spread phases left
 # 0.7 % on an H200.
 FLAGGED_FRACTION = 0.01
 

@@ -40,7 +40,7 @@ class _Zone:
 
 
 class PackageCounters:
-    """Joules of every CPU package of this machine; ``reason`` says why there are none.
+    """Joules of every CPU package of this machine; ``reason`` explains missing counters.
 
     Counters wrap after about 262 kJ, a quarter of an hour at full load: :meth:`update` must be called before that.
     """

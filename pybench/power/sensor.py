@@ -52,7 +52,7 @@ class SensorModel:
 
     @property
     def seen_fraction(self) -> float:
-        """Part of the time in which the sensor sees the power; a low-pass of half a period or more sees all."""
+        """Part of the time that the sensor sees; a low-pass of half a period or more sees all."""
         if self.tau_s >= self.period_s / 2:
             return 1.0
         return min(1.0, self.window_s / self.period_s)

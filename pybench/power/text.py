@@ -36,7 +36,7 @@ def energy_table(energy: Energy, package_j: Mapping[str, float], package_reason:
         rows.append(energy_cells(GpuEnergy(uuid="all", index=None, method="", **totals)))
     out.print(draw(Table("", ENERGY_HEADS, tuple(rows)).without_empty_columns(), width))
     for flag, words in legend(energy.flags):
-        # How far the ends of the widest bound are apart that holds a counter and a power that contradict each other.
+        # Relative width of each bound that holds a counter and a power that contradict each other.
         apart = [
             (gpu.energy_high_j - gpu.energy_low_j) / gpu.energy_low_j
             for gpu in energy.gpus
