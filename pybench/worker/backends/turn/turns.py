@@ -18,8 +18,16 @@ from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import device_memory_used, memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks, wait_for
 from pybench.worker.backends.common_torch.samples import step_prompts
-from pybench.worker.backends.turn.checks import Digests, check_changed, check_computes, check_received
-from pybench.worker.backends.turn.delivery import HandoverFolder, Named, adapter_config, digest
+from pybench.worker.backends.turn.delivery import (
+    Digests,
+    HandoverFolder,
+    Named,
+    adapter_config,
+    check_changed,
+    check_computes,
+    check_received,
+    digest,
+)
 from pybench.worker.backends.turn.party import InferenceEngine, Party, pinned_bytes
 from pybench.worker.backends.turn.trainer import Trainer
 

@@ -157,7 +157,7 @@ Objective = Callable[[torch.Tensor, Batch], torch.Tensor]
 class WholeModel(Learner):
     """``quiet`` holds gradients back between passes, ``silent`` stops every exchange; by default as ``quiet`` does.
 
-    ``differentiate`` is the backward pass, and ``objective`` replaces the cross-entropy of every label. ``report``
+    ``differentiate`` is the backward pass, and ``objective`` replaces the cross-entropy of every label. ``metrics``
     returns the strategy's own metrics, ``before_update`` runs after backward, and ``after_first_exchange`` runs once.
     With the setting ``loss_chunk_tokens``, and where ranks split the vocabulary, the model takes labels and returns its
     summed loss.
@@ -178,7 +178,7 @@ class WholeModel(Learner):
     silent: Quiet | None = None
     differentiate: Callable[[torch.Tensor], None] = torch.Tensor.backward
     objective: Objective | None = None
-    report: Callable[[], tuple[Metric, ...]] = tuple
+    metrics: Callable[[], tuple[Metric, ...]] = tuple
     before_update: Callable[[], None] | None = None
     after_first_exchange: Callable[[], None] | None = None
 
@@ -233,10 +233,6 @@ class WholeModel(Learner):
             clip(self.model.parameters(), self.task.settings.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=not self._keeps_gradients)
-
-    def metrics(self) -> tuple[Metric, ...]:
-        """The strategy's own metrics after the last step."""
-        return self.report()
 
     def silence(self) -> AbstractContextManager[None]:
         """Stop every exchange. From here on steps differ by their exchange alone."""

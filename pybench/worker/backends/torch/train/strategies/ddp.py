@@ -50,7 +50,7 @@ def replica_learner(
     )
     if task.ranks.world_size > 1 and portion is None:
         num_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-        whole.report = lambda: (Metric(name="reduced_bytes", value=num_bytes, unit="bytes"),)
+        whole.metrics = lambda: (Metric(name="reduced_bytes", value=num_bytes, unit="bytes"),)
     return whole
 
 
