@@ -27,7 +27,7 @@ class Source:
 
     def __init__(self, task: Task, portion: Portion, dataset: Dataset[torch.Tensor] | None = None) -> None:
         settings, workers = task.settings, task.settings.loader_workers
-        data: Any = dataset or Samples(settings, task.architecture["vocab_size"])
+        data: Any = Samples(settings, task.architecture["vocab_size"]) if dataset is None else dataset
         self.num_labels = settings.effective_batch_size * (settings.sequence_tokens - 1)
         self._num_passes, self._loads, self._wait_s = settings.num_passes, workers is not None, 0.0
         pins = self._loads and bool(settings.pin_memory)
