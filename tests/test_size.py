@@ -26,7 +26,7 @@ CEILINGS = {
     "power": (4306, 22),
     "report": (4143, 38),
     "run": (7186, 47),
-    "worker": (9602, 74),
+    "worker": (9507, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (54386, 354)
