@@ -15,8 +15,7 @@ from pybench.report.table import printable
 from pybench.run.engines import CONTAINER_ENGINES
 
 if TYPE_CHECKING:
-    from pybench.model.container import ImageLock
-    from pybench.run.engines.oci.engine import OciImageStore
+    from pybench.model.container import EngineFacts, ImageLock
 
 _LOCK = click.option("--lock", "path", type=PATH, metavar="FILE", help="Another lock file.")
 _NAMES = click.argument("names", metavar="[IMAGE]...", nargs=-1)
@@ -32,11 +31,12 @@ def images() -> None:
 @_LOCK
 def show(path: Path | None) -> None:
     """Print every locked image, and which engines here have it."""
+    from pybench.run.engines.oci.images import find_image
     from pybench.run.images.lock import this_platform
 
     lock = _read(path)
     stores = _stores(CONTAINER_ENGINES)[0]
-    here = {image.name: tuple(name for name, store in stores if store.has(image)) for image in lock.images}
+    here = {image.name: tuple(facts.name for facts in stores if find_image(facts, image)) for image in lock.images}
     echo(lock_text(lock, this_platform(), here), nl=False)
 
 
@@ -113,12 +113,13 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
 @_ENGINE
 def pull(names: tuple[str, ...], path: Path | None, engine: str | None) -> None:
     """Fetch locked images by digest."""
+    from pybench.run.engines.oci.images import pinned_image
     from pybench.run.images.lock import chosen
 
-    found_in, store = _store(engine)
+    facts = _store(engine)
     for image in chosen(_read(path), names):
-        found = store.pull(image, partial(echo, err=True))
-        echo(f"{image.name}: {found.reference} is {found.id} in {found_in}")
+        found = pinned_image(facts, image, "", partial(echo, err=True), pull=True)
+        echo(f"{image.name}: {found.reference} is {found.id} in {facts.name}")
 
 
 @images.command()
@@ -130,12 +131,12 @@ def build(name: str, path: Path | None, engine: str | None) -> None:
 
     The id is that of this platform.
     """
+    from pybench.run.engines.oci import engine as oci
     from pybench.run.images.registry import build_image, lock_diff, with_image
 
-    before = _read(path)
-    found_in, store = _store(engine)
-    build_here = partial(store.build, notify=partial(echo, err=True))
-    after = with_image(before, build_image(before, name, found_in, build_here))
+    before, facts = _read(path), _store(engine)
+    build_here = partial(oci.build_image, facts, notify=partial(echo, err=True))
+    after = with_image(before, build_image(before, name, facts.name, build_here))
     echo(lock_diff(before, after) or "nothing changes\n", nl=False)
     _write(after)
 
@@ -154,8 +155,8 @@ def _write(lock: ImageLock) -> None:
         write_lock(lock)
 
 
-def _store(name: str | None) -> tuple[str, OciImageStore]:
-    """The engine called ``name``, or the first that can be used, and its store of images."""
+def _store(name: str | None) -> EngineFacts:
+    """The engine called ``name``, or the first that can be used and has a store of images."""
     from pybench.model.errors import MachineError
 
     stores, reasons = _stores((name,) if name else CONTAINER_ENGINES)
@@ -164,17 +165,17 @@ def _store(name: str | None) -> tuple[str, OciImageStore]:
     return stores[0]
 
 
-def _stores(names: Sequence[str]) -> tuple[list[tuple[str, OciImageStore]], list[str]]:
-    """Stores of the engines ``names`` that can be used, and why the others can't."""
+def _stores(names: Sequence[str]) -> tuple[list[EngineFacts], list[str]]:
+    """Those of the engines ``names`` that have a store of images and can be used, and why the others can't."""
     from pybench.run.engines.base import get_engine
-    from pybench.run.engines.oci.engine import OciEngine, OciImageStore
+    from pybench.run.engines.oci.engine import OciEngine
 
-    stores: list[tuple[str, OciImageStore]] = []
+    stores: list[EngineFacts] = []
     reasons: list[str] = []
     for engine in map(get_engine, names):
         facts = engine.find()
         if facts.reason or not isinstance(engine, OciEngine):
             reasons.append(facts.reason or f"{engine.name} has no store of images")
         else:
-            stores.append((engine.name, OciImageStore(facts)))
+            stores.append(facts)
     return stores, reasons

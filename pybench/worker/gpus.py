@@ -51,17 +51,11 @@ def show_by_number(gpus: Sequence[Gpu]) -> None:
     os.environ[VISIBLE_DEVICES] = ",".join(str(gpu.index) for gpu in gpus)
 
 
-class _Memory(ctypes.Structure):
-    """nvmlMemory_t."""
-
-    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
-
-
 def used_bytes(uuid: str) -> int:
     """Memory in use on a GPU, by every process and the driver. Needs no CUDA context there."""
-    memory = _Memory()
+    memory = (ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used
     _call("nvmlDeviceGetMemoryInfo", _handle(uuid), ctypes.byref(memory))
-    return int(memory.used)
+    return memory[2]
 
 
 class _FieldValue(ctypes.Structure):

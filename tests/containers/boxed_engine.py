@@ -76,7 +76,7 @@ def inside(launcher: OciLauncher, task: Launch, code: str) -> Any:
     prepare_files(launcher, task)
     try:
         done = subprocess.run(
-            launcher.run_argv(task, "-I", "-B", "-c", code), capture_output=True, text=True, check=False
+            launcher.start_argv(task, "-I", "-B", "-c", code), capture_output=True, text=True, check=False
         )
     finally:
         subprocess.run(launcher.container_argv(task, *REMOVE), capture_output=True, check=True)

@@ -34,7 +34,7 @@ def _cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def start(boxed: Boxed, task: Launch, code: str) -> ContainerWorker:
     launcher = boxed.launcher()
-    return ContainerWorker(launcher, task, launcher.run_argv(task, "-c", code), task.exchange.parent / "worker.log")
+    return ContainerWorker(launcher, task, launcher.start_argv(task, "-c", code), task.exchange.parent / "worker.log")
 
 
 def leftovers(boxed: Boxed, folder: Path) -> dict[str, object]:
@@ -73,7 +73,7 @@ def test_many_starts_leave_nothing(boxed: Boxed, tmp_path: Path) -> None:
     for number in range(NUM_STARTS):
         task = job(tmp_path, number)
         worker = ContainerWorker(
-            launcher, task, launcher.run_argv(task, "-c", "print('hello')"), task.exchange.parent / "worker.log"
+            launcher, task, launcher.start_argv(task, "-c", "print('hello')"), task.exchange.parent / "worker.log"
         )
         wait_for(lambda worker=worker: worker.wait(0.1) is not None)  # type: ignore[misc]
         worker.end()
@@ -162,7 +162,7 @@ from pybench.run.engines.oci.launcher import ContainerWorker
 from tests.containers.boxed_engine import Boxed, job
 boxed = Boxed({boxed.name!r}, Path({str(boxed.lock)!r}), {boxed.image_id!r})
 task, launcher = job(Path({str(tmp_path / "killed")!r})), boxed.launcher()
-argv = launcher.run_argv(task, "-c", "import time; print('up', flush=True); time.sleep(3600)")
+argv = launcher.start_argv(task, "-c", "import time; print('up', flush=True); time.sleep(3600)")
 ContainerWorker(launcher, task, argv, Path({str(log)!r})).wait(3600)
 """
     with subprocess.Popen([sys.executable, "-c", code]) as runner:

@@ -40,7 +40,7 @@ def start_and_end(start: Callable[[], Worker]) -> None:
 def test_in_a_container(boxed: Boxed, tmp_path: Path, benchmark: BenchmarkFixture) -> None:
     """Environment file, start, end, read-back and removal."""
     launcher, task = boxed.launcher(), job(tmp_path)
-    argv = launcher.run_argv(task, "-I", "-B", "-c", "pass")
+    argv = launcher.start_argv(task, "-I", "-B", "-c", "pass")
 
     def start() -> Worker:
         return ContainerWorker(launcher, task, argv, log_of(task))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.run.engines.image_file_engine import file_digest
+from pybench.run.engines.image_launcher import file_digest
 from tests.builders import image_lock_text
 from tests.processes import wait_for
 from tests.programs import shell_program

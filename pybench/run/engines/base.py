@@ -10,13 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from pybench.machine.disk import reports_full_disk, room_text
-from pybench.model.container import (
-    ContainerRequest,
-    ContainerRun,
-    ContainerSetup,
-    EngineFacts,
-    ImageLock,
-)
+from pybench.model.container import ContainerRequest, ContainerRun, ContainerSetup, EngineFacts, ImageLock
 from pybench.model.errors import MachineError
 from pybench.model.host import Place, Software
 from pybench.model.machine import DeviceKind, DoctorFinding

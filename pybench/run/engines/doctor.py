@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 from pybench.model.container import EngineFacts, ImageLock
 from pybench.model.errors import FileError, MachineError
 from pybench.model.machine import DoctorFinding, Machine
 from pybench.run.engines.base import find_container_engines
-from pybench.run.engines.oci.engine import OciEngine, OciImageStore
-from pybench.run.engines.oci.gpu_access import CDI_COMMAND, has_cdi, toolkit_version
+from pybench.run.engines.oci.confinement import CDI_COMMAND, has_cdi, toolkit_version
+from pybench.run.engines.oci.engine import OciEngine
+from pybench.run.engines.oci.images import find_image
 from pybench.run.images.lock import default_lock, read_lock, this_platform
 
 # CVE-2025-23266: an image could run code as root on the host through the toolkit's hook.
@@ -26,7 +26,7 @@ def examine_containers(machine: Machine) -> tuple[DoctorFinding, ...]:
         lock = read_lock(default_lock())
     except FileError as error:
         return (*about, DoctorFinding.warning("image lock", str(error), "repair it, or install pybench again"))
-    stores = [OciImageStore(facts) for engine, facts in usable if isinstance(engine, OciEngine)]
+    stores = [facts for engine, facts in usable if isinstance(engine, OciEngine)]
     return (
         *about,
         *(finding for engine, facts in usable for finding in engine.findings(facts)),
@@ -38,7 +38,7 @@ def examine_containers(machine: Machine) -> tuple[DoctorFinding, ...]:
 
 def _engine(facts: EngineFacts) -> DoctorFinding:
     name = f"engine {facts.name}"
-    if facts.version is None and shutil.which(facts.name) is None:
+    if not facts.installed:
         return DoctorFinding.ok(name, "not installed")
     if facts.reason:
         remedy = "start or repair it; without an engine workers run in this machine's Python"
@@ -77,9 +77,9 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def _images(lock: ImageLock, stores: list[OciImageStore]) -> DoctorFinding:
+def _images(lock: ImageLock, stores: list[EngineFacts]) -> DoctorFinding:
     try:
-        here = [image.name for image in lock.images if any(store.has(image) for store in stores)]
+        here = [image.name for image in lock.images if any(find_image(facts, image) for facts in stores)]
     except MachineError as error:
         return DoctorFinding.warning("images", str(error), "repair the engine")
     if here:

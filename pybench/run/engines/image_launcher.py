@@ -1,13 +1,18 @@
-"""The common part of all launchers of images, and a first start of an image before a run."""
+"""Launchers of images, a first start of an image before a run, and engines that start image files.
+
+Such engines have files in the user's cache, no daemon and no store of images.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 import secrets
 import tempfile
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -15,15 +20,17 @@ from typing import ClassVar, TypeVar
 
 from pybench.machine.command import CommandResult, run_command
 from pybench.machine.disk import disk_error
-from pybench.model.container import ContainerSetup, ImageIdentity, Mount
-from pybench.model.errors import MachineError
+from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, Mount, Relaxation
+from pybench.model.errors import MachineError, UsageError
 from pybench.model.host import OLDEST_PYTHON, Place
+from pybench.model.machine import DoctorFinding
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import SHARED_VARIABLE
-from pybench.run.engines.base import Argv, Launch, Launcher
+from pybench.run.engines.base import Argv, Engine, EngineOptions, Launch, Launcher, LaunchRequirements, Notify
 from pybench.run.engines.environment import fixed, tuning
 from pybench.run.engines.process import WorkerProcess
 from pybench.run.engines.stage import WORKER_SCRIPT
+from pybench.run.images.lock import AbsentImageError, locked_image, this_platform
 
 STAGE = PurePosixPath("/pybench/stage")
 EXCHANGE = PurePosixPath("/pybench/exchange")
@@ -61,17 +68,24 @@ class ImageLauncher(Launcher):
         """The image of the job's backend."""
         return next(image for image in self.container.images if image.backend == job.backend)
 
-    def worker_arguments(self, job: Launch) -> Argv:
-        """Arguments of the image's Python for a worker."""
-        return ("-I", "-B", str(STAGE / WORKER_SCRIPT.as_posix()), str(EXCHANGE), *job.rank_options)
+    @abstractmethod
+    def start_argv(self, job: Launch, *arguments: str) -> Argv:
+        """Command line of the engine's client, which starts the image's Python with ``arguments``."""
 
-    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
-        """The suite's over the shell's, then the secrets."""
-        return self._tuning({**host, **LOOPBACK})
+    def argv(self, job: Launch) -> Argv:
+        """Command line of the worker."""
+        script = str(STAGE / WORKER_SCRIPT.as_posix())
+        return self.start_argv(job, "-I", "-B", script, str(EXCHANGE), *job.rank_options)
+
+    def tuning(self, host: Mapping[str, str], *, alone: bool = True) -> dict[str, str]:
+        """The suite's over the shell's, then the secrets; ranks of one host, ``alone``, need no network."""
+        host = {**host, **LOOPBACK} if alone else host
+        secrets = {name: host[name] for name in self.secrets if name in host}
+        return {**tuning(host), **self.environment_of_suite, **secrets}
 
     def variables(self, job: Launch) -> dict[str, str]:
         """What tunes the job's worker; compiled code goes to the run's folder unless the suite names another."""
-        tuned = self.tuning(job.host_environment) if job.meeting is None else self._tuning(job.host_environment)
+        tuned = self.tuning(job.host_environment, alone=job.meeting is None)
         return {**({name: str(path) for name, path in _COMPILED_AT.items()} if job.compiled else {}), **tuned}
 
     def mounts(self, job: Launch) -> Iterator[tuple[Mount, bool]]:
@@ -81,10 +95,6 @@ class ImageLauncher(Launcher):
         yield from ((mount, False) for mount in self.container.mounts)
         written = ((job.exchange, EXCHANGE), (job.compiled, COMPILED))
         yield from ((Mount(source=str(source), target=str(target)), True) for source, target in written if source)
-
-    def _tuning(self, host: Mapping[str, str]) -> dict[str, str]:
-        secrets = {name: host[name] for name in self.secrets if name in host}
-        return {**tuning(host), **self.environment_of_suite, **secrets}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,16 +108,8 @@ class ImageFileLauncher(ImageLauncher):
     files: Mapping[str, Path]
 
     @abstractmethod
-    def start_argv(self, job: Launch, *arguments: str) -> Argv:
-        """Command line of the engine's client, which becomes the image's Python with ``arguments``."""
-
-    @abstractmethod
     def environment(self, job: Launch) -> dict[str, str]:
         """Environment of the client."""
-
-    def argv(self, job: Launch) -> Argv:
-        """Command line of the worker."""
-        return self.start_argv(job, *self.worker_arguments(job))
 
     def start(self, job: Launch, log: Path) -> WorkerProcess:
         """Start the worker as a child of this process. Raises ``OSError``."""
@@ -193,3 +195,124 @@ def _probe(launcher: ImageFileLauncher, backend: str, gpu_uuids: tuple[str, ...]
         bare = replace(launcher, secrets=())
         variables = (f"{name}={value}" for name, value in bare.environment(job).items())
         return run_command(("env", "-i", *variables, *bare.start_argv(job, "-I", "-B", "-c", _WITH_DRIVER)))
+
+
+Files = Mapping[str, Path]
+"""Image file of each backend."""
+
+
+@dataclass(frozen=True)
+class ImageFileEngine(Engine):
+    """An engine whose images are files of the suffix ``kind``, which ``make`` writes by their locked digests.
+
+    ``examine`` describes an installed engine. ``prepare`` makes the launcher of a run, whose container names the
+    relaxations that the suite requests. ``honours_entrypoint``: an image may need its own entrypoint kept.
+    ``report`` is what ``pybench doctor`` shows beyond the version.
+    """
+
+    name: str
+    kind: str
+    examine: Callable[[], EngineFacts]
+    make: Make
+    prepare: Callable[[ContainerSetup, Files, LaunchRequirements], ImageFileLauncher]
+    honours_entrypoint: bool
+    report: Callable[[], Iterator[DoctorFinding]] = lambda: iter(())
+
+    def launcher(
+        self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool
+    ) -> ImageFileLauncher:
+        """Launcher whose image files are there, made if ``fetch``. Raises ``UsageError`` or ``MachineError``."""
+        request, lock = needs.request, needs.lock(options)
+        if refused := [name for name in request.relax if name != "network"]:
+            raise UsageError(f"relax: {self.name} can't grant {refused[0]}; use docker or podman")
+        locked = {
+            backend: locked_image(lock, options.image or needs.image_name(backend), backend, needs.device)
+            for backend in needs.backends
+        }
+        images, files = [], {}
+        for backend, image in locked.items():
+            # The digest by which a registry serves it.
+            reference = next((name for name in image.references(this_platform()) if "@" in name), None)
+            if reference is None:
+                raise AbsentImageError(
+                    f"image {image.name} is in no registry, and {self.name} makes its files from those"
+                )
+            file = image_path(self.kind, reference)
+            if not file.exists():
+                if not fetch:
+                    raise AbsentImageError(f"{self.name} has no image file of {image.name}")
+                notify(f"{self.name}: making an image file of {image.name}, {reference}")
+            files[backend] = made_once(file, reference, self.make)
+            images.append(
+                ImageIdentity(
+                    backend=backend,
+                    name=image.name,
+                    reference=reference,
+                    id=file_digest(files[backend]),
+                    digests=(reference.rpartition("@")[2],),
+                    platform=this_platform(),
+                    labels={},
+                    python=None,
+                    interpreter=image.interpreter,
+                    entrypoint=image.entrypoint if self.honours_entrypoint else "replace",
+                    pinned=True,
+                )
+            )
+        setup = ContainerSetup(
+            engine=self.name,
+            engine_version=facts.version,
+            runtime=None,
+            rootless=True,
+            lock=lock.path,
+            images=tuple(images),
+            mounts=request.mounts,
+            relaxations=tuple(Relaxation(name=name, reason="the suite requests it") for name in request.relax),
+        )
+        return self.prepare(setup, files, needs)
+
+    def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:  # noqa: ARG002 - examined anew
+        """What ``report`` finds."""
+        return self.report()
+
+
+Make = Callable[[str, Path], None]
+"""Writes the image file of ``repository@sha256:…`` to a path where no file is. Raises ``MachineError``."""
+
+
+def image_path(kind: str, reference: str) -> Path:
+    """Place of the image file of ``repository@sha256:…`` below the user's cache folder, made or not."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "pybench" / kind / f"{reference.rpartition('@')[2].replace(':', '-')}.{kind}"
+
+
+def made_once(file: Path, reference: str, make: Make) -> Path:
+    """The image file ``file`` of ``reference``, made if it isn't there yet.
+
+    Processes that need the same one wait for the first, on any host whose locks the folder's file system shares. One
+    that is there is taken as it is: the folder need not be writable. Raises ``MachineError`` where it is no file.
+    """
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.with_suffix(".lock").open("w") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            if not file.exists():
+                # A name of this host: where locks reach no further than it, two hosts make the file, each whole.
+                scratch = file.with_name(f"{file.stem}.{os.uname().nodename}.new")
+                # A killed process may have left one, and not every engine writes over a file.
+                scratch.unlink(missing_ok=True)
+                try:
+                    make(reference, scratch)
+                except BaseException:
+                    scratch.unlink(missing_ok=True)
+                    raise
+                scratch.rename(file)
+    if not file.is_file():  # a symbolic link to a file is one
+        what = "a folder" if file.is_dir() else "no regular file"
+        raise MachineError(f"{file}: {what} in place of the image file; remove it, then run the same command again")
+    return file
+
+
+def file_digest(file: Path) -> str:
+    """SHA-256 of an image file: two builds of one image differ, so the image's own digest doesn't name it."""
+    with file.open("rb") as stream:
+        return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"

@@ -19,11 +19,7 @@ from typing import Any, TypeVar
 
 from pybench.model.backend import MODEL_CLASSES
 from pybench.model.wire import RequestTimes, Work, WorkOrder
-from pybench.model.workloads.generate import (
-    Generate,
-    decided_text,
-    drawn_lengths,
-)
+from pybench.model.workloads.generate import Generate, decided_text, drawn_lengths
 from pybench.worker.backend import UnsupportedError, generation_of
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import show_by_number, visible_gpus

@@ -19,8 +19,7 @@ from pybench.run.engines.apptainer.engine import ApptainerLauncher, build_argv
 from pybench.run.engines.base import Launch
 from pybench.run.engines.enroot.engine import NAMESPACES, EnrootLauncher, Isolation, import_argv
 from pybench.run.engines.local import Local
-from pybench.run.engines.oci.confinement import confinement_for
-from pybench.run.engines.oci.gpu_access import GpuAccess
+from pybench.run.engines.oci.confinement import GpuAccess, confinement_for
 from pybench.run.engines.oci.launcher import INSPECT, REMOVE, OciLauncher
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "argv"

@@ -18,7 +18,6 @@ from pybench.model.machine import DoctorFinding, Machine
 from pybench.run.engines import doctor
 from pybench.run.engines.doctor import examine_containers
 from pybench.run.engines.oci import engine as oci_engine
-from pybench.run.engines.oci.engine import OciImageStore
 
 DOCKER = EngineFacts(name="docker", version="28.0", runtime="runc", data_root="/")
 GPU_MACHINE = cast("Machine", SimpleNamespace(gpus=("one",), driver="580.65.06"))
@@ -30,7 +29,7 @@ def _healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine where all is well; each test spoils one thing."""
     engine(monkeypatch, DOCKER)
     spoil(monkeypatch, doctor, toolkit_version=lambda: (1, 17, 8), has_cdi=lambda: True)
-    spoil(monkeypatch, OciImageStore, has=lambda _store, _image: True)
+    spoil(monkeypatch, doctor, find_image=lambda _facts, _image: True)
     spoil(monkeypatch, oci_engine, _MIN_FREE_BYTES=0)
 
 
@@ -81,9 +80,8 @@ def test_an_engine_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """A warning only where it is installed."""
     down = replace(DOCKER, version=None, reason="the docker daemon doesn't answer")
     engine(monkeypatch, down)
-    spoil(monkeypatch, doctor, shutil=SimpleNamespace(which=lambda _name: "/usr/bin/docker"))
     assert found("engine docker").state == "warning"
-    spoil(monkeypatch, doctor, shutil=SimpleNamespace(which=lambda _name: None))
+    engine(monkeypatch, replace(down, installed=False))
     assert (found("engine docker").state, found("engine docker").found) == ("ok", "not installed")
 
 
@@ -121,11 +119,11 @@ def test_little_space(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """None here is a warning; an engine that can't say is another."""
-    spoil(monkeypatch, OciImageStore, has=lambda _store, _image: False)
+    spoil(monkeypatch, doctor, find_image=lambda _facts, _image: None)
     assert "pybench images pull" in found("images").remedy
 
     def broken(_store: object, _image: object) -> bool:
         raise MachineError("docker can't say")
 
-    spoil(monkeypatch, OciImageStore, has=broken)
+    spoil(monkeypatch, doctor, find_image=broken)
     assert found("images").found == "docker can't say"

@@ -13,7 +13,7 @@ from pybench.machine.command import run_command
 from pybench.model.errors import MachineError
 from pybench.run.engines.apptainer.engine import build_image
 from pybench.run.engines.base import get_engine
-from pybench.run.engines.oci.gpu_access import device_nodes, has_cdi, toolkit_version
+from pybench.run.engines.oci.confinement import device_nodes, has_cdi, toolkit_version
 from pybench.run.engines.oci.images import inspect_image
 from pybench.run.images.registry import read_manifest
 from tests.programs import shell_program

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pybench.model.errors import MachineError
-from pybench.run.engines.image_file_engine import file_digest, image_path, made_once
+from pybench.run.engines.image_launcher import file_digest, image_path, made_once
 
 DIGEST = "sha256:" + hashlib.sha256(b"image").hexdigest()
 REFERENCE = f"docker.io/a/b@{DIGEST}"

@@ -9,8 +9,14 @@ from typing import ClassVar
 from pybench.machine.command import run_command
 from pybench.model.container import ContainerSetup, EngineFacts, Mount, Relaxation
 from pybench.run.engines.base import Argv, Launch, LaunchRequirements, engine_error
-from pybench.run.engines.image_file_engine import Files, ImageFileEngine
-from pybench.run.engines.image_launcher import USER_NAMESPACES, ImageFileLauncher, shown_gpus, tried
+from pybench.run.engines.image_launcher import (
+    USER_NAMESPACES,
+    Files,
+    ImageFileEngine,
+    ImageFileLauncher,
+    shown_gpus,
+    tried,
+)
 
 # Turning an image of 10 GB into one file takes minutes, on a slow disk many.
 _BUILD_LIMIT_S = 7200.0

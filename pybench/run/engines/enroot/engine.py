@@ -16,8 +16,14 @@ from pybench.model.container import ContainerSetup, EngineFacts, Mount, Relaxati
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.run.engines.base import Argv, Launch, LaunchRequirements, engine_error
-from pybench.run.engines.image_file_engine import Files, ImageFileEngine
-from pybench.run.engines.image_launcher import USER_NAMESPACES, ImageFileLauncher, shown_gpus, tried
+from pybench.run.engines.image_launcher import (
+    USER_NAMESPACES,
+    Files,
+    ImageFileEngine,
+    ImageFileLauncher,
+    shown_gpus,
+    tried,
+)
 from pybench.run.engines.process import ATTEMPT_VARIABLE
 from pybench.run.images.lock import this_platform
 from pybench.run.images.registry import RegistryManifest, fetch_manifest, registry_tool

@@ -14,43 +14,28 @@ from pathlib import Path
 from typing import Any
 
 from pybench.machine.command import CommandResult, run_command
-from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, LockedImage
+from pybench.model.container import ContainerSetup, EngineFacts
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.model.text import amount_text
 from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements, Notify, engine_error
 from pybench.run.engines.image_launcher import OTHER_REMEDY, PROBE, python_version, trial_job
-from pybench.run.engines.oci.confinement import Confinement, after_refusal, confinement_for
-from pybench.run.engines.oci.gpu_access import CDI_COMMAND, GpuAccess, device_nodes, has_cdi
-from pybench.run.engines.oci.images import complaint, find_image, pinned_image, unpinned_image, with_algorithm
+from pybench.run.engines.oci.confinement import (
+    CDI_COMMAND,
+    Confinement,
+    GpuAccess,
+    after_refusal,
+    confinement_for,
+    device_nodes,
+    has_cdi,
+)
+from pybench.run.engines.oci.images import complaint, pinned_image, unpinned_image, with_algorithm
 from pybench.run.engines.oci.launcher import REMOVE, OciLauncher, prepare_files, runner_mark
 from pybench.run.images.lock import locked_image
 
 # The largest locked images unpack to about as much.
 _IMAGE_BYTES = 30 * 2**30
 _MIN_FREE_BYTES = 2 * _IMAGE_BYTES
-
-
-@dataclass(frozen=True)
-class OciImageStore:
-    """The images that the engine of ``facts`` has."""
-
-    facts: EngineFacts
-
-    def has(self, image: LockedImage) -> bool:
-        """Whether ``image`` is there by a locked digest. Raises ``MachineError``."""
-        return find_image(self.facts, image) is not None
-
-    def pull(self, image: LockedImage, notify: Notify) -> ImageIdentity:
-        """Fetch ``image`` by digest. Raises ``MachineError``."""
-        return pinned_image(self.facts, image, "", notify, pull=True)
-
-    def build(self, folder: Path, tag: str, notify: Notify) -> str:
-        """Build the Dockerfile of ``folder`` and return the image's id. Raises ``MachineError``."""
-        with tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
-            file = Path(scratch) / "id"
-            _build(self.facts, ("build", "--force-rm", "--iidfile", str(file), "--tag", tag, str(folder)), notify)
-            return with_algorithm(file.read_text(encoding="utf-8").strip())
 
 
 @dataclass(frozen=True)
@@ -131,15 +116,22 @@ def json_object(text: str) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _build(facts: EngineFacts, command: tuple[str, ...], notify: Notify) -> None:
-    """Run ``command``; an engine that refuses its runtime or cgroup manager here is given another, as for workers."""
+def build_image(facts: EngineFacts, folder: Path, tag: str, notify: Notify) -> str:
+    """Build the Dockerfile of ``folder`` and return the image's id. Raises ``MachineError``.
+
+    An engine that refuses its runtime or cgroup manager here is given another, as for workers.
+    """
     confinement = Confinement()
-    while words := complaint((facts.name, *confinement.engine_options, *command), notify):
-        relaxed = after_refusal(confinement, "\n".join(words), {}, facts)
-        if relaxed is None or relaxed.engine_options == confinement.engine_options:
-            raise engine_error(facts.name, facts.data_root, f"can't build {command[-1]}", words[-1])
-        confinement = relaxed
-        notify(f"{facts.name}: again with {' '.join(confinement.engine_options)}")
+    with tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
+        file = Path(scratch) / "id"
+        command = ("build", "--force-rm", "--iidfile", str(file), "--tag", tag, str(folder))
+        while words := complaint((facts.name, *confinement.engine_options, *command), notify):
+            relaxed = after_refusal(confinement, "\n".join(words), {}, facts)
+            if relaxed is None or relaxed.engine_options == confinement.engine_options:
+                raise engine_error(facts.name, facts.data_root, f"can't build {folder}", words[-1])
+            confinement = relaxed
+            notify(f"{facts.name}: again with {' '.join(confinement.engine_options)}")
+        return with_algorithm(file.read_text(encoding="utf-8").strip())
 
 
 # Every relaxation that a machine may force takes one more try: four limits that may take some halvings, and the rest.
@@ -180,7 +172,7 @@ def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> C
     with trial_job(backend, gpu_uuids) as job:
         prepare_files(launcher, job)
         try:
-            return run_command(launcher.run_argv(job, "-I", "-B", "-c", PROBE))
+            return run_command(launcher.start_argv(job, "-I", "-B", "-c", PROBE))
         except KeyError as error:
             message = (
                 f"{launcher.name} can't be given GPU {error}: it has no device file, and no CDI specification names it"

@@ -20,8 +20,7 @@ from pybench.model.wire import Failure
 from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.environment import fixed
 from pybench.run.engines.image_launcher import MODELS, ImageLauncher
-from pybench.run.engines.oci.confinement import Confinement
-from pybench.run.engines.oci.gpu_access import GpuAccess
+from pybench.run.engines.oci.confinement import Confinement, GpuAccess
 from pybench.run.engines.oci.images import with_algorithm
 from pybench.run.engines.process import GRACE_S, WorkerProcess, end_marked, log_tail
 
@@ -55,10 +54,6 @@ class OciLauncher(ImageLauncher):
         """The program with its options, before the subcommand."""
         return (self.name, *self.confinement.engine_options)
 
-    def argv(self, job: Launch) -> Argv:
-        """``run`` in the foreground: its output is the worker's log and its exit code the worker's."""
-        return self.run_argv(job, *self.worker_arguments(job))
-
     def start(self, job: Launch, log: Path) -> ContainerWorker:
         """Start the job's container. Raises ``OSError`` when the engine's client can't be started."""
         return ContainerWorker(self, job, self.argv(job), log)
@@ -81,8 +76,8 @@ class OciLauncher(ImageLauncher):
         end_marked(f"{run_mark}/")
         remove_orphans(self.engine, run_mark)
 
-    def run_argv(self, job: Launch, *python: str) -> Argv:
-        """``run`` of the job's image with any arguments for its Python; the container is kept for reading back."""
+    def start_argv(self, job: Launch, *arguments: str) -> Argv:
+        """``run`` in the foreground: its output is the worker's log; the container is kept for reading back."""
         image = self.image(job)
         replaces = image.entrypoint == "replace"
         # Podman reads a list where docker reads one path, and point names have commas.
@@ -103,7 +98,7 @@ class OciLauncher(ImageLauncher):
             *(("--entrypoint", image.interpreter) if replaces else ()),
             image.id,
             *(() if replaces else (image.interpreter,)),
-            *python,
+            *arguments,
         )
 
     def environment(self, job: Launch) -> dict[str, str]:

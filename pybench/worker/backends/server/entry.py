@@ -23,13 +23,7 @@ from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import SHARED_VARIABLE, Metric, WorkOrder
 from pybench.model.workloads.generate import Generate, gap_values
 from pybench.worker.backend import EngineError, Session, StepOutcome, WrongResultError, generation_of
-from pybench.worker.backends.engine import (
-    config_folder,
-    joined_replica,
-    requests_of,
-    wanted_at_a_time,
-    work_of,
-)
+from pybench.worker.backends.engine import config_folder, joined_replica, requests_of, wanted_at_a_time, work_of
 from pybench.worker.backends.server.client import LoadClient, RequestError
 from pybench.worker.imports import needs_package
 from pybench.worker.ranks import Ranks, scratch_folder

@@ -54,11 +54,7 @@ def engine_works() -> Iterator[None]:
     except RequestError as error:
         raise EngineError(f"TensorRT-LLM's worker failed at work: {error}") from error
     except RuntimeError as error:
-        raise EngineError(f"TensorRT-LLM's worker died at work: {_named(error)}") from error
-
-
-def _named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+        raise EngineError(f"TensorRT-LLM's worker died at work: {type(error).__name__}: {error}") from error
 
 
 # How long get_stats may wait for iterations still on their way, in s: versions that get them through a queue wait all
@@ -197,7 +193,8 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         except RuntimeError as error:
             if not any(words in str(error) for words in BACKENDS["tensorrt_llm"].log_words.not_started):
                 raise
-            raise EngineError(f"TensorRT-LLM's worker did not start: {_named(error.__cause__ or error)}") from error
+            cause = error.__cause__ or error
+            raise EngineError(f"TensorRT-LLM's worker did not start: {type(cause).__name__}: {cause}") from error
         try:
             yield lambda point: nullcontext(TensorrtGeneration(point, engine, ranks.rank))
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,28 +15,6 @@ from pybench.worker.gpus import nvml_uuid
 from pybench.worker.seeds import weight_seed
 
 _EMBEDDING = (".embedding.weight", ".embed_tokens.weight")
-
-
-@torch.no_grad()
-def spread(parameters: Iterable[tuple[str, torch.Tensor]], seed: int) -> int:
-    """Change embeddings and routers in place; returns how many routers there are.
-
-    Embeddings become large compared with the layers' outputs, so that tokens differ. Routers' rows become random and
-    equally long: the expert with the longest row would be chosen most. A router is the same on every GPU.
-    """
-    num_routers = 0
-    for name, weight in parameters:
-        if name.endswith(_EMBEDDING):
-            generator = torch.Generator(weight.device).manual_seed(weight_seed(seed, name))
-            weight.normal_(0.0, 1.0, generator=generator)
-        elif name.endswith(".router.bias"):
-            weight.zero_()
-        elif name.endswith(".router.weight"):
-            generator = torch.Generator().manual_seed(weight_seed(seed, name))
-            rows = torch.randn(weight.shape, generator=generator)
-            weight.copy_(rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True))
-            num_routers += 1
-    return num_routers
 
 
 class DeviceReport:
@@ -70,9 +47,26 @@ class DeviceReport:
 class GenerationWorker(DeviceReport):
     """Mixed into vLLM's worker class by its argument ``worker_extension_cls``."""
 
+    @torch.no_grad()
     def pybench_spread_experts(self, seed: int) -> int:
-        """Have a mixture's tokens spread over its experts; returns the number of routers that this worker has."""
-        return spread(self.model_runner.model.named_parameters(), seed)
+        """Have a mixture's tokens spread over its experts; returns the number of routers that this worker has.
+
+        Embeddings become large compared with the layers' outputs, so that tokens differ. Routers' rows become random
+        and equally long: the expert with the longest row would be chosen most. A router is the same on every GPU.
+        """
+        num_routers = 0
+        for name, weight in self.model_runner.model.named_parameters():
+            if name.endswith(_EMBEDDING):
+                generator = torch.Generator(weight.device).manual_seed(weight_seed(seed, name))
+                weight.normal_(0.0, 1.0, generator=generator)
+            elif name.endswith(".router.bias"):
+                weight.zero_()
+            elif name.endswith(".router.weight"):
+                generator = torch.Generator().manual_seed(weight_seed(seed, name))
+                rows = torch.randn(weight.shape, generator=generator)
+                weight.copy_(rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True))
+                num_routers += 1
+        return num_routers
 
 
 WEIGHTS, CACHE = "weights", "kv_cache"
