@@ -170,12 +170,6 @@ def _stores(names: Sequence[str]) -> tuple[list[EngineFacts], list[str]]:
     from pybench.run.engines.base import get_engine
     from pybench.run.engines.oci.engine import OciEngine
 
-    stores: list[EngineFacts] = []
-    reasons: list[str] = []
-    for engine in map(get_engine, names):
-        facts = engine.find()
-        if facts.reason or not isinstance(engine, OciEngine):
-            reasons.append(facts.reason or f"{engine.name} has no store of images")
-        else:
-            stores.append(facts)
-    return stores, reasons
+    found = [(engine, engine.find()) for engine in map(get_engine, names)]
+    stores = [facts for engine, facts in found if not facts.reason and isinstance(engine, OciEngine)]
+    return stores, [facts.reason or f"{facts.name} has no store of images" for _, facts in found if facts not in stores]

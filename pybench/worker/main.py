@@ -68,11 +68,11 @@ def run_session(
         events.write(Phase(name="prepare", start_ns=prepare_ns))
         gpu = device.uuid or device.name
         with ranks.watched(gpu, events), backend.prepare(orders[0], ranks) as session:
-            run_order(orders[0], session, ranks, events, header.all_uuids)
-            for place, order in enumerate(orders[1:], start=1):
-                wait_for_go(place)
-                events.write(header)
-                events.write(Phase(name="prepare", start_ns=time.monotonic_ns()))
+            for place, order in enumerate(orders):
+                if place > 0:
+                    wait_for_go(place)
+                    events.write(header)
+                    events.write(Phase(name="prepare", start_ns=time.monotonic_ns()))
                 run_order(order, session, ranks, events, header.all_uuids)
 
 

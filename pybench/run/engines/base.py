@@ -186,8 +186,7 @@ def get_engine(name: str) -> Engine:
 
 def find_container_engines() -> tuple[tuple[Engine, EngineFacts], ...]:
     """Every engine that starts containers, with what this machine has of it."""
-    engines = tuple(map(get_engine, CONTAINER_ENGINES))
-    return tuple((engine, engine.find()) for engine in engines)
+    return tuple((engine, engine.find()) for engine in map(get_engine, CONTAINER_ENGINES))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -197,16 +197,16 @@ def _probe(launcher: ImageFileLauncher, backend: str, gpu_uuids: tuple[str, ...]
         return run_command(("env", "-i", *variables, *bare.start_argv(job, "-I", "-B", "-c", _WITH_DRIVER)))
 
 
-Files = Mapping[str, Path]
-"""Image file of each backend."""
+Make = Callable[[str, Path], None]
+"""Writes the image file of ``repository@sha256:…`` to a path where no file is. Raises ``MachineError``."""
 
 
 @dataclass(frozen=True)
 class ImageFileEngine(Engine):
     """An engine whose images are files of the suffix ``kind``, which ``make`` writes by their locked digests.
 
-    ``examine`` describes an installed engine. ``prepare`` makes the launcher of a run, whose container names the
-    relaxations that the suite requests. ``honours_entrypoint``: an image may need its own entrypoint kept.
+    ``prepare`` makes the launcher of a run from the image file of each backend; its container names the relaxations
+    that the suite requests. ``honours_entrypoint``: an image may need its own entrypoint kept.
     ``report`` is what ``pybench doctor`` shows beyond the version.
     """
 
@@ -214,7 +214,7 @@ class ImageFileEngine(Engine):
     kind: str
     examine: Callable[[], EngineFacts]
     make: Make
-    prepare: Callable[[ContainerSetup, Files, LaunchRequirements], ImageFileLauncher]
+    prepare: Callable[[ContainerSetup, Mapping[str, Path], LaunchRequirements], ImageFileLauncher]
     honours_entrypoint: bool
     report: Callable[[], Iterator[DoctorFinding]] = lambda: iter(())
 
@@ -273,10 +273,6 @@ class ImageFileEngine(Engine):
     def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:  # noqa: ARG002 - examined anew
         """What ``report`` finds."""
         return self.report()
-
-
-Make = Callable[[str, Path], None]
-"""Writes the image file of ``repository@sha256:…`` to a path where no file is. Raises ``MachineError``."""
 
 
 def image_path(kind: str, reference: str) -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from pybench.run.engines.apptainer.engine import ApptainerLauncher, build_argv
 from pybench.run.engines.base import Launch
 from pybench.run.engines.enroot.engine import NAMESPACES, EnrootLauncher, Isolation, import_argv
 from pybench.run.engines.local import Local
-from pybench.run.engines.oci.confinement import GpuAccess, confinement_for
+from pybench.run.engines.oci.confinement import GpuOptions, cdi_options, confinement_for, node_options, toolkit_options
 from pybench.run.engines.oci.launcher import INSPECT, REMOVE, OciLauncher
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "argv"
@@ -83,12 +84,12 @@ def setup(engine: str, image: ImageIdentity = IMAGE) -> ContainerSetup:
 
 
 def oci(
-    facts: EngineFacts, way: GpuAccess, request: ContainerRequest = REQUEST, image: ImageIdentity = IMAGE, uid: int = 0
+    facts: EngineFacts, way: GpuOptions, request: ContainerRequest = REQUEST, image: ImageIdentity = IMAGE, uid: int = 0
 ) -> OciLauncher:
     return OciLauncher(
         container=setup(facts.name, image),
         confinement=confinement_for(request, facts, (uid, uid)),
-        gpu_access=way,
+        gpu_options=way,
         runner="boot/4026531836/42/1000",
         environment_of_suite=request.environment,
         secrets=request.secrets,
@@ -99,20 +100,20 @@ def oci(
 DOCKER = EngineFacts(name="docker", version="28.0")
 PODMAN = EngineFacts(name="podman", version="5.0")
 LAUNCHERS: dict[str, tuple[OciLauncher | ApptainerLauncher | EnrootLauncher | Local, Launch]] = {
-    "docker_toolkit": (oci(DOCKER, GpuAccess(way="toolkit")), job()),
-    "docker_cdi": (oci(DOCKER, GpuAccess(way="cdi")), job()),
-    "docker_cpu_user": (oci(DOCKER, GpuAccess(way="toolkit"), uid=1000), job((), 1)),
+    "docker_toolkit": (oci(DOCKER, toolkit_options), job()),
+    "docker_cdi": (oci(DOCKER, cdi_options), job()),
+    "docker_cpu_user": (oci(DOCKER, toolkit_options, uid=1000), job((), 1)),
     "docker_entrypoint_kept": (
-        oci(DOCKER, GpuAccess(way="cdi"), image=replace(IMAGE, entrypoint="keep")),
+        oci(DOCKER, cdi_options, image=replace(IMAGE, entrypoint="keep")),
         job(GPUS[:1], 1),
     ),
     "docker_relaxed": (
-        oci(DOCKER, GpuAccess(way="cdi"), ContainerRequest(relax=("network", "writable_root", "root_user"))),
+        oci(DOCKER, cdi_options, ContainerRequest(relax=("network", "writable_root", "root_user"))),
         job(GPUS[:1], 1),
     ),
-    "podman_cdi": (oci(PODMAN, GpuAccess(way="cdi")), job()),
-    "podman_nodes": (oci(PODMAN, GpuAccess(way="nodes", device_nodes=NODES)), job()),
-    "podman_rootless": (oci(replace(PODMAN, rootless=True), GpuAccess(way="cdi"), uid=1000), job((), 1)),
+    "podman_cdi": (oci(PODMAN, cdi_options), job()),
+    "podman_nodes": (oci(PODMAN, partial(node_options, nodes=NODES)), job()),
+    "podman_rootless": (oci(replace(PODMAN, rootless=True), cdi_options, uid=1000), job((), 1)),
     "apptainer": (
         ApptainerLauncher(
             container=setup("apptainer"),
@@ -209,7 +210,7 @@ def test_enroot_refuses_a_folder_that_it_would_split(folder: str) -> None:
 def test_a_gpu_without_a_device_node_is_an_error() -> None:
     """Better than another GPU."""
     with pytest.raises(KeyError, match="GPU-other"):
-        GpuAccess(way="nodes", device_nodes=NODES).options(("GPU-other",))
+        node_options(("GPU-other",), NODES)
 
 
 def _lines(environment: dict[str, str]) -> list[str]:

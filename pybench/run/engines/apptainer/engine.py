@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -9,14 +10,7 @@ from typing import ClassVar
 from pybench.machine.command import run_command
 from pybench.model.container import ContainerSetup, EngineFacts, Mount, Relaxation
 from pybench.run.engines.base import Argv, Launch, LaunchRequirements, engine_error
-from pybench.run.engines.image_launcher import (
-    USER_NAMESPACES,
-    Files,
-    ImageFileEngine,
-    ImageFileLauncher,
-    shown_gpus,
-    tried,
-)
+from pybench.run.engines.image_launcher import USER_NAMESPACES, ImageFileEngine, ImageFileLauncher, shown_gpus, tried
 
 # Turning an image of 10 GB into one file takes minutes, on a slow disk many.
 _BUILD_LIMIT_S = 7200.0
@@ -52,7 +46,7 @@ def build_image(reference: str, file: Path) -> None:
         raise engine_error("apptainer", str(file.parent), failed, answer.error_line)
 
 
-def _launcher(setup: ContainerSetup, files: Files, needs: LaunchRequirements) -> ApptainerLauncher:
+def _launcher(setup: ContainerSetup, files: Mapping[str, Path], needs: LaunchRequirements) -> ApptainerLauncher:
     """One without a network where apptainer can here, unless the suite requests it. Raises ``MachineError``."""
     request = needs.request
     online = ApptainerLauncher(

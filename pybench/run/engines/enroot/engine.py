@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,14 +16,7 @@ from pybench.model.container import ContainerSetup, EngineFacts, Mount, Relaxati
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
 from pybench.run.engines.base import Argv, Launch, LaunchRequirements, engine_error
-from pybench.run.engines.image_launcher import (
-    USER_NAMESPACES,
-    Files,
-    ImageFileEngine,
-    ImageFileLauncher,
-    shown_gpus,
-    tried,
-)
+from pybench.run.engines.image_launcher import USER_NAMESPACES, ImageFileEngine, ImageFileLauncher, shown_gpus, tried
 from pybench.run.engines.process import ATTEMPT_VARIABLE
 from pybench.run.images.lock import this_platform
 from pybench.run.images.registry import RegistryManifest, fetch_manifest, registry_tool
@@ -184,7 +177,7 @@ def isolation_findings() -> Iterator[DoctorFinding]:
     yield DoctorFinding.ok("enroot isolation", f"{seen}; pids are not bounded")
 
 
-def _launcher(setup: ContainerSetup, files: Files, needs: LaunchRequirements) -> EnrootLauncher:
+def _launcher(setup: ContainerSetup, files: Mapping[str, Path], needs: LaunchRequirements) -> EnrootLauncher:
     """One that starts each image as isolated as this host takes it. Raises ``UsageError`` or ``MachineError``."""
     request, online = needs.request, "network" in needs.request.relax
     tries = isolations(online=online)

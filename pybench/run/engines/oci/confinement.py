@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from pybench.machine.command import run_command
 from pybench.model.container import ContainerRequest, EngineFacts, Relaxation
@@ -132,31 +131,27 @@ def _with_option(before: Confinement, option: str, value: str, complaint: str) -
 _CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuAccess:
-    """How GPUs get into a container, by one of three ways.
+GpuOptions = Callable[[tuple[str, ...]], tuple[str, ...]]
+"""Options of docker's and podman's ``run`` by which GPUs get into a container, from their UUIDs."""
 
-    ``cdi`` names GPUs through the container device interface, ``toolkit`` through docker's ``--gpus``; ``nodes`` hands
-    over device files on a machine that has neither (its driver libraries must be in the image or mounted).
-    ``device_nodes`` maps UUIDs to device files; only ``nodes`` needs it.
+
+def cdi_options(uuids: tuple[str, ...]) -> tuple[str, ...]:
+    """Through the container device interface."""
+    return tuple(part for uuid in uuids for part in ("--device", f"nvidia.com/gpu={uuid}"))
+
+
+def toolkit_options(uuids: tuple[str, ...]) -> tuple[str, ...]:
+    """Through docker's ``--gpus``, whose value is itself a quoted line of comma-separated values."""
+    return ("--gpus", f'"device={",".join(uuids)}"') if uuids else ()
+
+
+def node_options(uuids: tuple[str, ...], nodes: Mapping[str, str]) -> tuple[str, ...]:
+    """By device files, which ``nodes`` has by UUID: the driver's libraries must be in the image or mounted.
+
+    Raises ``KeyError`` for a GPU that has none.
     """
-
-    way: Literal["cdi", "toolkit", "nodes"]
-    device_nodes: Mapping[str, str] = field(default_factory=dict)
-
-    def options(self, uuids: tuple[str, ...]) -> tuple[str, ...]:
-        """Options of docker's and podman's ``run``. Raises ``KeyError`` for a GPU that has no device node."""
-        if not uuids:
-            return ()
-        match self.way:
-            case "cdi":
-                return tuple(part for uuid in uuids for part in ("--device", f"nvidia.com/gpu={uuid}"))
-            case "toolkit":
-                # The quotes are docker's: the option is itself a line of comma-separated values.
-                return ("--gpus", f'"device={",".join(uuids)}"')
-            case "nodes":
-                nodes = (*(self.device_nodes[uuid] for uuid in uuids), *_CONTROL_NODES)
-                return tuple(part for node in nodes for part in ("--device", node))
+    files = (*(nodes[uuid] for uuid in uuids), *_CONTROL_NODES) if uuids else ()
+    return tuple(part for file in files for part in ("--device", file))
 
 
 # Where the container device interface keeps its specifications (CDI specification, section "Location").

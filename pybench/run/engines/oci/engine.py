@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,14 @@ from pybench.run.engines.image_launcher import OTHER_REMEDY, PROBE, python_versi
 from pybench.run.engines.oci.confinement import (
     CDI_COMMAND,
     Confinement,
-    GpuAccess,
+    GpuOptions,
     after_refusal,
+    cdi_options,
     confinement_for,
     device_nodes,
     has_cdi,
+    node_options,
+    toolkit_options,
 )
 from pybench.run.engines.oci.images import complaint, pinned_image, unpinned_image, with_algorithm
 from pybench.run.engines.oci.launcher import REMOVE, OciLauncher, prepare_files, runner_mark
@@ -40,11 +44,11 @@ _MIN_FREE_BYTES = 2 * _IMAGE_BYTES
 
 @dataclass(frozen=True)
 class OciEngine(Engine):
-    """Docker or podman. ``examine`` describes it; ``gpu_access`` is its way to GPUs where CDI names none."""
+    """Docker or podman. ``gpu_access`` is its way to GPUs where CDI names none."""
 
     name: str
     examine: Callable[[], EngineFacts]
-    gpu_access: Callable[[], GpuAccess]
+    gpu_access: Callable[[], GpuOptions]
 
     def launcher(
         self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool
@@ -79,7 +83,7 @@ class OciEngine(Engine):
                 relaxations=confinement.relaxations,
             ),
             confinement=confinement,
-            gpu_access=GpuAccess(way="cdi") if facts.cdi else self.gpu_access(),
+            gpu_options=cdi_options if facts.cdi else self.gpu_access(),
             runner=runner_mark(os.getpid()) or "",
             environment_of_suite=request.environment,
             secrets=request.secrets,
@@ -250,5 +254,5 @@ def find_podman() -> EngineFacts:
     )
 
 
-DOCKER = OciEngine("docker", find_docker, lambda: GpuAccess(way="toolkit"))
-PODMAN = OciEngine("podman", find_podman, lambda: GpuAccess(way="nodes", device_nodes=device_nodes()))
+DOCKER = OciEngine("docker", find_docker, lambda: toolkit_options)
+PODMAN = OciEngine("podman", find_podman, lambda: partial(node_options, nodes=device_nodes()))

@@ -20,7 +20,7 @@ from pybench.model.wire import Failure
 from pybench.run.engines.base import Argv, Launch
 from pybench.run.engines.environment import fixed
 from pybench.run.engines.image_launcher import MODELS, ImageLauncher
-from pybench.run.engines.oci.confinement import Confinement, GpuAccess
+from pybench.run.engines.oci.confinement import Confinement, GpuOptions
 from pybench.run.engines.oci.images import with_algorithm
 from pybench.run.engines.process import GRACE_S, WorkerProcess, end_marked, log_tail
 
@@ -46,7 +46,7 @@ class OciLauncher(ImageLauncher):
     """Launcher of one engine for one run; ``runner`` owns its containers."""
 
     confinement: Confinement
-    gpu_access: GpuAccess
+    gpu_options: GpuOptions
     runner: str
 
     @property
@@ -91,7 +91,7 @@ class OciLauncher(ImageLauncher):
             *("--pull", "never"),
             *("--log-driver", "none"),
             *self.confinement.options(),
-            *self.gpu_access.options(job.gpu_uuids),
+            *self.gpu_options(job.gpu_uuids),
             *(part for mount in self.mounts(job) for part in ("--mount", _bind(*mount))),
             *("--env-file", _csv_line(file) if self.name == "podman" else file),
             *("--workdir", "/tmp"),  # noqa: S108 - inside, private

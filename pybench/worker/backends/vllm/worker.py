@@ -113,18 +113,14 @@ class Layout:
         fused, place = next(places, (layer, 0))
         owner = parts[: -3 if half else -2]
         parameter = ".".join([*owner, fused] if half else [*owner, fused, parts[-1]])
-        dim, splits = self._split(layer, parts[-1], half)
+        dim, splits = 0, layer in _VOCABULARY
+        if layer in _COLUMNS:
+            splits = half != "a"
+        elif layer in _ROWS:
+            dim, splits = (0, False) if half == "b" or parts[-1] == "bias" else (1, True)
         start, length = self._range(layer, shape[dim], splits=splits)
         offset = 0 if half else self._rows_before(layer)
         return Slice(parameter, dim, start, length, offset, half, place)
-
-    def _split(self, layer: str, kind: str, half: str) -> tuple[int, bool]:
-        """The dimension that is split, and whether it is."""
-        if layer in _COLUMNS:
-            return 0, half != "a"
-        if layer in _ROWS:
-            return (0, False) if half == "b" or kind == "bias" else (1, True)
-        return 0, layer in _VOCABULARY
 
     def _range(self, layer: str, size: int, *, splits: bool) -> tuple[int, int]:
         if not splits:
