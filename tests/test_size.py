@@ -14,7 +14,7 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1898, 13),
+    "cli": (1893, 13),
     "core": (7306, 42),
     "evidence": (1165, 8),
     "explain": (1989, 12),
@@ -25,8 +25,8 @@ CEILINGS = {
     "nightly": (3827, 20),
     "power": (4306, 22),
     "report": (4143, 38),
-    "run": (7121, 45),
-    "worker": (9482, 73),
+    "run": (7102, 45),
+    "worker": (9478, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (54386, 354)
