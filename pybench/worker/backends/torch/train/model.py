@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -63,7 +62,7 @@ def checkpoint_layers(model: Any, kind: Literal["none", "selective", "full"], *,
         return
     options: dict[str, Any] = {"use_reentrant": False}
     if kind == "selective":
-        options["context_fn"] = partial(create_selective_checkpoint_contexts, _KEPT)
+        options["context_fn"] = lambda: create_selective_checkpoint_contexts(_KEPT)  # type: ignore[no-untyped-call]
     if kind == "selective" and compiled:
         # From outside a compiled layer its matrix products can't be seen: inductor turns them into kernels of its own.
         for layer in model.model.layers:
