@@ -12,11 +12,12 @@ from pydantic import BaseModel, ValidationError
 
 from pybench.files.shipped import shipped_suites
 from pybench.files.suite.overrides import with_settings
-from pybench.files.suite.own_files import read_own_files
-from pybench.files.suite.profiles import form_problems, profile_of, written_suite
+from pybench.files.suite.own_files import with_own_files
+from pybench.files.suite.profiles import benchmark_of, form_problems, is_omitted, profile_of
 from pybench.files.suite.rules import suite_problems
 from pybench.files.suite.schema import MARKS, WORD, suite_model, suite_schema
 from pybench.files.toml_file import KeyPath, KeyProblem, describe, did_you_mean, located, message_of, read_toml, refuse
+from pybench.model.container import ContainerRequest, Mount
 from pybench.model.errors import FileError, Problem
 from pybench.model.suite import Suite
 from pybench.model.workloads.registry import SETTINGS_OF
@@ -44,27 +45,34 @@ def read_suite(
     document, lines = read_toml(path, "a suite")
     if problems := _schema_problems(document) or list(form_problems(document)):
         raise _refusal(path, document, lines, problems)
-    files, problems = read_own_files(document, path.parent)
+    whole, models, problems = with_own_files(document, path.parent)
     if problems:
         raise _refusal(path, document, lines, problems)
-    written = written_suite(document, files)
-    own = profile_of(written.profiles, machine_kind, gpu_memory_bytes)
-    if profile is not None and profile not in written.profiles:
-        valid = ", ".join(written.profiles) or "none, the suite has no profiles"
-        raise refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, written.profiles)}; valid: {valid}")
-    chosen = own if profile is None else profile
-    if problems := suite_problems(written, (chosen, *written.profiles)):
+    profiles = whole.get("profile", {})
+    if profile is not None and profile not in profiles:
+        valid = ", ".join(profiles) or "none, the suite has no profiles"
+        raise refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, profiles)}; valid: {valid}")
+    chosen = profile_of(profiles, machine_kind, gpu_memory_bytes) if profile is None else profile
+    if problems := suite_problems(whole, (chosen, *profiles)):
         raise _refusal(path, document, lines, problems)
-    written = with_settings(document, written, chosen, settings, path.parent)
-    over = None if chosen is None else written.profiles[chosen]
+    if settings:
+        whole, models = with_settings(document, chosen, settings, path.parent)
+    over = whole["profile"][chosen] if chosen else {}
+    container = whole.get("container", {})
     suite = Suite(
-        name=written.name,
-        description=written.description,
-        benchmarks=tuple(each.under(over) for each in written.benchmarks if not each.is_omitted(over)),
+        name=whole["name"],
+        description=whole.get("description", ""),
+        benchmarks=tuple(benchmark_of(table, over) for table in whole["benchmark"] if not is_omitted(table, over)),
         profile=chosen,
         path=str(path),
-        container=written.container,
-        own_models=written.own_models,
+        container=ContainerRequest(
+            image=container.get("image"),
+            mounts=tuple(Mount(**mount) for mount in container.get("mounts", [])),
+            environment=container.get("environment", {}),
+            secrets=tuple(container.get("secrets", [])),
+            relax=tuple(dict.fromkeys(container.get("relax", []))),
+        ),
+        own_models=models,
     )
     if document.get("rates") and "cpu" not in (machine_kind, chosen):
         shipped = shipped_suites() / f"{_RATES}.toml"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -18,48 +18,47 @@ MODEL = "model"
 _DEEPSPEED = "deepspeed_config"
 FILE_SETTINGS = frozenset((MODEL_CONFIG, _DEEPSPEED))
 """Settings of a suite file that name a file."""
-_Tables = Iterator[tuple[KeyPath, dict[str, Any]]]
 
 
-@dataclass(frozen=True)
-class OwnFiles:
-    """Model names by written path, models by name, and ``tables`` of DeepSpeed by path."""
+def with_own_files(
+    document: dict[str, Any], folder: Path
+) -> tuple[dict[str, Any], dict[str, Architecture], list[KeyProblem]]:
+    """The document with models' names and other files' content in the places of files; and these models by name.
 
-    names: dict[str, str] = field(default_factory=dict)
-    architectures: dict[str, Architecture] = field(default_factory=dict)
-    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def named(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Settings, or axes, with models' names and other files' content in the places of files."""
-        named: dict[str, Any] = {}  # in the same order, which is that of points
-        for key, value in values.items():
-            if key == MODEL_CONFIG:
-                named[MODEL] = [self.names[each] for each in value] if isinstance(value, list) else self.names[value]
-            else:
-                named[key] = self.tables[value] if key == _DEEPSPEED else value
-        return named
-
-
-def read_own_files(document: dict[str, Any], folder: Path) -> tuple[OwnFiles, list[KeyProblem]]:
-    """Every file that the document names, relative to ``folder``, and what is wrong with it or its place."""
-    found = OwnFiles()
+    Files are relative to ``folder``. The problems are theirs, and those of their places.
+    """
+    document = deepcopy(document)
+    models: dict[str, Architecture] = {}
     problems: list[KeyProblem] = []
+
+    def content(path: KeyPath, written: str) -> Any:  # noqa: ANN401 - a name or a table
+        try:
+            if path[-1] == _DEEPSPEED:
+                return read_deepspeed_config(folder / written)
+            architecture = read_model_config(folder / written)
+        except FileError as error:
+            problems.extend((path, str(problem)) for problem in error.problems)
+            return None
+        name = config_name(folder / written, architecture)
+        models[name] = architecture
+        return name
+
     for path, table in _tables(document):
         problems += _twofold(path, table)
-        for key, written in _files(path, table):
-            try:
-                if key[-1] == _DEEPSPEED:
-                    found.tables[written] = read_deepspeed_config(folder / written)
-                elif written not in found.names:
-                    architecture = read_model_config(folder / written)
-                    name = found.names[written] = config_name(folder / written, architecture)
-                    found.architectures[name] = architecture
-            except FileError as error:
-                problems += [(key, str(problem)) for problem in error.problems]
-    return found, problems
+        for place, values in ((path, table), ((*path, "axes"), table.get("axes", {}))):
+            given = dict(values)
+            values.clear()
+            for key, value in given.items():  # in the same order, which is that of points
+                if key not in FILE_SETTINGS:
+                    values[key] = value
+                elif isinstance(value, list):
+                    values[MODEL] = [content((*place, key, index), each) for index, each in enumerate(value)]
+                else:
+                    values[MODEL if key == MODEL_CONFIG else key] = content((*place, key), value)
+    return document, models, problems
 
 
-def _tables(document: dict[str, Any]) -> _Tables:
+def _tables(document: dict[str, Any]) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
     """Every table with settings: benchmarks, profiles, and what these lay over single benchmarks."""
     for index, table in enumerate(document["benchmark"]):
         yield ("benchmark", index), table
@@ -76,13 +75,6 @@ def _twofold(path: KeyPath, table: dict[str, Any]) -> Iterator[KeyProblem]:
     if len(given) > 1 and any(MODEL_CONFIG in keys for keys in given):
         names = listed(".".join(keys) for keys in given)
         yield (*path, *given[-1]), f"{names} both name a model; keep one of the two"
-
-
-def _files(path: KeyPath, table: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    for key in FILE_SETTINGS & {*table}:
-        yield (*path, key), table[key]
-    for index, name in enumerate(table.get("axes", {}).get(MODEL_CONFIG, ())):
-        yield (*path, "axes", MODEL_CONFIG, index), name
 
 
 _REFUSED = {

@@ -1,33 +1,21 @@
-"""Tables of a suite file as values, and a profile laid over them."""
+"""Tables of a suite file as benchmarks, and a profile laid over them."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
-from pybench.files.suite.own_files import OwnFiles
 from pybench.files.toml_file import KeyProblem
-from pybench.model.container import ContainerRequest, Mount
-from pybench.model.decoder_shape import Architecture
-from pybench.model.suite import (
-    AxisValue,
-    Benchmark,
-    Comparison,
-    Effort,
-    Expectation,
-    Limits,
-    Scaling,
-    TableFigure,
-    TrainingJob,
-)
+from pybench.model.suite import Benchmark, Comparison, Effort, Expectation, Limits, Scaling, TableFigure, TrainingJob
 from pybench.model.workloads.registry import SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
 
-_EFFORT = {field.name for field in dataclasses.fields(Effort)}
+Table = dict[str, Any]
+"""A table of a suite file that the schema found no fault with."""
+_EFFORT = {field.name for field in fields(Effort)}
 
 
 def fields_of_workload(workload: WorkloadName) -> frozenset[str]:
@@ -35,82 +23,35 @@ def fields_of_workload(workload: WorkloadName) -> frozenset[str]:
     return setting_names(workload) | _EFFORT
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fields:
-    """Settings, effort fields, axes and job that one table gives. A profile may also ``omit`` the benchmark."""
-
-    values: dict[str, Any]
-    axes: dict[str, tuple[AxisValue, ...]]
-    job: dict[str, int] = field(default_factory=dict)
-    omit: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Profile:
-    """A ``[profile.NAME]`` table: fields for every benchmark that has them, and for single benchmarks by name."""
-
-    everywhere: Fields
-    benchmarks: dict[str, Fields]
-
-
-@dataclass(frozen=True, kw_only=True)
-class WrittenBenchmark:
-    """A ``[[benchmark]]`` table, before any profile."""
-
-    name: str
-    workload: WorkloadName
-    fields: Fields
-    expectations: tuple[Expectation, ...]
-    required: bool
-    round_up_batch: bool
-
-    def under(self, profile: Profile | None) -> Benchmark:
-        """The benchmark with the profile's fields for all, then those for this one, laid over its own."""
-        fields = self.fields
-        for override in (profile.everywhere, profile.benchmarks.get(self.name)) if profile else ():
-            fields = fields if override is None else _laid(fields, override, fields_of_workload(self.workload))
-        given = {key: _number(key, value) for key, value in fields.values.items() if key in _EFFORT}
-        effort = Effort(**given)
-        most = effort.max_attempts if "max_attempts" in given else max(effort.attempts, effort.max_attempts)
-        return Benchmark(
-            name=self.name,
-            workload=self.workload,
-            settings={key: _number(key, value) for key, value in fields.values.items() if key not in _EFFORT},
-            axes={key: tuple(_number(key, value) for value in values) for key, values in fields.axes.items()},
-            effort=dataclasses.replace(effort, max_attempts=most),
-            expectations=self.expectations,
-            required=self.required,
-            round_up_batch=self.round_up_batch,
-            job=TrainingJob(**fields.job) if "samples" in fields.job else None,
-        )
-
-    def is_omitted(self, profile: Profile | None) -> bool:
-        """Whether the profile leaves this benchmark out."""
-        return profile is not None and self.name in profile.benchmarks and profile.benchmarks[self.name].omit
+def benchmark_of(table: Table, profile: Table) -> Benchmark:
+    """A ``[[benchmark]]`` with the profile's keys for all benchmarks, then those for this one, laid over its own."""
+    valid = fields_of_workload(table["workload"])
+    values = {key: value for key, value in table.items() if key in valid}
+    axes, job = dict(table.get("axes", {})), dict(table.get("job", {}))
+    for over in (profile, profile.get("benchmark", {}).get(table["name"], {})):
+        values |= {key: value for key, value in over.items() if key in valid}
+        axes |= {key: value for key, value in over.get("axes", {}).items() if key in axes}
+        if job or "samples" in over.get("job", {}):
+            job |= over.get("job", {})
+    given = {key: _number(key, value) for key, value in values.items() if key in _EFFORT}
+    effort = Effort(**given)
+    most = effort.max_attempts if "max_attempts" in given else max(effort.attempts, effort.max_attempts)
+    return Benchmark(
+        name=table["name"],
+        workload=table["workload"],
+        settings={key: _number(key, value) for key, value in values.items() if key not in _EFFORT},
+        axes={key: tuple(_number(key, value) for value in values) for key, values in axes.items()},
+        effort=replace(effort, max_attempts=most),
+        expectations=tuple(_expectation_of(expect) for expect in table.get("expect", [])),
+        required=table.get("required", False),
+        round_up_batch=table.get("round_up_batch", False),
+        job=TrainingJob(**job) if job else None,
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrittenSuite:
-    """A whole suite file, its profiles beside its benchmarks."""
-
-    name: str
-    description: str
-    benchmarks: tuple[WrittenBenchmark, ...]
-    profiles: dict[str, Profile]
-    container: ContainerRequest
-    own_models: dict[str, Architecture] = field(default_factory=dict)
-
-    def under(self, profile: str | None) -> tuple[Benchmark, ...]:
-        """Every benchmark under the profile, also one that it omits."""
-        override = None if profile is None else self.profiles[profile]
-        return tuple(benchmark.under(override) for benchmark in self.benchmarks)
-
-
-def _laid(fields: Fields, override: Fields, valid: frozenset[str]) -> Fields:
-    values = {key: value for key, value in override.values.items() if key in valid}
-    axes = {name: values for name, values in override.axes.items() if name in fields.axes}
-    job = {**fields.job, **override.job} if fields.job or "samples" in override.job else {}
-    return Fields(values={**fields.values, **values}, axes={**fields.axes, **axes}, job=job)
+def is_omitted(table: Table, profile: Table) -> bool:
+    """Whether the profile leaves a benchmark out."""
+    return bool(profile.get("benchmark", {}).get(table["name"], {}).get("omit"))
 
 
 def _number(key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
@@ -120,8 +61,7 @@ def _number(key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
 @cache
 def _fractional() -> frozenset[str]:
     """Settings and effort fields that may be written without a fraction, and are numbers with one all the same."""
-    kinds = (Effort, *SETTINGS_OF.values())
-    hints = [(name, hint) for kind in kinds for name, hint in get_type_hints(kind).items()]
+    hints = [item for kind in (Effort, *SETTINGS_OF.values()) for item in get_type_hints(kind).items()]
     return frozenset(name for name, hint in hints if float in (hint, *get_args(hint)))
 
 
@@ -131,7 +71,7 @@ _FORMS = (
 )
 
 
-def form_problems(document: dict[str, Any]) -> Iterator[KeyProblem]:
+def form_problems(document: Table) -> Iterator[KeyProblem]:
     """Tables of expectations whose keys make no expectation."""
     for index, table in enumerate(document["benchmark"]):
         for number, expect in enumerate(table.get("expect", [])):
@@ -139,17 +79,18 @@ def form_problems(document: dict[str, Any]) -> Iterator[KeyProblem]:
                 yield ("benchmark", index, "expect", number, *path), message
 
 
-def _problems(expect: dict[str, Any]) -> Iterator[KeyProblem]:
+def _problems(expect: Table) -> Iterator[KeyProblem]:
     scaling = [key for key in ("scaling", "along", "table") if key in expect]
-    limits = [key for key in ("minimum", "maximum") if key in expect]
     orders = [key for key in ("below", "above") if key in expect]
-    kinds = [bool(scaling or "baseline" in expect), bool(limits), bool(orders)]
+    forms = [bool(scaling or "baseline" in expect), bool({"minimum", "maximum"} & {*expect}), bool(orders)].count(True)
     is_table_alone = scaling == ["table"] and "baseline" not in expect
     is_whole = not scaling or is_table_alone or {"scaling", "along"} <= set(scaling)
-    if "gpus" in expect and not (is_table_alone and kinds.count(True) == 1):
+    if "gpus" in expect and not (is_table_alone and forms == 1):
         yield ("gpus",), "goes with table alone; remove it"
-    if kinds.count(True) != 1 or not is_whole or len(orders) > 1:
+    if forms != 1 or not is_whole or len(orders) > 1:
         yield (), _FORMS
+    elif {"minimum", "maximum"} <= set(expect) and expect["minimum"] > expect["maximum"]:
+        yield ("minimum",), f"{expect['minimum']:g} is above maximum = {expect['maximum']:g}"
     elif not orders:
         for key in [key for key in ("factor", "widening_along", "claim") if key in expect]:
             yield (key,), "goes with below or above; add one of them"
@@ -157,64 +98,15 @@ def _problems(expect: dict[str, Any]) -> Iterator[KeyProblem]:
         yield ("factor",), "has a claim of its own; remove it or widening_along"
 
 
-def expectation_of(table: dict[str, Any]) -> Expectation:
+def _expectation_of(table: Table) -> Expectation:
     """Build it from keys that ``form_problems`` found no fault with."""
-    if "along" in table:
-        return Scaling(**table)
-    if "table" in table:
-        return TableFigure(**table)
+    if "table" in table or "along" in table:
+        return Scaling(**table) if "along" in table else TableFigure(**table)
     order = next((key for key in ("below", "above") if key in table), None)
     if order is None:
         return Limits(**table)
     rest = {key: value for key, value in table.items() if key != order}
     return Comparison(**{**rest, "order": order, "other": table[order]})
-
-
-_FIELDS = frozenset(name for kind in (Effort, *SETTINGS_OF.values()) for name in kind.__dataclass_fields__)
-
-
-def written_suite(document: dict[str, Any], files: OwnFiles) -> WrittenSuite:
-    """Build it from a document that the schema and ``form_problems`` found no fault with, and its ``files``."""
-    container = document.get("container", {})
-    return WrittenSuite(
-        name=document["name"],
-        description=document.get("description", ""),
-        benchmarks=tuple(
-            WrittenBenchmark(
-                name=table["name"],
-                workload=table["workload"],
-                fields=_fields(table, files),
-                expectations=tuple(expectation_of(values) for values in table.get("expect", [])),
-                required=table.get("required", False),
-                round_up_batch=table.get("round_up_batch", False),
-            )
-            for table in document["benchmark"]
-        ),
-        profiles={
-            name: Profile(
-                everywhere=_fields(table, files),
-                benchmarks={key: _fields(override, files) for key, override in table.get("benchmark", {}).items()},
-            )
-            for name, table in document.get("profile", {}).items()
-        },
-        container=ContainerRequest(
-            image=container.get("image"),
-            mounts=tuple(Mount(**mount) for mount in container.get("mounts", [])),
-            environment=dict(container.get("environment", {})),
-            secrets=tuple(container.get("secrets", [])),
-            relax=tuple(dict.fromkeys(container.get("relax", []))),
-        ),
-        own_models=files.architectures,
-    )
-
-
-def _fields(table: dict[str, Any], files: OwnFiles) -> Fields:
-    return Fields(
-        values={key: value for key, value in files.named(table).items() if key in _FIELDS and key != "workload"},
-        axes={name: tuple(values) for name, values in files.named(table.get("axes", {})).items()},
-        job=table.get("job", {}),
-        omit=table.get("omit", False),
-    )
 
 
 _BYTES_PER_GIB = 2**30
