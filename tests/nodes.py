@@ -22,7 +22,7 @@ from pybench.model.results import NodeCheck
 from pybench.model.suite import Effort, Plan, Point
 from pybench.model.wire import Header, Step, Work
 from pybench.model.workloads.node import Burn, Collective, HostDeviceCopy, Matmul, MemoryBandwidth, PeerCopy
-from pybench.model.workloads.traits import NodeSettings
+from pybench.model.workloads.settings import NodeSettings
 from tests.builders import H200, MACHINE, MANIFEST
 
 _SECOND = 1_000_000_000

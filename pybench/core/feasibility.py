@@ -15,10 +15,9 @@ from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import Collective
-from pybench.model.workloads.rules import GivenSettings
-from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings, defaults
+from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, NodeSettings, Settings, defaults
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.traits import NodeSettings
+from pybench.model.workloads.traits import GivenSettings
 from pybench.model.workloads.turn import Turn, turn_rules
 
 _DEVICE_NOUNS: dict[DeviceKind, str] = {"cuda": "GPU", "cpu": "CPU core"}

@@ -31,8 +31,7 @@ from pybench.model.results import Results, ScalingResult
 from pybench.model.suite import Point, TableFigure
 from pybench.model.text import counted, plural
 from pybench.model.workloads.registry import METRICS
-from pybench.model.workloads.settings import NODES
-from pybench.model.workloads.traits import NodeSettings
+from pybench.model.workloads.settings import NODES, NodeSettings
 
 # A/A runs of one machine on another day differ by more than its attempts of one hour show.
 MIN_TOLERANCE = 0.02

@@ -18,7 +18,7 @@ from pybench.model.results import Estimate, NodeCheck
 from pybench.model.text import listed
 from pybench.model.verdict import Verdict
 from pybench.model.workloads.registry import LOADS, SLOWER_FRACTIONS
-from pybench.model.workloads.traits import NodeSettings
+from pybench.model.workloads.settings import NodeSettings
 
 SLOWEST = "slowest"
 """The check's name, also of a GPU that is only undecided."""

@@ -19,8 +19,8 @@ from pybench.model.suite import Plan, Point, Skip
 from pybench.model.text import plural
 from pybench.model.wire import FailureCause
 from pybench.model.workloads.registry import METRICS, AnySettings
+from pybench.model.workloads.settings import NodeSettings
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.traits import NodeSettings
 
 # Another attempt would end the same way, or cost its whole time limit again.
 FINAL_CAUSES: frozenset[FailureCause] = frozenset(

@@ -23,8 +23,8 @@ from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanatio
 from pybench.files.run.folder import RunFolder
 from pybench.model.errors import UsageError
 from pybench.model.manifest import Manifest
+from pybench.model.workloads.settings import NodeSettings
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.traits import NodeSettings
 
 _OTHER_MACHINE = "the two runs are from machines, drivers or kernels that differ: predictions may not hold"
 _NO_SINGLE_GPUS = "a results.json has the figures of the node's slowest GPU only; they are used for every GPU"

@@ -31,9 +31,7 @@ from pybench.model.text import abridged, plural
 from pybench.model.verdict import Verdict
 from pybench.model.workloads.node import Collective, Matmul, MemoryBandwidth, PeerCopy
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
-from pybench.model.workloads.rules import LARGEST
-from pybench.model.workloads.settings import Settings, WorkloadName
-from pybench.model.workloads.traits import NodeSettings
+from pybench.model.workloads.settings import LARGEST, NodeSettings, Settings, WorkloadName
 
 # Metrics that each rank reports in every step, so that records have a figure of each GPU.
 _OF_EACH_GPU = ("matmul_flops_per_s", "memory_bytes_per_s")

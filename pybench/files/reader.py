@@ -14,7 +14,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
 from pybench.model.errors import RunFolderError
-from pybench.model.workloads.rules import INTEGERS, LARGEST
+from pybench.model.workloads.settings import INTEGERS, LARGEST
 
 MAX_VALUES = 2**22
 """Objects, lists and what is in them, of one document: far more than the largest plan or attempt has."""

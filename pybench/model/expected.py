@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pybench.model.suite import AxisValue
 from pybench.model.text import plural
-from pybench.model.workloads.rules import Range
+from pybench.model.workloads.settings import Range
 
 ANY = "any"
 ANY_GPU = "gpu"

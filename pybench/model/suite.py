@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pybench.model.container import ContainerRequest
 from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.workloads.registry import AnySettings
-from pybench.model.workloads.rules import GivenSettings, Range
-from pybench.model.workloads.settings import WorkloadName
+from pybench.model.workloads.settings import Range, WorkloadName
+from pybench.model.workloads.traits import GivenSettings
 
 _LONGEST_COLLECTIVE_S = 600.0
 

@@ -22,7 +22,7 @@ from pybench.model.manifest import Manifest, time_limit_text
 from pybench.model.record import Record
 from pybench.model.suite import Plan, Suite
 from pybench.model.text import plural
-from pybench.model.workloads.traits import NodeSettings
+from pybench.model.workloads.settings import NodeSettings
 
 _MOST_NAMED = 3
 

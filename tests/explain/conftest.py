@@ -19,8 +19,7 @@ from pybench.model.suite import Effort, Plan, Point
 from pybench.model.wire import Work
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import Collective, Matmul, MemoryBandwidth, PeerCopy
-from pybench.model.workloads.settings import ModelSettings
-from pybench.model.workloads.traits import NodeSettings
+from pybench.model.workloads.settings import ModelSettings, NodeSettings
 from tests.build import Build
 from tests.builders import MANIFEST
 

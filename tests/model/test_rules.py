@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.model.workloads.registry import TRAITS_OF
-from pybench.model.workloads.rules import Breach, GivenSettings
+from pybench.model.workloads.traits import Breach, GivenSettings
 
 STRONG = {"global_batch_size": 8}
 

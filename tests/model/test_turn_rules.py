@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pybench.model.backend import BACKENDS
-from pybench.model.workloads.rules import GivenSettings
+from pybench.model.workloads.traits import GivenSettings
 from pybench.model.workloads.turn import Turn, turn_rules
 
 SHARED: dict[str, Any] = {"topology": "shared", "batch_size": 8}

@@ -14,7 +14,7 @@ from statistics import fmean, median, stdev
 from pybench.core.statistics.contrast import contrast
 from pybench.core.statistics.distributions import quantile, upper_tail
 from pybench.core.statistics.spread import Spread
-from pybench.model.workloads.rules import LARGEST
+from pybench.model.workloads.settings import LARGEST
 
 Samples = Sequence[Sequence[float]]
 """One sequence of step values for each attempt."""

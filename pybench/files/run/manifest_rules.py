@@ -28,7 +28,7 @@ from pybench.model.suite import (
     table_of,
 )
 from pybench.model.workloads.registry import METRICS_OF, AnySettings
-from pybench.model.workloads.rules import Range
+from pybench.model.workloads.settings import Range
 
 Breach = tuple[str, str]
 """Path of a key, and what is wrong with its value."""

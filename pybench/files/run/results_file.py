@@ -14,7 +14,7 @@ from pybench.files.run.folder import RunFolder
 from pybench.files.safe_folder import read_named
 from pybench.model.errors import RunFolderError
 from pybench.model.results import RESULTS_VERSION, Results
-from pybench.model.workloads.rules import LARGEST
+from pybench.model.workloads.settings import LARGEST
 
 _RESULTS = Reader(TypeAdapter(Results))
 # Results of the largest kept suite have 0.2 MB, of 4096 points some 16 MB.

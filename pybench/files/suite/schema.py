@@ -17,8 +17,16 @@ from pybench.model.container import ContainerRequest, RelaxationName
 from pybench.model.suite import Comparison, Effort, Limits, Scaling, TableFigure, TrainingJob
 from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names
-from pybench.model.workloads.rules import Range
-from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
+from pybench.model.workloads.settings import (
+    ALL_GPUS,
+    ENVIRONMENT,
+    INSTALLED,
+    MODEL_CONFIG,
+    NODES,
+    REST,
+    Range,
+    WorkloadName,
+)
 
 SUITE_VERSION = 1
 MAX_AXIS_VALUES = 64

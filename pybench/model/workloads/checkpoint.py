@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.workloads.rules import Need, Range, unmet_needs
-from pybench.model.workloads.settings import ModelSettings
+from pybench.model.workloads.settings import ModelSettings, Range
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.traits import WorkloadTraits, less, throughput
+from pybench.model.workloads.traits import Need, WorkloadTraits, less, throughput, unmet_needs
 
 SAVE, LOAD, CHECK = "save", "load", "check"
 PHASES = (SAVE, LOAD, CHECK)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.rules import Need, Range, shared_work_rules, unmet_needs
-from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
-from pybench.model.workloads.traits import WorkloadTraits, less, throughput
+from pybench.model.workloads.settings import BatchSize, ModelSettings, Range, Tokens
+from pybench.model.workloads.traits import Need, WorkloadTraits, less, shared_work, throughput, unmet_needs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,7 @@ WORKLOAD = WorkloadTraits(
     metrics=_METRICS,
     headline="samples_per_s",
     shared_batch="batch_size",
-    scaling_rules=shared_work_rules,
+    scaling_rules=shared_work,
     rank_values={"cuda_graph": "", "second_context": ""},
     rules=lambda given: unmet_needs(given, _NEEDS),
 )

@@ -10,9 +10,16 @@ from functools import lru_cache
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
-from pybench.model.workloads.rules import Breach, GivenSettings, Range, shared_work_rules
-from pybench.model.workloads.settings import BatchSize, ModelSettings, Nodes, Settings, Tokens
-from pybench.model.workloads.traits import MetricTraits, WorkloadTraits, less, more, part_of_step, throughput
+from pybench.model.workloads.settings import BatchSize, ModelSettings, Nodes, Range, Settings, Tokens
+from pybench.model.workloads.traits import (
+    Breach,
+    GivenSettings,
+    WorkloadTraits,
+    less,
+    more,
+    shared_work,
+    throughput,
+)
 
 _DECIDED: dict[str, dict[str, str | None]] = {
     "vllm": {
@@ -210,7 +217,7 @@ def percentile_name(kind: str, percent: float) -> str:
     return f"{kind}_p{percent:g}_s".replace(".", "")
 
 
-_LATENCIES: dict[str, MetricTraits] = {
+_LATENCIES = {
     name: less("s", f"{description}; {which}", "max" if kind == "itl" else None)
     for kind, description in KINDS.items()
     for name, which in (
@@ -255,15 +262,15 @@ _METRICS = {
     "num_cancelled_requests": less("", "of these, requests that took longer than request_limit_s", "sum"),
     "late_arrival_fraction": less("", "share of requests that the load generator itself sent late", "max"),
     "client_cpu_fraction": less("", "CPU time of the load generator over the step's length", "max"),
-    "server_ttft_s": part_of_step(less("s", "mean TTFT by the server's own histogram", "mean")),
-    "server_itl_s": part_of_step(less("s", "mean ITL by the server's own histogram", "mean")),
+    "server_ttft_s": less("s", "mean TTFT by the server's own histogram", "mean", part_of_step=True),
+    "server_itl_s": less("s", "mean ITL by the server's own histogram", "mean", part_of_step=True),
 }
 WORKLOAD = WorkloadTraits(
     settings=Generate,
     metrics=_METRICS,
     headline="output_tokens_per_s",
     shared_batch="batch_size",
-    scaling_rules=shared_work_rules,
+    scaling_rules=shared_work,
     rank_values={"cuda_graph": "", "second_context": "", "gpu_{rank}_layers": ""},
     rules=_rules,
 )

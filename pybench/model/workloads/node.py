@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pybench.model.workloads.rules import Breach, GivenSettings, Range
-from pybench.model.workloads.settings import Nodes
-from pybench.model.workloads.traits import Bytes, NodeSettings, Repeats, WorkloadTraits, less, more
+from pybench.model.workloads.settings import Bytes, Nodes, NodeSettings, Range, Repeats
+from pybench.model.workloads.traits import Breach, GivenSettings, WorkloadTraits, less, more
 
 # Healthy GPUs differ in products by 5 % and more on a node of eight (stas00 ml-engineering, "Not all accelerators are
 # created equal") and by 8 % on average over whole clusters (arXiv:2208.11035).

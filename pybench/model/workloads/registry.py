@@ -10,9 +10,9 @@ from pybench.model.workloads import checkpoint, evaluate, generate, node, train,
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import MODEL_CONFIG, Degree, WorkloadName
+from pybench.model.workloads.settings import MODEL_CONFIG, Degree, NodeSettings, WorkloadName
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.traits import MetricTraits, NodeSettings, WorkloadTraits
+from pybench.model.workloads.traits import MetricTraits, WorkloadTraits
 from pybench.model.workloads.turn import Turn
 
 WORKLOADS: tuple[WorkloadTraits, ...] = (

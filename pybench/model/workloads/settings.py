@@ -1,15 +1,27 @@
 """Fields that workloads share.
 
-A field's ``Annotated`` metadata is the single source for its limits (:class:`~pybench.model.workloads.rules.Range`) and
-its description (a string): the suite file's checks, the JSON Schema and the tables of docs/ are all derived from it.
+A field's ``Annotated`` metadata is the single source for its limits (:class:`Range`) and its description (a string):
+the suite file's checks, the JSON Schema and the tables of docs/ are all derived from it.
 """
 
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pybench.model.workloads.rules import Range
+LARGEST = 1e60
+"""Far beyond any quantity that is measured; sums of squares stay finite."""
+INTEGERS = range(-(2**63), 2**63)
+"""64 bits: enough for every clock and count."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Inclusive limits of a number; ``None`` leaves that side open."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+
 
 BackendName = Literal["torch", "transformers", "vllm", "tensorrt_llm", "server"]
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -131,3 +143,23 @@ class ModelSettings(Settings):
     def shared_samples(self) -> int | None:
         """Samples of a step that the replicas share; ``None`` without replicas or with a number for each."""
         return getattr(self, "batch_size", getattr(self, "global_batch_size", None))
+
+
+# A step of many operations is long against a clock's grain; a typing slip must not make it a day.
+Repeats = Range(1, 100_000)
+# 16 TiB: more than any device holds.
+Bytes = Range(1, 2**44)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings(Settings):
+    """Settings of a workload that runs one rank on each of ``gpus`` devices and no model."""
+
+    least_gpus: ClassVar[int] = 1
+
+    gpus: Annotated[int, Degree, "GPUs (CPU cores without any) that take part, each with one rank"] = 1
+
+    @property
+    def num_gpus(self) -> int:
+        """Devices that the point occupies."""
+        return self.gpus

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pybench.model.workloads.rules import Range
-from pybench.model.workloads.settings import AUTO, BatchSize, ModelSettings, Nodes, Tokens
+from pybench.model.workloads.settings import AUTO, BatchSize, ModelSettings, Nodes, Range, Tokens
 from pybench.model.workloads.train_rules import train_rules, train_scaling_rules
 from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
-from pybench.model.workloads.traits import WorkloadTraits, less, more, part_of_step, throughput
+from pybench.model.workloads.traits import WorkloadTraits, less, more, throughput
 
 _MOST_MICROBATCHES = 4
 """Default number for each stage."""
@@ -244,15 +243,15 @@ _METRICS = {
     "reduced_bytes": less("bytes", "gradients that a rank gives to the reductions of a step; ddp", "max"),
     "evaluation_s": less("s", "length of one evaluation, on the slowest rank", "max"),
     "evaluation_overhead_fraction": less("", "share of the training that evaluating every so many steps takes"),
-    "input_wait_s": part_of_step(
-        less("s", "time that a step waits for its loader, on the rank that waits longest", "max")
+    "input_wait_s": less(
+        "s", "time that a step waits for its loader, on the rank that waits longest", "max", part_of_step=True
     ),
     "input_wait_fraction": less("", "input_wait_s over the step's length"),
     "batch_size_per_gpu": more("samples", "samples that each data-parallel rank takes at once", "max"),
     "trained_parameters": less("", "parameters that the optimizer updates, of the whole model", "max"),
     "trained_fraction": less("", "LoRA: trained_parameters over all parameters, adapters included"),
-    "stage_busy_s": part_of_step(
-        more("s", "time of a step in which a rank's stages compute, mean over the ranks", "mean")
+    "stage_busy_s": more(
+        "s", "time of a step in which a rank's stages compute, mean over the ranks", "mean", part_of_step=True
     ),
     "stage_idle_fraction": less("", "share of a step in which a rank's stages wait, mean over the ranks"),
     "stage_imbalance_fraction": less("", "(max - min) / mean of the ranks' stage_busy_s"),

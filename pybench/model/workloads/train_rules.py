@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import cast
 
-from pybench.model.workloads.rules import Breach, GivenSettings, Need, unmet_needs
 from pybench.model.workloads.settings import AUTO, NODES, REST
 from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES, StrategyName, owners
+from pybench.model.workloads.traits import Breach, GivenSettings, Need, unmet_needs
 
 _BATCHES = ("global_batch_size", "batch_size_per_gpu")
 _BATCH_OF_SCALING = {"strong": "global_batch_size", "weak": "batch_size_per_gpu"}

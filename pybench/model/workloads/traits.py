@@ -1,18 +1,19 @@
-"""Declaration of a workload: settings, metrics, and how its GPUs compare."""
+"""Declaration of a workload: settings, metrics, rules, and how its GPUs compare."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import partial
+from typing import Literal
 
-from pybench.model.workloads.rules import Range, Rule, ScalingRule
-from pybench.model.workloads.settings import Degree, Settings
+from pybench.model.workloads.settings import Settings
 
 OverRanks = Literal["max", "min", "mean", "sum"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class MetricTraits:
     """One metric: its unit and whether more is better.
 
@@ -22,9 +23,10 @@ class MetricTraits:
     """
 
     unit: str
-    higher_is_better: bool
     description: str
     over_ranks: OverRanks | None = None
+    _: KW_ONLY
+    higher_is_better: bool
     part_of_step: bool = False
     of_all_gpus: bool = False
 
@@ -39,44 +41,69 @@ class MetricTraits:
         return 1.0 if self.higher_is_better else -1.0
 
 
-def more(unit: str, description: str, over_ranks: OverRanks | None = None) -> MetricTraits:
-    """A metric that should be high."""
-    return MetricTraits(unit=unit, higher_is_better=True, description=description, over_ranks=over_ranks)
+more = partial(MetricTraits, higher_is_better=True)
+less = partial(MetricTraits, higher_is_better=False)
+throughput = partial(more, of_all_gpus=True)
+"""A rate summed over all GPUs; ideally proportional to their number."""
 
 
-def throughput(unit: str, description: str) -> MetricTraits:
-    """A rate summed over all GPUs; ideally proportional to their number."""
-    return replace(more(unit, description), of_all_gpus=True)
+@dataclass(frozen=True)
+class GivenSettings:
+    """The settings of a benchmark: ``fixed`` ones, and ``axes`` with the values that each takes in turn."""
+
+    fixed: Mapping[str, object]
+    axes: Mapping[str, Sequence[object]]
+
+    def values(self, name: str) -> tuple[object, ...]:
+        """Values that a setting has in the benchmark's points; empty where it is not given."""
+        if name in self.axes:
+            return tuple(self.axes[name])
+        return (self.fixed[name],) if name in self.fixed else ()
 
 
-def part_of_step(traits: MetricTraits) -> MetricTraits:
-    """The metric of a time that lies within one step: no rank may report a longer one."""
-    return replace(traits, part_of_step=True)
+@dataclass(frozen=True)
+class Breach:
+    """A rule that a benchmark breaks, and the ``key`` to change; ``None`` where no single key is at fault."""
+
+    message: str
+    key: str | None = None
 
 
-def less(unit: str, description: str, over_ranks: OverRanks | None = None) -> MetricTraits:
-    """A metric that should be low."""
-    return MetricTraits(unit=unit, higher_is_better=False, description=description, over_ranks=over_ranks)
+@dataclass(frozen=True)
+class Need:
+    """A setting that needs another one: the values of ``option`` in ``when`` need ``other`` to be in ``wanted``.
+
+    ``when``: ``None`` stands for every given value. ``wanted``: ``None`` stands for every given value, and a ``None``
+    among several values for a setting that is not given. ``why`` is the message.
+    """
+
+    option: str
+    other: str
+    wanted: Container[object] | None = None
+    why: str = ""
+    when: Container[object] | None = None
 
 
-# A step of many operations is long against a clock's grain; a typing slip must not make it a day.
-Repeats = Range(1, 100_000)
-# 16 TiB: more than any device holds.
-Bytes = Range(1, 2**44)
+def unmet_needs(given: GivenSettings, needs: Iterable[Need]) -> Iterator[Breach]:
+    """A breach for each need that the settings do not meet."""
+    for need in needs:
+        options = [value for value in given.values(need.option) if value is not None]
+        applies = any(need.when is None or value in need.when for value in options)
+        others = [value for value in given.values(need.other) if need.wanted is not None or value is not None]
+        is_met = bool(others) if need.wanted is None else all(value in need.wanted for value in others or [None])
+        if applies and not is_met:
+            yield Breach(need.why or f"needs {need.other}", need.option)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeSettings(Settings):
-    """Settings of a workload that runs one rank on each of ``gpus`` devices and no model."""
+Rule = Callable[[GivenSettings], Iterator[Breach]]
+ScalingRule = Callable[[GivenSettings, str, str], Iterator[Breach]]
+"""Takes settings, kind of scaling and its axis; a breach's key is a key of the expectation."""
 
-    least_gpus: ClassVar[int] = 1
 
-    gpus: Annotated[int, Degree, "GPUs (CPU cores without any) that take part, each with one rank"] = 1
-
-    @property
-    def num_gpus(self) -> int:
-        """Devices that the point occupies."""
-        return self.gpus
+def shared_work(_given: GivenSettings, scaling: str, _along: str) -> Iterator[Breach]:
+    """Rules of workloads whose ``batch_size`` counts all GPUs: more GPUs have the same work."""
+    if scaling == "weak":
+        yield Breach("batch_size is of all GPUs, so that more of them have the same work: take 'strong'", "scaling")
 
 
 _EVERY = {

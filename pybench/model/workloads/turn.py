@@ -8,12 +8,11 @@ from itertools import chain, product
 from typing import Annotated, Any, Literal
 
 from pybench.model.workloads.generate import EngineArgument, Generate, engine_argument_breaches
-from pybench.model.workloads.rules import Breach, GivenSettings, Need, Range, unmet_needs
-from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens, defaults
+from pybench.model.workloads.settings import BatchSize, ModelSettings, Range, Tokens, defaults
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_rules import NEEDS
 from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
-from pybench.model.workloads.traits import WorkloadTraits, less, more
+from pybench.model.workloads.traits import Breach, GivenSettings, Need, WorkloadTraits, less, more, unmet_needs
 
 _STRATEGIES: dict[str, tuple[StrategyName, ...]] = {
     "shared": ("ddp", "unsloth"),

@@ -35,7 +35,7 @@ from pybench.model.workloads.checkpoint import PHASES, Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate, drawn_lengths
 from pybench.model.workloads.registry import TRAITS_OF, AnySettings
-from pybench.model.workloads.rules import LARGEST
+from pybench.model.workloads.settings import LARGEST
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.run.events.reader import RankLog

@@ -30,7 +30,7 @@ from pybench.model.wire import (
     Step,
     events_file,
 )
-from pybench.model.workloads.rules import INTEGERS
+from pybench.model.workloads.settings import INTEGERS
 
 
 @dataclass

@@ -16,7 +16,7 @@ from pybench.core.statistics.interval import (
     outlying_attempts,
     quotient,
 )
-from pybench.model.workloads.rules import LARGEST
+from pybench.model.workloads.settings import LARGEST
 
 
 def _noisy(random: np.random.Generator, truth: float, num_attempts: int) -> Samples:

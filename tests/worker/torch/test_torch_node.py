@@ -21,7 +21,7 @@ from pybench.model.workloads.node import (
     Operation,
     PeerCopy,
 )
-from pybench.model.workloads.traits import NodeSettings
+from pybench.model.workloads.settings import NodeSettings
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks, nvls_of_log
 from pybench.worker.backends.torch.node.collective import bus_factor, rail_of

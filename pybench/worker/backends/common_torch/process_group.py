@@ -18,7 +18,7 @@ from torch import distributed
 from pybench.model.backend import BACKENDS
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.traits import NodeSettings
+from pybench.model.workloads.settings import NodeSettings
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.collective_watch import CollectiveWatch
 from pybench.worker.exchange import Device, EventStream

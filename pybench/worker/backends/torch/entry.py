@@ -14,8 +14,7 @@ from typing import Any, cast
 
 from pybench.model.backend import BACKENDS, MODEL_CLASSES
 from pybench.model.wire import WorkOrder
-from pybench.model.workloads.settings import WorkloadName
-from pybench.model.workloads.traits import NodeSettings
+from pybench.model.workloads.settings import NodeSettings, WorkloadName
 from pybench.worker.backend import Session, UnsupportedError, Workload
 from pybench.worker.backends.common_torch.memory import with_own_memory
 from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined, replica_of

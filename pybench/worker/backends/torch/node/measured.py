@@ -11,8 +11,7 @@ from pathlib import Path
 import torch
 
 from pybench.model.wire import Metric, Work
-from pybench.model.workloads.settings import WorkloadName
-from pybench.model.workloads.traits import NodeSettings
+from pybench.model.workloads.settings import NodeSettings, WorkloadName
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks, timed_event
