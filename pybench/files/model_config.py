@@ -10,9 +10,9 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from pybench.files.toml_file import describe, did_you_mean, message_of, read_json_table, refuse
 from pybench.model.backend import MODEL_CLASSES
@@ -28,52 +28,36 @@ _Word = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
 _Rope = dict[_Word, _Word | bool | _Number | None]
 
 
-class _Config(BaseModel):
-    """Every key that shapes a network of a family that pybench builds. ``None`` is a null of the file."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-    model_type: _Word
-    vocab_size: _Size
-    hidden_size: _Size
-    intermediate_size: _Size
-    num_hidden_layers: _Count
-    num_attention_heads: _Count
-    num_key_value_heads: _Count
-    head_dim: _Size | None = None
-    max_position_embeddings: _Size
-    original_max_position_embeddings: _Size | None = None
-    hidden_act: _Activation | None = None
-    hidden_activation: _Activation | None = None
-    rms_norm_eps: _Number | None = None
-    rope_theta: _Number | None = None
-    rope_local_base_freq: _Number | None = None
-    rope_scaling: _Rope | None = None
-    rope_parameters: _Rope | dict[_Word, _Rope] | None = None
-    attention_bias: bool | None = None
-    attention_dropout: _Number | None = None
-    embd_pdrop: _Number | None = None
-    resid_pdrop: _Number | None = None
-    mlp_bias: bool | None = None
-    initializer_range: _Number | None = None
-    tie_word_embeddings: bool | None = None
-    use_sliding_window: bool | None = None
-    sliding_window: _Size | None = None
-    sliding_window_pattern: _Count | None = None
-    max_window_layers: Annotated[int, Field(ge=0, le=4096)] | None = None
-    layer_types: list[Literal["full_attention", "sliding_attention"]] | None = None
-    query_pre_attn_scalar: _Number | None = None
-    attn_logit_softcapping: _Number | None = None
-    final_logit_softcapping: _Number | None = None
-    use_bidirectional_attention: Literal[False] | None = None
-    num_local_experts: _Count | None = None
-    num_experts_per_tok: _Count | None = None
-    swiglu_limit: _Number | None = None
-    initial_context_length: _Size | None = None
-    router_aux_loss_coef: _Number | None = None
-    output_router_logits: Literal[False] | None = None
-    bos_token_id: _Token | None = None
-    eos_token_id: _Token | list[_Token] | None = None
-    pad_token_id: _Token | None = None
+_Layer = Literal["full_attention", "sliding_attention"]
+_REQUIRED: dict[Any, tuple[str, ...]] = {
+    _Word: ("model_type",),
+    _Size: ("vocab_size", "hidden_size", "intermediate_size", "max_position_embeddings"),
+    _Count: ("num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
+}
+_OPTIONAL: dict[Any, tuple[str, ...]] = {
+    _Size: ("head_dim", "original_max_position_embeddings", "sliding_window", "initial_context_length"),
+    _Count: ("sliding_window_pattern", "num_local_experts", "num_experts_per_tok"),
+    _Activation: ("hidden_act", "hidden_activation"),
+    _Number: (
+        *("rms_norm_eps", "rope_theta", "rope_local_base_freq", "attention_dropout", "embd_pdrop", "resid_pdrop"),
+        *("initializer_range", "query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping"),
+        *("swiglu_limit", "router_aux_loss_coef"),
+    ),
+    _Rope: ("rope_scaling",),
+    _Rope | dict[_Word, _Rope]: ("rope_parameters",),
+    bool: ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window"),
+    Literal[False]: ("use_bidirectional_attention", "output_router_logits"),
+    Annotated[int, Field(ge=0, le=4096)]: ("max_window_layers",),
+    list[_Layer]: ("layer_types",),
+    _Token: ("bos_token_id", "pad_token_id"),
+    _Token | list[_Token]: ("eos_token_id",),
+}
+"""Keys that shape a network of a family that pybench builds, by type; an optional one may be null."""
+_FIELDS: dict[str, Any] = {
+    **{key: (kind, ...) for kind, keys in _REQUIRED.items() for key in keys},
+    **{key: (kind | None, None) for kind, keys in _OPTIONAL.items() for key in keys},
+}
+_Config = create_model("config", __config__=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False), **_FIELDS)
 
 
 _NOT_SHAPING = frozenset(
@@ -157,9 +141,7 @@ def _schema_problems(architecture: Architecture) -> list[tuple[str, str]]:
         problems = {}
         for item in reversed(error.errors(include_url=False)):
             key = item["loc"][0]
-            unknown = (
-                f"unknown key{did_you_mean(key, _Config.model_fields)}; remove it if it does not shape the network"
-            )
+            unknown = f"unknown key{did_you_mean(key, _FIELDS)}; remove it if it does not shape the network"
             # Of a value that fits none of several types, the first reason is enough.
             problems[str(key)] = unknown if item["type"] == "extra_forbidden" else message_of(item, ())
         return list(problems.items())[::-1]

@@ -72,11 +72,11 @@ def _out_of_bounds(value: object, place: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             where = f"{place}.{key}" if place else str(key)
-            if isinstance(key, str) and not _is_text(key):
+            if isinstance(key, str) and _SURROGATE.search(key):
                 yield ascii(where), _HALF_PROBLEM
             yield from _out_of_bounds(item, where)
     elif isinstance(value, str):
-        if not _is_text(value):
+        if _SURROGATE.search(value):
             yield place, _HALF_PROBLEM
     elif (isinstance(value, float) and not -LARGEST <= value <= LARGEST) or (
         isinstance(value, int) and value not in INTEGERS
@@ -84,15 +84,8 @@ def _out_of_bounds(value: object, place: str = "") -> Iterator[tuple[str, str]]:
         yield place, f"{value!r:.40} is larger than any measurement, or no number"
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF_PROBLEM = "holds half a character (a lone surrogate), which no text has"
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 _T = TypeVar("_T")
@@ -122,6 +115,13 @@ class Reader(Generic[_T]):
         """Of values that JSON gave. Raises ``ValidationError``."""
         return cast("_T", self._validator().validate_python(values))
 
+    def read_of(self, where: str, values: object) -> _T:
+        """Of values from the file ``where``. Raises ``RunFolderError``."""
+        try:
+            return self.read(values)
+        except ValidationError as error:
+            raise RunFolderError(f"{where}: {first_fault(error)}; {DAMAGED}") from error
+
 
 def object_reader(name: str, fields: Sequence[tuple[Any, ...]]) -> SchemaValidator:
     """Validates an object with ``fields``, as ``make_dataclass`` takes them, up to the first fault of a sequence.
@@ -132,6 +132,19 @@ def object_reader(name: str, fields: Sequence[tuple[Any, ...]]) -> SchemaValidat
     strict = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     kind = make_dataclass(name, fields, namespace={"__pydantic_config__": strict})
     return SchemaValidator(_with(_AT_THE_FIRST, TypeAdapter(kind).core_schema))
+
+
+DAMAGED = "the file was edited or damaged"
+
+
+def decode_versioned(where: str, data: bytes, newest: int) -> Any:  # noqa: ANN401 - any value
+    """The value in a file of pybench. Raises ``RunFolderError`` unless it is JSON of version ``newest``."""
+    try:
+        values = decode_json(data)
+    except ValueError as error:
+        raise RunFolderError(f"{where}: {error}; {DAMAGED}") from error
+    check_version(where, values, newest)
+    return values
 
 
 def check_version(where: str, values: object, newest: int) -> None:

@@ -75,8 +75,7 @@ def read_text(path: Path, noun: str, begins: str, ending: str = ".toml") -> str:
 def nearby(path: Path, ending: str = ".toml") -> str:
     """Name the closest files with that ending in the folder of ``path``; the first few where none is close."""
     names = names_beside(path, ending)
-    beside = f"; in that folder: {abridged(names, MOST_NAMES)}" if names else ""
-    return meant(path, names) or beside
+    return meant(path, names) or (f"; in that folder: {abridged(names, MOST_NAMES)}" if names else "")
 
 
 def meant(path: Path, names: Iterable[str]) -> str:
@@ -272,55 +271,39 @@ KeyProblem = tuple[KeyPath, str]
 
 def toml_lines(text: str) -> dict[KeyPath, int]:
     """Lines (from 1) by key path, such as ``("benchmark", 0, "axes", "backend", 1)``, of valid TOML."""
-    root = Parser(Language(tree_sitter_toml.language())).parse(text.encode()).root_node
     lines: dict[KeyPath, int] = {}
     array_lengths: dict[KeyPath, int] = {}
-    for node in root.named_children:
-        if node.type == "pair":
-            _pair(node, (), lines)
-        elif node.type in {"table", "table_array_element"}:
-            _table(node, lines, array_lengths)
+
+    def add(node: Node, path: KeyPath) -> None:
+        """What stands in a node, below ``path``."""
+        children = [child for child in node.named_children if child.type != "comment"]
+        is_of_array = node.type == "table_array_element"
+        if node.type == "array":
+            for index, child in enumerate(children):
+                lines[*path, index] = child.start_point.row + 1
+                add(child, (*path, index))
+        elif node.type in {"pair", "table", "table_array_element"}:
+            header, *children = children
+            keys = _keys(header)
+            for depth, key in enumerate(keys):
+                path = (*path, key)
+                lines.setdefault(path, node.start_point.row + 1)
+                if is_of_array and depth == len(keys) - 1:
+                    array_lengths[path] = array_lengths.get(path, 0) + 1
+                if node.type != "pair" and path in array_lengths:
+                    path = (*path, array_lengths[path] - 1)
+                    lines.setdefault(path, node.start_point.row + 1)
+        if node.type in {"document", "inline_table", "pair", "table", "table_array_element"}:
+            for child in children:
+                add(child, path)
+
+    add(Parser(Language(tree_sitter_toml.language())).parse(text.encode()).root_node, ())
     return lines
 
 
 def nearest_line(lines: dict[KeyPath, int], keys: KeyPath) -> int | None:
     """Line of ``keys``; for a missing key, of the closest table around it."""
     return next((lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines), None)
-
-
-def _table(node: Node, lines: dict[KeyPath, int], array_lengths: dict[KeyPath, int]) -> None:
-    header, *pairs = [child for child in node.named_children if child.type != "comment"]
-    path: KeyPath = ()
-    keys = _keys(header)
-    for depth, key in enumerate(keys):
-        path = (*path, key)
-        lines.setdefault(path, node.start_point.row + 1)
-        if node.type == "table_array_element" and depth == len(keys) - 1:
-            array_lengths[path] = array_lengths.get(path, 0) + 1
-        if path in array_lengths:
-            path = (*path, array_lengths[path] - 1)
-            lines.setdefault(path, node.start_point.row + 1)
-    for pair in pairs:
-        _pair(pair, path, lines)
-
-
-def _pair(node: Node, path: KeyPath, lines: dict[KeyPath, int]) -> None:
-    key, value = [child for child in node.named_children if child.type != "comment"]
-    for part in _keys(key):
-        path = (*path, part)
-        lines.setdefault(path, node.start_point.row + 1)
-    _value(value, path, lines)
-
-
-def _value(node: Node, path: KeyPath, lines: dict[KeyPath, int]) -> None:
-    children = [child for child in node.named_children if child.type != "comment"]
-    if node.type == "array":
-        for index, child in enumerate(children):
-            lines[*path, index] = child.start_point.row + 1
-            _value(child, (*path, index), lines)
-    elif node.type == "inline_table":
-        for child in children:
-            _pair(child, path, lines)
 
 
 def _keys(node: Node) -> list[str]:

@@ -38,9 +38,7 @@ class _Row:
     count: Annotated[int, Range(1, 100_000), "GPUs"]
     source: Annotated[str, "where the figure comes from"]
     kind: Annotated[RowKind, "measured by us, published with its origin, or a claim, which judges nothing"]
-    fabric: Annotated[
-        str, "between GPUs of a node: nvlink, pcie, none or any; between nodes: infiniband, roce or ethernet"
-    ] = ANY
+    fabric: Annotated[str, "between GPUs: nvlink, pcie, none or any; between nodes: infiniband, roce or ethernet"] = ANY
     nodes: Annotated[int, Range(1, 1024), "hosts that the GPUs are spread over"] = 1
     backend: Annotated[str, "backend or any"] = ANY
     model_class: Annotated[str, "model size class, such as 8b, or any"] = ANY

@@ -85,8 +85,18 @@ class PointResult:
     effort: dict[str, bool | int | float] = field(default_factory=dict)
 
 
+class _Row:
+    """A row that is judged."""
+
+    @property
+    def point_ids(self) -> tuple[str, ...]:
+        """Every point that the row is made from; none of a check that concerns the whole run."""
+        names = ("point_id", "baseline_id", "other_id", "first_point_id", "first_other_id")
+        return tuple(id_ for name in names if (id_ := getattr(self, name, None)) is not None)
+
+
 @dataclass(frozen=True, kw_only=True)
-class ScalingResult:
+class ScalingResult(_Row):
     """One count of one scaling expectation.
 
     ``speedup`` is X(N)/X(B) for baseline count B (always point over baseline, also where less is
@@ -112,14 +122,9 @@ class ScalingResult:
     flags: tuple[str, ...] = ()
     decision: Decision | None = None
 
-    @property
-    def point_ids(self) -> tuple[str, ...]:
-        """Every point that the row is made from."""
-        return self.point_id, self.baseline_id
-
 
 @dataclass(frozen=True, kw_only=True)
-class CheckResult:
+class CheckResult(_Row):
     """One absolute expectation on one point. ``table``, ``source`` and healthy ``hosts`` are those of a table's row."""
 
     benchmark: str
@@ -135,14 +140,9 @@ class CheckResult:
     decision: Decision | None = None
     hosts: int | None = None
 
-    @property
-    def point_ids(self) -> tuple[str, ...]:
-        """The point that the row is made from."""
-        return (self.point_id,)
-
 
 @dataclass(frozen=True, kw_only=True)
-class NodeCheck:
+class NodeCheck(_Row):
     """One check of the node itself.
 
     ``subject`` names the GPU, rank or link it is about. ``value`` is measured and ``limit`` allowed, both in ``unit``
@@ -167,11 +167,6 @@ class NodeCheck:
             return False
         return self.value >= self.limit if self.limit < 0 else self.value <= self.limit
 
-    @property
-    def point_ids(self) -> tuple[str, ...]:
-        """The point that the check is made from; none of one that concerns the whole run."""
-        return () if self.point_id is None else (self.point_id,)
-
 
 def order_words(order: Order, factor: float) -> str:
     """``below``, or ``above 2 x``."""
@@ -179,7 +174,7 @@ def order_words(order: Order, factor: float) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonResult:
+class ComparisonResult(_Row):
     """One point against another of the same run: whether its metric is ``below`` or ``above`` ``factor`` times it.
 
     ``ratio`` is the metric of ``point_id`` over that of ``other_id``. Where the distance must grow along an axis,
@@ -208,12 +203,6 @@ class ComparisonResult:
     def wanted(self) -> str:
         """The order in words: ``below``, ``above 2 x``, or ``further below`` where the distance must grow."""
         return f"further {self.order}" if self.widening_along is not None else order_words(self.order, self.factor)
-
-    @property
-    def point_ids(self) -> tuple[str, ...]:
-        """Every point that the row is made from."""
-        named = (self.point_id, self.other_id, self.first_point_id, self.first_other_id)
-        return tuple(name for name in named if name is not None)
 
 
 ExpectationRow = ScalingResult | CheckResult | ComparisonResult

@@ -29,18 +29,14 @@ class Effort:
     max_attempts: Annotated[int, Range(1, 1000), "attempts at most while a verdict is inconclusive"] = 6
     steps: Annotated[int, Range(1, 10_000), "measured iterations per attempt"] = 5
     max_warmup_steps: Annotated[int, Range(0, 1000), "ceiling of the warm-up, in steps"] = 10
-    dither_ms: Annotated[
-        float, Range(0, 1000), "a power sensor's sampling period: pauses spread steps over all its phases"
-    ] = 0.0
+    dither_ms: Annotated[float, Range(0, 1000), "a power sensor's period, over whose phases pauses spread steps"] = 0.0
     time_limit_s: Annotated[float, Range(1, 86_400), "wall clock of one attempt before it is ended"] = 900.0
     collective_timeout_s: Annotated[
         float | None,
         Range(1, 86_400),
-        "how long a rank waits for others in a collective; default: two thirds of time_limit_s, at most 600",
+        "longest wait of a rank in a collective; default: two thirds of time_limit_s, at most 600",
     ] = None
-    share_process: Annotated[
-        bool, "whether one worker process may measure several points that need the same engine, one after another"
-    ] = True
+    share_process: Annotated[bool, "whether a worker process may measure several points of one engine in turn"] = True
 
     @property
     def longest_collective_s(self) -> float:

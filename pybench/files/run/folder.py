@@ -21,11 +21,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
-from pybench.files.reader import Reader, check_version, decode_json, first_fault, has_too_many
+from pybench.files.reader import DAMAGED, Reader, decode_json, decode_versioned, has_too_many
 from pybench.files.run.journal import AbsentError, Journal, run_folder_errors
 from pybench.files.run.manifest_rules import breaches
 from pybench.files.safe_folder import opened_file, opened_folder, read_file, remove_file, write_file
@@ -58,20 +58,13 @@ def encode_manifest(manifest: Manifest, path: Path) -> bytes:
 
 def decode_manifest(data: bytes, path: Path) -> Manifest:
     """The manifest in ``data``, read from ``path``. Raises ``RunFolderError`` when damaged or of another version."""
-    try:
-        values = decode_json(data)
-    except ValueError as error:
-        raise RunFolderError(f"{path}: {error}; the file was edited or damaged") from error
-    check_version(f"{path}", values, MANIFEST_VERSION)
+    values = decode_versioned(f"{path}", data, MANIFEST_VERSION)
     head = len(_HEAD % _digest(b""))
     if data[:head] != _HEAD % _digest(data[head:]):
-        raise RunFolderError(f"{path}: its checksum does not fit; the file was edited or damaged")
-    try:
-        manifest = _READER.read(values)
-    except ValidationError as error:
-        raise RunFolderError(f"{path}: {first_fault(error)}; the file was edited or damaged") from error
+        raise RunFolderError(f"{path}: its checksum does not fit; {DAMAGED}")
+    manifest = _READER.read_of(f"{path}", values)
     for key, fault in breaches(manifest):
-        raise RunFolderError(f"{path}: {key}: {fault}; the file was edited or damaged")
+        raise RunFolderError(f"{path}: {key}: {fault}; {DAMAGED}")
     return manifest
 
 

@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from pybench.files.reader import Reader, check_version, decode_json, first_fault, has_too_many, utc_time
+from pybench.files.reader import DAMAGED, Reader, decode_json, decode_versioned, has_too_many, utc_time
 from pybench.files.safe_folder import opened_file, opened_folder, read_file, write_all
 from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.record import JOURNAL_FILE, RECORD_VERSION, Record
@@ -97,7 +97,7 @@ class Journal:
         end = data.rfind(b"\n") + 1
         if is_whole(data[end:-1]):
             number = data.count(b"\n") + 1
-            raise RunFolderError(f"{self._path}:{number}: does not end its line; the journal was edited or damaged")
+            raise RunFolderError(f"{self._path}:{number}: does not end its line; {_EDITED}")
         records = tuple(decode_line(self._path, number, line) for number, line in enumerate(_lines(data, end), start=1))
         seen: dict[tuple[str, int], int] = {}
         for number, record in enumerate(records, start=1):
@@ -146,6 +146,7 @@ MAX_LINE_BYTES = 2**26
 """Over a hundred times the largest whole journal that suites of pybench have left."""
 _RECORD = Reader(TypeAdapter(Record))
 _MOST_SAMPLES = 2**24
+_EDITED = "the journal was edited or damaged"
 _HEAD = re.compile(rb'\{"sequence": ([1-9]\d{0,8}), "checksum": "([0-9a-f]{16})", "record": (?=\{)')
 
 
@@ -175,26 +176,19 @@ def is_whole(line: bytes) -> bool:
 
 def decode_line(path: Path, number: int, line: bytes) -> Record:
     """Read line ``number`` of the journal at ``path``. Raises ``RunFolderError``, which names the line."""
+    where, head = f"{path}:{number}", _HEAD.match(line)
     if len(line) > MAX_LINE_BYTES:
-        raise RunFolderError(f"{path}:{number}: longer than {MAX_LINE_BYTES} bytes; the journal was edited or damaged")
-    head = _HEAD.match(line)
+        raise RunFolderError(f"{where}: longer than {MAX_LINE_BYTES} bytes; {_EDITED}")
     if head is None:
-        raise RunFolderError(f"{path}:{number}: {_unmarked(line)}")
+        decode_versioned(where, line, RECORD_VERSION)
+        raise RunFolderError(f"{where}: no checksum; {_EDITED}")
     if not is_whole(line):
-        raise RunFolderError(f"{path}:{number}: its checksum does not fit; the journal was edited or damaged")
+        raise RunFolderError(f"{where}: its checksum does not fit; {_EDITED}")
     if int(head[1]) != number:
-        raise RunFolderError(f"{path}:{number}: holds record {int(head[1])}; lines were added, removed or exchanged")
-    try:
-        values = decode_json(line[head.end() : -1])
-    except ValueError as error:
-        raise RunFolderError(f"{path}:{number}: {error}; the journal was edited or damaged") from error
-    check_version(f"{path}:{number}", values, RECORD_VERSION)
-    try:
-        record = _RECORD.read(values)
-    except ValidationError as error:
-        raise RunFolderError(f"{path}:{number}: {first_fault(error)}; the file was edited or damaged") from error
+        raise RunFolderError(f"{where}: holds record {int(head[1])}; lines were added, removed or exchanged")
+    record = _RECORD.read_of(where, decode_versioned(where, line[head.end() : -1], RECORD_VERSION))
     if fault := next(_faults(record), None):
-        raise RunFolderError(f"{path}:{number}: {fault}; the file was edited or damaged")
+        raise RunFolderError(f"{where}: {fault}; {DAMAGED}")
     return record
 
 
@@ -230,16 +224,3 @@ def _faults_in_times(record: Record) -> Iterator[str]:
 
 def _checksum(sequence: int, body: bytes) -> bytes:
     return hashlib.sha256(b"%d:%s" % (sequence, body)).hexdigest()[:16].encode()
-
-
-def _unmarked(line: bytes) -> str:
-    """Why a line without place and checksum is refused: another version's, or damaged."""
-    try:
-        values = decode_json(line)
-    except ValueError as error:
-        return f"{error}; the journal was edited or damaged"
-    try:
-        check_version("", values, RECORD_VERSION)
-    except RunFolderError as error:
-        return str(error).removeprefix(": ")
-    return "no checksum; the journal was edited or damaged"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.workloads.settings import ModelSettings, Range
+from pybench.model.workloads.settings import LoraTargets, ModelSettings, Range
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.traits import Need, WorkloadTraits, less, throughput, unmet_needs
 
@@ -20,22 +20,15 @@ class Checkpoint(ModelSettings):
     """Checkpoints of a trainer after one training step: a step saves its state, loads it and compares every bit."""
 
     workload: Literal["checkpoint"] = "checkpoint"
-    strategy: Annotated[Literal["ddp", "fsdp"], "how the trainer's ranks share its state: whole replicas, or parts"] = (
-        "ddp"
-    )
+    strategy: Annotated[Literal["ddp", "fsdp"], "what each rank has of the trainer's state: all, or a part"] = "ddp"
     file_format: Annotated[
         Literal["sharded", "torch_save", "safetensors"],
         "sharded: every rank writes its part (torch.distributed.checkpoint); else rank 0 gathers and writes one file",
     ] = "sharded"
-    contents: Annotated[
-        Literal["trainer", "weights", "adapters"],
-        "trainer: weights and optimizer states; adapters: trained weights alone, needs lora_rank",
-    ] = "trainer"
+    contents: Annotated[Literal["trainer", "weights", "adapters"], "adapters: needs lora_rank"] = "trainer"
     drop_page_cache: Annotated[bool, "the saved files leave the page cache before they are loaded"] = True
     lora_rank: Annotated[int | None, Range(1, 1024), "the trainer has LoRA adapters of this rank"] = None
-    lora_targets: Annotated[
-        Literal["query_value", "attention", "all_linear"] | None, "projections that get adapters"
-    ] = None
+    lora_targets: Annotated[LoraTargets | None, "projections that get adapters"] = None
 
     @property
     def longest_sequence_tokens(self) -> int:

@@ -42,9 +42,7 @@ _NEEDS = (
 _METRICS = {
     "samples_per_s": throughput("samples/s", "evaluated samples over the step's length, all GPUs together"),
     "energy_j_per_sample": less("J/sample", "energy over evaluated samples, all GPUs together"),
-    "answer_loss": less(
-        "nats/token", "generation: how unlikely the model finds the last answers that it decoded", "mean"
-    ),
+    "answer_loss": less("nats/token", "generation: how unlikely the model finds the last decoded answers", "mean"),
 }
 WORKLOAD = WorkloadTraits(
     settings=Evaluate,

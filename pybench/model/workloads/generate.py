@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
@@ -112,33 +111,20 @@ class Generate(ModelSettings):
     output_tokens: Annotated[int, Range(2, 2**20), "tokens decoded for every sequence"]
     concurrency: Annotated[int | None, BatchSize, "requests in flight at a time, over all GPUs"] = None
     request_rate_per_s: Annotated[float | None, Range(1e-3, 1e6), "mean of random arrivals, over all GPUs"] = None
-    burstiness: Annotated[
-        float, Range(0.01, 100), "shape of the gamma distribution of times between arrivals; 1: a Poisson process"
-    ] = 1.0
-    length_spread_fraction: Annotated[
-        float, Range(0, 0.99), "lengths are drawn evenly from this far below to this far above their setting"
-    ] = 0.0
-    shared_prefix_tokens: Annotated[
-        int | None, Range(0, 2**20), "first tokens that all prompts have in common; default: 0"
-    ] = None
+    burstiness: Annotated[float, Range(0.01, 100), "gamma shape of times between arrivals; 1: a Poisson process"] = 1.0
+    length_spread_fraction: Annotated[float, Range(0, 0.99), "lengths vary evenly by this share of their setting"] = 0.0
+    shared_prefix_tokens: Annotated[int | None, Range(0, 2**20), "first tokens that prompts share; default: 0"] = None
     max_context_tokens: Annotated[
         int | None,
         Tokens,
         "longest sequence that the engine is set up for: vllm's max_model_len, tensorrt_llm's max_seq_len; default: "
         "prompt and output",
     ] = None
-    prefix_caching: Annotated[
-        bool | None, "prompts that begin alike are computed once in a step, by each replica; default: false"
-    ] = None
-    device_map: Annotated[
-        Literal["auto", "sequential"], "how transformers spreads layers over pipeline_parallel GPUs"
-    ] = "auto"
+    prefix_caching: Annotated[bool | None, "a replica computes equal beginnings once a step; default: false"] = None
+    device_map: Annotated[Literal["auto", "sequential"], "how transformers places layers on GPUs"] = "auto"
     max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time, in each replica"] = None
     enforce_eager: Annotated[bool, "no CUDA graphs and no compilation"] = False
-    quantization: Annotated[
-        Literal["fp8", "awq", "bitsandbytes"] | None,
-        "what weights are quantised to; awq and bitsandbytes (NF4): four bits",
-    ] = None
+    quantization: Annotated[Literal["fp8", "awq", "bitsandbytes"] | None, "awq, bitsandbytes (NF4): four bits"] = None
     gpu_memory_utilization: Annotated[
         float, Range(0.01, 1), "vllm: share of a GPU's memory; tensorrt_llm: of what weights leave free"
     ] = 0.9
@@ -148,7 +134,7 @@ class Generate(ModelSettings):
     server: Annotated[ServerName | None, "server that pybench starts, by its entry"] = None
     server_command: Annotated[
         list[str] | None,
-        "command of another server, without a shell; `{port}`, `{model_folder}`, `{tensor_parallel}` are replaced",
+        "another server's, without a shell; `{port}`, `{model_folder}`, `{tensor_parallel}` are replaced",
     ] = None
     ttft_limit_s: Annotated[float | None, Limit, "a request with a longer TTFT is no goodput"] = None
     tpot_limit_s: Annotated[float | None, Limit, "a request with a longer TPOT is no goodput"] = None
@@ -229,26 +215,18 @@ _METRICS = {
     "output_tokens_per_s": throughput("tokens/s", "decoded tokens over the step's length, all GPUs together"),
     "total_tokens_per_s": throughput("tokens/s", "prompt and decoded tokens over the step's length"),
     "requests_per_s": throughput("requests/s", "finished sequences over the step's length"),
-    "goodput_requests_per_s": throughput(
-        "requests/s", "finished sequences that kept every limit, over the step's length"
-    ),
+    "goodput_requests_per_s": throughput("requests/s", "finished sequences within every limit, over the step's length"),
     **_LATENCIES,
     "energy_j_per_output_token": less("J/token", "energy over decoded tokens, all GPUs together"),
     "energy_j_per_request": less("J", "energy over finished sequences, all GPUs together"),
     "steady_output_tokens_per_s": throughput("tokens/s", "tokens decoded while the load was steady, over that time"),
     "steady_energy_j_per_output_token": less("J/token", "energy over decoded tokens while the load was steady"),
     "output_tokens_per_s_per_w": more("tokens/s/W", "decoded tokens per joule"),
-    "prefill_energy_j_per_prompt_token": less(
-        "J/token", "energy until every sequence has its first token, where none ends before"
-    ),
+    "prefill_energy_j_per_prompt_token": less("J/token", "energy until every sequence has its first token"),
     "decode_energy_j_per_output_token": less("J/token", "energy after every sequence has its first token"),
     "energy_imbalance_fraction": less("", "(max - min) / mean of the GPUs' energy"),
-    "exposed_communication_fraction": less(
-        "", "share of decode rounds that rounds without communication save (backend torch)", "max"
-    ),
-    "straggler_gap_fraction": less(
-        "", "slowest rank over the median of the others, less 1, in rounds without communication", "max"
-    ),
+    "exposed_communication_fraction": less("", "share of decode rounds that communication takes (torch)", "max"),
+    "straggler_gap_fraction": less("", "slowest rank over the others' median, less 1, communication left out", "max"),
     "model_flops": more("FLOP", "operations the model needs for one step's sequences, all GPUs together"),
     "model_flops_per_j": more("FLOP/J", "those operations over energy, all GPUs together"),
     "mfu_fraction": more("", "model FLOPs over what the GPUs' tensor cores can do at the type in use"),
@@ -312,23 +290,14 @@ def drawn_lengths(settings: Generate, replica: int) -> Iterator[RequestLengths]:
 def percentiles(ordered: Sequence[float], percents: tuple[float, ...]) -> list[float]:
     """Percentiles of sorted values, interpolated between the two nearest, in the values' unit.
 
-    Definition 7 of R. Hyndman and Y. Fan (The American Statistician 50(4), 1996), as numpy's default. Raises
-    ``IndexError`` without any value.
+    Definition 7 of R. Hyndman and Y. Fan (The American Statistician 50(4), 1996), as numpy's default, whose call costs
+    more than the work for the few values of most steps. Raises ``IndexError`` without any value.
     """
-    return [
-        ordered[below] + (ordered[above] - ordered[below]) * weight
-        for below, above, weight in _places(len(ordered), percents)
-    ]
-
-
-@lru_cache
-def _places(count: int, percents: tuple[float, ...]) -> tuple[tuple[int, int, float], ...]:
-    """For each percentile of ``count`` sorted values: the two nearest, and the weight of the second.
-
-    Most steps have few values, for which numpy's call costs more than the work.
-    """
-    places = [(count - 1) * percent / 100 for percent in percents]
-    return tuple((int(place), min(int(place) + 1, count - 1), place % 1) for place in places)
+    last, found = len(ordered) - 1, []
+    for place in (last * percent / 100 for percent in percents):
+        below, above = ordered[int(place)], ordered[min(int(place) + 1, last)]
+        found.append(below + (above - below) * (place % 1))
+    return found
 
 
 def gap_values(gaps_s: Sequence[float]) -> dict[str, float]:

@@ -26,9 +26,7 @@ class Matmul(NodeSettings):
     """Products of an m x k by a k x n matrix: one step is ``products`` of them on every GPU at once."""
 
     workload: Literal["matmul"] = "matmul"
-    precision: Annotated[Precision, "type of the operands; tfloat32 is float32 multiplied at TF32's precision"] = (
-        "bfloat16"
-    )
+    precision: Annotated[Precision, "type of the operands; tfloat32: float32 at TF32's precision"] = "bfloat16"
     m: Annotated[int, Side, "rows of the left operand"] = 8192
     n: Annotated[int, Side, "columns of the right operand"] = 8192
     k: Annotated[int, Side, "columns of the left operand, rows of the right one"] = 8192
@@ -53,9 +51,7 @@ class MemoryBandwidth(NodeSettings):
 
     workload: Literal["memory_bandwidth"] = "memory_bandwidth"
     pattern: Annotated[Literal["copy", "triad"], "copy: c = a; triad: a = b + scalar * c"] = "copy"
-    fill: Annotated[
-        Literal["random", "constant"], "what the arrays hold: random values, or one value, which takes fewer watts"
-    ] = "random"
+    fill: Annotated[Literal["random", "constant"], "content of the arrays; one value takes fewer watts"] = "random"
     array_bytes: Annotated[int, Bytes, "size of each array"] = 2**30
     passes: Annotated[int, Repeats, "passes over the arrays in a step"] = 20
 
@@ -98,10 +94,7 @@ class Collective(NodeSettings):
     workload: Literal["collective"] = "collective"
     nodes: Annotated[int, Nodes, "hosts that the ranks are spread over, as many on each"] = 1
     operation: Annotated[Operation, "collective operation"] = "all_reduce"
-    groups: Annotated[
-        Literal["all", "rails"],
-        "who takes part in one operation: all ranks, or GPU i of each node with GPU i of the others, all rails at once",
-    ] = "all"
+    groups: Annotated[Literal["all", "rails"], "all ranks together, or GPU i of every node, all i at once"] = "all"
     element: Annotated[Literal["float16", "bfloat16", "float32"], "type of the elements"] = "float16"
     message_bytes: Annotated[int, Bytes, "message size, rounded up to whole elements on every rank"] = 2**29
     operations: Annotated[int, Repeats, "operations in a step"] = 20
@@ -158,7 +151,7 @@ WORKLOADS = (
     WorkloadTraits(
         settings=Matmul,
         metrics={
-            "matmul_flops_per_s": more("FLOP/s", "2 m n k over the time of one product, on the slowest GPU", "min"),
+            "matmul_flops_per_s": more("FLOP/s", "2 m n k over the time of one product, on the slowest GPU", "min")
         },
         headline="matmul_flops_per_s",
         slower_fraction=_SLOWER_PRODUCTS_FRACTION,
@@ -168,7 +161,7 @@ WORKLOADS = (
     WorkloadTraits(
         settings=MemoryBandwidth,
         metrics={
-            "memory_bytes_per_s": more("bytes/s", "bytes read and written over the time, on the slowest GPU", "min"),
+            "memory_bytes_per_s": more("bytes/s", "bytes read and written over the time, on the slowest GPU", "min")
         },
         headline="memory_bytes_per_s",
         # Memory-bound work differs by under 1 % between healthy GPUs (arXiv:2208.11035).
@@ -177,9 +170,7 @@ WORKLOADS = (
     WorkloadTraits(
         settings=HostDeviceCopy,
         metrics={
-            "host_copy_bytes_per_s": more(
-                "bytes/s", "bytes copied over the time, both directions together, by the slowest GPU", "min"
-            ),
+            "host_copy_bytes_per_s": more("bytes/s", "bytes copied over time, both ways, on the slowest GPU", "min")
         },
         headline="host_copy_bytes_per_s",
         # Sockets, switches and NUMA nodes lie between a GPU and the host's memory.
@@ -188,9 +179,7 @@ WORKLOADS = (
     WorkloadTraits(
         settings=PeerCopy,
         metrics={
-            "peer_copy_bytes_per_s": more(
-                "bytes/s", "bytes copied over the time, one way, over the slowest link", "min"
-            ),
+            "peer_copy_bytes_per_s": more("bytes/s", "bytes copied over the time, one way, on the slowest link", "min")
         },
         headline="peer_copy_bytes_per_s",
         rank_values={"link_to_{rank}_bytes_per_s": "bytes/s"},
@@ -198,12 +187,8 @@ WORKLOADS = (
     WorkloadTraits(
         settings=Collective,
         metrics={
-            "busbw_bytes_per_s": more(
-                "bytes/s", "bus bandwidth: algbw times the share of the data that every rank must send", "min"
-            ),
-            "algbw_bytes_per_s": more(
-                "bytes/s", "message size over the time of one operation, on the slowest rank", "min"
-            ),
+            "busbw_bytes_per_s": more("bytes/s", "bus bandwidth: algbw times the share that a rank must send", "min"),
+            "algbw_bytes_per_s": more("bytes/s", "message size over an operation's time, on the slowest rank", "min"),
             "collective_s": less("s", "time of one operation, on the slowest rank", "max"),
         },
         headline="busbw_bytes_per_s",
@@ -221,9 +206,7 @@ WORKLOADS = (
     WorkloadTraits(
         settings=Burn,
         metrics={
-            "burn_flops_per_s": more(
-                "FLOP/s", "products over the time of them and their comparison, on the slowest GPU", "min"
-            ),
+            "burn_flops_per_s": more("FLOP/s", "products over the time with comparison, on the slowest GPU", "min"),
             "mismatched_elements": _REPEATED,
         },
         headline="burn_flops_per_s",
@@ -234,9 +217,7 @@ WORKLOADS = (
     WorkloadTraits(
         settings=TrainingStep,
         metrics={
-            "training_step_tokens_per_s": more(
-                "tokens/s", "tokens of all updates over their time, on the slowest GPU", "min"
-            ),
+            "training_step_tokens_per_s": more("tokens/s", "tokens over the updates' time, on the slowest GPU", "min"),
             "mismatched_elements": _REPEATED,
         },
         headline="training_step_tokens_per_s",

@@ -37,9 +37,7 @@ SETTINGS_OF: dict[WorkloadName, type[AnySettings]] = {
 METRICS_OF: dict[WorkloadName, dict[str, MetricTraits]] = {traits.name: traits.all_metrics for traits in WORKLOADS}
 METRICS: dict[str, MetricTraits] = {name: metric for own in METRICS_OF.values() for name, metric in own.items()}
 
-NODE_WORKLOADS: tuple[WorkloadName, ...] = tuple(
-    name for name, settings in SETTINGS_OF.items() if issubclass(settings, NodeSettings)
-)
+NODE_WORKLOADS = tuple(name for name, settings in SETTINGS_OF.items() if issubclass(settings, NodeSettings))
 """Workloads that measure a node and run no model."""
 
 HEADLINES: tuple[str, ...] = (*(traits.headline for traits in WORKLOADS), "step_s")
@@ -48,14 +46,10 @@ HEADLINES: tuple[str, ...] = (*(traits.headline for traits in WORKLOADS), "step_
 LOADS: tuple[str, ...] = tuple(traits.headline for traits in WORKLOADS if traits.loads_gpu)
 """Headlines of the workloads that keep a GPU busy all the time."""
 
-SHARED_BATCH: dict[WorkloadName, str] = {
-    traits.name: traits.shared_batch for traits in WORKLOADS if traits.shared_batch is not None
-}
+SHARED_BATCH = {traits.name: traits.shared_batch for traits in WORKLOADS if traits.shared_batch is not None}
 """The setting of the samples that all GPUs share in a step, by workload."""
 
-SLOWER_FRACTIONS: dict[str, float] = {
-    traits.headline: traits.slower_fraction for traits in WORKLOADS if traits.slower_fraction is not None
-}
+SLOWER_FRACTIONS = {each.headline: each.slower_fraction for each in WORKLOADS if each.slower_fraction is not None}
 """How far below the others' median a healthy GPU may be, by headline."""
 
 

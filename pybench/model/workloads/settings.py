@@ -28,6 +28,7 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 """Bytes of a number of each type: :data:`Dtype`, and what weights and caches are quantised to."""
 
+LoraTargets = Literal["query_value", "attention", "all_linear"]
 WorkloadName = str
 """Name of one of ``registry.WORKLOADS``."""
 
@@ -71,9 +72,7 @@ class Settings:
     workload: WorkloadName
     backend: Annotated[BackendName, "library under test"]
     seed: Annotated[int, Range(0, 2**31 - 1), "seed of random weights, tokens and data"] = 0
-    environment: Annotated[
-        str | None, "variables that tune the workers, over the shell's: `NAME=VALUE`, several with a space between them"
-    ] = None
+    environment: Annotated[str | None, "variables that tune workers: `NAME=VALUE`, with a space between several"] = None
 
     @property
     def num_gpus(self) -> int:

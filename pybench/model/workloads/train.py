@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pybench.model.workloads.settings import AUTO, BatchSize, ModelSettings, Nodes, Range, Tokens
+from pybench.model.workloads.settings import AUTO, BatchSize, LoraTargets, ModelSettings, Nodes, Range, Tokens
 from pybench.model.workloads.train_rules import train_rules, train_scaling_rules
 from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
 from pybench.model.workloads.traits import WorkloadTraits, less, more, throughput
 
+Auto = Literal["auto"]
 _MOST_MICROBATCHES = 4
 """Default number for each stage."""
 _MOST_SAMPLES = 4096
@@ -30,34 +31,16 @@ class Train(ModelSettings):
     nodes: Annotated[int, Nodes, "hosts that the ranks are spread over, as many on each"] = 1
     global_batch_size: Annotated[int | None, BatchSize, "samples in a step over all GPUs: strong scaling"] = None
     batch_size_per_gpu: Annotated[
-        int | Literal["auto"] | None,
-        BatchSize,
-        "samples that each data-parallel rank takes at once: weak scaling; auto: the most that fit",
+        int | Auto | None, BatchSize, "samples that each rank takes at once: weak scaling; auto: the most that fit"
     ] = None
-    grad_accum: Annotated[
-        int | Literal["auto"],
-        Range(1, 4096),
-        "passes before each update; auto: as many as global_batch_size needs",
-    ] = 1
+    grad_accum: Annotated[int | Auto, Range(1, 4096), "passes before an update; auto: by global_batch_size"] = 1
     sequence_tokens: Annotated[int, Tokens, "sample length, in tokens"]
-    loader_workers: Annotated[
-        int | None,
-        Range(0, 256),
-        "samples come from torch's DataLoader, with so many processes on each rank; 0: the rank itself",
-    ] = None
+    loader_workers: Annotated[int | None, Range(0, 256), "processes of torch's DataLoader; 0: the rank itself"] = None
     pin_memory: Annotated[bool | None, "loader: batches in pinned host memory, copied while the rank goes on"] = None
-    evaluation_every_steps: Annotated[
-        int | None, Range(1, 1_000_000), "updates between two evaluations: what share of the time these take"
-    ] = None
-    evaluation_method: Annotated[
-        Literal["loss", "generation"] | None, "held-out samples by their loss (default), or by decoding their answers"
-    ] = None
-    evaluation_batches: Annotated[
-        int | None, Range(1, 65_536), "batches of an evaluation on each data-parallel rank; default: 1"
-    ] = None
-    evaluation_output_tokens: Annotated[
-        int | None, Range(1, 2**20), "generation: tokens of an answer; default: 64. The prompt has the rest"
-    ] = None
+    evaluation_every_steps: Annotated[int | None, Range(1, 1_000_000), "updates between two evaluations"] = None
+    evaluation_method: Annotated[Literal["loss", "generation"] | None, "by loss (default) or decoded answers"] = None
+    evaluation_batches: Annotated[int | None, Range(1, 65_536), "batches of an evaluation on a rank; default: 1"] = None
+    evaluation_output_tokens: Annotated[int | None, Range(1, 2**20), "generation: tokens decoded; default: 64"] = None
     evaluation_accumulation_steps: Annotated[
         int | None, Range(1, 65_536), "batches whose results stay on the device together; default: all"
     ] = None
@@ -72,14 +55,10 @@ class Train(ModelSettings):
         Literal["none", "selective", "full"] | None,
         "recompute in backward: nothing, all but matrix products and attention, or every layer",
     ] = None
-    loss_chunk_tokens: Annotated[
-        int | None, Range(64, 1_048_576), "tokens whose logits are in memory at once; the head runs again in backward"
-    ] = None
+    loss_chunk_tokens: Annotated[int | None, Range(64, 1_048_576), "tokens of logits in memory at once"] = None
     activation_offload: Annotated[bool | None, "torchtune: activations in host memory until backward"] = None
     compile: Annotated[bool | None, "torch.compile each layer, and the loss"] = None
-    control_steps: Annotated[
-        int | None, Range(0, 100), "steps without communication after the measured ones: exposed communication"
-    ] = None
+    control_steps: Annotated[int | None, Range(0, 100), "steps without communication, after the measured ones"] = None
     bucket_cap_mb: Annotated[int | None, Range(1, 4096), "ddp: size of a gradient bucket, in MiB"] = None
     find_unused_parameters: Annotated[bool | None, "ddp: look for parameters without gradient"] = None
     broadcast_buffers: Annotated[bool | None, "ddp: rank 0's buffers before each forward pass"] = None
@@ -88,34 +67,22 @@ class Train(ModelSettings):
     mixed_precision: Annotated[
         Literal["bfloat16"] | None, "fsdp, accelerate: compute in this type over weights of dtype"
     ] = None
-    hybrid_shard: Annotated[
-        bool | None, "fsdp: weights split inside each host, hosts are replicas that average gradients (HSDP)"
-    ] = None
+    hybrid_shard: Annotated[bool | None, "fsdp: weights split inside each host, hosts average gradients (HSDP)"] = None
     cpu_offload: Annotated[bool | None, "fsdp: weights, gradients and optimizer states in host memory"] = None
     sequence_parallel: Annotated[bool | None, "tensor parallel: norms split along the sequence"] = None
     async_tensor_parallel: Annotated[bool | None, "tensor parallel: collectives overlap matrix products"] = None
     schedule: Annotated[Literal["gpipe", "1f1b", "interleaved_1f1b"] | None, "pipeline: order of passes"] = None
-    microbatches: Annotated[
-        int | None, Range(1, 1024), "pipeline: parts of a rank's batch; default: up to 4 a stage"
-    ] = None
+    microbatches: Annotated[int | None, Range(1, 1024), "pipeline: parts of a batch; default: up to 4 a stage"] = None
     stages_per_rank: Annotated[int | None, Range(1, 64), "pipeline: stages of each rank, interleaved_1f1b only"] = None
     lora_rank: Annotated[int | None, Range(1, 1024), "train LoRA adapters of this rank only"] = None
     lora_alpha: Annotated[int | None, Range(1, 4096), "LoRA's scale times its rank; default: twice the rank"] = None
-    lora_targets: Annotated[
-        Literal["query_value", "attention", "all_linear"] | None, "projections that get adapters"
-    ] = None
-    lora_dropout: Annotated[
-        float | None, Range(0, 0.9), "share of the adapters' inputs that is zero in a pass, by chance"
-    ] = None
-    weights: Annotated[
-        Literal["dtype", "nf4"] | None, "frozen weights under adapters: stored in dtype, or in four bits (QLoRA)"
-    ] = None
+    lora_targets: Annotated[LoraTargets | None, "projections that get adapters"] = None
+    lora_dropout: Annotated[float | None, Range(0, 0.9), "random share of the adapters' inputs that is zero"] = None
+    weights: Annotated[Literal["dtype", "nf4"] | None, "frozen weights: in dtype, or in four bits (QLoRA)"] = None
     zero_stage: Annotated[int | None, Range(1, 3), "deepspeed: what ZeRO splits"] = None
     offload_optimizer: Annotated[bool | None, "deepspeed: optimizer states in host memory"] = None
     offload_parameters: Annotated[bool | None, "deepspeed: weights in host memory, stage 3 only"] = None
-    deepspeed_config: Annotated[
-        dict[str, Any] | None, "deepspeed: file of its own JSON, relative to the suite's folder"
-    ] = None
+    deepspeed_config: Annotated[dict[str, Any] | None, "deepspeed: its own JSON, relative to the suite's folder"] = None
 
     @property
     def finds_batch_size(self) -> bool:
@@ -228,31 +195,21 @@ _METRICS = {
     "step_p90_s": less("s", "90th percentile of an attempt's steps"),
     "step_p99_s": less("s", "99th percentile of an attempt's steps"),
     "energy_j_per_token": less("J/token", "energy over trained tokens, all GPUs together"),
-    "exposed_communication_fraction": less(
-        "", "share of a step that steps without communication save: see control_steps", "max"
-    ),
-    "straggler_gap_fraction": less(
-        "", "slowest rank over the median of the others, less 1, in steps where no rank waits for another", "max"
-    ),
+    "exposed_communication_fraction": less("", "share of a step that communication takes: see control_steps", "max"),
+    "straggler_gap_fraction": less("", "slowest rank over the others' median, less 1, while no rank waits", "max"),
     "job_h": less("h", "length of the whole job that the benchmark names, its training steps alone"),
     "job_energy_j": less("J", "energy of the whole job, its training steps alone, all GPUs together"),
-    "torch_adam_fallback": less(
-        "", "1 where torch's AdamW updates in host memory, since DeepSpeed's own does not build there; else 0", "max"
-    ),
+    "torch_adam_fallback": less("", "1 where torch's AdamW is in the place of DeepSpeed's on the host; else 0", "max"),
     "host_update_threads": more("", "threads of a rank whose optimizer updates in host memory", "min"),
     "reduced_bytes": less("bytes", "gradients that a rank gives to the reductions of a step; ddp", "max"),
     "evaluation_s": less("s", "length of one evaluation, on the slowest rank", "max"),
     "evaluation_overhead_fraction": less("", "share of the training that evaluating every so many steps takes"),
-    "input_wait_s": less(
-        "s", "time that a step waits for its loader, on the rank that waits longest", "max", part_of_step=True
-    ),
+    "input_wait_s": less("s", "wait of a step for its loader, on the rank that waits most", "max", part_of_step=True),
     "input_wait_fraction": less("", "input_wait_s over the step's length"),
     "batch_size_per_gpu": more("samples", "samples that each data-parallel rank takes at once", "max"),
     "trained_parameters": less("", "parameters that the optimizer updates, of the whole model", "max"),
     "trained_fraction": less("", "LoRA: trained_parameters over all parameters, adapters included"),
-    "stage_busy_s": more(
-        "s", "time of a step in which a rank's stages compute, mean over the ranks", "mean", part_of_step=True
-    ),
+    "stage_busy_s": more("s", "time that a rank's stages compute in a step, mean of ranks", "mean", part_of_step=True),
     "stage_idle_fraction": less("", "share of a step in which a rank's stages wait, mean over the ranks"),
     "stage_imbalance_fraction": less("", "(max - min) / mean of the ranks' stage_busy_s"),
     "loss": less("nats", "cross-entropy of a step's tokens, the mean over all ranks"),

@@ -111,9 +111,7 @@ _EVERY = {
     "energy_j": less("J", "energy of one step, all GPUs together"),
     "mean_power_w": less("W", "energy over time while measuring, all GPUs together"),
     "peak_memory_bytes": less("bytes", "most device memory that one rank's backend held", "max"),
-    "nvlink_bytes": less(
-        "bytes", "data that the GPUs send over NVLink in a step, all together, by the driver's counters"
-    ),
+    "nvlink_bytes": less("bytes", "data that all GPUs send over NVLink in a step, by the driver's counters"),
     "nvlink_bytes_per_s_per_gpu": more("bytes/s", "nvlink_bytes over the steps' mean length, for each GPU"),
     "startup_s": less("s", "from the launch to the first warm-up step"),
 }

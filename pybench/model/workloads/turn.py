@@ -8,7 +8,7 @@ from itertools import chain, product
 from typing import Annotated, Any, Literal
 
 from pybench.model.workloads.generate import EngineArgument, Generate, engine_argument_breaches
-from pybench.model.workloads.settings import BatchSize, ModelSettings, Range, Tokens, defaults
+from pybench.model.workloads.settings import BatchSize, LoraTargets, ModelSettings, Range, Tokens, defaults
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_rules import NEEDS
 from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
@@ -54,15 +54,9 @@ class Turn(ModelSettings):
     prompt_tokens: Annotated[int, Tokens, "prompt length of every sequence, in tokens"]
     output_tokens: Annotated[int, Range(2, 2**20), "tokens decoded for every sequence, and trained on"]
     turns: Annotated[int, Range(1, 1000), "turns in a step"] = 1
-    sleep_level: Annotated[
-        int, Range(0, 2), "engine asleep: 0 stays on the GPU, 1 weights in host memory, 2 weights discarded"
-    ] = 1
-    handover: Annotated[
-        Literal["direct", "file"], "how weights reach the engine: within one process, by a safetensors file"
-    ] = "direct"
-    async_weight_syncing: Annotated[
-        bool, "the engine wakes first and gets weights while it generates the next turn's first answers"
-    ] = False
+    sleep_level: Annotated[int, Range(0, 2), "engine asleep: 0 on the GPU, 1 weights in host memory, 2 discarded"] = 1
+    handover: Annotated[Literal["direct", "file"], "weights reach the engine in one process, or by a file"] = "direct"
+    async_weight_syncing: Annotated[bool, "the engine gets weights while it generates the next answers"] = False
     strategy: Annotated[StrategyName, "how the trainer's ranks share the work"] = "ddp"
     train_tensor_parallel: Annotated[int, Range(1, 1024), "full: the trainer's ranks that share every layer"] = 1
     train_context_parallel: Annotated[int, Range(1, 1024), "full: the trainer's ranks that share every sequence"] = 1
@@ -72,14 +66,10 @@ class Turn(ModelSettings):
     max_grad_norm: Annotated[float | None, Range(1e-9, 1e9), "greatest norm of all gradients together"] = None
     learning_rate: Annotated[float, Range(0, 1), "AdamW's learning rate"] = 3e-3
     activation_checkpointing: Annotated[Literal["none", "selective", "full"] | None, "what backward recomputes"] = None
-    activation_offload: Annotated[
-        bool | None, "what the trainer's backward needs of the layers, in host memory until then"
-    ] = None
+    activation_offload: Annotated[bool | None, "the trainer's activations, in host memory until backward"] = None
     lora_rank: Annotated[int | None, Range(1, 1024), "train LoRA adapters of this rank only"] = None
     lora_alpha: Annotated[int | None, Range(1, 4096), "LoRA's scale times its rank; default: twice the rank"] = None
-    lora_targets: Annotated[
-        Literal["query_value", "attention", "all_linear"] | None, "projections that get adapters"
-    ] = None
+    lora_targets: Annotated[LoraTargets | None, "projections that get adapters"] = None
     weights: Annotated[
         Literal["dtype", "nf4"] | None,
         "the trainer's frozen weights under adapters: in dtype, or in four bits (QLoRA); the engine computes with what "
