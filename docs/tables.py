@@ -33,7 +33,7 @@ from pybench.model.results import Results
 from pybench.model.suite import Effort
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
-from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.model.workloads.train_rules import STRATEGIES
 from pybench.model.workloads.traits import MetricTraits
 from pybench.report.run.results_json import values_schema
 from pybench.report.run.terminal import render

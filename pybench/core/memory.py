@@ -19,7 +19,7 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.stage_layers import LOSS_BYTES, rank_bytes, rank_layers, rank_weights, stage_layers
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.model.workloads.train_rules import STRATEGIES
 from pybench.model.workloads.turn import Turn
 
 ESTIMATE_ERROR = 0.1

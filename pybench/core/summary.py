@@ -20,7 +20,7 @@ from pybench.model.suite import MEASURED_BY, Point
 from pybench.model.wire import are_scattered, are_steady
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.model.workloads.train_rules import STRATEGIES
 
 INPUT_BOUND = 0.05
 """Share of a step spent on waiting for samples, above which a loader is what limits it."""

@@ -10,8 +10,7 @@ from pybench.model.text import listed, plural
 from pybench.model.workloads.deepspeed_config import deepspeed_conflicts
 from pybench.model.workloads.settings import AUTO, PARALLEL_AXES
 from pybench.model.workloads.train import Train, fill_rounds
-from pybench.model.workloads.train_rules import GPU_ONLY
-from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.model.workloads.train_rules import GPU_ONLY, STRATEGIES
 
 
 def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> Iterator[str]:

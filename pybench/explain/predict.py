@@ -19,8 +19,7 @@ from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import AUTO, DTYPE_BYTES, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.train_rules import UNPREDICTED
-from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.model.workloads.train_rules import STRATEGIES, UNPREDICTED
 
 # The degree that needs least fabric first.
 _DEGREES = ("data_parallel", "pipeline_parallel", "context_parallel", "tensor_parallel")

@@ -23,7 +23,7 @@ from pybench.model.decoder_shape import DecoderShape, forward_flops_per_token, s
 from pybench.model.workloads.settings import AUTO, DTYPE_BYTES
 from pybench.model.workloads.stage_layers import even_layers, rank_layers, rank_weights, stage_layers
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.model.workloads.train_rules import STRATEGIES
 
 # All-reduces of a layer in forward, and as many in backward.
 _REDUCTIONS_PER_PASS = 2

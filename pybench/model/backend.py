@@ -122,8 +122,7 @@ class BackendTraits:
     def num_processes(self, settings: Settings) -> int:
         """Processes of a point: one for each GPU, but for those that one process drives together.
 
-        A trainer has a rank on each of its GPUs. An engine over several hosts has
-        a process on each.
+        A trainer has a rank on each of its GPUs. An engine over several hosts has a process on each.
         """
         if isinstance(settings, Turn) and settings.num_trainers > 1:
             return settings.num_trainers

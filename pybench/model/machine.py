@@ -99,8 +99,7 @@ class GpuInventory:
     """GPUs that pybench may use, in PCI order; without any, ``reason`` is why.
 
     ``remedy`` is what to do where a GPU or driver is there and none can be used; ``None`` where none is there, or
-    CUDA_VISIBLE_DEVICES asks for none.
-    ``faults`` lists the GPUs that could not be queried and were left out, and why.
+    CUDA_VISIBLE_DEVICES asks for none. ``faults`` lists the GPUs that could not be queried and were left out, and why.
     """
 
     gpus: tuple[GpuInfo, ...]

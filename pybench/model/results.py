@@ -264,12 +264,11 @@ class Results:
     """Everything a report shows of one run. ``node`` is empty for suites that don't measure the node itself.
 
     ``fingerprint`` is equal for runs on one machine, ``software_key`` for runs whose workers had the same packages,
-    images and tuning variables.
-    ``machine_fields`` and ``software_fields`` are what the two are made from, by name, so that a difference can be
-    reported field by field. ``left_out`` names, each once, what the plan leaves out and why: "8 GPUs (4 here)".
-    ``options`` are the options of the command line that changed the suite, in their written form: "--set batch_size=1".
-    ``num_owed`` counts the attempts that the run has still to make: it is running, or was interrupted.
-    ``part_of`` is "ab" or "aa" for a run of ``--ab`` or ``--aa``, which no history takes for a night.
+    images and tuning variables. ``machine_fields`` and ``software_fields`` are what the two are made from, by name, so
+    that a difference can be reported field by field. ``left_out`` names, each once, what the plan leaves out and why:
+    "8 GPUs (4 here)". ``options`` are the options of the command line that changed the suite, in their written form:
+    "--set batch_size=1". ``num_owed`` counts the attempts that the run has still to make: it is running, or was
+    interrupted. ``part_of`` is "ab" or "aa" for a run of ``--ab`` or ``--aa``, which no history takes for a night.
     """
 
     run_id: str

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES
+from pybench.model.workloads.train_rules import OPTIONS, STRATEGIES
 from tests.builders import suite_problems
 
 HEAD = (

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pybench.model.workloads.settings import AUTO, BatchSize, LoraTargets, ModelSettings, Nodes, Range, Tokens
-from pybench.model.workloads.train_rules import train_rules, train_scaling_rules
-from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
+from pybench.model.workloads.train_rules import STRATEGIES, StrategyName, train_rules, train_scaling_rules
 from pybench.model.workloads.traits import WorkloadTraits, less, more, throughput
 
 Auto = Literal["auto"]
@@ -154,8 +153,7 @@ class Train(ModelSettings):
 
         The default is the largest number that divides the samples and that the schedule takes, from four to one a
         stage. With four a stage waits for at most a fifth of a step, which GPipe (arXiv:1811.06965) finds negligible.
-        One each
-        where none does.
+        One each where none does.
         """
         stages = self.pipeline_parallel
         if self.microbatches is not None:

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 from pybench.model.workloads.generate import EngineArgument, Generate, engine_argument_breaches
 from pybench.model.workloads.settings import BatchSize, LoraTargets, ModelSettings, Range, Tokens, defaults
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.train_rules import NEEDS
-from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
+from pybench.model.workloads.train_rules import NEEDS, STRATEGIES, StrategyName
 from pybench.model.workloads.traits import Breach, GivenSettings, Need, WorkloadTraits, less, more, unmet_needs
 
 _STRATEGIES: dict[str, tuple[StrategyName, ...]] = {

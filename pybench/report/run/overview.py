@@ -12,7 +12,7 @@ from pybench.model.results import CheckResult, Estimate, PointResult, Results
 from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import AUTO
-from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.model.workloads.train_rules import STRATEGIES
 from pybench.report.run.flags import relevant
 from pybench.report.run.headline import (
     NONE,

@@ -28,7 +28,7 @@ from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Plan
 from pybench.model.wire import Work
 from pybench.model.workloads.stage_layers import stage_layers
-from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.model.workloads.train_rules import STRATEGIES
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model

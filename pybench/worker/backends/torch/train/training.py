@@ -18,7 +18,7 @@ from torch import distributed
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.settings import AUTO
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.model.workloads.train_rules import STRATEGIES
 from pybench.worker.backend import StepOutcome, UnsupportedError, cause_of
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks, wait_for
