@@ -34,7 +34,7 @@ def absolute_checks(
         if isinstance(expectation, Limits | TableFigure)
         and result.benchmark == benchmark.name
         and result.id not in left_out
-        and (isinstance(expectation, Limits) or expectation.is_for(result.num_gpus))
+        and (isinstance(expectation, Limits) or expectation.gpus in {None, result.num_gpus})
     )
 
 

@@ -72,7 +72,7 @@ def rows_of_run(run: GoodRun, only: str | None = None) -> tuple[ExpectedRow, ...
         if isinstance(expectation, TableFigure) and only in {None, expectation.table}
         for point in manifest.plan.points
         if point.benchmark == benchmark.name
-        and expectation.is_for(point.num_gpus)
+        and expectation.gpus in {None, point.num_gpus}
         and expectation.metric in measurements.samples(point)
     ]
     ratios = [

@@ -13,7 +13,7 @@ from pybench.evidence.values import Discrepancy, DiscrepancyState
 from pybench.files.shipped import load_models, shipped_suites
 from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.file import read_suite
-from pybench.files.suite.overrides import names_file
+from pybench.files.suite.own_files import FILE_SETTINGS
 from pybench.model.errors import FileError, PybenchError
 from pybench.model.expected import ExpectedTable
 from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
@@ -82,7 +82,8 @@ def _suite(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]
     """Changes by the recorded command line may differ; every report shows those options."""
     suite, options = manifest.suite, manifest.options
     place = f"suite {suite.name}"
-    if files := [word for word in options.settings if names_file(word)]:
+    keys = {word: word.partition("=")[0].strip().rpartition(".")[2] for word in options.settings}
+    if files := [word for word, key in keys.items() if key in FILE_SETTINGS]:
         # The file is the sender's: it is not opened here.
         text = f"its benchmarks are not compared: a file of the command line changes them (--set {files[0]})"
         yield Discrepancy("suite", place, text, "not checked")

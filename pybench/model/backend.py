@@ -42,11 +42,6 @@ class Extra:
     value: str | None = None
     remedy: str | None = None
 
-    def is_needed(self, settings: Settings) -> bool:
-        """Whether a point of these settings needs it."""
-        value = getattr(settings, self.setting, None)
-        return value is not None and self.value in {None, value}
-
     def __str__(self) -> str:
         """The setting that needs it, as a user wrote it."""
         return self.setting if self.value is None else f"{self.setting} '{self.value}'"

@@ -14,9 +14,6 @@ from pybench.model.workloads.registry import AnySettings
 from pybench.model.workloads.settings import Range, WorkloadName
 from pybench.model.workloads.traits import GivenSettings
 
-_LONGEST_COLLECTIVE_S = 600.0
-
-
 MEASURED_BY = ("steps", "max_warmup_steps", "dither_ms", "share_process")
 """Fields of :class:`Effort` that shape a figure; the others shape how many attempts there are, and how long."""
 
@@ -37,11 +34,6 @@ class Effort:
         "longest wait of a rank in a collective; default: two thirds of time_limit_s, at most 600",
     ] = None
     share_process: Annotated[bool, "whether a worker process may measure several points of one engine in turn"] = True
-
-    @property
-    def longest_collective_s(self) -> float:
-        """After so long a wait a collective hangs; before the attempt's limit, unless the suite has another."""
-        return self.collective_timeout_s or min(_LONGEST_COLLECTIVE_S, self.time_limit_s * 2 / 3)
 
 
 AxisValue = str | int | float | bool
@@ -79,10 +71,6 @@ class TableFigure:
     table: Annotated[str, "expected table, a file of expected/ without .toml"]
     gpus: Annotated[int | None, Range(1, 1024), "only points of so many GPUs are judged"] = None
     form: Literal["table_figure"] = "table_figure"
-
-    def is_for(self, num_gpus: int) -> bool:
-        """Whether points of so many GPUs are judged."""
-        return self.gpus in {None, num_gpus}
 
 
 @dataclass(frozen=True, kw_only=True)

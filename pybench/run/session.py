@@ -58,15 +58,17 @@ class Session:
 
 def work_order(point: Point, device: DeviceKind, records: Iterable[Record], end_ns: int | None = None) -> WorkOrder:
     """The order for the next attempt at ``point``, after ``records``; at ``end_ns`` the run's time is over."""
+    effort = point.effort
     return WorkOrder(
         point_id=point.id,
         settings=settings_of_next(point, records),
         architecture=point.architecture,
         device=device,
-        steps=point.effort.steps,
-        max_warmup_steps=point.effort.max_warmup_steps,
-        dither_ms=point.effort.dither_ms,
-        collective_timeout_s=point.effort.longest_collective_s,
+        steps=effort.steps,
+        max_warmup_steps=effort.max_warmup_steps,
+        dither_ms=effort.dither_ms,
+        # A collective hangs before the attempt's limit, unless the suite has another.
+        collective_timeout_s=effort.collective_timeout_s or min(600.0, effort.time_limit_s * 2 / 3),
         end_ns=end_ns,
     )
 

@@ -162,6 +162,8 @@ def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str,
         reason = f"backend {settings.backend} needs {listed(absent)}, not found here: {traits.remedy}"
         return settings.backend, reason
     for extra in traits.extras:
-        if extra.is_needed(settings) and (absent := missing(extra.packages)):
+        value = getattr(settings, extra.setting, None)
+        is_needed = value is not None and extra.value in {None, value}
+        if is_needed and (absent := missing(extra.packages)):
             return extra.name, f"{extra} needs {listed(absent)}, not found here: {extra.remedy or install(extra.name)}"
     return None

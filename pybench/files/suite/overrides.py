@@ -48,11 +48,6 @@ def with_settings(
     return whole, models
 
 
-def names_file(word: str) -> bool:
-    """Whether a text ``KEY=VALUE`` names a file of this machine."""
-    return word.partition("=")[0].strip().rpartition(".")[2] in FILE_SETTINGS
-
-
 def _laid(document: Table, profile: str | None, word: str) -> Table:
     path, sign, text = (part.strip() for part in word.partition("="))
     if not sign or not path:

@@ -56,7 +56,6 @@ _METRICS = {
 WORKLOAD = WorkloadTraits(
     settings=Checkpoint,
     metrics=_METRICS,
-    headline="save_bytes_per_s",
     phases=PHASES,
     rules=lambda given: unmet_needs(given, _NEEDS),
 )

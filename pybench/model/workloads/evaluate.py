@@ -47,7 +47,6 @@ _METRICS = {
 WORKLOAD = WorkloadTraits(
     settings=Evaluate,
     metrics=_METRICS,
-    headline="samples_per_s",
     shared_batch="batch_size",
     scaling_rules=shared_work,
     rank_values={"cuda_graph": "", "second_context": ""},

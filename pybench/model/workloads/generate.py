@@ -22,25 +22,15 @@ from pybench.model.workloads.traits import (
 
 _DECIDED: dict[str, dict[str, str | None]] = {
     "vllm": {
-        "model": "model",
-        "dtype": "dtype",
-        "seed": "seed",
+        **{name: name for name in ("model", "dtype", "seed", "quantization", "max_num_seqs", "enforce_eager")},
+        "gpu_memory_utilization": "gpu_memory_utilization",
         "max_model_len": "max_context_tokens",
         "tensor_parallel_size": "tensor_parallel",
         "pipeline_parallel_size": "pipeline_parallel",
-        "data_parallel_size": "data_parallel",
-        "data_parallel_size_local": "data_parallel",
-        "data_parallel_rank": "data_parallel",
-        "enforce_eager": "enforce_eager",
-        "gpu_memory_utilization": "gpu_memory_utilization",
-        "quantization": "quantization",
-        "max_num_seqs": "max_num_seqs",
+        **dict.fromkeys(("data_parallel_size", "data_parallel_size_local", "data_parallel_rank"), "data_parallel"),
         "enable_prefix_caching": "prefix_caching",
-        "distributed_executor_backend": None,
         "nnodes": "nodes",
-        "node_rank": None,
-        "master_addr": None,
-        "master_port": None,
+        **dict.fromkeys(("distributed_executor_backend", "node_rank", "master_addr", "master_port")),
     },
     "tensorrt_llm": {
         "model": "model",
@@ -246,7 +236,6 @@ _METRICS = {
 WORKLOAD = WorkloadTraits(
     settings=Generate,
     metrics=_METRICS,
-    headline="output_tokens_per_s",
     shared_batch="batch_size",
     scaling_rules=shared_work,
     rank_values={"cuda_graph": "", "second_context": "", "gpu_{rank}_layers": ""},

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pybench.model.workloads.settings import Bytes, Nodes, NodeSettings, Range, Repeats
-from pybench.model.workloads.traits import Breach, GivenSettings, WorkloadTraits, less, more
+from pybench.model.workloads.traits import Breach, GivenSettings, Need, WorkloadTraits, less, more, unmet_needs
 
 # Healthy GPUs differ in products by 5 % and more on a node of eight (stas00 ml-engineering, "Not all accelerators are
 # created equal") and by 8 % on average over whole clusters (arXiv:2208.11035).
@@ -100,13 +100,12 @@ class Collective(NodeSettings):
     operations: Annotated[int, Repeats, "operations in a step"] = 20
 
 
-def _rails(given: GivenSettings) -> Iterator[Breach]:
-    if "rails" not in given.values("groups"):
-        return
-    if set(given.values("nodes") or (1,)) & {1}:
-        yield Breach("'rails' join GPUs of several nodes: needs nodes of 2 or more", "groups")
-    if "bisection" in given.values("operation"):
-        yield Breach("'bisection' already joins GPUs with the same place on their nodes: remove groups", "groups")
+_SEVERAL, _RAILS = range(2, 1025), ("rails",)
+_JOINS = "'bisection' already joins GPUs with the same place on their nodes: remove groups"
+_NEEDS = (
+    Need("groups", "nodes", _SEVERAL, "'rails' join GPUs of several nodes: needs nodes of 2 or more", _RAILS),
+    Need("groups", "operation", {None, *get_args(Operation)} - {"bisection"}, _JOINS, _RAILS),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +152,6 @@ WORKLOADS = (
         metrics={
             "matmul_flops_per_s": more("FLOP/s", "2 m n k over the time of one product, on the slowest GPU", "min")
         },
-        headline="matmul_flops_per_s",
         slower_fraction=_SLOWER_PRODUCTS_FRACTION,
         loads_gpu=True,
         rules=_fp8_sides,
@@ -163,7 +161,6 @@ WORKLOADS = (
         metrics={
             "memory_bytes_per_s": more("bytes/s", "bytes read and written over the time, on the slowest GPU", "min")
         },
-        headline="memory_bytes_per_s",
         # Memory-bound work differs by under 1 % between healthy GPUs (arXiv:2208.11035).
         slower_fraction=0.05,
     ),
@@ -172,7 +169,6 @@ WORKLOADS = (
         metrics={
             "host_copy_bytes_per_s": more("bytes/s", "bytes copied over time, both ways, on the slowest GPU", "min")
         },
-        headline="host_copy_bytes_per_s",
         # Sockets, switches and NUMA nodes lie between a GPU and the host's memory.
         slower_fraction=0.20,
     ),
@@ -181,7 +177,6 @@ WORKLOADS = (
         metrics={
             "peer_copy_bytes_per_s": more("bytes/s", "bytes copied over the time, one way, on the slowest link", "min")
         },
-        headline="peer_copy_bytes_per_s",
         rank_values={"link_to_{rank}_bytes_per_s": "bytes/s"},
     ),
     WorkloadTraits(
@@ -191,9 +186,8 @@ WORKLOADS = (
             "algbw_bytes_per_s": more("bytes/s", "message size over an operation's time, on the slowest rank", "min"),
             "collective_s": less("s", "time of one operation, on the slowest rank", "max"),
         },
-        headline="busbw_bytes_per_s",
         rank_values={"nvls": ""},
-        rules=_rails,
+        rules=lambda given: unmet_needs(given, _NEEDS),
     ),
     WorkloadTraits(
         settings=LaunchLatency,
@@ -201,7 +195,6 @@ WORKLOADS = (
             "launch_s": less("s", "host time of one launch while the device keeps up, on the slowest rank", "max"),
             "round_trip_s": less("s", "one launch and the wait for its end, on the slowest rank", "max"),
         },
-        headline="launch_s",
     ),
     WorkloadTraits(
         settings=Burn,
@@ -209,7 +202,6 @@ WORKLOADS = (
             "burn_flops_per_s": more("FLOP/s", "products over the time with comparison, on the slowest GPU", "min"),
             "mismatched_elements": _REPEATED,
         },
-        headline="burn_flops_per_s",
         rank_values={"checksum": ""},
         slower_fraction=_SLOWER_PRODUCTS_FRACTION,
         loads_gpu=True,
@@ -220,7 +212,6 @@ WORKLOADS = (
             "training_step_tokens_per_s": more("tokens/s", "tokens over the updates' time, on the slowest GPU", "min"),
             "mismatched_elements": _REPEATED,
         },
-        headline="training_step_tokens_per_s",
         rank_values={"checksum": ""},
         slower_fraction=_SLOWER_PRODUCTS_FRACTION,
     ),

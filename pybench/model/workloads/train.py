@@ -215,7 +215,6 @@ _METRICS = {
 WORKLOAD = WorkloadTraits(
     settings=Train,
     metrics=_METRICS,
-    headline="tokens_per_s",
     shared_batch="global_batch_size",
     rules=train_rules,
     scaling_rules=train_scaling_rules,

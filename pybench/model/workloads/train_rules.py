@@ -32,7 +32,7 @@ _EVALUATION = (
     *("evaluation_every_steps", "evaluation_method", "evaluation_batches", "evaluation_output_tokens"),
     "evaluation_accumulation_steps",
 )
-_DDP = (*("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "gradient_as_bucket_view"),)
+_DDP = ("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "gradient_as_bucket_view")
 _STAGES = ("activation_checkpointing",)
 
 
@@ -56,7 +56,7 @@ class StrategyTraits:
     own_optimizer: bool = False
     untied_head: bool = False
     has_microbatches: bool = False
-    sharing: Sharing | None = None
+    sharing: Sharing | None = "ddp"
     exchanges_once: bool = False
     fully_shards: bool = False
     has_buckets: bool = False
@@ -72,7 +72,6 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "ddp": StrategyTraits(
         parallel_axes=("data_parallel",),
         options=(*_DDP, *_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, *_EVALUATION, "control_steps"),
-        sharing="ddp",
         exchanges_once=True,
         has_buckets=True,
     ),
@@ -91,7 +90,6 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "tensor_parallel": StrategyTraits(
         parallel_axes=("tensor_parallel",),
         options=("sequence_parallel", "async_tensor_parallel", *_UPDATE, *_MODEL),
-        sharing="ddp",
         exchanges_once=True,
         splits_vocabulary=True,
     ),
@@ -99,20 +97,17 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         parallel_axes=("pipeline_parallel", "data_parallel"),
         options=("schedule", "microbatches", "stages_per_rank", *_STAGES),
         has_microbatches=True,
-        sharing="ddp",
     ),
     "context_parallel": StrategyTraits(
         parallel_axes=("context_parallel",),
         options=(*_UPDATE, *_MODEL),
-        sharing="ddp",
         exchanges_once=True,
         has_buckets=True,
     ),
-    "layer_split": StrategyTraits(parallel_axes=("pipeline_parallel",), options=_STAGES, sharing="ddp"),
+    "layer_split": StrategyTraits(parallel_axes=("pipeline_parallel",), options=_STAGES),
     "accelerate": StrategyTraits(
         parallel_axes=("data_parallel",),
         options=("mixed_precision", *_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, *_EVALUATION, "control_steps"),
-        sharing="ddp",
         exchanges_once=True,
         has_buckets=True,
     ),
@@ -133,6 +128,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         ),
         model_types=("llama", "qwen2"),
         untied_head=True,
+        sharing=None,
         fully_shards=True,
     ),
     "unsloth": StrategyTraits(
@@ -140,6 +136,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         options=(*_DDP, *_LORA, *_PACKED, *_UPDATE, "activation_checkpointing", "control_steps"),
         # On GPUs it replaces the experts of gpt_oss, whose weights would need other names.
         model_types=("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3"),
+        sharing=None,
         has_buckets=True,
     ),
 }

@@ -122,7 +122,7 @@ _EVERY_RANK = dict.fromkeys(("peak_reserved_memory_bytes", "device_memory_used_b
 class WorkloadTraits:
     """One workload. Its name is the default of ``settings.workload``.
 
-    ``metrics`` are those that no other workload need have. ``headline`` is the metric that reports show first.
+    ``metrics`` are those that no other workload need have; reports show the first, the ``headline``, first.
     ``rank_values`` are values that a rank may report and that stay its own, each with its unit; ``{rank}`` in a name is
     the number of a rank or GPU. ``slower_fraction`` is how far a healthy GPU's headline may
     lie below the median of the others, ``None`` where GPUs are not compared. ``loads_gpu``: the workload keeps a GPU
@@ -133,7 +133,6 @@ class WorkloadTraits:
 
     settings: type[Settings]
     metrics: dict[str, MetricTraits]
-    headline: str
     rank_values: dict[str, str] = field(default_factory=dict)
     slower_fraction: float | None = None
     loads_gpu: bool = False
@@ -146,6 +145,11 @@ class WorkloadTraits:
     def name(self) -> str:
         """Name of the workload."""
         return str(next(field.default for field in fields(self.settings) if field.name == "workload"))
+
+    @property
+    def headline(self) -> str:
+        """The metric that reports show first."""
+        return next(iter(self.metrics))
 
     @property
     def all_metrics(self) -> dict[str, MetricTraits]:

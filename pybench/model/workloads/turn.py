@@ -240,7 +240,6 @@ _METRICS = {
 WORKLOAD = WorkloadTraits(
     settings=Turn,
     metrics=_METRICS,
-    headline="tokens_per_s_per_gpu",
     phases=PHASES,
     rules=lambda given: chain(turn_rules(given), engine_argument_breaches(given, Turn)),
 )
