@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pybench.model.servers import SERVERS
 from pybench.model.workloads.generate import Generate
@@ -168,6 +168,19 @@ _SERVERS = tuple(
     for name, package in ((name, entry.package) for name, entry in SERVERS.items())
     if package
 )
+# Engines that share requests out among replicas, each a process over several GPUs.
+_ENGINE = BackendTraits(
+    model_types=tuple(MODEL_CLASSES),
+    parallel_axes={"generate": ("tensor_parallel", "pipeline_parallel", "data_parallel")},
+    packages=("torch", "transformers"),
+    axes_inside=("tensor_parallel", "pipeline_parallel"),
+    options=(*_ENGINE_OPTIONS, "quantization", *_SERVING, *_PREFIXES),
+    device="cuda",
+    warm_settings={"generate": (*_SIZES, *_SERVING, "shared_prefix_tokens")},
+    shaping=("context_tokens",),
+    pads_vocabulary=True,
+    fuses_norms=True,
+)
 BACKENDS: dict[BackendName, BackendTraits] = {
     "torch": BackendTraits(
         # Gemma 2 caps the scores of attention, which no kernel of torch does.
@@ -211,22 +224,15 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         # 6 additions, 4 casts, 2 each of pow, mean, rsqrt and neg, SiLU.
         launches_per_layer=40,
     ),
-    "vllm": BackendTraits(
-        model_types=tuple(MODEL_CLASSES),
-        parallel_axes={
-            "generate": ("tensor_parallel", "pipeline_parallel", "data_parallel"),
-            "turn": ("tensor_parallel",),
-        },
-        packages=("torch", "transformers", "vllm"),
+    "vllm": replace(
+        _ENGINE,
+        parallel_axes={**_ENGINE.parallel_axes, "turn": ("tensor_parallel",)},
+        packages=(*_ENGINE.packages, "vllm"),
         extras=(_ADAPTERS, _PACKED, *_OWN_MODELS),
         remedy="use its image, docker.io/vllm/vllm-openai (--engine docker or podman), or install vllm there",
-        axes_inside=("tensor_parallel", "pipeline_parallel"),
-        options=(*_ENGINE_OPTIONS, "quantization", *_SERVING, *_PREFIXES),
         quantizations=("fp8",),
         # vllm/config/model.py: their sums overflow
         not_in_float16=("gemma2", "gemma3_text"),
-        device="cuda",
-        warm_settings={"generate": (*_SIZES, *_SERVING, "shared_prefix_tokens")},
         shaping=("context_tokens", "is_batch"),
         distributions=("vllm",),
         tuning_prefixes=("VLLM_",),
@@ -239,21 +245,14 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             # vllm/v1/core/kv_cache_utils.py and vllm/v1/worker/utils.py
             memory=("no available memory", "available kv cache memory", "free memory on device"),
         ),
-        pads_vocabulary=True,
-        fuses_norms=True,
         over_nodes=("generate",),
     ),
-    "tensorrt_llm": BackendTraits(
+    "tensorrt_llm": replace(
+        _ENGINE,
         model_types=("llama", "mistral", "qwen2", "qwen3", "gemma3_text", "phi3"),
-        parallel_axes={"generate": ("tensor_parallel", "pipeline_parallel", "data_parallel")},
-        packages=("torch", "transformers", "tensorrt_llm"),
+        packages=(*_ENGINE.packages, "tensorrt_llm"),
         remedy="use its image, nvcr.io/nvidia/tensorrt-llm/release (--engine docker or podman)",
-        axes_inside=("tensor_parallel", "pipeline_parallel"),
-        options=(*_ENGINE_OPTIONS, "quantization", *_SERVING, *_PREFIXES),
         quantizations=("fp8", "awq"),
-        device="cuda",
-        warm_settings={"generate": (*_SIZES, *_SERVING, "shared_prefix_tokens")},
-        shaping=("context_tokens",),
         distributions=("tensorrt-llm",),
         tuning_prefixes=("TRTLLM_", "TLLM_"),
         log_words=LogWords(
@@ -261,24 +260,18 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             not_started=("Executor worker returned error", "Executor worker died during initialization"),
             memory=("insufficient gpu memory",),
         ),
-        pads_vocabulary=True,
-        fuses_norms=True,
     ),
-    "server": BackendTraits(
-        model_types=tuple(MODEL_CLASSES),
-        parallel_axes={"generate": ("tensor_parallel", "pipeline_parallel", "data_parallel")},
+    "server": replace(
+        _ENGINE,
         packages=("aiohttp",),
         extras=_SERVERS,
         remedy=install("server"),
-        axes_inside=("tensor_parallel", "pipeline_parallel"),
-        options=(*_ENGINE_OPTIONS, "quantization", *_SERVING, *_PREFIXES, *_OF_SERVERS),
+        options=(*_ENGINE.options, *_OF_SERVERS),
+        device=None,
         quantizations=("fp8",),
-        warm_settings={"generate": (*_SIZES, *_SERVING, "shared_prefix_tokens", *_LIMITS)},
-        shaping=("context_tokens",),
+        warm_settings={"generate": (*_ENGINE.warm_settings["generate"], *_LIMITS)},
         tuning_prefixes=("SGLANG_",),
         distributions=("aiohttp", *(entry.package.replace("_", "-") for entry in SERVERS.values() if entry.package)),
-        pads_vocabulary=True,
-        fuses_norms=True,
     ),
 }
 
