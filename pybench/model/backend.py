@@ -31,10 +31,7 @@ def install(extra: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Extra:
-    """Packages that a point needs for one of its settings: for ``value``, or for any where that is ``None``.
-
-    ``name`` is the extra of pybench that brings them, unless there is a ``remedy``.
-    """
+    """Packages that a setting needs, for ``value`` or for any, from pybench's extra ``name`` or by a ``remedy``."""
 
     name: str
     packages: tuple[str, ...]
@@ -115,10 +112,7 @@ class BackendTraits:
         return (*self.packages, *(package for extra in self.extras for package in extra.packages))
 
     def num_processes(self, settings: Settings) -> int:
-        """Processes of a point: one for each GPU, but for those that one process drives together.
-
-        A trainer has a rank on each of its GPUs. An engine over several hosts has a process on each.
-        """
+        """Processes of a point: one a GPU, unless one drives several; an engine over several hosts has one on each."""
         if isinstance(settings, Turn) and settings.num_trainers > 1:
             return settings.num_trainers
         inside: list[int] = [getattr(settings, axis, 1) for axis in self.axes_inside]

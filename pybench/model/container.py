@@ -13,11 +13,7 @@ Entrypoint = Literal["replace", "keep"]
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformDigests:
-    """One platform's image, such as linux/amd64.
-
-    ``manifest`` is what registries serve it under, ``config`` what engines call its id. An image built on this machine
-    has the second only.
-    """
+    """One platform's image, such as linux/amd64. An image built on this machine has ``config`` alone."""
 
     manifest: Annotated[str | None, "digest of the platform's manifest"] = None
     config: Annotated[str | None, "digest of the image's configuration, its id"] = None
@@ -104,10 +100,7 @@ class ContainerRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFacts:
-    """An engine of this machine. ``reason`` is why it can't be used, ``None`` when it can.
-
-    ``installed`` is whether its command is there. ``data_root`` is where it keeps images.
-    """
+    """An engine of this machine. ``reason`` is why it can't be used; ``installed`` is whether its command is there."""
 
     name: str
     version: str | None
@@ -175,10 +168,9 @@ class ContainerSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerRun:
-    """A worker's container as read back from the engine after an attempt.
+    """A worker's container as read back from the engine after an attempt; ``image_id`` is what really ran.
 
-    ``image_id`` is what really ran. ``exit_code`` is ``None`` for one that went on with the next attempt. ``start_s``
-    runs from the launch to the start of the container's first process.
+    ``exit_code`` is ``None`` for one that went on with the next attempt, ``start_s`` the time to its first process.
     """
 
     id: str

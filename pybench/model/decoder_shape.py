@@ -139,10 +139,7 @@ class DecoderShape:
         return self.attention_weights + self.expert_weights * self.num_experts
 
     def attended_tokens(self, first: float, last: float | None = None) -> float:
-        """Tokens that a token attends to, summed over the layers: its position, in a sliding layer at most the window.
-
-        The mean over the positions between ``first`` and ``last``; without ``last``, that at ``first``.
-        """
+        """Tokens that a token attends to, summed over layers; with ``last``, the mean over positions up to there."""
         whole = _mean_position(first, first if last is None else last, None)
         windowed = _mean_position(first, first if last is None else last, self.window_tokens)
         return (self.layers - self.sliding_layers) * whole + self.sliding_layers * windowed

@@ -14,10 +14,7 @@ def gpu_label(uuid: str, index: int | None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
-    """How a GPU stood while a point was measured, over all attempts: median clock, highest temperature.
-
-    ``held_by`` names what held its clock down. ``None``: nothing was read, ``()``: nothing held it.
-    """
+    """A GPU over a point's attempts: median clock, highest temperature, what held it; ``None``: nothing was read."""
 
     uuid: str
     index: int | None
@@ -79,10 +76,7 @@ class PcieLink:
 
 @dataclass(frozen=True, kw_only=True)
 class Xid:
-    """An error that the driver wrote to the kernel's log. ``sequence`` is the line's number there.
-
-    It is an XID of a GPU, or with ``of_switch`` a fatal SXid of an NVSwitch.
-    """
+    """An XID of a GPU, or with ``of_switch`` a fatal SXid of an NVSwitch, of line ``sequence`` of the kernel's log."""
 
     sequence: int
     pci_bus_id: str
@@ -95,10 +89,7 @@ class Xid:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuProcess:
-    """A process that computes on a GPU, seen from ``first_ns`` to ``last_ns`` (CLOCK_MONOTONIC).
-
-    ``memory_bytes`` is the most that it held there. ``None`` where neither the driver nor the kernel reports it.
-    """
+    """A process on a GPU, seen from ``first_ns`` to ``last_ns`` (CLOCK_MONOTONIC), and the most memory that it held."""
 
     uuid: str
     pid: int
@@ -129,11 +120,10 @@ class Health:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuConditions:
-    """How one GPU stood while an attempt was measured: median clock, highest temperature, every clock event reason.
+    """How one GPU stood while an attempt was measured: median clock, highest temperature, NVML's mask of clock events.
 
     ``utilization_fraction`` is the mean share of time in which any kernel ran, from the window's second second on: a
-    reading covers up to a second. ``clock_event_reasons`` is NVML's bit mask.
-    ``None``: nothing was read in that time, or the GPU could not be opened.
+    reading covers up to a second. ``None``: nothing was read in that time, or the GPU could not be opened.
     """
 
     uuid: str

@@ -103,10 +103,7 @@ class HostClock:
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """A message sent at ``sent_ns`` and answered by ``back_ns``, here; at ``there_ns`` it was read on the other host.
-
-    All in ns of CLOCK_MONOTONIC, each host's own.
-    """
+    """A message sent at ``sent_ns``, read there at ``there_ns``, back at ``back_ns``: each host's CLOCK_MONOTONIC."""
 
     sent_ns: int
     there_ns: int

@@ -64,10 +64,7 @@ def visible(gpus: Sequence[_Gpu], setting: str | None) -> tuple[_Gpu, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInfo:
-    """One GPU. Clocks in Hz, power in W, memory in GiB; ``None`` where the driver does not report it.
-
-    ``fabric`` is the state of its NVSwitch fabric, ``completed`` where it can be used; ``None`` where there is none.
-    """
+    """One GPU; unknown is ``None``. ``fabric`` is the state of its NVSwitch fabric, ``completed`` if it is usable."""
 
     index: int
     uuid: str
@@ -118,15 +115,14 @@ Network = Literal["infiniband", "roce", "ethernet"]
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Snapshot of a machine.
+    """Snapshot of a machine; unknown is ``None``.
 
     ``kind`` keys profiles and expected tables (``h200``, ``cpu`` …); ``fabric`` is how the GPUs reach each other;
     ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``gpu_faults`` lists the GPUs
-    that were left out because they could not be queried. ``cpus`` are the CPUs that this process may run on, in order.
-    ``gpu_remedy`` is what to do where a GPU or driver is there and no GPU can be used. ``cpu_quota`` is how many
-    cores' time the control group grants, ``None`` for all; ``cpu_cores`` are the whole cores within it, at least 1.
-    ``network`` is what joins it to the other hosts of a run, ``None`` for a run of one host, or where it is not known.
-    ``nvls`` is whether NCCL may reduce in the NVSwitches (NVLink SHARP); see :func:`nvls_of`.
+    that were left out because they could not be queried; ``gpu_remedy`` is what to do where none can be used. ``cpus``
+    are those that this process may run on, in order. ``cpu_quota`` is how many cores' time the control group grants,
+    ``None`` for all; ``cpu_cores`` are the whole cores within it, at least 1. ``network`` joins it to the other hosts
+    of a run. ``nvls`` is whether NCCL may reduce in the NVSwitches (NVLink SHARP); see :func:`nvls_of`.
     """
 
     kind: str

@@ -27,11 +27,7 @@ class Containment:
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyScope:
-    """The parts of a machine that the joules of a run include or leave out.
-
-    ``scope`` is ``gpu_board``, or ``module`` where the sensor includes a module's CPU. ``note`` is
-    what that means for comparisons.
-    """
+    """What a run's joules include: ``gpu_board``, or ``module`` with its CPU. ``note`` is for comparisons."""
 
     scope: str
     excluded: tuple[str, ...]
@@ -40,17 +36,15 @@ class EnergyScope:
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Time, software and machine of a run.
+    """Time, software and machine of a run; ``None`` or nothing in runs of versions that did not record a field.
 
     ``gpu_names`` has one entry for each GPU of the machine, ``packages`` the versions that the workers saw, ``engine``
     what they ran in (``none``: not containerised, and no ``containment``). ``driver`` is the host's, ``worker_driver``
-    the one that workers saw, ``forward_compatible`` whether any used a newer libcuda than it (``None``: unknown).
-    ``environment`` holds the variables that reach workers and tune them, without secrets. ``gpus`` are the GPUs of the
-    machine; ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``energy_scope`` is
-    ``None`` where no energy was measured; ``finished_utc`` is when the last attempt ended;
-    ``worker_sha256`` covers the source of the workers, which is what a run measures with. Runs of versions that did
-    not record these have ``None`` or nothing there. ``hosts`` are those of a run over several,
-    whose clocks were joined to within ``clock_bound_s``, ``None`` where no point was over them.
+    the one that workers saw, ``forward_compatible`` whether any used a newer libcuda than it. ``environment`` holds the
+    variables that reach workers and tune them, without secrets. ``topology[i][j]`` names the way from GPU i to GPU j as
+    ``nvidia-smi topo -m`` does. ``energy_scope`` is ``None`` where no energy was measured; ``finished_utc`` is when the
+    last attempt ended; ``worker_sha256`` covers the source of the workers, which is what a run measures with. ``hosts``
+    are those of a run over several, whose clocks were joined to within ``clock_bound_s``.
     """
 
     created_utc: str
@@ -85,11 +79,7 @@ PartOf = Literal["ab", "aa"]
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """``None`` and ``()`` leave the suite as it is.
-
-    ``keep`` is the expression of ``-k``, ``settings`` are the texts ``KEY=VALUE`` of ``--set`` in their order, and
-    ``time_limit_s`` is for all attempts of the run together.
-    """
+    """Options by name; ``None`` and ``()`` leave the suite as it is. ``time_limit_s`` is for all attempts together."""
 
     profile: str | None = None
     keep: str | None = None

@@ -14,10 +14,7 @@ class Progress:
     def run_started(
         self, run_id: str, folder: str, points: Sequence[Point], num_attempts: int, expected_s: float | None = None
     ) -> None:
-        """Begin a run of ``points`` with ``num_attempts`` attempts owed.
-
-        They take about ``expected_s`` where that is known.
-        """
+        """Begin a run of ``points`` with ``num_attempts`` attempts owed, which take about ``expected_s``."""
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         """Start attempt ``position`` of ``total``."""

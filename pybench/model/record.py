@@ -64,10 +64,7 @@ _OF_MODULES = ("CPU", "host memory")
 
 @dataclass(frozen=True, kw_only=True)
 class Energy:
-    """Energy of an attempt's measured steps, first start to last end. ``scope`` is what the joules include.
-
-    ``phases`` are parts of the steps that could be separated.
-    """
+    """Energy of an attempt's measured steps, first start to last end. ``scope`` is what the joules include."""
 
     start_ns: int
     end_ns: int

@@ -22,10 +22,9 @@ PointStatus = Literal["ok", "failed", "skipped", "missing", "does_not_fit"]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value with its 95 % interval, in ``unit``. ``low`` and ``high`` are ``None`` when the spread is unknown.
+    """A value with its 95 % interval, in ``unit``; an end is ``None`` when the spread is unknown.
 
-    ``medians`` has the median step of each good attempt, which value and interval are made from; empty for figures that
-    come from no attempts of a run.
+    ``medians`` has the median step of each good attempt, which value and interval are made from, if any.
     """
 
     value: float
@@ -37,12 +36,11 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseResult:
-    """One phase of a step: prefill or decode, or one of the workload's.
+    """One phase of a step: prefill, decode, or one of the workload's. ``low_j`` and ``high_j`` are the sensor's bound.
 
-    ``low_j`` and ``high_j`` are the sensor's bound.
     ``duration_s`` is the location over attempts of their median steps, as of every time of a step; joules are means
-    over all steps, ``None`` where no sensor was read. ``device_bytes`` and ``host_bytes`` are the most in use at the
-    phase's end: on the fullest GPU by every process, and in host memory; ``None`` where the workload reports none.
+    over all steps, ``None`` where no sensor was read. ``device_bytes`` and ``host_bytes`` are the most in use at its
+    end: on the fullest GPU by every process, and in host memory; ``None`` where the workload reports none.
     """
 
     name: str
@@ -143,11 +141,10 @@ class CheckResult(_Row):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeCheck(_Row):
-    """One check of the node itself.
+    """One check of the node itself: ``subject`` names the GPU, rank or link it is about.
 
-    ``subject`` names the GPU, rank or link it is about. ``value`` is measured and ``limit`` allowed, both in ``unit``
-    (``fraction``: of the other GPUs' or links' median, less one). ``point_id`` is ``None`` for what concerns the whole
-    run.
+    ``value`` is measured and ``limit`` allowed, both in ``unit`` (``fraction``: of the other GPUs' or links' median,
+    less one). ``point_id`` is ``None`` for what concerns the whole run.
     """
 
     name: str

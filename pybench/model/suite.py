@@ -79,8 +79,7 @@ class Comparison:
 
     It must be at most (``below``) or at least (``above``) ``factor`` times the other's. With ``widening_along`` its
     ratio to the other must also move away from there, from that axis's least value to its greatest. With ``claim`` the
-    factor, or with ``widening_along`` the change, is a published figure: reports show it next to the measured one. It
-    judges nothing.
+    factor, or the change, is a published figure: reports show it next to the measured one, and it judges nothing.
     """
 
     metric: Annotated[str, "metric that is judged"]
@@ -106,10 +105,9 @@ class Benchmark:
     """One ``[[benchmark]]`` table with the profile already applied.
 
     ``settings`` are the workload's fixed fields, ``axes`` the swept ones in file order, each with its values. Points of
-    a ``required`` benchmark that the machine can't run are missing instead of left out. ``job`` is the whole training
-    that its steps are part of. ``gives_rates``: its figures predict speedups of others. ``implied`` holds the values
-    that words of the file stand for on this machine, by axis, and the batch that ``round_up_batch`` makes, by its
-    setting.
+    a ``required`` benchmark that the machine can't run are missing instead of left out. ``gives_rates``: its figures
+    predict speedups of others. ``implied`` holds the values that words of the file stand for on this machine, by axis,
+    and the batch that ``round_up_batch`` makes, by its setting.
     """
 
     name: str
@@ -132,10 +130,7 @@ class Benchmark:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """A suite file that passed every check. ``profile`` names the profile applied, ``None`` for none.
-
-    ``own_models`` are the models of its own files (``model_config``), by the names that settings use.
-    """
+    """A suite file that passed every check, ``profile`` applied; ``own_models`` are those of its files, by name."""
 
     name: str
     description: str
@@ -154,10 +149,9 @@ class Suite:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One combination of axis values: what one attempt measures.
+    """One combination of axis values, which make its ``id``: what one attempt measures.
 
-    ``axes`` holds the values that distinguish this point from its siblings and make its ``id``. ``architecture`` is
-    ``None`` where no model runs. ``job`` is what the figures are scaled to, if anything; it shapes no measurement.
+    ``architecture`` is ``None`` where no model runs. The figures are scaled to ``job``, which shapes no measurement.
     """
 
     id: str
@@ -180,10 +174,7 @@ class Point:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of all that shapes the measurement; a resumed run trusts only records that carry the same one.
-
-        Settings at their defaults are not part of it, so that a setting that a later pybench adds changes no digest.
-        """
+        """Hash of all that shapes the measurement, without defaults: a setting that is new in pybench changes none."""
         shaped = {
             "id": self.id,
             "settings": self.settings.chosen(),
@@ -201,8 +192,7 @@ NOT_INSTALLED = " (not installed)"
 class Skip:
     """A point that can't be measured here, and why. It stays visible in every report.
 
-    ``lacks`` names the missing part, such as ``8 GPUs (4 here)``; ``None`` where no machine could measure the point. A
-    point that is required and lacks something is missing.
+    ``lacks`` names the missing part, such as ``8 GPUs (4 here)``; ``None`` where no machine could measure the point.
     """
 
     id: str

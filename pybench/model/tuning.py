@@ -86,10 +86,7 @@ def variables_of(environment: str | None) -> dict[str, str]:
 
 
 def environment_problem(environment: str) -> str | None:
-    """The problem of a benchmark's text ``NAME=VALUE NAME=VALUE``; ``None`` for a valid one.
-
-    It is recorded, and named in reports: so no credentials, and no paths, which mean nothing in a container.
-    """
+    """Why ``NAME=VALUE NAME=VALUE``, which reports show, is refused; ``None`` for a valid text."""
     names: set[str] = set()
     for entry in filter(None, environment.split(" ")):
         match = _ENTRY.fullmatch(entry)

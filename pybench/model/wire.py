@@ -35,10 +35,7 @@ def are_steady(durations_ns: Sequence[int]) -> bool:
 
 
 def are_scattered(durations_ns: Sequence[int]) -> bool:
-    """Whether half of ``STEADY_STEPS`` or more lie further than ``STEADY_FRACTION`` from their median.
-
-    A few slow steps among many do not count: the median stands for the others.
-    """
+    """Whether half of ``STEADY_STEPS`` or more lie beyond ``STEADY_FRACTION`` of their median; few slow ones may."""
     if len(durations_ns) < STEADY_STEPS:
         return False
     median = statistics.median(durations_ns)
@@ -183,9 +180,8 @@ class RequestTimes:
 class Span:
     """A part of a step on one rank. ``name`` is one of the workload's phases; ranks begin it together.
 
-    ``device_bytes`` are in use at its end by all processes on the fullest of the rank's GPUs; on a CPU it is the
-    resident memory of the rank and its children. ``host_bytes`` is host memory that holds device data then, pinned on
-    GPUs.
+    ``device_bytes`` are in use at its end by all processes on the fullest of the rank's GPUs, on a CPU by the rank and
+    its children. ``host_bytes`` is host memory that holds device data then, pinned on GPUs.
     """
 
     name: str
@@ -282,10 +278,7 @@ _FINISHING_NS = 1_000_000_000
 
 
 def fit(num_steps: int, step_ns: int, now_ns: int, end_ns: int | None) -> bool:
-    """Whether so many steps of ``step_ns`` from ``now_ns`` on end early enough; always without an end.
-
-    Times are of CLOCK_MONOTONIC on the run's leading host.
-    """
+    """Whether so many steps from ``now_ns`` on end before ``end_ns``: CLOCK_MONOTONIC of the leading host."""
     return end_ns is None or now_ns + num_steps * step_ns + _FINISHING_NS <= end_ns
 
 
@@ -293,10 +286,7 @@ _NS_PER_S = 1_000_000_000
 
 
 def monotonic_offset_ns(timens_offsets: str) -> int:
-    """Offset of CLOCK_MONOTONIC in ns, from the text of ``/proc/self/timens_offsets``; 0 where it names none.
-
-    Source: time_namespaces(7); kernels name the clock "monotonic" or by its number, 1.
-    """
+    """CLOCK_MONOTONIC's offset in ns by ``/proc/self/timens_offsets`` (time_namespaces(7)); 0 where it names none."""
     for line in timens_offsets.splitlines():
         clock, seconds, nanoseconds = line.split()
         if clock in {"monotonic", "1"}:

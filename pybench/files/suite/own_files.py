@@ -23,10 +23,7 @@ FILE_SETTINGS = frozenset((MODEL_CONFIG, _DEEPSPEED))
 def with_own_files(
     document: dict[str, Any], folder: Path
 ) -> tuple[dict[str, Any], dict[str, Architecture], list[KeyProblem]]:
-    """The document with models' names and other files' content in the places of files; and these models by name.
-
-    Files are relative to ``folder``. The problems are theirs, and those of their places.
-    """
+    """The document with its files' content (relative to ``folder``) in their places, its models by name, problems."""
     document = deepcopy(document)
     models: dict[str, Architecture] = {}
     problems: list[KeyProblem] = []

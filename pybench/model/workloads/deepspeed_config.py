@@ -14,10 +14,7 @@ _Path = tuple[str, ...]
 
 
 def deepspeed_conflicts(settings: Train) -> Iterator[str]:
-    """Each key of the file that contradicts a setting, or that pybench sets.
-
-    ``"auto"`` is whatever pybench has, as it is the trainer's value in a file for transformers.
-    """
+    """Each key of the file that contradicts a setting, or that pybench sets; ``"auto"`` contradicts none."""
     if settings.deepspeed_config is None:
         return
     decided = _decided(settings)

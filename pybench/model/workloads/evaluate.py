@@ -12,11 +12,7 @@ from pybench.model.workloads.traits import Need, WorkloadTraits, less, shared_wo
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(ModelSettings):
-    """Evaluation on held-out samples of a prompt and its answer.
-
-    ``loss``: one forward pass over prompt and answer. ``generation``: decoding of the answer, by beam search if
-    ``beams`` is above 1.
-    """
+    """Evaluation on held-out samples: ``loss`` by one forward pass, ``generation`` by decoding the answer."""
 
     workload: Literal["evaluate"] = "evaluate"
     method: Annotated[Literal["loss", "generation"], "what a sample is judged by"]

@@ -256,9 +256,8 @@ class RequestLengths:
 def drawn_lengths(settings: Generate, replica: int) -> Iterator[RequestLengths]:
     """The share of replica ``replica`` in the step's requests, every ``data_parallel``-th of them.
 
-    Lengths are evenly distributed within the settings' spread; arrivals have the settings' rate
-    over all replicas together, else all at 0. Replicas have requests in turn, as by a round-robin load balancer: each
-    one's arrivals are more even than a Poisson process.
+    Lengths are evenly distributed within the settings' spread; arrivals have the settings' rate over all replicas, else
+    all at 0. Replicas have requests in turn: each one's arrivals are more even than a Poisson process.
     """
     numbers = random.Random(settings.seed)  # noqa: S311 - no secret
     arrival_s = 0.0

@@ -118,10 +118,7 @@ class LaunchLatency(NodeSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class Burn(NodeSettings):
-    """Products of the same matrices for a given time on every GPU at once, each result held against the first.
-
-    Operands are equal on all GPUs and in all attempts, so results must be, too, bit for bit.
-    """
+    """Products of the same matrices for a given time on every GPU at once; each equals the first, bit for bit."""
 
     workload: Literal["burn"] = "burn"
     burn_precision: Annotated[Literal["bfloat16", "float16", "float32"], "type of the operands"] = "bfloat16"
@@ -131,10 +128,7 @@ class Burn(NodeSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingStep(NodeSettings):
-    """The same updates of a small transformer on every GPU at once, each result compared with the first.
-
-    Weights and tokens are equal on all GPUs and in all attempts, so updated weights must be equal, too, bit for bit.
-    """
+    """The same updates of a small transformer on every GPU at once; updated weights are equal, bit for bit."""
 
     workload: Literal["training_step"] = "training_step"
     step_precision: Annotated[Literal["bfloat16", "float32"], "type of products; weights are float32"] = "bfloat16"

@@ -25,10 +25,7 @@ def rank_weights(shape: DecoderShape, layers: Sequence[int]) -> tuple[int, ...]:
 
 
 def rank_bytes(settings: Train, shape: DecoderShape, layers: Sequence[int]) -> tuple[float, ...]:
-    """Bytes that each rank of a pipeline takes, which has so many ``layers``.
-
-    Of activations the inputs of layers are counted: all that is kept where layers are recomputed, else a least.
-    """
+    """Bytes of each rank of a pipeline by its ``layers``. Of activations only the inputs of layers are counted."""
     number = DTYPE_BYTES[settings.dtype]
     tokens = settings.micro_batch_size * settings.sequence_tokens
     cuts = []

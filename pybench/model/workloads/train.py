@@ -141,10 +141,7 @@ class Train(ModelSettings):
 
     @property
     def has_control_steps(self) -> bool:
-        """Whether steps without any exchange follow the measured ones.
-
-        A lone rank exchanges nothing; tensor and context parallelism exchange within every layer.
-        """
+        """Whether steps without exchange follow: not of one rank, nor where every layer exchanges (tensor, context)."""
         return bool(self.control_steps) and self.data_parallel > 1 and self.tensor_parallel * self.context_parallel == 1
 
     @property

@@ -17,9 +17,8 @@ OverRanks = Literal["max", "min", "mean", "sum"]
 class MetricTraits:
     """One metric: its unit and whether more is better.
 
-    ``over_ranks`` joins the values that ranks report into the point's; ``None`` for metrics that the host computes,
-    which no rank may report. ``part_of_step``: a time within one step. ``of_all_gpus``: a throughput of all GPUs
-    together, which has an efficiency.
+    ``over_ranks`` joins the values that ranks report into the point's; ``None``: the host computes it, and no rank may
+    report it. ``part_of_step``: a time within one step. ``of_all_gpus``: a rate of all GPUs together has an efficiency.
     """
 
     unit: str
@@ -122,13 +121,12 @@ _EVERY_RANK = dict.fromkeys(("peak_reserved_memory_bytes", "device_memory_used_b
 class WorkloadTraits:
     """One workload. Its name is the default of ``settings.workload``.
 
-    ``metrics`` are those that no other workload need have; reports show the first, the ``headline``, first.
-    ``rank_values`` are values that a rank may report and that stay its own, each with its unit; ``{rank}`` in a name is
-    the number of a rank or GPU. ``slower_fraction`` is how far a healthy GPU's headline may
-    lie below the median of the others, ``None`` where GPUs are not compared. ``loads_gpu``: the workload keeps a GPU
-    busy all the time, so that power, temperature and clock of GPUs can be compared. ``rules`` are what its settings
-    must satisfy together, and ``scaling_rules`` what an expectation of scaling needs of them. ``phases`` name the
-    parts that a step may have. ``shared_batch`` is the setting of the samples that all GPUs share in a step.
+    ``metrics`` are those that no other workload need have. ``rank_values`` may be reported by a rank and stay its own,
+    each with its unit; ``{rank}`` in a name is the number of a rank or GPU. ``slower_fraction`` is how far a healthy
+    GPU's headline may lie below the median of the others, ``None`` where GPUs are not compared. ``loads_gpu``: the
+    workload keeps a GPU busy all the time, so that power, temperature and clock of GPUs can be compared. ``rules`` are
+    what its settings must satisfy together, ``scaling_rules`` what an expectation of scaling needs of them. ``phases``
+    name the parts that a step may have. ``shared_batch`` is the setting of the samples that all GPUs share in a step.
     """
 
     settings: type[Settings]
