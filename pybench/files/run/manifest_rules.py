@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from pybench import __version__
 from pybench.core.plan import parse_required
 from pybench.files.model_config import config_digest
 from pybench.files.reader import utc_time
 from pybench.model.errors import RunFolderError, UsageError
-from pybench.model.expected import ExpectedRow
 from pybench.model.manifest import MOST_TIME_S, Manifest
 from pybench.model.record import Record
-from pybench.model.suite import (
-    AxisValue,
-    Benchmark,
-    Effort,
-    Expectation,
-    Limits,
-    Point,
-    Scaling,
-    Skip,
-    TrainingJob,
-    table_of,
-)
-from pybench.model.workloads.registry import METRICS_OF, AnySettings
+from pybench.model.suite import Limits, Point, Scaling, Skip, table_of
+from pybench.model.workloads.registry import METRICS_OF
 from pybench.model.workloads.settings import Range
 
 Breach = tuple[str, str]
@@ -98,14 +86,10 @@ def _of_suite(manifest: Manifest) -> Iterator[Breach]:
 
 
 def _of_plan(manifest: Manifest) -> Iterator[Breach]:
-    benchmarks = {benchmark.name: benchmark for benchmark in manifest.suite.benchmarks}
     plan = manifest.plan
     if plan.rates_run is not None and (plan.rates_run in {"", ".", ".."} or {"/", "\0"} & set(plan.rates_run)):
         yield "plan.rates_run", f"{plan.rates_run!r} is no name of a run"
-    kinds: dict[str, tuple[Point | Skip, ...]] = {"points": plan.points, "skips": plan.skips, "left_out": plan.left_out}
-    for name, entries in kinds.items():
-        for number, entry in enumerate(entries):
-            yield from _of_entry(f"plan.{name}.{number}", entry.benchmark, entry.axes, benchmarks)
+    yield from _of_counts(manifest)
     for number, point in enumerate(plan.points):
         yield from _of_numbers(f"plan.points.{number}.effort", point.effort)
         yield from _of_numbers(f"plan.points.{number}.settings", point.settings)
@@ -119,9 +103,9 @@ def _of_plan(manifest: Manifest) -> Iterator[Breach]:
             yield f"plan.points.{number}.architecture", str(error)
 
 
-def _of_numbers(key: str, values: Effort | AnySettings | TrainingJob | Expectation | ExpectedRow) -> Iterator[Breach]:
+def _of_numbers(key: str, values: Any) -> Iterator[Breach]:  # noqa: ANN401 - any class with limits
     """Numbers beyond the limits that a suite file has for them: what runs so often, or is so large, never ends."""
-    for name, limits in _limits(cast("Any", type(values))).items():
+    for name, limits in _limits(values.__class__).items():
         found = getattr(values, name)
         if not isinstance(found, int | float):
             continue
@@ -132,20 +116,24 @@ def _of_numbers(key: str, values: Effort | AnySettings | TrainingJob | Expectati
 
 
 @cache
-def _limits(kind: Any) -> dict[str, Range]:  # noqa: ANN401 - a class, which mypy takes for no hashable value
+def _limits(kind: type) -> dict[str, Range]:
     """Limits of a class's fields, from the suite file's schema."""
     hints = get_type_hints(kind, include_extras=True)
     found = {name: next((n for n in get_args(hint) if isinstance(n, Range)), None) for name, hint in hints.items()}
     return {name: limits for name, limits in found.items() if limits is not None}
 
 
-def _of_entry(
-    key: str, name: str, axes: Mapping[str, AxisValue], benchmarks: Mapping[str, Benchmark]
-) -> Iterator[Breach]:
-    if (benchmark := benchmarks.get(name)) is None:
-        return
-    counted = {expectation.along for expectation in benchmark.expectations if isinstance(expectation, Scaling)}
-    for axis in counted & {*axes, *benchmark.axes}:
-        for value in (*benchmark.axes.get(axis, ()), *([axes[axis]] if axis in axes else [])):
-            if not isinstance(value, int) or value < 1:
-                yield f"{key}.axes.{axis}", f"scaling runs along it, and {value!r} is no count"
+def _of_counts(manifest: Manifest) -> Iterator[Breach]:
+    benchmarks, plan = {benchmark.name: benchmark for benchmark in manifest.suite.benchmarks}, manifest.plan
+    kinds: dict[str, tuple[Point | Skip, ...]] = {"points": plan.points, "skips": plan.skips, "left_out": plan.left_out}
+    places = [
+        (f"plan.{name}.{number}", entry) for name, entries in kinds.items() for number, entry in enumerate(entries)
+    ]
+    for key, entry in places:
+        if (benchmark := benchmarks.get(entry.benchmark)) is None:
+            continue
+        counted = {expectation.along for expectation in benchmark.expectations if isinstance(expectation, Scaling)}
+        for axis in counted & {*entry.axes, *benchmark.axes}:
+            for value in (*benchmark.axes.get(axis, ()), *([entry.axes[axis]] if axis in entry.axes else [])):
+                if not isinstance(value, int) or value < 1:
+                    yield f"{key}.axes.{axis}", f"scaling runs along it, and {value!r} is no count"

@@ -17,16 +17,7 @@ from pybench.model.container import ContainerRequest, RelaxationName
 from pybench.model.suite import Comparison, Effort, Limits, Scaling, TableFigure, TrainingJob
 from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names
-from pybench.model.workloads.settings import (
-    ALL_GPUS,
-    ENVIRONMENT,
-    INSTALLED,
-    MODEL_CONFIG,
-    NODES,
-    REST,
-    Range,
-    WorkloadName,
-)
+from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, INSTALLED, MODEL_CONFIG, NODES, REST, Range
 
 SUITE_VERSION = 1
 MAX_AXIS_VALUES = 64
@@ -199,13 +190,13 @@ def _override(name: str, types: dict[str, Any], /, **more: Any) -> type[BaseMode
     return _model(name, {**_optional({**fixed, **fields_of(Effort), "axes": axes}), **more})
 
 
-def _settings(workload: WorkloadName) -> dict[str, Any]:
+def _settings(workload: str) -> dict[str, Any]:
     names = setting_names(workload)
     own = {name: kind for name, kind in fields_of(SETTINGS_OF[workload]).items() if name in names}
     return {**own, MODEL_CONFIG: _ModelConfig} if MODEL_CONFIG in names else own
 
 
-def _benchmark(workload: WorkloadName) -> type[BaseModel]:
+def _benchmark(workload: str) -> type[BaseModel]:
     types = _settings(workload)
     metrics = tuple(METRICS_OF[workload])
     over_nodes = (NODES,) if NODES in setting_names(workload) else ()

@@ -54,8 +54,5 @@ _METRICS = {
     "page_cache_fraction": less("", "share of the files in the page cache as loading begins: 0 is a cold load", "max"),
 }
 WORKLOAD = WorkloadTraits(
-    settings=Checkpoint,
-    metrics=_METRICS,
-    phases=PHASES,
-    rules=lambda given: unmet_needs(given, _NEEDS),
+    settings=Checkpoint, metrics=_METRICS, phases=PHASES, rules=lambda given: unmet_needs(given, _NEEDS)
 )

@@ -10,15 +10,7 @@ from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Nodes, Range, Settings, Tokens
-from pybench.model.workloads.traits import (
-    Breach,
-    GivenSettings,
-    WorkloadTraits,
-    less,
-    more,
-    shared_work,
-    throughput,
-)
+from pybench.model.workloads.traits import Breach, GivenSettings, WorkloadTraits, less, more, shared_work, throughput
 
 _DECIDED: dict[str, dict[str, str | None]] = {
     "vllm": {

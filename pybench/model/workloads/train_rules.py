@@ -99,10 +99,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         has_microbatches=True,
     ),
     "context_parallel": StrategyTraits(
-        parallel_axes=("context_parallel",),
-        options=(*_UPDATE, *_MODEL),
-        exchanges_once=True,
-        has_buckets=True,
+        parallel_axes=("context_parallel",), options=(*_UPDATE, *_MODEL), exchanges_once=True, has_buckets=True
     ),
     "layer_split": StrategyTraits(parallel_axes=("pipeline_parallel",), options=_STAGES),
     "accelerate": StrategyTraits(
