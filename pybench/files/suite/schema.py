@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Callable
 from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -46,11 +47,6 @@ _COUNTS = {axis for workload in SETTINGS_OF for axis in count_axes(workload)}
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-def without_default(schema: dict[str, Any]) -> None:
-    """Leave the default out of a field's JSON schema: what is left out has the benchmark's or no value."""
-    schema.pop("default", None)
-
-
 @cache
 def container_model() -> type[BaseModel]:
     """The table's shape."""
@@ -67,23 +63,23 @@ def container_model() -> type[BaseModel]:
         "relax": Annotated[list[RelaxationName], Field(max_length=len(get_args(RelaxationName)))],
     }
     hints = get_type_hints(ContainerRequest, include_extras=True)
-    described = {
-        key: (
-            Annotated[kind, Field(description=get_args(hints[key])[-1])],
-            Field(default=None, json_schema_extra=without_default),
-        )
-        for key, kind in fields.items()
-    }
-    return create_model("container", __config__=_CONFIG, **described)  # type: ignore[call-overload, no-any-return]
+    described = {key: Annotated[kind, Field(description=get_args(hints[key])[-1])] for key, kind in fields.items()}
+    return _model("container", _optional(described))
 
 
 def _matching(pattern: re.Pattern[str], problem: str) -> Any:  # noqa: ANN401 - types are values here
-    def check(text: str) -> str:
-        if not pattern.fullmatch(text):
-            raise PydanticCustomError("text", "{problem}", {"problem": problem})
-        return text
+    return checked(str, lambda text: None if pattern.fullmatch(text) else problem)
 
-    return Annotated[str, AfterValidator(check)]
+
+def checked(kind: Any, problem_of: Callable[[Any], str | None]) -> Any:  # noqa: ANN401 - types are values here
+    """The type, whose values are refused with their problem."""
+
+    def check(value: object) -> object:
+        if problem := problem_of(value):
+            raise PydanticCustomError("value", "{problem}", {"problem": problem})
+        return value
+
+    return Annotated[kind, AfterValidator(check)]
 
 
 def fields_of(kind: type) -> dict[str, Any]:
@@ -100,10 +96,11 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
     if name == "deepspeed_config":
         return Annotated[_FilePath, Field(description=notes[-1])]
     if name == ENVIRONMENT:
-        return Annotated[str, AfterValidator(_variables), Field(max_length=MAX_ENVIRONMENT, description=notes[-1])]
+        text = checked(str, environment_problem)
+        return Annotated[text, Field(max_length=MAX_ENVIRONMENT, description=notes[-1])]
     if get_origin(base) is dict:
         nests = list[Any] in get_args(get_args(base)[1])
-        members = (Annotated[dict[str, Any], AfterValidator(partial(_checked_values, nests=nests))],)
+        members = (checked(dict[str, Any], partial(_value_problem, nests=nests)),)
     limits = next((note for note in notes if isinstance(note, Range)), Range())
     description = next((note for note in notes if isinstance(note, str)), None)
     # Limits are a number's: beside it a word such as 'auto' may stand.
@@ -126,18 +123,12 @@ def _either(number: Any, word: Any) -> Any:  # noqa: ANN401 - types are values h
     ]
 
 
-def _variables(text: str) -> str:
-    if problem := environment_problem(text):
-        raise PydanticCustomError("variables", "{problem}", {"problem": problem})
-    return text
-
-
-def _checked_values(table: dict[str, Any], *, nests: bool) -> dict[str, Any]:
+def _value_problem(table: dict[str, Any], *, nests: bool) -> str | None:
     kinds = "a string, a number, true or false" + (", or a list or table of such" if nests else "")
     for key, value in table.items():
         if not (_is_json(value) if nests else isinstance(value, str | int | float)):
-            raise PydanticCustomError("table_value", "{key} must be {kinds}", {"key": repr(key), "kinds": kinds})
-    return table
+            return f"{key!r} must be {kinds}"
+    return None
 
 
 def _is_json(value: Any) -> bool:  # noqa: ANN401 - whatever TOML can hold
@@ -146,15 +137,17 @@ def _is_json(value: Any) -> bool:  # noqa: ANN401 - whatever TOML can hold
     return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
+def _without_default(schema: dict[str, Any]) -> None:
+    """Leave the default out of a field's JSON schema: what is left out has the benchmark's or no value."""
+    schema.pop("default", None)
+
+
 def _optional(types: dict[str, Any]) -> dict[str, Any]:
-    return {name: (kind, Field(default=None, json_schema_extra=without_default)) for name, kind in types.items()}
+    return {name: (kind, Field(default=None, json_schema_extra=_without_default)) for name, kind in types.items()}
 
 
-def _distinct(values: list[Any]) -> list[Any]:
-    for index, value in enumerate(values):
-        if value in values[:index]:
-            raise PydanticCustomError("duplicates", "{value} appears twice", {"value": repr(value)})
-    return values
+def _twice(values: list[Any]) -> str | None:
+    return next((f"{value!r} appears twice" for index, value in enumerate(values) if value in values[:index]), None)
 
 
 def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
@@ -168,14 +161,14 @@ def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
     if "backend" in single:
         names, *notes = get_args(single["backend"])
         single["backend"] = Annotated[Literal[(*get_args(names), INSTALLED)], *notes]
-    axes = {key: Annotated[list[kind], size, AfterValidator(_distinct)] for key, kind in single.items()}  # type: ignore[valid-type]
+    axes = {key: checked(Annotated[list[kind], size], _twice) for key, kind in single.items()}  # type: ignore[valid-type]
     return _model(name, _optional(axes))
 
 
 def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
     if MODEL_CONFIG in fields:  # pydantic keeps a class's options under that name
         (kind, _), others = fields[MODEL_CONFIG], {key: value for key, value in fields.items() if key != MODEL_CONFIG}
-        field = Field(default=None, alias=MODEL_CONFIG, json_schema_extra=without_default)
+        field = Field(default=None, alias=MODEL_CONFIG, json_schema_extra=_without_default)
         return _model(name, {**others, "config_of_model": (kind, field)})
     return create_model(name, __config__=_CONFIG, **fields)
 
@@ -222,11 +215,8 @@ def _benchmark(workload: str) -> type[BaseModel]:
 @cache
 def _job(*, partly: bool = False) -> type[BaseModel]:
     types = fields_of(TrainingJob)
-    if partly:
-        return _model("profile_job", _optional(types))
-    required = {field.name for field in dataclasses.fields(TrainingJob) if field.default is dataclasses.MISSING}
-    own = {name: (kind, ...) for name, kind in types.items() if name in required}
-    return _model("job", {**own, **_optional({name: kind for name, kind in types.items() if name not in required})})
+    required = {} if partly else {"samples": (types["samples"], ...)}
+    return _model("profile_job" if partly else "job", {**_optional(types), **required})
 
 
 @cache

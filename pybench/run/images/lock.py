@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tomli_w
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from pybench.files.shipped import shipped_folder
-from pybench.files.suite.schema import NAME_PATTERN, fields_of
+from pybench.files.suite.schema import NAME_PATTERN, checked, fields_of
 from pybench.files.toml_file import KeyPath, located, message_of, read_toml, refuse
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.model.errors import MachineError, UsageError, is_machine_fault
@@ -100,14 +99,7 @@ def _image(values: dict[str, Any]) -> LockedImage:
     return LockedImage(**{**values, "platforms": platforms, "backends": tuple(values["backends"])})
 
 
-def _digest(value: str) -> str:
-    problem = digest_problem(value)
-    if problem:
-        raise PydanticCustomError("digest", "{problem}", {"problem": problem})
-    return value
-
-
-_Digest = Annotated[str, AfterValidator(_digest)]
+_Digest = checked(str, digest_problem)
 
 
 @cache
