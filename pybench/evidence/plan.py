@@ -82,8 +82,7 @@ def _suite(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]
     """Changes by the recorded command line may differ; every report shows those options."""
     suite, options = manifest.suite, manifest.options
     place = f"suite {suite.name}"
-    keys = {word: word.partition("=")[0].strip().rpartition(".")[2] for word in options.settings}
-    if files := [word for word, key in keys.items() if key in FILE_SETTINGS]:
+    if files := [word for word in options.settings if word.split("=")[0].strip().split(".")[-1] in FILE_SETTINGS]:
         # The file is the sender's: it is not opened here.
         text = f"its benchmarks are not compared: a file of the command line changes them (--set {files[0]})"
         yield Discrepancy("suite", place, text, "not checked")
