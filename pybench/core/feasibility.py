@@ -84,7 +84,7 @@ def _workload_reasons(settings: Settings, kind: DeviceKind) -> Iterator[str]:
 
 def batch_reasons(settings: ModelSettings) -> Iterator[str]:
     """Why the samples of a step can't be split over the replicas that share them."""
-    batch = settings.shared_samples
+    batch = getattr(settings, "batch_size", getattr(settings, "global_batch_size", None))
     if batch is not None and batch % settings.data_parallel:
         yield f"{batch} samples in a step can't be split over data_parallel {settings.data_parallel}"
 

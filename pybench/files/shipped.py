@@ -27,17 +27,13 @@ def shipped_folder(name: str) -> Path:
 
 def described_suites() -> dict[str, str]:
     """Subject of each shipped suite, by its bare name."""
-    return {name: str(tomllib.loads(path.read_text())["description"]) for name, path in _suite_files().items()}
-
-
-def _suite_files() -> dict[str, Path]:
-    """By bare name, sorted."""
-    return {path.stem: path for path in sorted(shipped_suites().glob("*.toml"))}
+    paths = sorted(shipped_suites().glob("*.toml"))
+    return {path.stem: str(tomllib.loads(path.read_text())["description"]) for path in paths}
 
 
 def find_suite(named: Path) -> Path:
     """The file ``named``, or the shipped suite of that bare name. Raises ``FileError`` naming the closest."""
-    suites = _suite_files()
+    suites = {path.stem: path for path in sorted(shipped_suites().glob("*.toml"))}
     is_named_suite = is_bare(named) and named.name in suites
     try:
         named.lstat()

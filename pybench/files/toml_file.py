@@ -82,7 +82,8 @@ def meant(path: Path, names: Iterable[str]) -> str:
     """Name those ``names`` that differ from that of ``path`` in case or ending alone, and the closest others."""
     names = tuple(names)
     same = [name for name in names if Path(name).stem.casefold() == path.stem.casefold()]
-    return suggestion([*dict.fromkeys((*same, *closest(path.name, names, MOST_NAMES)))][:MOST_NAMES])
+    close = difflib.get_close_matches(path.name[:_MAX_TEXT], names, n=MOST_NAMES, cutoff=_LIKE)
+    return suggestion([*dict.fromkeys((*same, *close))][:MOST_NAMES])
 
 
 def names_beside(path: Path, ending: str = ".toml") -> list[str]:
@@ -150,12 +151,8 @@ def describe(value: object) -> str:
 
 def did_you_mean(found: object, valid: Iterable[str]) -> str:
     """Name the closest valid word, or nothing."""
-    return suggestion(closest(found, valid, 1)) if isinstance(found, str) else ""
-
-
-def closest(found: str, valid: Iterable[str], most: int) -> list[str]:
-    """The ``most`` valid words closest to ``found``, the closest first."""
-    return difflib.get_close_matches(found[:_MAX_TEXT], list(valid), n=most, cutoff=_LIKE)
+    word = found[:_MAX_TEXT] if isinstance(found, str) else ""
+    return suggestion(difflib.get_close_matches(word, list(valid), n=1, cutoff=_LIKE))
 
 
 def suggestion(words: Iterable[str]) -> str:

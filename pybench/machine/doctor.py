@@ -128,7 +128,7 @@ def _gpu(gpu: GpuInfo, machine: Machine) -> list[DoctorFinding]:
         faults["persistence mode is off"] = "turn it on: the driver unloads between attempts"
     if limit is not None and default is not None and limit < default:
         faults[f"power limit {limit:g} W of {default:g} W"] = "restore the default power limit"
-    if gpu.awaits_fabric:
+    if gpu.fabric not in {None, "completed"}:
         faults[f"its NVSwitch fabric is {gpu.fabric}"] = _FABRIC_REMEDY
     most = max((other.num_nvlinks or 0 for other in machine.gpus if other.name == gpu.name), default=0)
     if gpu.num_nvlinks is not None and gpu.num_nvlinks < most:

@@ -64,7 +64,7 @@ def visible(gpus: Sequence[_Gpu], setting: str | None) -> tuple[_Gpu, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInfo:
-    """One GPU; unknown is ``None``. ``fabric`` is the state of its NVSwitch fabric, ``completed`` if it is usable."""
+    """One GPU; unknown is ``None``. ``fabric`` is the state of its NVSwitch fabric, ``completed`` or no CUDA starts."""
 
     index: int
     uuid: str
@@ -84,11 +84,6 @@ class GpuInfo:
     num_nvlinks: int | None
     serial: str | None = None
     fabric: str | None = None
-
-    @property
-    def awaits_fabric(self) -> bool:
-        """Whether no CUDA program can start: its NVSwitch fabric is not up."""
-        return self.fabric not in {None, "completed"}
 
 
 @dataclass(frozen=True, kw_only=True)

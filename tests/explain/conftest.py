@@ -73,7 +73,8 @@ class Runs:
         settings = point.settings
         copies = settings.data_parallel if isinstance(settings, Generate) else 1
         assert isinstance(settings, ModelSettings)
-        samples = (settings.shared_samples or 2 * point.num_gpus) // copies
+        batch = getattr(settings, "batch_size", getattr(settings, "global_batch_size", None))
+        samples = (batch or 2 * point.num_gpus) // copies
         steps = self.build.steps([time_s, time_s], Work(samples=samples))
         ranks = tuple(
             self.build.rank(steps, rank + first_gpu, replica=rank if copies > 1 else 0)

@@ -149,11 +149,9 @@ def _row_problems(row: ExpectedRow, keys: Collection[str]) -> Iterator[KeyProble
         yield ("tolerance",), "belongs to value; minimum and maximum are exact"
     if row.minimum is not None and row.maximum is not None and row.minimum > row.maximum:
         yield ("minimum",), f"{row.minimum} is above maximum = {row.maximum}"
-    if row.model_class not in (classes := (ANY, *MODEL_CLASSES)):
-        valid = ", ".join(classes)
-        yield ("model_class",), f"found {row.model_class!r}{did_you_mean(row.model_class, classes)}; valid are {valid}"
-    if row.nvls not in (states := (ANY, *get_args(Switch))):
-        yield ("nvls",), f"found {row.nvls!r}{did_you_mean(row.nvls, states)}; valid are {', '.join(states)}"
+    for key, valid in (("model_class", (ANY, *MODEL_CLASSES)), ("nvls", (ANY, *get_args(Switch)))):
+        if (found := getattr(row, key)) not in valid:
+            yield (key,), f"found {found!r}{did_you_mean(found, valid)}; valid are {', '.join(valid)}"
     if row.nodes > 1 and row.fabric not in (networks := get_args(Network)):
         yield ("fabric",), f"found {row.fabric!r}; between {row.nodes} nodes it is one of {', '.join(networks)}"
     yield from _metric_problems(row)

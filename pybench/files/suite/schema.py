@@ -137,13 +137,12 @@ def _is_json(value: Any) -> bool:  # noqa: ANN401 - whatever TOML can hold
     return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _without_default(schema: dict[str, Any]) -> None:
-    """Leave the default out of a field's JSON schema: what is left out has the benchmark's or no value."""
-    schema.pop("default", None)
+# A JSON schema has no default: what is left out has the benchmark's or no value.
+_absent = partial(Field, default=None, json_schema_extra=lambda schema: schema.pop("default", None))
 
 
 def _optional(types: dict[str, Any]) -> dict[str, Any]:
-    return {name: (kind, Field(default=None, json_schema_extra=_without_default)) for name, kind in types.items()}
+    return {name: (kind, _absent()) for name, kind in types.items()}
 
 
 def _twice(values: list[Any]) -> str | None:
@@ -168,8 +167,7 @@ def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
 def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
     if MODEL_CONFIG in fields:  # pydantic keeps a class's options under that name
         (kind, _), others = fields[MODEL_CONFIG], {key: value for key, value in fields.items() if key != MODEL_CONFIG}
-        field = Field(default=None, alias=MODEL_CONFIG, json_schema_extra=_without_default)
-        return _model(name, {**others, "config_of_model": (kind, field)})
+        return _model(name, {**others, "config_of_model": (kind, _absent(alias=MODEL_CONFIG))})
     return create_model(name, __config__=_CONFIG, **fields)
 
 

@@ -12,7 +12,7 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import MODEL_CONFIG, Degree, NodeSettings, WorkloadName
 from pybench.model.workloads.train import Train
-from pybench.model.workloads.traits import MetricTraits, WorkloadTraits
+from pybench.model.workloads.traits import EVERY, MetricTraits, WorkloadTraits
 from pybench.model.workloads.turn import Turn
 
 WORKLOADS: tuple[WorkloadTraits, ...] = (
@@ -34,7 +34,9 @@ TRAITS_OF: dict[WorkloadName, WorkloadTraits] = {traits.name: traits for traits 
 SETTINGS_OF: dict[WorkloadName, type[AnySettings]] = {
     traits.name: cast("type[AnySettings]", traits.settings) for traits in WORKLOADS
 }
-METRICS_OF: dict[WorkloadName, dict[str, MetricTraits]] = {traits.name: traits.all_metrics for traits in WORKLOADS}
+METRICS_OF: dict[WorkloadName, dict[str, MetricTraits]] = {
+    traits.name: {**traits.metrics, **EVERY} for traits in WORKLOADS
+}
 METRICS: dict[str, MetricTraits] = {name: metric for own in METRICS_OF.values() for name, metric in own.items()}
 
 NODE_WORKLOADS = tuple(name for name, settings in SETTINGS_OF.items() if issubclass(settings, NodeSettings))

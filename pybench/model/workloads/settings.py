@@ -100,12 +100,8 @@ class Settings:
 
     def chosen(self) -> dict[str, Any]:
         """Plain values of the fields that differ from their defaults, and of those without one."""
-        usual = defaults(type(self))
-        return {
-            name: value
-            for name, value in self.to_json().items()
-            if name == "workload" or name not in usual or value != usual[name]
-        }
+        usual = {**defaults(type(self)), "workload": None}
+        return {name: value for name, value in self.to_json().items() if name not in usual or value != usual[name]}
 
 
 def defaults(kind: type[Settings]) -> dict[str, object]:
@@ -137,11 +133,6 @@ class ModelSettings(Settings):
     def longest_sequence_tokens(self) -> int:
         """Tokens of the longest sequence that the model sees."""
         raise NotImplementedError
-
-    @property
-    def shared_samples(self) -> int | None:
-        """Samples of a step that the replicas share; ``None`` without replicas or with a number for each."""
-        return getattr(self, "batch_size", getattr(self, "global_batch_size", None))
 
 
 # A step of many operations is long against a clock's grain; a typing slip must not make it a day.

@@ -112,11 +112,6 @@ class Train(ModelSettings):
         return self.mixed_precision or self.dtype
 
     @property
-    def updates_on_host(self) -> bool:
-        """Whether the optimizer's states lie in host memory, where its update runs then."""
-        return bool(self.cpu_offload or self.offload_optimizer)
-
-    @property
     def micro_batch_size(self) -> int:
         """Samples that each data-parallel rank takes at once. Not known before an ``auto`` is found."""
         if self.batch_size_per_gpu is None:

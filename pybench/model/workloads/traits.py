@@ -105,7 +105,7 @@ def shared_work(_given: GivenSettings, scaling: str, _along: str) -> Iterator[Br
         yield Breach("batch_size is of all GPUs, so that more of them have the same work: take 'strong'", "scaling")
 
 
-_EVERY = {
+EVERY = {
     "step_s": less("s", "length of one step"),
     "energy_j": less("J", "energy of one step, all GPUs together"),
     "mean_power_w": less("W", "energy over time while measuring, all GPUs together"),
@@ -149,14 +149,9 @@ class WorkloadTraits:
         """The metric that reports show first."""
         return next(iter(self.metrics))
 
-    @property
-    def all_metrics(self) -> dict[str, MetricTraits]:
-        """Metrics of this workload and of every workload."""
-        return {**self.metrics, **_EVERY}
-
     def reported_unit(self, name: str) -> str | None:
         """Unit of a value that a rank may report under ``name``; ``None`` where it may report none."""
-        metric = self.all_metrics.get(name)
+        metric = self.metrics.get(name, EVERY.get(name))
         if metric is not None:
             return metric.unit if metric.over_ranks is not None else None
         return ({**self.rank_values, **_EVERY_RANK}).get(re.sub(r"_\d+(?=_)", "_{rank}", name))

@@ -32,7 +32,7 @@ def learner_of(task: Task) -> Learner:
 
     It is imported only now: some need a package that not every image has.
     """
-    if task.settings.updates_on_host:
+    if task.settings.cpu_offload or task.settings.offload_optimizer:  # the update runs in host memory
         # This rank's share of its host's cores; ranks of GPUs have a thread each otherwise. DeepSpeedCPUAdam runs on
         # torch's OpenMP threads.
         cores = len(os.sched_getaffinity(0)) * task.settings.nodes
