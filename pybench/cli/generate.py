@@ -100,7 +100,7 @@ def example(folder: Path) -> None:
 @click.pass_context
 def schema(ctx: click.Context, of: str) -> None:
     """Print the JSON Schema of suite files, for editors, or of a command's JSON."""
-    from pybench.files.suite.file import suite_schema
+    from pybench.files.suite.schema import suite_schema
     from pybench.model.figures import RunComparison
     from pybench.model.machine import DoctorFinding
     from pybench.model.results import Results

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.machine import DeviceKind
 from pybench.model.text import listed, plural
-from pybench.model.workloads.deepspeed_config import deepspeed_conflicts
 from pybench.model.workloads.settings import AUTO, PARALLEL_AXES
-from pybench.model.workloads.train import Train, fill_rounds
+from pybench.model.workloads.train import Train, deepspeed_conflicts, fill_rounds
 from pybench.model.workloads.train_rules import GPU_ONLY, STRATEGIES
 
 

@@ -22,6 +22,7 @@ from pybench.model.text import abridged, plural
 from pybench.model.workloads.settings import ALL_GPUS, REST
 
 MAX_FILE_BYTES = 2**20
+MAX_PROBLEMS = 50
 MOST_NAMES = 3
 """Of files or suites, in a message."""
 
@@ -178,7 +179,9 @@ def located(
         Problem(file=str(path), line=nearest_line(lines, keys), path=key_text(keys, document), message=message)
         for keys, message in problems
     ]
-    return FileError(tuple(sorted(found, key=lambda problem: problem.line or 0)))
+    more = Problem(file=str(path), line=None, path="", message="more problems follow; fix these first")
+    first = sorted(found[:MAX_PROBLEMS], key=lambda problem: problem.line or 0)
+    return FileError((*first, *([more] if len(found) > MAX_PROBLEMS else [])))
 
 
 def key_text(path: KeyPath, document: dict[str, Any]) -> str:

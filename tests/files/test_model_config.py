@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pybench.core.plan import expand
-from pybench.files.model_config import config_name, read_model_config
 from pybench.files.shipped import load_models
 from pybench.files.suite.file import read_suite
+from pybench.files.suite.own_files import config_name, read_model_config
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.errors import FileError, UsageError
 from pybench.model.machine import Devices

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pybench.files.suite.file import read_suite, suite_schema
+from pybench.files.suite.file import read_suite
+from pybench.files.suite.schema import suite_schema
 from pybench.model.errors import FileError
 from pybench.model.suite import Suite, TableFigure
 

@@ -9,8 +9,8 @@ from typing import Any, get_args, get_type_hints
 
 from pybench import __version__
 from pybench.core.plan import parse_required
-from pybench.files.model_config import config_digest
 from pybench.files.reader import utc_time
+from pybench.files.suite.own_files import config_digest
 from pybench.model.errors import RunFolderError, UsageError
 from pybench.model.manifest import MOST_TIME_S, Manifest
 from pybench.model.record import Record

@@ -1,9 +1,12 @@
-"""Read a suite file strictly: every problem is found and reported at once."""
+"""Read a suite file strictly: every problem is found and reported at once. Settings of ``--set`` are laid over it."""
 
 from __future__ import annotations
 
+import dataclasses
+import tomllib
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,20 +14,29 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from pybench.files.shipped import shipped_suites
-from pybench.files.suite.overrides import with_settings
-from pybench.files.suite.own_files import with_own_files
-from pybench.files.suite.profiles import benchmark_of, form_problems, is_omitted, profile_of
+from pybench.files.suite.own_files import FILE_SETTINGS, MODEL, with_own_files
+from pybench.files.suite.profiles import Table, benchmark_of, fields_of_workload, form_problems, is_omitted, profile_of
 from pybench.files.suite.rules import suite_problems
-from pybench.files.suite.schema import MARKS, WORD, suite_model, suite_schema
-from pybench.files.toml_file import KeyPath, KeyProblem, describe, did_you_mean, located, message_of, read_toml, refuse
+from pybench.files.suite.schema import MARKS, WORD, suite_model
+from pybench.files.toml_file import (
+    MAX_PROBLEMS,
+    KeyProblem,
+    describe,
+    did_you_mean,
+    key_text,
+    located,
+    message_of,
+    read_toml,
+    refuse,
+    valid_text,
+)
 from pybench.model.container import ContainerRequest, Mount
-from pybench.model.errors import FileError, Problem
-from pybench.model.suite import Suite
+from pybench.model.decoder_shape import Architecture
+from pybench.model.errors import UsageError
+from pybench.model.suite import Suite, TrainingJob
 from pybench.model.workloads.registry import SETTINGS_OF
+from pybench.model.workloads.settings import MODEL_CONFIG
 
-__all__ = ["read_suite", "suite_schema"]
-
-MAX_PROBLEMS = 50
 _RATES = "node_rates"
 """The shipped suite whose points ``rates = true`` adds."""
 
@@ -44,17 +56,17 @@ def read_suite(
     """
     document, lines = read_toml(path, "a suite")
     if problems := _schema_problems(document) or list(form_problems(document)):
-        raise _refusal(path, document, lines, problems)
+        raise located(path, document, lines, problems)
     whole, models, problems = with_own_files(document, path.parent)
     if problems:
-        raise _refusal(path, document, lines, problems)
+        raise located(path, document, lines, problems)
     profiles = whole.get("profile", {})
     if profile is not None and profile not in profiles:
         valid = ", ".join(profiles) or "none, the suite has no profiles"
         raise refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, profiles)}; valid: {valid}")
     chosen = profile_of(profiles, machine_kind, gpu_memory_bytes) if profile is None else profile
     if problems := suite_problems(whole, (chosen, *profiles)):
-        raise _refusal(path, document, lines, problems)
+        raise located(path, document, lines, problems)
     if settings:
         whole, models = with_settings(document, chosen, settings, path.parent)
     over = whole["profile"][chosen] if chosen else {}
@@ -85,21 +97,18 @@ def read_suite(
     return suite
 
 
-def _schema_problems(document: dict[str, Any]) -> list[KeyProblem]:
+def _schema_problems(document: Table) -> list[KeyProblem]:
+    problems: list[KeyProblem] = []
     try:
         suite_model().model_validate(document)
     except ValidationError as error:
-        return [
-            (_path(item["loc"]), message_of(item, _siblings(item["loc"]), beside_numbers=WORD in item["loc"]))
-            for item in error.errors(include_url=False)[: MAX_PROBLEMS + 1]
-        ]
-    return []
-
-
-def _path(loc: tuple[str | int, ...]) -> KeyPath:
-    """Drop the workload that pydantic puts behind a benchmark's index, and its own marks in brackets."""
-    path = (*loc[:2], *loc[3:]) if loc[:1] == ("benchmark",) else loc
-    return tuple(part for part in path if part != "[key]" and part not in MARKS)
+        for item in error.errors(include_url=False)[: MAX_PROBLEMS + 1]:
+            # The workload that pydantic puts behind a benchmark's index is no key, nor are marks in brackets.
+            loc = item["loc"]
+            path = (*loc[:2], *loc[3:]) if loc[:1] == ("benchmark",) else loc
+            keys = tuple(part for part in path if part != "[key]" and part not in MARKS)
+            problems.append((keys, message_of(item, _siblings(loc), beside_numbers=WORD in loc)))
+    return problems
 
 
 def _siblings(loc: tuple[str | int, ...]) -> list[str]:
@@ -122,9 +131,118 @@ def _child(hint: Any, part: str | int) -> Any:  # noqa: ANN401 - types are value
     return getattr(last, "__origin__", last) if getattr(last, "__metadata__", None) else last
 
 
-def _refusal(path: Path, document: dict[str, Any], lines: dict[KeyPath, int], problems: list[KeyProblem]) -> FileError:
-    error = located(path, document, lines, problems[:MAX_PROBLEMS])
-    if len(problems) <= MAX_PROBLEMS:
-        return error
-    more = Problem(file=str(path), line=None, path="", message="more problems follow; fix these first")
-    return FileError((*error.problems, more))
+_FORM = "KEY=VALUE with a KEY such as batch_size, benchmark.decode.attempts or axes.tensor_parallel"
+_BENCHMARK, _AXES = "benchmark.", "axes."
+_JOB = {f"job.{field.name}" for field in dataclasses.fields(TrainingJob)}
+
+
+def with_settings(
+    document: Table, profile: str | None, words: Sequence[str], folder: Path
+) -> tuple[Table, dict[str, Architecture]]:
+    """Lay every text ``KEY=VALUE`` over the benchmarks under ``profile``, the later ones over the earlier ones.
+
+    Returns as :func:`with_own_files`. Files of the document are relative to ``folder``, those of the command line to
+    the working directory. A setting that is an axis is fixed to the value: its points keep their ids. Raises
+    ``UsageError`` naming the text, its key and what is valid.
+    """
+    for word in words:
+        document = _laid(document, profile, word)
+    whole, models, problems = with_own_files(document, folder)
+    if problems := problems or suite_problems(whole, (profile,)):
+        path, message = problems[0]
+        of_all = next((word for word in words if not word.strip().startswith(_BENCHMARK)), None)
+        several = len(document["benchmark"]) > 1
+        hint = f"; of one benchmark alone: --set {_BENCHMARK}NAME.{of_all}" if of_all and several else ""
+        given = " ".join(f"--set {word}" for word in words)
+        raise UsageError(f"{given}: {key_text(path, document)}: {message}{hint}")
+    return whole, models
+
+
+def _laid(document: Table, profile: str | None, word: str) -> Table:
+    path, sign, text = (part.strip() for part in word.partition("="))
+    if not sign or not path:
+        raise UsageError(f"--set {word}: expected {_FORM}")
+    benchmark = None
+    if path.startswith(_BENCHMARK):
+        benchmark, path = _benchmark_of(word, path, [table["name"] for table in document["benchmark"]])
+    key = path.removeprefix(_AXES)
+    meant = [table for table in document["benchmark"] if benchmark in {None, table["name"]}]
+    valid = {table["name"]: _keys(table, axes_only=key != path) for table in meant}
+    takes = {name for name, keys in valid.items() if key in keys}
+    if not takes:
+        noun = "setting" if key == path else "axis"
+        where = f"of benchmark {benchmark}" if benchmark else "of any benchmark"
+        raise UsageError(f"--set {word}: {key!r} is no {noun} {where}{valid_text(key, set().union(*valid.values()))}")
+    errors: list[str] = []
+    for value in _values(key, text):
+        changed = deepcopy(document)
+        for table in changed["benchmark"]:
+            if table["name"] in takes:
+                is_axis = bool(_same_place(key) & {*table.get("axes", {})})
+                _put(table, key, value, is_axis=is_axis)
+                if profile is not None:
+                    over = changed["profile"][profile].setdefault("benchmark", {}).setdefault(table["name"], {})
+                    _put(over, key, value, is_axis=is_axis)
+        try:
+            suite_model().model_validate(changed)
+        except ValidationError as error:
+            errors.append(message_of(error.errors(include_url=False)[0], ()))
+        else:
+            return changed
+    raise UsageError(f"--set {word}: {errors[0]}")
+
+
+def _benchmark_of(word: str, path: str, names: Sequence[str]) -> tuple[str, str]:
+    """The benchmark that the path names, and the rest; a name may have dots."""
+    path = path.removeprefix(_BENCHMARK)
+    for name in sorted(names, key=len, reverse=True):
+        if path.startswith(f"{name}."):
+            return name, path.removeprefix(f"{name}.")
+    if path in names:
+        raise UsageError(f"--set {word}: {path} is a benchmark; add one of its settings: benchmark.{path}.attempts=5")
+    wanted = path.partition(".")[0]
+    raise UsageError(
+        f"--set {word}: no benchmark {wanted!r}{did_you_mean(wanted, names)}; benchmarks: {', '.join(names)}"
+    )
+
+
+def _keys(table: dict[str, Any], *, axes_only: bool) -> set[str]:
+    if not axes_only:
+        return set(fields_of_workload(table["workload"])) | (_JOB if "job" in table else set())
+    axes = set(table.get("axes", {}))
+    return axes | {MODEL, MODEL_CONFIG} if axes & {MODEL, MODEL_CONFIG} else axes
+
+
+def _put(table: dict[str, Any], key: str, value: object, *, is_axis: bool) -> None:
+    if key in _JOB:
+        table.setdefault("job", {})[key.removeprefix("job.")] = value
+        return
+    for other in _same_place(key) - {key}:
+        table.pop(other, None)
+        table.get("axes", {}).pop(other, None)
+    if is_axis:
+        table.setdefault("axes", {})[key] = value if isinstance(value, list) else [value]
+    else:
+        table[key] = value
+
+
+def _same_place(key: str) -> set[str]:
+    """Keys that mean one setting: a model is named, or its file is."""
+    return {MODEL, MODEL_CONFIG} if key in {MODEL, MODEL_CONFIG} else {key}
+
+
+def _values(key: str, text: str) -> list[Any]:
+    """Values that a text may stand for: a TOML value, then the text itself. Paths become absolute."""
+    try:
+        found = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError):
+        found = {}
+    values = [found["value"], text] if len(found) == 1 else [text]
+    return [_from_here(value) for value in values] if key in FILE_SETTINGS else values
+
+
+def _from_here(value: object) -> object:
+    """Paths of the command line, relative to the working directory."""
+    if isinstance(value, list):
+        return [_from_here(each) for each in value]
+    return str(Path(value).absolute()) if isinstance(value, str) and value else value

@@ -1,15 +1,25 @@
-"""Files that a suite names: ``model_config`` in the place of a model's name, and ``deepspeed_config``."""
+"""Files that a suite names: ``model_config`` in the place of a model's name, and ``deepspeed_config``.
+
+A published Hugging Face ``config.json`` is checked key by key, because anybody may have written it. Keys that shape the
+network are taken, those about files, libraries and storage are left out, any other is refused: a key that were ignored
+could mean another network. Defaults of a family's class are written out.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pybench.files.model_config import config_name, read_model_config
-from pybench.files.toml_file import KeyPath, KeyProblem, read_json_table
-from pybench.model.decoder_shape import Architecture
+from pydantic import ConfigDict, Field, ValidationError, create_model
+
+from pybench.files.toml_file import KeyPath, KeyProblem, describe, did_you_mean, message_of, read_json_table, refuse
+from pybench.model.backend import MODEL_CLASSES
+from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.errors import FileError, Problem
 from pybench.model.text import listed
 from pybench.model.workloads.settings import MODEL_CONFIG
@@ -97,3 +107,158 @@ def read_deepspeed_config(path: Path) -> dict[str, Any]:
     if problems:
         raise FileError(problems)
     return found
+
+
+_Size = Annotated[int, Field(ge=1, le=2**24)]
+_Count = Annotated[int, Field(ge=1, le=4096)]
+_Number = Annotated[float | int, Field(ge=-1e9, le=1e9)]
+_Token = Annotated[int, Field(ge=-1, le=2**31 - 1)]
+_Activation = Literal["silu", "gelu", "gelu_pytorch_tanh", "relu"]
+_Word = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
+_Rope = dict[_Word, _Word | bool | _Number | None]
+
+
+_Layer = Literal["full_attention", "sliding_attention"]
+_REQUIRED: dict[Any, tuple[str, ...]] = {
+    _Word: ("model_type",),
+    _Size: ("vocab_size", "hidden_size", "intermediate_size", "max_position_embeddings"),
+    _Count: ("num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
+}
+_OPTIONAL: dict[Any, tuple[str, ...]] = {
+    _Size: ("head_dim", "original_max_position_embeddings", "sliding_window", "initial_context_length"),
+    _Count: ("sliding_window_pattern", "num_local_experts", "num_experts_per_tok"),
+    _Activation: ("hidden_act", "hidden_activation"),
+    _Number: (
+        *("rms_norm_eps", "rope_theta", "rope_local_base_freq", "attention_dropout", "embd_pdrop", "resid_pdrop"),
+        *("initializer_range", "query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping"),
+        *("swiglu_limit", "router_aux_loss_coef"),
+    ),
+    _Rope: ("rope_scaling",),
+    _Rope | dict[_Word, _Rope]: ("rope_parameters",),
+    bool: ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window"),
+    Literal[False]: ("use_bidirectional_attention", "output_router_logits"),
+    Annotated[int, Field(ge=0, le=4096)]: ("max_window_layers",),
+    list[_Layer]: ("layer_types",),
+    _Token: ("bos_token_id", "pad_token_id"),
+    _Token | list[_Token]: ("eos_token_id",),
+}
+"""Keys that shape a network of a family that pybench builds, by type; an optional one may be null."""
+_FIELDS: dict[str, Any] = {
+    **{key: (kind, ...) for kind, keys in _REQUIRED.items() for key in keys},
+    **{key: (kind | None, None) for kind, keys in _OPTIONAL.items() for key in keys},
+}
+_Config = create_model("config", __config__=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False), **_FIELDS)
+
+
+_NOT_SHAPING = frozenset(
+    (
+        *("architectures", "_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"),
+        *("pretraining_tp", "quantization_config", "experts_per_token", "_sliding_window_pattern"),
+        *("cache_implementation", "unsloth_fixed", "unsloth_version"),
+        "sliding_window_size",  # Gemma 2: sliding_window by an earlier name
+    )
+)
+# Defaults of the family's class in transformers for keys that published files leave out.
+_ASSUMED: dict[str, Architecture] = {
+    "gemma": {"tie_word_embeddings": True},
+    "gemma2": {"tie_word_embeddings": True},
+    "gemma3_text": {
+        "vocab_size": 262208,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131072,
+        "sliding_window_pattern": 6,
+        "tie_word_embeddings": True,
+    },
+    "qwen2": {"use_sliding_window": False},
+    "qwen3": {"use_sliding_window": False},
+}
+# Without these a class assumes what another file would not mean; null is an answer.
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "mistral": ("sliding_window",),
+    "gemma": ("head_dim",),
+    "gemma2": (
+        *("head_dim", "sliding_window", "query_pre_attn_scalar"),
+        *("attn_logit_softcapping", "final_logit_softcapping"),
+    ),
+    "gemma3_text": ("sliding_window",),
+    "qwen3": ("head_dim",),
+    "gpt_oss": ("head_dim", "sliding_window", "layer_types", "num_local_experts", "num_experts_per_tok"),
+}
+
+
+def read_model_config(path: Path) -> Architecture:
+    """Keys that shape the (text) network, with its family's defaults. Raises ``FileError``."""
+    config = _family(path, read_json_table(path, "a model's config", "a table: the config.json of a model"))
+    own = {key: value for key, value in config.items() if key not in _NOT_SHAPING}
+    architecture = {**_ASSUMED.get(own["model_type"], {}), **own}
+    if architecture.get("layer_types"):
+        architecture.pop("sliding_window_pattern", None)
+    problems = _schema_problems(architecture) or _joint_problems(architecture)
+    if problems:
+        raise FileError(tuple(Problem(file=str(path), line=None, path=key, message=text) for key, text in problems))
+    return architecture
+
+
+def config_name(path: Path, architecture: Architecture) -> str:
+    """The model's name: the file's, or its folder's for ``config.json``, with a digest of the network's keys."""
+    stem = path.absolute().parent.name if path.name == "config.json" else path.stem
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', stem)[:40] or 'model'}@{config_digest(architecture)}"
+
+
+def config_digest(architecture: Architecture) -> str:
+    """Twelve digits of the SHA-256 over the keys in order."""
+    return hashlib.sha256(json.dumps(architecture, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _family(path: Path, config: Architecture) -> Architecture:
+    """The config of the text model. Raises ``FileError`` for a family that nothing here builds."""
+    text = config.get("text_config")
+    own = text if isinstance(text, dict) and "model_type" in text else config
+    family = own.get("model_type")
+    if family not in MODEL_CLASSES:
+        valid = ", ".join(MODEL_CLASSES)
+        found = "lacks model_type" if family is None else f"model_type: found {describe(family)}"
+        raise refuse(path, f"{found}{did_you_mean(family, MODEL_CLASSES)}; pybench builds models of the types {valid}")
+    return own
+
+
+def _schema_problems(architecture: Architecture) -> list[tuple[str, str]]:
+    try:
+        _Config.model_validate(architecture)
+    except ValidationError as error:
+        problems = {}
+        for item in reversed(error.errors(include_url=False)):
+            key = item["loc"][0]
+            unknown = f"unknown key{did_you_mean(key, _FIELDS)}; remove it if it does not shape the network"
+            # Of a value that fits none of several types, the first reason is enough.
+            problems[str(key)] = unknown if item["type"] == "extra_forbidden" else message_of(item, ())
+        return list(problems.items())[::-1]
+    return []
+
+
+def _joint_problems(architecture: Architecture) -> list[tuple[str, str]]:
+    """What single keys do not show."""
+    family = architecture["model_type"]
+    absent = [key for key in _NEEDED.get(family, ()) if key not in architecture]
+    if absent:
+        return [(key, f"missing, and {family} needs it; give what the model has, or null for none") for key in absent]
+    shape, kinds = DecoderShape.from_config(architecture), architecture.get("layer_types") or ()
+    found = {
+        "num_key_value_heads": (
+            shape.heads % shape.key_value_heads != 0,
+            f"{shape.heads} attention heads are no multiple of {shape.key_value_heads}",
+        ),
+        "num_attention_heads": (
+            not architecture.get("head_dim") and shape.hidden % shape.heads != 0,
+            f"hidden_size {shape.hidden} is no multiple of {shape.heads}, and there is no head_dim",
+        ),
+        "head_dim": (shape.head_width % 2 != 0, f"{shape.head_width} is odd, so positions can't be rotated"),
+        "layer_types": (len(kinds) not in {0, shape.layers}, f"{len(kinds)} entries for {shape.layers} layers"),
+        "num_experts_per_tok": (
+            shape.active_experts > shape.num_experts,
+            f"{shape.active_experts} of {shape.num_experts} experts",
+        ),
+    }
+    return [(key, text) for key, (is_wrong, text) in found.items() if is_wrong]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pybench.files.model_config import read_model_config
 from pybench.files.shipped import load_models
+from pybench.files.suite.own_files import read_model_config
 from pybench.model.decoder_shape import DecoderShape
 from tests.builders import GEMMA_4B
 

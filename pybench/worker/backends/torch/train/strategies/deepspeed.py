@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pybench.model.wire import Metric
-from pybench.model.workloads.deepspeed_config import DEFAULT_STAGE, with_own_keys
+from pybench.model.workloads.train import DEFAULT_STAGE, with_own_keys
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task, device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
