@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any
 
 from pybench.model.container import ContainerRun
@@ -57,11 +56,6 @@ class PhaseEnergy:
     gpus: tuple[GpuEnergy, ...] = ()
 
 
-EXCLUDED = ("NVSwitch", "PCIe switches", "CPU", "host memory")
-"""Power outside the GPU boards."""
-_OF_MODULES = ("CPU", "host memory")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Energy:
     """Energy of an attempt's measured steps, first start to last end. ``scope`` is what the joules include."""
@@ -75,7 +69,7 @@ class Energy:
     @property
     def excluded(self) -> tuple[str, ...]:
         """Power outside the joules; the sensor of a module includes its CPU and memory."""
-        return tuple(part for part in EXCLUDED if self.scope != "module" or part not in _OF_MODULES)
+        return "NVSwitch", "PCIe switches", *(() if self.scope == "module" else ("CPU", "host memory"))
 
     @property
     def energy_j(self) -> float | None:
@@ -121,17 +115,6 @@ class Energy:
         power = "" if self.mean_power_w is None else f", {self.mean_power_w:,.1f} W"
         flags = f" ({', '.join(self.flags)})" if self.flags else ""
         return f"{self.energy_j:,.1f} J ±{percent:.1f} % in {self.duration_s:.2f} s{power}{flags}"
-
-    def _repr_html_(self) -> str:
-        """The totals above a table of the GPUs, for notebooks."""
-        heads = ("index", "energy_j", "energy_low_j", "energy_high_j", "mean_power_w", "flags")
-        values = [[getattr(gpu, head) for head in heads[:-1]] for gpu in self.gpus]
-        rows = [[f"{value:,.1f}" if isinstance(value, float) else str(value) for value in row] for row in values]
-        cells = [[*row, ", ".join(gpu.flags)] for row, gpu in zip(rows, self.gpus, strict=True)]
-        lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells)
-        head = "".join(f"<th>{head}</th>" for head in heads)
-        body = "".join(f"<tr>{line}</tr>" for line in lines)
-        return f"<table><caption>{escape(str(self))}</caption><tr>{head}</tr>{body}</table>"
 
     def _sum(self, name: str) -> float | None:
         values = [getattr(gpu, name) for gpu in self.gpus]
