@@ -11,8 +11,7 @@ from pybench.files.suite.file import read_suite
 from pybench.model.container import ImageIdentity
 from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.errors import FileError
-from pybench.model.host import Host, Software
-from pybench.model.machine import GpuInfo, Machine
+from pybench.model.machine import GpuInfo, Host, Machine, Software
 from pybench.model.manifest import Manifest, Provenance
 from pybench.model.record import Record
 from pybench.model.results import (

@@ -14,10 +14,8 @@ from pybench.core.node_checks import node_checks
 from pybench.core.plan import point_id
 from pybench.core.schedule import undecided
 from pybench.files.run.folder import RunFolder
-from pybench.model.health import GpuConditions, GpuCounters, Health, PcieLink
-from pybench.model.host import Host, HostPart
-from pybench.model.machine import GpuInfo, Machine
-from pybench.model.record import Energy, GpuEnergy, RankReport, Record
+from pybench.model.machine import GpuInfo, Host, HostPart, Machine
+from pybench.model.record import Energy, GpuConditions, GpuCounters, GpuEnergy, Health, PcieLink, RankReport, Record
 from pybench.model.results import NodeCheck
 from pybench.model.suite import Effort, Plan, Point
 from pybench.model.wire import Header, Step, Work

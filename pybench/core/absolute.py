@@ -9,10 +9,9 @@ from pybench.core.lookup import claim_result, context_of, figure_row, no_row
 from pybench.core.measurements import Measurements, absence
 from pybench.core.validity import valid_figure
 from pybench.core.verdict import judge_value, row_statistics
-from pybench.model.expected import ExpectedTable, FigureRow, provisional
 from pybench.model.machine import Machine
 from pybench.model.results import CheckResult, ClaimResult, PointResult
-from pybench.model.suite import Limits, Point, Suite, TableFigure
+from pybench.model.suite import ExpectedTable, FigureRow, Limits, Point, Suite, TableFigure, provisional
 from pybench.model.workloads.registry import METRICS
 
 

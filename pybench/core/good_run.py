@@ -25,10 +25,9 @@ from pybench.core.statistics.interval import (
 from pybench.core.verdict import sensor_sd
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
-from pybench.model.expected import ExpectedRow, FigureRow, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.results import Results, ScalingResult
-from pybench.model.suite import Point, TableFigure
+from pybench.model.suite import ExpectedRow, FigureRow, Point, RatioRow, TableFigure
 from pybench.model.text import counted, plural
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES, NodeSettings

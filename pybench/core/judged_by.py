@@ -10,9 +10,8 @@ from pybench.core.comparisons import comparison_results
 from pybench.core.measurements import Measurements
 from pybench.core.scaling import scaling_results
 from pybench.core.summary import summarize
-from pybench.model.expected import ExpectedTable
 from pybench.model.machine import Machine
-from pybench.model.suite import Plan, Point, Suite
+from pybench.model.suite import ExpectedTable, Plan, Point, Suite
 from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS, METRICS_OF, SLOWER_FRACTIONS
 

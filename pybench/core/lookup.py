@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pybench.core.flops import model_class
 from pybench.core.verdict import RowStatistics
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Machine, nvls_of
 from pybench.model.results import ClaimResult, ClaimState, Estimate, Results
+from pybench.model.suite import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
 

@@ -8,9 +8,8 @@ from operator import or_
 from statistics import median
 
 from pybench.core.node_ranks import gpu_name
-from pybench.model.health import GpuConditions, GpuCounters, GpuState, PcieLink
 from pybench.model.machine import Machine
-from pybench.model.record import Record
+from pybench.model.record import GpuConditions, GpuCounters, GpuState, PcieLink, Record
 from pybench.model.results import NodeCheck
 from pybench.model.text import plural
 from pybench.model.verdict import Verdict

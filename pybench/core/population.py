@@ -16,8 +16,8 @@ from pybench.core.good_run import MIN_TOLERANCE, GoodRun, rows_of_run
 from pybench.core.numbers import percent
 from pybench.core.statistics.distributions import upper_tail
 from pybench.model.errors import UsageError
-from pybench.model.expected import LEAST_HOSTS, ExpectedRow, ExpectedTable
 from pybench.model.manifest import Manifest
+from pybench.model.suite import LEAST_HOSTS, ExpectedRow, ExpectedTable
 from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
 

@@ -7,8 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from pybench.model.host import Host
-from pybench.model.machine import Machine
+from pybench.model.machine import Host, Machine
 from pybench.model.manifest import Containment, EnergyScope, Manifest, Provenance
 from pybench.model.record import Record
 

@@ -12,10 +12,9 @@ from pybench.core.plan import point_id
 from pybench.core.statistics.interval import Interval, NoRatioError, Samples, location
 from pybench.core.validity import starvation, valid_ratio
 from pybench.core.verdict import Judgement, judge_ratio, row_statistics
-from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.machine import Machine
 from pybench.model.results import ClaimResult, Estimate, ScalingResult
-from pybench.model.suite import AxisValue, Benchmark, Point, Scaling, Skip, Suite
+from pybench.model.suite import AxisValue, Benchmark, ExpectedTable, Point, RatioRow, Scaling, Skip, Suite
 from pybench.model.verdict import Expected, Prediction, Verdict
 from pybench.model.workloads.registry import METRICS, SETTINGS_OF
 from pybench.model.workloads.settings import NODES, REST, ModelSettings, defaults

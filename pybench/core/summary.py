@@ -12,9 +12,8 @@ from pybench.core.measurements import Measurements
 from pybench.core.node_driver import gpu_states
 from pybench.core.statistics.interval import Samples, estimate, location, medians, outlying_attempts
 from pybench.core.validity import VERDICT_FLAGS, company, mixed_software, starvation
-from pybench.model.health import GpuUse
 from pybench.model.manifest import time_limit_text
-from pybench.model.record import Record
+from pybench.model.record import GpuUse, Record
 from pybench.model.results import Estimate, PhaseResult, PointResult
 from pybench.model.suite import MEASURED_BY, Point
 from pybench.model.wire import are_scattered, are_steady

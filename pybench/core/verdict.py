@@ -23,9 +23,8 @@ from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import TAIL, Interval, estimate, logs, medians, quotient
 from pybench.core.statistics.memory import ATTEMPTS_OF_FEW
 from pybench.core.statistics.spread import LEAST_SD, variance_of
-from pybench.model.expected import provisional
 from pybench.model.results import Estimate
-from pybench.model.suite import Effort, Order, Point
+from pybench.model.suite import Effort, Order, Point, provisional
 from pybench.model.text import plural
 from pybench.model.verdict import Decision, Expected, Verdict
 from pybench.model.workloads.registry import METRICS

@@ -15,9 +15,8 @@ from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.file import read_suite
 from pybench.files.suite.own_files import FILE_SETTINGS
 from pybench.model.errors import FileError, PybenchError
-from pybench.model.expected import ExpectedTable
 from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
-from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
+from pybench.model.suite import NOT_INSTALLED, ExpectedTable, Plan, Point, Skip, Suite
 
 _SENDERS = "the sender's own, no {kind} that pybench comes with; check with one that you trust: --suite FILE"
 

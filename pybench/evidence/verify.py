@@ -34,11 +34,11 @@ from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
 from pybench.files.run.folder import RunFolder
 from pybench.files.safe_folder import read_below
 from pybench.model.errors import PybenchError
-from pybench.model.expected import ExpectedTable
-from pybench.model.host import this_build
+from pybench.model.machine import this_build
 from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
 from pybench.model.record import JOURNAL_FILE, Record
 from pybench.model.results import RESULTS_FILE, Results
+from pybench.model.suite import ExpectedTable
 from pybench.model.verdict import Verdict
 from pybench.power.measured_window import joined_conditions, joined_energy, window_ns
 from pybench.power.sensor import shipped_model

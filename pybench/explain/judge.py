@@ -24,9 +24,8 @@ from pybench.files.shipped import find_suite, load_models
 from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.file import read_suite
 from pybench.model.errors import FileError
-from pybench.model.expected import ExpectedTable, provisional
 from pybench.model.results import CheckResult, ClaimResult, ComparisonResult, JudgedRow, Results, ScalingResult
-from pybench.model.suite import Plan, Point, Suite
+from pybench.model.suite import ExpectedTable, Plan, Point, Suite, provisional
 from pybench.model.verdict import PREDICTION, Counts, Expected, Prediction
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES

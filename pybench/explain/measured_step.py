@@ -14,7 +14,7 @@ from pybench.core.summary import INPUT_BOUND
 from pybench.explain.node import MeasuredNode, gpu_names, node_rates
 from pybench.explain.predict import predicted_phases, refuse_launch_bound, runs_in_waves
 from pybench.explain.step_time import Baseline, BaselinePhase, NodeRates, StepTime, UnmeasuredError, total
-from pybench.model.health import gpu_label
+from pybench.model.record import gpu_label
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import NODES, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train

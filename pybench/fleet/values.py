@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from pybench.model.figures import FigureKey, RunFigures, SmallestEffects
-from pybench.model.health import GpuState
+from pybench.model.record import GpuState
 
 NodeState = Literal["bad", "not measured", "suspect", "not compared", "healthy"]
 """By importance. Bad: far below the others in two measurements, or a check of its own failed. Suspect: below the

@@ -15,8 +15,7 @@ from pybench.core.gpu_models import machine_kind
 from pybench.machine.command import run_command
 from pybench.machine.gpus import find_gpus
 from pybench.model.errors import is_machine_fault
-from pybench.model.host import RECORDED_PACKAGES
-from pybench.model.machine import Machine, Network, nvls_of
+from pybench.model.machine import RECORDED_PACKAGES, Machine, Network, nvls_of
 from pybench.model.wire import monotonic_offset_ns
 
 Fabric = Literal["nvlink", "pcie", "none"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pybench.machine.nvml import NvmlError, query, returned_within, session
-from pybench.model.health import GpuProcess
+from pybench.model.record import GpuProcess
 
 # PROC_PID_INIT_INO of include/linux/proc_ns.h: the PID namespace in which the kernel itself counts.
 _FIRST_NAMESPACE = "pid:[4026531836]"

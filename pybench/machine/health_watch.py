@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pybench.machine.gpu_processes import ProcessFacts, ProcessWatch
 from pybench.machine.nvml import NvmlError, constant, query, session
-from pybench.model.health import GpuCounters, Health, PcieLink, Xid
+from pybench.model.record import GpuCounters, Health, PcieLink, Xid
 
 # Often enough to see a link awake in a step of some seconds, rarely enough to cost nothing.
 _PERIOD_S = 0.5

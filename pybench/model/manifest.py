@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pybench.model.container import ContainerSetup
-from pybench.model.expected import ExpectedTable
-from pybench.model.host import Host, Software
-from pybench.model.machine import DeviceKind, GpuInfo, Machine
-from pybench.model.suite import Plan, Suite
+from pybench.model.machine import DeviceKind, GpuInfo, Host, Machine, Software
+from pybench.model.suite import ExpectedTable, Plan, Suite
 from pybench.model.verdict import Prediction
 
 
@@ -27,7 +25,7 @@ class Containment:
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyScope:
-    """What a run's joules include: ``gpu_board``, or ``module`` with its CPU. ``note`` is for comparisons."""
+    """Joules of a run: ``scope`` is ``gpu_board``, or ``module`` with its CPU; ``note`` is for comparisons."""
 
     scope: str
     excluded: tuple[str, ...]
@@ -41,10 +39,11 @@ class Provenance:
     ``gpu_names`` has one entry for each GPU of the machine, ``packages`` the versions that the workers saw, ``engine``
     what they ran in (``none``: not containerised, and no ``containment``). ``driver`` is the host's, ``worker_driver``
     the one that workers saw, ``forward_compatible`` whether any used a newer libcuda than it. ``environment`` holds the
-    variables that reach workers and tune them, without secrets. ``topology[i][j]`` names the way from GPU i to GPU j as
-    ``nvidia-smi topo -m`` does. ``energy_scope`` is ``None`` where no energy was measured; ``finished_utc`` is when the
-    last attempt ended; ``worker_sha256`` covers the source of the workers, which is what a run measures with. ``hosts``
-    are those of a run over several, whose clocks were joined to within ``clock_bound_s``.
+    variables that reach workers and tune them, without secrets. ``gpus`` are the GPUs of the machine;
+    ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``energy_scope`` is ``None``
+    where no energy was measured; ``finished_utc`` is when the last attempt ended; ``worker_sha256`` covers the source
+    of the workers, which is what a run measures with. ``hosts`` are those of a run over several, whose clocks were
+    joined to within ``clock_bound_s``.
     """
 
     created_utc: str

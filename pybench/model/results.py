@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pybench.model.health import GpuState, GpuUse
 from pybench.model.manifest import PartOf, Provenance
+from pybench.model.record import GpuState, GpuUse
 from pybench.model.suite import AxisValue, Order, ScalingKind
 from pybench.model.verdict import Counts, Decision, Expected, Verdict
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.core.node_driver import event_words
-from pybench.model.health import gpu_label
+from pybench.model.record import gpu_label
 from pybench.power.samples import IMPOSSIBLE_W, polled_power_mw, series_times_ns
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace
 

@@ -18,9 +18,8 @@ import numpy as np
 
 from pybench.core.generate_metrics import steady_window_ns
 from pybench.core.joint_step import joint_spans, phase_cuts_ns
-from pybench.model.health import GpuConditions
-from pybench.model.host import SAME_CLOCK, HostClock
-from pybench.model.record import Energy, GpuEnergy, PhaseEnergy
+from pybench.model.machine import SAME_CLOCK, HostClock
+from pybench.model.record import Energy, GpuConditions, GpuEnergy, PhaseEnergy
 from pybench.model.suite import Point
 from pybench.model.wire import Step
 from pybench.model.workloads.generate import Generate

@@ -8,8 +8,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from pybench.core.numbers import plain
-from pybench.model.health import gpu_label
-from pybench.model.record import Energy
+from pybench.model.record import Energy, gpu_label
 from pybench.power.chart import PowerPayload, power_samples, trace_chart
 from pybench.power.measured_command import CommandPower
 from pybench.power.samples import Column

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pybench.core.numbers import percent, plain, short_percent
-from pybench.model.health import gpu_label
-from pybench.model.record import Energy, GpuEnergy
+from pybench.model.record import Energy, GpuEnergy, gpu_label
 from pybench.power.calibrate import Calibration
 from pybench.power.measured_command import SCOPE
 from pybench.power.samples import series_times_ns

@@ -12,7 +12,7 @@ from statistics import median
 from pybench.core.metrics import metric_values
 from pybench.model.container import ContainerRun
 from pybench.model.errors import is_machine_fault
-from pybench.model.host import HostPart
+from pybench.model.machine import HostPart
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.results import Estimate

@@ -11,7 +11,7 @@ from typing import Self
 from pybench.machine.gpu_processes import ProcessFacts
 from pybench.machine.health_watch import HealthWatch
 from pybench.model.container import ContainerRun
-from pybench.model.health import Health
+from pybench.model.record import Health
 from pybench.model.wire import Event, Phase
 from pybench.power.recorder import PowerRecorder
 from pybench.power.trace import PowerTrace

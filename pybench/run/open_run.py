@@ -17,7 +17,7 @@ from pybench.machine.disk import reports_full_disk, require_room, scratch_folder
 from pybench.machine.environment import host_clock
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import MachineError
-from pybench.model.host import Place
+from pybench.model.machine import Place
 from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record

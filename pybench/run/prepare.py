@@ -19,7 +19,7 @@ from pybench.machine.disk import disk_error
 from pybench.machine.environment import snapshot
 from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError
-from pybench.model.host import this_build
+from pybench.model.machine import this_build
 from pybench.model.manifest import NO_OPTIONS, Manifest, PartOf, PlanOptions
 from pybench.model.text import os_text
 from pybench.power.recorder import sampler_unavailable_reason

@@ -13,8 +13,7 @@ from pybench.files.run.folder import RunFolder
 from pybench.machine.environment import snapshot
 from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError, RunFolderError, UsageError, is_machine_fault
-from pybench.model.host import Host, Software
-from pybench.model.machine import Machine
+from pybench.model.machine import Host, Machine, Software
 from pybench.model.manifest import NO_OPTIONS, Manifest, PlanOptions
 from pybench.model.tuning import tuning_alone
 from pybench.run.engines.base import Launcher, LaunchRequirements

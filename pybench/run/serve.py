@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pybench.machine.device_lock import lock_names, locked_devices
 from pybench.model.errors import MachineError, PybenchError
-from pybench.model.host import Host, Place
+from pybench.model.machine import Host, Place
 from pybench.model.wire import ORDERS_FILE, events_file
 from pybench.power.recorder import sampler_unavailable_reason
 from pybench.power.trace_file import encode_trace

@@ -24,8 +24,7 @@ from pybench.files.shipped import find_suite, load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.backend import BACKENDS, install
 from pybench.model.errors import MachineError, UsageError
-from pybench.model.host import Host
-from pybench.model.machine import Machine
+from pybench.model.machine import Host, Machine
 from pybench.model.manifest import NO_OPTIONS, PlanOptions
 from pybench.model.servers import image_backend
 from pybench.model.suite import NOT_INSTALLED, Plan, Suite

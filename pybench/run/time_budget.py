@@ -16,8 +16,7 @@ from pybench.core.schedule import Attempt
 from pybench.files.run.folder import RunFolder, earlier_runs
 from pybench.files.shipped import load_durations
 from pybench.model.errors import RunFolderError
-from pybench.model.host import Host
-from pybench.model.machine import Machine
+from pybench.model.machine import Host, Machine
 from pybench.model.manifest import Manifest, time_limit_text
 from pybench.model.record import Record
 from pybench.model.suite import Plan, Suite

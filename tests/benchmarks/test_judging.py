@@ -18,10 +18,9 @@ import pytest
 from pybench.core.plan import point_id
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.journal import encode_line
-from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
-from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Scaling
+from pybench.model.suite import AxisValue, Benchmark, Effort, ExpectedTable, Plan, Point, RatioRow, Scaling
 from tests.api import judged, suite_of
 from tests.build import Build
 

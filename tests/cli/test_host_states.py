@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
 from pybench.machine import doctor, environment, gpus, nvml
-from pybench.model.health import Xid
+from pybench.model.record import Xid
 from pybench.run.engines import doctor as engines_doctor
 from pybench.run.loop import Run
 from tests.builders import NO_DRIVER

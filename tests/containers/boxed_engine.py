@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pybench.model.container import ContainerRequest
-from pybench.model.host import Place
+from pybench.model.machine import Place
 from pybench.run.engines.base import EngineOptions, Launch, LaunchRequirements
 from pybench.run.engines.choice import choose_launcher
 from pybench.run.engines.oci.launcher import OWNER_LABEL, REMOVE, OciLauncher, prepare_files

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pybench.model.container import ContainerRequest
-from pybench.model.host import Place
+from pybench.model.machine import Place
 from pybench.run.engines.base import Launch
 from pybench.run.engines.oci.launcher import OciLauncher
 from pybench.run.engines.stage import stage_worker

@@ -10,9 +10,20 @@ import pytest
 from pybench.core.absolute import absolute_checks, absolute_claims, absolute_row
 from pybench.core.measurements import Measurements
 from pybench.core.summary import summarize
-from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.results import CheckResult
-from pybench.model.suite import Benchmark, Effort, Plan, Point, Skip, Suite, TableFigure
+from pybench.model.suite import (
+    Benchmark,
+    Effort,
+    ExpectedRow,
+    ExpectedTable,
+    FigureRow,
+    Plan,
+    Point,
+    RatioRow,
+    Skip,
+    Suite,
+    TableFigure,
+)
 from pybench.model.workloads.node import Collective
 from tests.api import suite_of
 from tests.build import Build

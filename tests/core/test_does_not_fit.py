@@ -9,9 +9,8 @@ import pytest
 
 from pybench.core.counts import contradiction
 from pybench.core.keys import run_figures
-from pybench.model.health import GpuProcess, Health
 from pybench.model.manifest import PlanOptions
-from pybench.model.record import Record
+from pybench.model.record import GpuProcess, Health, Record
 from pybench.model.results import Results
 from pybench.model.suite import Benchmark, Effort, Limits, Plan
 from tests.api import judged, suite_of

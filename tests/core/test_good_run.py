@@ -14,10 +14,21 @@ from pybench.core.population import population_of
 from pybench.files.suite.expected_table import read_table, write_table
 from pybench.model.container import ContainerSetup
 from pybench.model.errors import FileError, UsageError
-from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest, PlanOptions
 from pybench.model.record import Record
-from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Point, Scaling, Suite, TableFigure
+from pybench.model.suite import (
+    AxisValue,
+    Benchmark,
+    Effort,
+    ExpectedTable,
+    FigureRow,
+    Plan,
+    Point,
+    RatioRow,
+    Scaling,
+    Suite,
+    TableFigure,
+)
 from pybench.model.workloads.node import Matmul
 from tests.api import good_run, judged
 from tests.build import Build

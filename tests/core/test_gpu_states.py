@@ -7,7 +7,7 @@ from typing import Any
 
 from pybench.core.measurements import Measurements
 from pybench.core.summary import summarize
-from pybench.model.health import GpuConditions, GpuState
+from pybench.model.record import GpuConditions, GpuState
 from pybench.model.suite import Plan
 from tests.build import Build
 

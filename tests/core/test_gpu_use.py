@@ -9,7 +9,7 @@ import pytest
 
 from pybench.core.measurements import Measurements
 from pybench.core.summary import summarize
-from pybench.model.health import GpuConditions, GpuUse
+from pybench.model.record import GpuConditions, GpuUse
 from pybench.model.suite import Plan
 from pybench.model.wire import Metric, Work
 from tests.build import Build

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pybench.core.joint_step import moved
-from pybench.model.host import CLOCK_LIMIT_NS, HostClock, RoundTrip, clock_of
+from pybench.model.machine import CLOCK_LIMIT_NS, HostClock, RoundTrip, clock_of
 from pybench.model.wire import Phase, RequestTimes, Result, Span, Step, Work
 
 

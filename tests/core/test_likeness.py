@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.model.host import Host, Software
+from pybench.model.machine import Host, Software
 from pybench.run.hosts.gathering import unlike
 from tests.builders import H200, HOST, MACHINE
 

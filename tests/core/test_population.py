@@ -13,7 +13,7 @@ from pybench.core.good_run import GoodRun
 from pybench.core.population import Population, chance_below, population_of, tolerance_factor
 from pybench.core.verdict import judge_ratio, row_statistics
 from pybench.model.errors import UsageError
-from pybench.model.expected import ExpectedRow
+from pybench.model.suite import ExpectedRow
 from pybench.model.verdict import Expected
 from pybench.model.workloads.node import Matmul
 from tests.api import good_run

@@ -16,11 +16,25 @@ from pybench.core.measurements import Measurements
 from pybench.core.scaling import missing_part, scaling_claims, scaling_results
 from pybench.core.summary import summarize
 from pybench.core.verdict import row_statistics
-from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Network, nvls_of
 from pybench.model.manifest import Manifest, PlanOptions
 from pybench.model.results import ScalingResult
-from pybench.model.suite import AxisValue, Benchmark, Effort, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
+from pybench.model.suite import (
+    AxisValue,
+    Benchmark,
+    Effort,
+    Expectation,
+    ExpectedRow,
+    ExpectedTable,
+    FigureRow,
+    Limits,
+    Plan,
+    Point,
+    RatioRow,
+    Scaling,
+    Skip,
+    Suite,
+)
 from pybench.model.verdict import Prediction
 from pybench.model.wire import Work
 from pybench.model.workloads.train import Train

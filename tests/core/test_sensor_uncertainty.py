@@ -14,10 +14,9 @@ from pybench.core.measurements import Measurements
 from pybench.core.population import population_of
 from pybench.core.summary import summarize
 from pybench.core.verdict import BOARD_GAIN_SD, sensor_sd
-from pybench.model.expected import ExpectedTable
 from pybench.model.record import Energy, PhaseEnergy
 from pybench.model.results import CheckResult
-from pybench.model.suite import Benchmark, Effort, Limits, Plan, Point, Suite, TableFigure
+from pybench.model.suite import Benchmark, Effort, ExpectedTable, Limits, Plan, Point, Suite, TableFigure
 from tests.api import suite_of
 from tests.build import Build
 from tests.builders import MANIFEST

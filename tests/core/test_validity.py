@@ -13,11 +13,20 @@ from pybench.core.measurements import Measurements, metric_samples
 from pybench.core.scaling import scaling_results
 from pybench.core.summary import summarize
 from pybench.core.validity import company, starvation
-from pybench.model.expected import ExpectedTable, RatioRow
-from pybench.model.health import GpuProcess, Health
-from pybench.model.record import Record
+from pybench.model.record import GpuProcess, Health, Record
 from pybench.model.results import ScalingResult
-from pybench.model.suite import Benchmark, Comparison, Effort, Limits, Plan, Point, Scaling, Suite
+from pybench.model.suite import (
+    Benchmark,
+    Comparison,
+    Effort,
+    ExpectedTable,
+    Limits,
+    Plan,
+    Point,
+    RatioRow,
+    Scaling,
+    Suite,
+)
 from pybench.model.wire import Step, Work
 from tests.api import suite_of
 from tests.build import Build

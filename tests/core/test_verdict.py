@@ -12,9 +12,8 @@ from pybench.core.counts import overall
 from pybench.core.statistics.contrast import Contrast
 from pybench.core.statistics.distributions import quantile
 from pybench.core.verdict import RowStatistics, judge_comparison, judge_ratio, judge_value
-from pybench.model.expected import RatioRow
 from pybench.model.results import CheckResult, PointResult, ScalingResult
-from pybench.model.suite import Order, Skip
+from pybench.model.suite import Order, RatioRow, Skip
 from pybench.model.verdict import Counts, Expected, Verdict
 from tests.builders import CHECK, NODE_CHECK, SCALING
 

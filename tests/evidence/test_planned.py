@@ -10,7 +10,7 @@ import pytest
 
 from pybench.core.gpu_models import with_gpus
 from pybench.evidence.plan import check_plan
-from pybench.model.host import Software
+from pybench.model.machine import Software
 from pybench.model.manifest import PlanOptions
 from pybench.model.suite import Plan, Skip, Suite
 from pybench.run import suite_plan

@@ -18,8 +18,7 @@ from pybench.cli.main import main
 from pybench.core.provenance import fingerprint, run_fields
 from pybench.evidence.verify import verify_folder
 from pybench.files.run.folder import attempt_name
-from pybench.model.host import Host
-from pybench.model.machine import Machine
+from pybench.model.machine import Host, Machine
 from pybench.model.manifest import Manifest
 from pybench.model.wire import Failure
 from pybench.power.trace import PowerTrace

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.explain.text import render
-from pybench.model.health import GpuConditions
-from pybench.model.record import Record
+from pybench.model.record import GpuConditions, Record
 from tests.build import Build
 
 

@@ -15,10 +15,9 @@ from pybench.files.shipped import shipped_suites
 from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.file import read_suite
 from pybench.machine.environment import snapshot
-from pybench.model.expected import FigureRow
 from pybench.model.machine import GpuInfo, Machine
 from pybench.model.manifest import PlanOptions
-from pybench.model.suite import Plan, Point, Skip, TableFigure, table_of
+from pybench.model.suite import FigureRow, Plan, Point, Skip, TableFigure, table_of
 from pybench.model.workloads.node import Matmul
 from pybench.run.suite_plan import plan_suite
 

@@ -16,7 +16,7 @@ from pybench.fleet.figures import Figures, Reading
 from pybench.fleet.text import drain_list
 from pybench.fleet.values import FleetNode, FleetResult, NodeRun
 from pybench.model.figures import FigureKey, PointFigures
-from pybench.model.health import GpuState
+from pybench.model.record import GpuState
 from tests.fleets import Fleet, named
 
 FIVE_PERCENT = -math.log(0.95)

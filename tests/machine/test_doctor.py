@@ -19,8 +19,8 @@ from pybench.machine import doctor
 from pybench.machine.doctor import examine
 from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS
-from pybench.model.health import Xid
 from pybench.model.machine import DoctorFinding, GpuInfo, Machine
+from pybench.model.record import Xid
 
 Tell = Callable[..., None]
 

@@ -9,7 +9,7 @@ import pytest
 
 from pybench.machine import health_watch
 from pybench.machine.health_watch import HealthWatch, parse_xid, read_xids
-from pybench.model.health import GpuCounters, PcieLink, Xid
+from pybench.model.record import GpuCounters, PcieLink, Xid
 
 Tell = Callable[..., None]
 UUID = "GPU-00000000-fake-4000-8000-000000000000"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pybench.model import host as build
+from pybench.model import machine as build
 
 
 def test_a_build_changes_with_any_module_or_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with its name; a file of another kind does not count."""
-    monkeypatch.setattr(build, "__file__", str(tmp_path / "model" / "host.py"))
+    monkeypatch.setattr(build, "__file__", str(tmp_path / "model" / "machine.py"))
     builds = []
     for name, text in (
         ("model/results.py", "VERSION = 2"),

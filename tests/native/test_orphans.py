@@ -25,7 +25,7 @@ import os, sys, time
 from pathlib import Path
 from pybench.run.engines.base import Launch
 from pybench.run.engines.local import Local
-from pybench.model.host import Place
+from pybench.model.machine import Place
 from pybench.worker.process import die_with_parent
 
 def be_host(exchange, token, python):

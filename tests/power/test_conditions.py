@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.model.health import GpuConditions
+from pybench.model.record import GpuConditions
 from pybench.power.measured_window import conditions_in
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace, SlowColumns
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.model.host import HostClock
+from pybench.model.machine import HostClock
 from pybench.model.record import Energy
 from pybench.model.suite import Effort, Point
 from pybench.model.wire import Span, Step, Work

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pybench.model.host import HostClock, HostPart
+from pybench.model.machine import HostClock, HostPart
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
 from pybench.model.suite import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from pybench.model.health import GpuState
+from pybench.model.record import GpuState
 from pybench.model.results import Results
 from pybench.report.formats import render
 from pybench.report.run.use import gpu_names, gpu_state_table

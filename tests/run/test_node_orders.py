@@ -15,7 +15,7 @@ import pytest
 
 from pybench.model.container import ContainerRequest, ContainerRun
 from pybench.model.errors import MachineError
-from pybench.model.host import Host
+from pybench.model.machine import Host
 from pybench.model.wire import Failure
 from pybench.run.engines.base import Launch, LaunchRequirements
 from pybench.run.engines.choice import Choose

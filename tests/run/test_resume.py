@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pybench.model.errors import MachineError
-from pybench.model.host import Software
+from pybench.model.machine import Software
 from pybench.model.manifest import Manifest
 from pybench.model.suite import Plan, Suite
 from pybench.run.resume import check_machine, check_software

@@ -14,10 +14,9 @@ from pybench.core.good_run import GoodRun
 from pybench.core.measurements import Measurements
 from pybench.core.population import population_of
 from pybench.files.suite.expected_table import read_table, write_table
-from pybench.model.expected import ExpectedRow, ExpectedTable, RatioRow
 from pybench.model.record import Record
 from pybench.model.results import Results
-from pybench.model.suite import Benchmark, Point, Scaling, TableFigure
+from pybench.model.suite import Benchmark, ExpectedRow, ExpectedTable, Point, RatioRow, Scaling, TableFigure
 from pybench.model.verdict import Expected
 from pybench.model.wire import Work
 from pybench.model.workloads.registry import METRICS_OF

@@ -17,8 +17,8 @@ from pybench.files.shipped import shipped_suites
 from pybench.files.suite.profiles import fields_of_workload
 from pybench.files.suite.schema import fields_of
 from pybench.files.toml_file import MOST_NAMES, KeyProblem, did_you_mean, located, message_of, read_toml, refuse
-from pybench.model.expected import ANY, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Network, Switch
+from pybench.model.suite import ANY, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.text import abridged, plural
 from pybench.model.workloads.registry import METRICS_OF
 

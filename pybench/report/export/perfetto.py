@@ -15,8 +15,7 @@ import numpy as np
 
 from pybench.core.joint_step import phase_cuts_ns
 from pybench.model.errors import UsageError
-from pybench.model.health import gpu_label
-from pybench.model.record import Record
+from pybench.model.record import Record, gpu_label
 from pybench.power.chart import clock_limits, power_samples
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace
 from pybench.report.run.view import RunView

@@ -11,8 +11,8 @@ from typing import Any
 from pybench.core.joint_step import phase_cuts_ns
 from pybench.core.numbers import plain
 from pybench.model.errors import PybenchError
-from pybench.model.health import gpu_label
 from pybench.model.manifest import Provenance
+from pybench.model.record import gpu_label
 from pybench.model.results import Results
 from pybench.power.chart import PowerPayload, power_samples, trace_chart
 from pybench.report.page.charts import Section, scaling_charts, step_chart, throughput_charts

@@ -14,9 +14,8 @@ from pybench.core.lookup import NO_FIGURE, NO_TABLE
 from pybench.core.node_checks import SLOWEST
 from pybench.core.node_faults import PARTS, Fault, Part, faults, is_consequence, names_part, remedies, short_id
 from pybench.core.verdict import ONE_ATTEMPT
-from pybench.model.expected import provisional
 from pybench.model.results import CheckResult, ExpectationRow, Results
-from pybench.model.suite import NOT_INSTALLED
+from pybench.model.suite import NOT_INSTALLED, provisional
 from pybench.model.text import plural
 from pybench.model.verdict import PREDICTION
 from pybench.report.run.headline import is_passed_guard

@@ -13,7 +13,7 @@ from pybench.files.run.folder import RunFolder, is_written
 from pybench.files.run.manifest_rules import require_planned
 from pybench.files.run.results_file import read_results
 from pybench.model.errors import UsageError
-from pybench.model.host import HostPart
+from pybench.model.machine import HostPart
 from pybench.model.manifest import Containment, Manifest, Provenance
 from pybench.model.record import Record
 from pybench.model.results import Results

@@ -12,8 +12,7 @@ from pathlib import Path
 from pybench.machine.disk import reports_full_disk, room_text
 from pybench.model.container import ContainerRequest, ContainerRun, ContainerSetup, EngineFacts, ImageLock
 from pybench.model.errors import MachineError
-from pybench.model.host import Place, Software
-from pybench.model.machine import DeviceKind, DoctorFinding
+from pybench.model.machine import DeviceKind, DoctorFinding, Place, Software
 from pybench.model.wire import Failure
 from pybench.run.engines import CONTAINER_ENGINES, PLACES
 from pybench.run.engines.process import Worker, end_marked

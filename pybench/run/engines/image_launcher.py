@@ -22,8 +22,7 @@ from pybench.machine.command import CommandResult, run_command
 from pybench.machine.disk import disk_error
 from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, Mount, Relaxation
 from pybench.model.errors import MachineError, UsageError
-from pybench.model.host import OLDEST_PYTHON, Place
-from pybench.model.machine import DoctorFinding
+from pybench.model.machine import OLDEST_PYTHON, DoctorFinding, Place
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import SHARED_VARIABLE
 from pybench.run.engines.base import Argv, Engine, EngineOptions, Launch, Launcher, LaunchRequirements, Notify

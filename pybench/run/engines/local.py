@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from pybench.machine.command import is_program, run_command
 from pybench.model.container import EngineFacts
 from pybench.model.errors import UsageError
-from pybench.model.host import OLDEST_PYTHON, RECORDED_PACKAGES, Software
+from pybench.model.machine import OLDEST_PYTHON, RECORDED_PACKAGES, Software
 from pybench.model.tuning import tunes
 from pybench.model.wire import SHARED_VARIABLE, STARTER_VARIABLE
 from pybench.run.engines.base import Argv, Engine, EngineOptions, Launch, Launcher, LaunchRequirements, Notify

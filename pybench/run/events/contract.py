@@ -15,7 +15,7 @@ from typing import get_args
 
 from pybench.core.schedule import METRIC as BATCH_SIZE
 from pybench.model.backend import BACKENDS
-from pybench.model.host import SAME_CLOCK, HostClock
+from pybench.model.machine import SAME_CLOCK, HostClock
 from pybench.model.wire import (
     PROTOCOL_VERSION,
     Event,

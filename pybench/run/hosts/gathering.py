@@ -15,7 +15,7 @@ from threading import Event, Thread
 from pybench import __version__
 from pybench.machine.device_lock import lock_names
 from pybench.model.errors import MachineError
-from pybench.model.host import Host, HostClock, Place
+from pybench.model.machine import Host, HostClock, Place
 from pybench.model.text import counted
 from pybench.run.engines.base import Notify
 from pybench.run.hosts.frames import HANDSHAKE_LIMIT_S, ConnectionLostError, Frames

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pybench.model.errors import MachineError
-from pybench.model.host import Host, HostClock, RoundTrip, clock_of
+from pybench.model.machine import Host, HostClock, RoundTrip, clock_of
 from pybench.run.hosts.frames import ConnectionLostError, Frames
 from pybench.run.hosts.messages import Beat, Ended, Events, Goodbye, Message, Ping, Pong, send, take
 

@@ -9,9 +9,8 @@ from typing import Annotated, Any, get_args
 from pydantic import Field, TypeAdapter, ValidationError
 
 from pybench.model.container import ContainerRequest, ContainerSetup
-from pybench.model.health import Health
-from pybench.model.host import Host
-from pybench.model.machine import DeviceKind
+from pybench.model.machine import DeviceKind, Host
+from pybench.model.record import Health
 from pybench.run.engines import ENGINES
 from pybench.run.hosts.frames import ConnectionLostError, Frames
 

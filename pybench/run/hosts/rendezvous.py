@@ -18,7 +18,7 @@ from typing import cast
 from pybench import __version__
 from pybench.machine.environment import host_clock, network, snapshot
 from pybench.model.errors import MachineError, UsageError
-from pybench.model.host import Host, this_build
+from pybench.model.machine import Host, this_build
 from pybench.power.recorder import sampler_unavailable_reason
 from pybench.run.engines.base import Launcher
 from pybench.run.engines.environment import recorded, tuning

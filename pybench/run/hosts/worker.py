@@ -13,8 +13,8 @@ from pathlib import Path
 from pybench.files.safe_folder import opened_folder, write_file
 from pybench.model.container import ContainerRun
 from pybench.model.errors import RunFolderError
-from pybench.model.health import Health
-from pybench.model.host import HostClock, HostPart
+from pybench.model.machine import HostClock, HostPart
+from pybench.model.record import Health
 from pybench.model.wire import ORDERS_FILE, events_file
 from pybench.power.measured_window import HostTrace
 from pybench.power.trace import PowerTrace

@@ -11,9 +11,8 @@ import pytest
 from pybench.core.node_checks import nvls
 from pybench.core.node_driver import fabric, nvlinks
 from pybench.core.node_ranks import PointRecords
-from pybench.model.health import GpuCounters, PcieLink, Xid
 from pybench.model.machine import Switch
-from pybench.model.record import Energy
+from pybench.model.record import Energy, GpuCounters, PcieLink, Xid
 from pybench.model.wire import Failure
 from tests.builders import with_settings
 from tests.nodes import Node

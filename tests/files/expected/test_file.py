@@ -12,7 +12,7 @@ from pybench.core.gpu_models import machine_kind
 from pybench.files.shipped import shipped_suites
 from pybench.files.suite.expected_table import load_tables, read_table, write_table
 from pybench.model.errors import FileError
-from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
+from pybench.model.suite import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.workloads.registry import METRICS
 
 _SHIPPED = sorted((shipped_suites() / "expected").glob("*.toml"))

@@ -22,10 +22,9 @@ from pybench.cli.params import Duration
 from pybench.files.run import folder, journal
 from pybench.files.run.folder import RunFolder, attempt_name, copying
 from pybench.model.errors import RunFolderError
-from pybench.model.expected import ExpectedTable, FigureRow
 from pybench.model.manifest import MANIFEST_VERSION, Manifest, PlanOptions
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
-from pybench.model.suite import Benchmark, Comparison, Effort, Limits, Plan, Point
+from pybench.model.suite import Benchmark, Comparison, Effort, ExpectedTable, FigureRow, Limits, Plan, Point
 from pybench.model.wire import Failure, Metric, Step, Work
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import Matmul

@@ -15,7 +15,7 @@ import pytest
 import pybench
 from pybench.model.container import ContainerRequest, ContainerSetup, EngineFacts, ImageIdentity, Mount
 from pybench.model.errors import UsageError
-from pybench.model.host import Place
+from pybench.model.machine import Place
 from pybench.run.engines.apptainer.engine import ApptainerLauncher, build_argv
 from pybench.run.engines.base import Launch
 from pybench.run.engines.enroot.engine import NAMESPACES, EnrootLauncher, Isolation, import_argv

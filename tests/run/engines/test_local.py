@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybench.model.host import Place
+from pybench.model.machine import Place
 from pybench.run.engines.base import Launch
 from pybench.run.engines.environment import recorded, tuning
 from pybench.run.engines.local import Local

@@ -12,7 +12,7 @@ from typing import ClassVar, cast
 
 import pytest
 
-from pybench.model.host import Place
+from pybench.model.machine import Place
 from pybench.run.engines.base import Launch
 from pybench.run.engines.local import Local
 from pybench.run.engines.process import WorkerProcess, processes_marked

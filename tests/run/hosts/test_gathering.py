@@ -17,7 +17,7 @@ import pytest
 from pybench import __version__
 from pybench.machine.device_lock import lock_names
 from pybench.model.errors import MachineError
-from pybench.model.host import Host
+from pybench.model.machine import Host
 from pybench.run.hosts import gathering as gathering_module
 from pybench.run.hosts.frames import Frames
 from pybench.run.hosts.gathering import Gathering, gather, on_one_device
