@@ -18,7 +18,7 @@ CEILINGS = {
     "core": (7306, 42),
     "evidence": (1165, 8),
     "explain": (1989, 12),
-    "files": (2823, 19),
+    "files": (2786, 17),
     "fleet": (1564, 10),
     "machine": (1478, 12),
     "model": (5506, 35),
