@@ -7,9 +7,6 @@ from typing import Annotated, Literal
 
 from pybench.model.machine import DeviceKind
 
-Entrypoint = Literal["replace", "keep"]
-"""Whether the image's entrypoint runs before the worker: NGC images switch on forward compatibility in theirs."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformDigests:
@@ -32,7 +29,9 @@ class LockedImage:
     index_digest: Annotated[str | None, "digest of the multi-platform index"] = None
     python: Annotated[str | None, "Python version inside"] = None
     interpreter: Annotated[str, "path of that Python inside"] = "/usr/bin/python3"
-    entrypoint: Annotated[Entrypoint, "whether the worker replaces or uses the image's entrypoint"] = "replace"
+    entrypoint: Annotated[Literal["replace", "keep"], "whether the image's entrypoint runs before the worker"] = (
+        "replace"
+    )
     cuda: Annotated[str | None, "CUDA version inside"] = None
     minimum_driver: Annotated[str | None, "oldest NVIDIA driver it runs on"] = None
     dockerfile: Annotated[str | None, "folder below containers/ it is built from; none for an upstream image"] = None

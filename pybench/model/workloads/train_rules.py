@@ -21,7 +21,6 @@ StrategyName = Literal[
     "torchtune",
     "unsloth",
 ]
-Sharing = Literal["ddp", "fsdp", "zero"]
 
 _LORA = ("lora_rank", "lora_alpha", "lora_targets", "lora_dropout")
 _PACKED = ("weights",)
@@ -56,7 +55,7 @@ class StrategyTraits:
     own_optimizer: bool = False
     untied_head: bool = False
     has_microbatches: bool = False
-    sharing: Sharing | None = "ddp"
+    sharing: Literal["ddp", "fsdp", "zero"] | None = "ddp"
     exchanges_once: bool = False
     fully_shards: bool = False
     has_buckets: bool = False

@@ -94,11 +94,6 @@ def unmet_needs(given: GivenSettings, needs: Iterable[Need]) -> Iterator[Breach]
             yield Breach(need.why or f"needs {need.other}", need.option)
 
 
-Rule = Callable[[GivenSettings], Iterator[Breach]]
-ScalingRule = Callable[[GivenSettings, str, str], Iterator[Breach]]
-"""Takes settings, kind of scaling and its axis; a breach's key is a key of the expectation."""
-
-
 def shared_work(_given: GivenSettings, scaling: str, _along: str) -> Iterator[Breach]:
     """Rules of workloads whose ``batch_size`` counts all GPUs: more GPUs have the same work."""
     if scaling == "weak":
@@ -136,8 +131,9 @@ class WorkloadTraits:
     loads_gpu: bool = False
     phases: tuple[str, ...] = ()
     shared_batch: str | None = None
-    rules: Rule = lambda _given: iter(())
-    scaling_rules: ScalingRule = lambda _given, _scaling, _along: iter(())
+    rules: Callable[[GivenSettings], Iterator[Breach]] = lambda _given: iter(())
+    # Of settings, kind of scaling and its axis; a breach's key is a key of the expectation.
+    scaling_rules: Callable[[GivenSettings, str, str], Iterator[Breach]] = lambda _given, _scaling, _along: iter(())
 
     @property
     def name(self) -> str:

@@ -82,11 +82,6 @@ class Turn(ModelSettings):
     )
 
     @property
-    def num_gpus(self) -> int:
-        """GPUs that take turns."""
-        return self.tensor_parallel
-
-    @property
     def longest_sequence_tokens(self) -> int:
         """Prompt and output."""
         return self.prompt_tokens + self.output_tokens
