@@ -179,7 +179,7 @@ class Training:
             trained_parameters(self._task, self.learner),
             *self.learner.metrics(),
         ]
-        if (settings.cpu_offload or settings.offload_optimizer):
+        if settings.cpu_offload or settings.offload_optimizer:
             metrics.append(Metric(name="host_update_threads", value=torch.get_num_threads(), unit=""))
         if isinstance(self.learner, WholeModel):  # others have no option of evaluation, nor control steps
             if settings.evaluation_every_steps is not None:
