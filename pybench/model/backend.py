@@ -45,21 +45,6 @@ class Extra:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogWords:
-    """How an engine reports in its log, or in an error that it raises, what broke one of its processes.
-
-    ``not_started`` and ``echoes`` are sentences about another process's failure, at start and at work. ``death`` is the
-    beginning of a line about a killed process; the errors that follow it are its consequences. ``memory`` are words,
-    in lower case, with which the engine refuses to start for lack of memory.
-    """
-
-    not_started: tuple[str, ...] = ()
-    echoes: tuple[str, ...] = ()
-    death: tuple[str, str] | None = None
-    memory: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class BackendTraits:
     """One backend's reach.
 
@@ -76,10 +61,13 @@ class BackendTraits:
     it runs on, ``None`` for both; ``remedy`` is how a Python without it gets it.
 
     ``distributions`` are the packages, by their registry names, whose versions must match for two runs to be compared.
-    ``tuning_prefixes`` begin the names of environment variables that tune it. ``launches_per_layer``
-    is how many kernels at least a decode round launches one by one for each layer, ``None`` where it replays a graph or
-    that is not known. An engine that ``fuses_norms`` computes each in one kernel. The workloads in ``over_nodes`` it
-    can spread over several hosts. The module ``pybench.worker.backends.NAME.entry`` follows from its name.
+    ``tuning_prefixes`` begin the names of environment variables that tune it. ``launches_per_layer`` is how many
+    kernels at least a decode round launches one by one for each layer, ``None`` where it replays a graph or that is not
+    known. An engine that ``fuses_norms`` computes each in one kernel. The workloads in ``over_nodes`` it can spread
+    over several hosts. In its log, or in an error that it raises, ``log_not_started`` and ``log_echoes`` are about
+    another process's failure, at start and at work, ``log_death`` is around the name of a killed process, and
+    ``memory_words``, in lower case, refuse to start for lack of memory. The module
+    ``pybench.worker.backends.NAME.entry`` follows from its name.
     """
 
     model_types: tuple[str, ...]
@@ -102,7 +90,10 @@ class BackendTraits:
     tuning_prefixes: tuple[str, ...] = ()
     launches_per_layer: int | None = None
     fuses_norms: bool = False
-    log_words: LogWords = LogWords()
+    log_not_started: tuple[str, ...] = ()
+    log_echoes: tuple[str, ...] = ()
+    log_death: tuple[str, str] | None = None
+    memory_words: tuple[str, ...] = ()
     pads_vocabulary: bool = False
     over_nodes: tuple[WorkloadName, ...] = ()
 
@@ -230,15 +221,13 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         shaping=("context_tokens", "is_batch"),
         distributions=("vllm",),
         tuning_prefixes=("VLLM_",),
-        log_words=LogWords(
-            # vllm/v1/engine/utils.py, wait_for_engine_startup
-            not_started=("Engine core initialization failed",),
-            echoes=("EngineCore encountered an issue", "EngineDeadError"),
-            # vllm/v1/executor/multiproc_executor.py
-            death=("Worker proc ", " died unexpectedly"),
-            # vllm/v1/core/kv_cache_utils.py and vllm/v1/worker/utils.py
-            memory=("no available memory", "available kv cache memory", "free memory on device"),
-        ),
+        # vllm/v1/engine/utils.py, wait_for_engine_startup
+        log_not_started=("Engine core initialization failed",),
+        log_echoes=("EngineCore encountered an issue", "EngineDeadError"),
+        # vllm/v1/executor/multiproc_executor.py
+        log_death=("Worker proc ", " died unexpectedly"),
+        # vllm/v1/core/kv_cache_utils.py and vllm/v1/worker/utils.py
+        memory_words=("no available memory", "available kv cache memory", "free memory on device"),
         over_nodes=("generate",),
     ),
     "tensorrt_llm": replace(
@@ -249,11 +238,9 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         quantizations=("fp8", "awq"),
         distributions=("tensorrt-llm",),
         tuning_prefixes=("TRTLLM_", "TLLM_"),
-        log_words=LogWords(
-            # tensorrt_llm/executor/proxy.py, of a worker that raised at start, which is the error's cause, or ended
-            not_started=("Executor worker returned error", "Executor worker died during initialization"),
-            memory=("insufficient gpu memory",),
-        ),
+        # tensorrt_llm/executor/proxy.py, of a worker that raised at start, which is the error's cause, or ended
+        log_not_started=("Executor worker returned error", "Executor worker died during initialization"),
+        memory_words=("insufficient gpu memory",),
     ),
     "server": replace(
         _ENGINE,
@@ -271,7 +258,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
 
 # In lower case: torch's and CUDA's own, Python's, and those of engines.
 _MEMORY = ("out of memory", "outofmemory", "can't allocate memory")
-MEMORY_WORDS = (*_MEMORY, *(word for traits in BACKENDS.values() for word in traits.log_words.memory))
+MEMORY_WORDS = (*_MEMORY, *(word for traits in BACKENDS.values() for word in traits.memory_words))
 """Any of these in an error, in lower case, means that memory ran out."""
 
 

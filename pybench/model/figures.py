@@ -84,7 +84,6 @@ class RunComparison:
 
 
 MACHINE_KEYS = ("gpu", "power_limit", "mig", "ecc", "fabric", "driver", "cpu", "kernel", "network")
-"""Keys of a run that are of its machine."""
 NO_MEDIANS = "its file does not have the attempts' medians; rebuild it with: pybench report RUN --format json"
 NOT_ALONE = "a process of somebody else was on a GPU while it was measured; end it and measure again"
 

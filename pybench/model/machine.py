@@ -215,7 +215,6 @@ RECORDED_PACKAGES = (
 )
 """Packages, by their registry names, that shape a measurement where they are installed."""
 OLDEST_PYTHON = (3, 10)
-"""That runs a worker."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,7 +325,6 @@ def clock_of(trips: Sequence[RoundTrip]) -> HostClock:
 
 
 SAME_CLOCK = HostClock()
-"""The clock of a host to itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

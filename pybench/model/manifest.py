@@ -70,7 +70,6 @@ class Provenance:
 
 _HOUR_S, _MINUTE_S = 3600, 60
 MOST_TIME_S = 7 * 24 * _HOUR_S
-"""The longest time limit of a run."""
 
 PartOf = Literal["ab", "aa"]
 """The option of ``pybench run`` that marks one of several runs: a history leaves such runs out."""
@@ -120,7 +119,6 @@ def time_limit_text(seconds: float) -> str:
 
 
 NO_OPTIONS = PlanOptions()
-"""Everything that the suite expects, on all of the machine."""
 
 MANIFEST_FILE = "manifest.json"
 

@@ -144,7 +144,6 @@ JOURNAL_FILE = "journal.jsonl"
 RECORD_VERSION = 2
 
 FORKED, ALONE = "forked", "alone"
-"""How a worker was started."""
 
 
 @dataclass(frozen=True, kw_only=True)

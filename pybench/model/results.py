@@ -203,7 +203,6 @@ class ComparisonResult(_Row):
 
 
 ExpectationRow = ScalingResult | CheckResult | ComparisonResult
-"""The outcome of one expectation of the suite."""
 JudgedRow = ExpectationRow | NodeCheck
 
 

@@ -16,7 +16,6 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import Settings
 
 SERVED_MODEL = "pybench"
-"""The model's name in requests."""
 GRAPH_BATCH_SIZE = 256
 """Largest batch with a CUDA graph in TensorRT-LLM, whose default is 128: the largest batch of the shipped suites."""
 

@@ -93,7 +93,6 @@ class Comparison:
 
 
 Expectation = Scaling | Limits | TableFigure | Comparison
-"""One thing that a benchmark must show."""
 
 
 def table_of(expectation: Expectation) -> str | None:
@@ -307,7 +306,6 @@ class FigureRow(_Row):
 
 
 ExpectedRow = RatioRow | FigureRow
-"""One figure of a table."""
 
 
 @dataclass(frozen=True, kw_only=True)

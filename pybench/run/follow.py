@@ -197,9 +197,8 @@ def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: str) 
 
 _WORD = string.ascii_letters + string.digits + "_."
 _ERRORS = ("Error", "Exception", "Exit")
-_LOG_WORDS = tuple(traits.log_words for traits in BACKENDS.values())
 # Errors that report another error: those of engines, and the worker's own.
-_ECHOES = ("EngineError", *(echo for words in _LOG_WORDS for echo in (*words.not_started, *words.echoes)))
+_ECHOES = ("EngineError", *(text for own in BACKENDS.values() for text in (*own.log_not_started, *own.log_echoes)))
 _MAX_WORDS = 400
 
 
@@ -235,7 +234,7 @@ def _error(line: str) -> str | None:
 
 def _deaths(lines: list[str]) -> Iterator[str]:
     """Reports of killed processes: a phrase around one word, the process's name."""
-    for begin, end in (words.death for words in _LOG_WORDS if words.death):
+    for begin, end in (traits.log_death for traits in BACKENDS.values() if traits.log_death):
         for line in lines:
             start, stop = line.find(begin), line.find(end)
             name = line[start + len(begin) : stop]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from pybench.model.host import RECORDED_PACKAGES
+from pybench.model.machine import RECORDED_PACKAGES
 from pybench.model.wire import (
     ORDERS_FILE,
     Event,

@@ -19,7 +19,6 @@ from pybench.model.workloads.registry import METRICS_OF
 from pybench.model.workloads.settings import Range
 
 Breach = tuple[str, str]
-"""Path of a key, and what is wrong with its value."""
 
 
 def require_planned(path: Path, manifest: Manifest, records: Sequence[Record]) -> None:

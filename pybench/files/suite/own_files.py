@@ -27,7 +27,6 @@ from pybench.model.workloads.settings import MODEL_CONFIG
 MODEL = "model"
 _DEEPSPEED = "deepspeed_config"
 FILE_SETTINGS = frozenset((MODEL_CONFIG, _DEEPSPEED))
-"""Settings of a suite file that name a file."""
 
 
 def with_own_files(

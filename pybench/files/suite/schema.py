@@ -263,7 +263,6 @@ _KEYS = {
     "source": "folder of this host",
     "target": "where workers find the folder",
 }
-"""Keys of a suite that are no settings."""
 
 
 def suite_schema() -> dict[str, Any]:

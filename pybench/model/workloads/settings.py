@@ -55,9 +55,7 @@ Tokens = Range(1, 2**20)
 BatchSize = Range(1, 2**20)
 Nodes = Range(1, 1024)
 NODES = "nodes"
-"""The setting of workloads that can spread over hosts."""
 ENVIRONMENT = "environment"
-"""The setting of variables that tune workers (``pybench.model.tuning``)."""
 MODEL_CONFIG = "model_config"
 """A suite's key for a config file instead of ``model``; settings have the name alone."""
 

@@ -191,7 +191,7 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         try:
             engine = TensorrtEngine(settings, arguments)
         except RuntimeError as error:
-            if not any(words in str(error) for words in BACKENDS["tensorrt_llm"].log_words.not_started):
+            if not any(words in str(error) for words in BACKENDS["tensorrt_llm"].log_not_started):
                 raise
             cause = error.__cause__ or error
             raise EngineError(f"TensorRT-LLM's worker did not start: {type(cause).__name__}: {cause}") from error

@@ -25,7 +25,7 @@ from pybench.worker.backend import EngineError, StepOutcome
 from pybench.worker.backends.engine import Request, drive, requests_of
 from pybench.worker.backends.vllm.translation import Iterations, prompt_of, salts, times_of
 
-_NOT_STARTED = BACKENDS["vllm"].log_words.not_started
+_NOT_STARTED = BACKENDS["vllm"].log_not_started
 
 
 @contextmanager
