@@ -69,8 +69,7 @@ Architecture = dict[str, Any]
 class DecoderShape:
     """A decoder with grouped-query attention and a gated MLP, from its Hugging Face config.
 
-    Of ``num_experts`` each token passes ``active_experts``. ``sliding_layers`` of the layers attend to the last
-    ``window_tokens`` only, the others to the whole context.
+    A token passes ``active_experts``. ``sliding_layers`` attend to the last ``window_tokens``, other layers to all.
     """
 
     model_type: str = ""

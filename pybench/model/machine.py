@@ -18,10 +18,9 @@ DeviceKind = Literal["cuda", "cpu"]
 
 @dataclass(frozen=True)
 class Devices:
-    """``count`` GPUs, or CPU cores of a host without GPUs, on each of ``num_hosts``.
+    """``count`` GPUs, or CPU cores of a host without GPUs, on each of ``num_hosts``; unknown is ``None``.
 
-    ``memory_bytes`` is the memory of the smallest GPU, ``host_memory_bytes`` a host's memory, ``compute_capability``
-    the lowest of the GPUs; ``None`` is unknown. The devices of a plan for another machine are ``assumed``.
+    ``memory_bytes`` and ``compute_capability`` are the least of the GPUs. Those of another machine are ``assumed``.
     """
 
     kind: DeviceKind
@@ -49,10 +48,9 @@ _Gpu = TypeVar("_Gpu", bound=IndexedGpu)
 
 
 def visible(gpus: Sequence[_Gpu], setting: str | None) -> tuple[_Gpu, ...]:
-    """The GPUs that a value of CUDA_VISIBLE_DEVICES lists, in its order; all where it is not set.
+    """The GPUs that a value of CUDA_VISIBLE_DEVICES lists, by index or beginning of UUID, in its order; else all.
 
-    Entries are indices, or UUIDs and their beginnings. As in CUDA, the first entry that is not known ends the list,
-    and a GPU that is listed twice leaves none.
+    As in CUDA, the first entry that is not known ends the list, and a GPU that is listed twice leaves none.
     """
     if setting is None:
         return tuple(gpus)
@@ -93,10 +91,9 @@ class GpuInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInventory:
-    """GPUs that pybench may use, in PCI order; without any, ``reason`` is why.
+    """GPUs that pybench may use, in PCI order; without any, ``reason`` is why, and ``remedy`` what to do about it.
 
-    ``remedy`` is what to do where a GPU or driver is there and none can be used; ``None`` where none is there, or
-    CUDA_VISIBLE_DEVICES asks for none. ``faults`` lists the GPUs that could not be queried and were left out, and why.
+    ``faults`` lists the GPUs that could not be queried and were left out, and why.
     """
 
     gpus: tuple[GpuInfo, ...]
@@ -329,10 +326,9 @@ SAME_CLOCK = HostClock()
 
 @dataclass(frozen=True, kw_only=True)
 class HostPart:
-    """One host of an attempt; the run's host comes first if it takes part.
+    """One host of an attempt, the run's first; ``ranks`` are the first rank there and how many follow from it.
 
-    ``ranks`` are the first rank there and how many follow from it. Paths are relative to the run's folder. ``trace`` is
-    ``None`` for the reason in ``power_reason``.
+    Paths are relative to the run's folder. ``trace`` is ``None`` for the reason in ``power_reason``.
     """
 
     name: str

@@ -47,10 +47,9 @@ class GpuUse:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuCounters:
-    """One GPU's counts of trouble: ECC errors since the driver was loaded, rows of its memory that were remapped.
+    """One GPU's ECC errors since the driver was loaded, and remapped rows of its memory; unknown is ``None``.
 
-    ``remap_pending`` is a row that waits for a reset, ``remap_failed`` one that found no spare. ``None`` where
-    the driver does not report it, or the memory has no ECC.
+    ``remap_pending`` is a row that waits for a reset, ``remap_failed`` one that found no spare.
     """
 
     uuid: str
@@ -109,10 +108,9 @@ class GpuProcess:
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """The GPUs of an attempt before and after it, its links during it, and the XIDs that came.
+    """The GPUs of an attempt before and after it, its links during it, the XIDs that came, and ``others``' processes.
 
     ``after`` is empty when the driver did not answer in time, ``xids`` is ``None`` where the kernel's log is closed.
-    ``others`` are processes that no worker of the run is, as far as it can be known.
     """
 
     before: tuple[GpuCounters, ...]
@@ -170,8 +168,7 @@ class GpuEnergy:
 class PhaseEnergy:
     """Energy of one phase, summed over all GPUs and measured steps; the bounds of the windows add up.
 
-    Prefill lasts from a step's start until every sequence has its first token, decode from there to the step's end;
-    other phases are those of the workload. ``gpus`` are the figures of each GPU.
+    Prefill lasts until every sequence has its first token, then decode; other phases are those of the workload.
     """
 
     name: str

@@ -207,8 +207,7 @@ class Skip:
 class Plan:
     """Every point of a suite, in the order they run, and those that can't run.
 
-    ``left_out`` are points above the user's GPU limit, and points without enough GPUs or without a backend. Reports
-    show them; only required points are missing. ``rates_run`` is the earlier run whose rates predict speedups.
+    ``left_out`` lack GPUs or a backend, or the user left them out. ``rates_run`` has the rates that predict speedups.
     """
 
     points: tuple[Point, ...]
