@@ -15,18 +15,18 @@ PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
     "cli": (1893, 13),
-    "core": (7306, 42),
+    "core": (7294, 42),
     "evidence": (1165, 8),
     "explain": (1989, 12),
     "files": (2783, 17),
     "fleet": (1564, 10),
     "machine": (1478, 12),
-    "model": (5076, 29),
+    "model": (5067, 29),
     "nightly": (3827, 20),
     "power": (4306, 22),
     "report": (4143, 38),
-    "run": (7102, 45),
-    "worker": (9478, 73),
+    "run": (7091, 45),
+    "worker": (9475, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (54386, 354)
