@@ -19,7 +19,13 @@ class Contention {
     template <typename Read>
     void measure(Read read) {
         Patience patience;
-        const auto wait_until = [&](auto condition) { return comes_true(&patience, condition); };
+        const auto wait_until = [&](auto condition) {
+            while (!condition()) {
+                if (given_up_ || patience.waited_ns() >= kLimit) return false;
+                patience.pause(kPause);
+            }
+            return true;
+        };
         ++arrived_;
         if (!wait_until([this] { return arrived_ == num_threads_; })) return;
         for (int i = 0; i < kReads; ++i) concurrent_ns_ += timed(read);
@@ -56,15 +62,6 @@ class Contention {
     double slowdown() const {
         return std::max(static_cast<double>(concurrent_ns_) / static_cast<double>(std::max<int64_t>(alone_ns_, 1)),
                         1.0);
-    }
-
-    template <typename Condition>
-    bool comes_true(Patience* patience, Condition condition) const {
-        while (!condition()) {
-            if (given_up_ || patience->waited_ns() >= kLimit) return false;
-            patience->pause(kPause);
-        }
-        return true;
     }
 
     template <typename Read>

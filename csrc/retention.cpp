@@ -68,17 +68,15 @@ void Retention::apply(Recording* recording) {
 void Retention::thin(GpuRecording* gpu, const std::vector<OffsetRow>& offsets) const {
     const int64_t offset_ns = offsets.empty() ? 0 : offsets.back().realtime_offset_ns;
     const int64_t before_ns = middle_ns(*gpu, offset_ns);
-    drop_planes(gpu, before_ns, offset_ns, [this](int64_t t_ns) { return near_mark(t_ns); });
+    drop_planes(gpu, before_ns, offset_ns, [this](int64_t t_ns) {
+        const auto next = std::lower_bound(marks_ns_.begin(), marks_ns_.end(), t_ns - kNear);
+        return next != marks_ns_.end() && *next <= t_ns + kNear;
+    });
     if (bytes_of(*gpu) <= most_bytes_ / 4 * 3) return;
     const auto none = [](int64_t) { return false; };
     drop_planes(gpu, before_ns, offset_ns, none);
     drop(&gpu->counter, before_ns, [](const CounterRow& row) { return row.before_ns; }, none);
     drop(&gpu->stalls, before_ns, [](const StallRow& row) { return row.end_ns; }, none);
-}
-
-bool Retention::near_mark(int64_t t_ns) const {
-    const auto next = std::lower_bound(marks_ns_.begin(), marks_ns_.end(), t_ns - kNear);
-    return next != marks_ns_.end() && *next <= t_ns + kNear;
 }
 
 }  // namespace pybench

@@ -23,7 +23,6 @@ class Retention {
 
   private:
     void thin(GpuRecording* gpu, const std::vector<OffsetRow>& offsets) const;
-    bool near_mark(int64_t t_ns) const;
 
     const size_t most_bytes_;
     std::vector<int64_t> marks_ns_;  // rising

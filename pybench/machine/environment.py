@@ -125,21 +125,17 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     except OSError:
         return None
     for line in groups:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        controllers, _, path = line.partition(":")[2].partition(":")
         if controllers and "cpu" not in controllers.split(","):
             continue
         mount = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
+        files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
         group = mount / path.strip("/")
         for folder in (group, *group.parents):
             if not folder.is_relative_to(mount):
                 break
             try:
-                if controllers:
-                    words = [(folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period")]
-                else:
-                    words = (folder / "cpu.max").read_text().split()
-                quota, period = map(float, words)
+                quota, period = map(float, " ".join((folder / file).read_text() for file in files).split())
             except (OSError, ValueError):  # "max", or a group without the controller
                 continue
             if quota > 0 and period > 0:
