@@ -176,7 +176,13 @@ class RoundClock:
 
     def mark(self) -> None:
         """Work was given to the device."""
-        self._marks.append(timed_event() if self._on_gpu else time.monotonic_ns())
+        if not self._on_gpu:
+            self._marks.append(time.monotonic_ns())
+            return
+        # An event with a time, behind all present work of the current stream.
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        self._marks.append(event)
 
     def read(self) -> tuple[int, ...]:
         """When the work before each mark was done."""
@@ -186,10 +192,3 @@ class RoundClock:
         last.synchronize()
         end_ns = time.monotonic_ns()
         return tuple(end_ns - round(event.elapsed_time(last) * _NS_PER_MS) for event in self._marks)
-
-
-def timed_event() -> torch.cuda.Event:
-    """An event with a time, behind all present work of the current stream."""
-    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    event.record()
-    return event

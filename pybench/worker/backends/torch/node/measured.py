@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,7 +13,7 @@ from pybench.model.wire import Metric, Work
 from pybench.model.workloads.settings import NodeSettings, WorkloadName
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import memory_metrics
-from pybench.worker.backends.common_torch.process_group import TorchRanks, timed_event
+from pybench.worker.backends.common_torch.process_group import RoundClock, TorchRanks
 
 _MODULES: dict[WorkloadName, str] = {
     **dict.fromkeys(("matmul", "burn", "training_step", "launch_latency"), "compute"),
@@ -90,7 +89,6 @@ class Measured:
         return memory_metrics(self.device)
 
 
-_S_PER_MS = 1e-3
 _S_PER_NS = 1e-9
 # More than a host takes to queue one operation (30 us seen for a collective of torch), at the clock of today's GPUs.
 _HOLD_CYCLES = 200_000
@@ -101,15 +99,12 @@ def timed_s(device: torch.device, work: Callable[[], object]) -> float:
 
     Returns after the device is done.
     """
-    if device.type == "cpu":
-        start_ns = time.monotonic_ns()
-        work()
-        return (time.monotonic_ns() - start_ns) * _S_PER_NS
-    start = timed_event()
+    clock = RoundClock(device)
+    clock.mark()
     work()
-    end = timed_event()
-    end.synchronize()
-    return float(start.elapsed_time(end)) * _S_PER_MS
+    clock.mark()
+    start_ns, end_ns = clock.read()
+    return (end_ns - start_ns) * _S_PER_NS
 
 
 def hold(device: torch.device, num_operations: int) -> None:
