@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from pybench.machine.command import CommandResult, run_command
 from pybench.machine.disk import disk_error
@@ -201,25 +201,27 @@ Make = Callable[[str, Path], None]
 
 
 @dataclass(frozen=True)
-class ImageFileEngine(Engine):
+class ImageFileEngine(Engine, Generic[_Launcher]):
     """An engine whose images are files of the suffix ``kind``, which ``make`` writes by their locked digests.
 
-    ``prepare`` makes the launcher of a run from the image file of each backend; its container names the relaxations
-    that the suite requests. ``honours_entrypoint``: an image may need its own entrypoint kept.
-    ``report`` is what ``pybench doctor`` shows beyond the version.
+    ``tries`` gives the launchers to try, from one whose container names the relaxations that the suite requests, and
+    whether the network is one of them. ``remedies`` are by the engine's words, for where all fail.
+    ``keeps_entrypoint``: an image may need its own entrypoint kept. ``report`` is what ``pybench doctor`` shows.
     """
 
     name: str
     kind: str
     examine: Callable[[], EngineFacts]
     make: Make
-    prepare: Callable[[ContainerSetup, Mapping[str, Path], LaunchRequirements], ImageFileLauncher]
-    honours_entrypoint: bool
+    launcher_type: type[_Launcher]
+    tries: Callable[[_Launcher, bool], Iterable[_Launcher]]
+    remedies: Mapping[str, str]
+    keeps_entrypoint: bool
     report: Callable[[], Iterator[DoctorFinding]] = lambda: iter(())
 
     def launcher(
         self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool
-    ) -> ImageFileLauncher:
+    ) -> _Launcher:
         """Launcher whose image files are there, made if ``fetch``. Raises ``UsageError`` or ``MachineError``."""
         request, lock = needs.request, needs.lock(options)
         if refused := [name for name in request.relax if name != "network"]:
@@ -253,7 +255,7 @@ class ImageFileEngine(Engine):
                     labels={},
                     python=None,
                     interpreter=image.interpreter,
-                    entrypoint=image.entrypoint if self.honours_entrypoint else "replace",
+                    entrypoint=image.entrypoint if self.keeps_entrypoint else "replace",
                     pinned=True,
                 )
             )
@@ -267,7 +269,10 @@ class ImageFileEngine(Engine):
             mounts=request.mounts,
             relaxations=tuple(Relaxation(name=name, reason="the suite requests it") for name in request.relax),
         )
-        return self.prepare(setup, files, needs)
+        launcher = self.launcher_type(
+            container=setup, files=files, environment_of_suite=request.environment, secrets=request.secrets
+        )
+        return tried(self.tries(launcher, "network" in request.relax), needs.gpu_uuids, self.remedies)
 
     def findings(self, facts: EngineFacts) -> Iterator[DoctorFinding]:  # noqa: ARG002 - examined anew
         """What ``report`` finds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import itertools
 import json
 import os
 import platform
@@ -48,13 +49,11 @@ def config_folder(architecture: dict[str, Any], dtype: str, by_modelopt: str | N
         raise UnsupportedError(f"model_type {family!r}: engines here know {', '.join(MODEL_CLASSES)}")
     # Both names of the type: libraries before and after its renaming read it.
     values = {**architecture, "architectures": [MODEL_CLASSES[family]], "dtype": dtype, "torch_dtype": dtype}
-    number = 0
-    while True:
+    for number in itertools.count():
         folder = Path.cwd() / f"model-{number}"
         with suppress(FileExistsError):  # another rank's of this host
             folder.mkdir()
             break
-        number += 1
     try:
         (folder / "config.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
         if by_modelopt:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from pybench.machine.command import run_command
-from pybench.model.container import ContainerSetup, EngineFacts, Mount, Relaxation
-from pybench.run.engines.base import Argv, Launch, LaunchRequirements, engine_error
-from pybench.run.engines.image_launcher import USER_NAMESPACES, ImageFileEngine, ImageFileLauncher, shown_gpus, tried
+from pybench.model.container import EngineFacts, Mount, Relaxation
+from pybench.run.engines.base import Argv, Launch, engine_error
+from pybench.run.engines.image_launcher import USER_NAMESPACES, ImageFileEngine, ImageFileLauncher, shown_gpus
 
 # Turning an image of 10 GB into one file takes minutes, on a slow disk many.
 _BUILD_LIMIT_S = 7200.0
@@ -46,21 +46,13 @@ def build_image(reference: str, file: Path) -> None:
         raise engine_error("apptainer", str(file.parent), failed, answer.error_line)
 
 
-def _launcher(setup: ContainerSetup, files: Mapping[str, Path], needs: LaunchRequirements) -> ApptainerLauncher:
-    """One without a network where apptainer can here, unless the suite requests it. Raises ``MachineError``."""
-    request = needs.request
-    online = ApptainerLauncher(
-        container=replace(setup, relaxations=(*_NEVER_BOUNDED, *setup.relaxations)),
-        files=files,
-        offline=False,
-        environment_of_suite=request.environment,
-        secrets=request.secrets,
-    )
-    if "network" in request.relax:
-        return tried((online,), needs.gpu_uuids, _REMEDIES)
-    forced = replace(online.container, relaxations=(*online.container.relaxations, _ONLINE))
-    tries = (replace(online, offline=True), replace(online, container=forced))
-    return tried(tries, needs.gpu_uuids, _REMEDIES)
+def _tries(launcher: ApptainerLauncher, online: bool) -> Iterator[ApptainerLauncher]:
+    """Without a network where apptainer can here, unless the suite requests it."""
+    relaxations = (*_NEVER_BOUNDED, *launcher.container.relaxations)
+    if not online:
+        yield replace(launcher, offline=True, container=replace(launcher.container, relaxations=relaxations))
+        relaxations = (*relaxations, _ONLINE)
+    yield replace(launcher, offline=False, container=replace(launcher.container, relaxations=relaxations))
 
 
 _CLIENT_NAMES = frozenset({"PATH", "USER", "TMPDIR", "XDG_RUNTIME_DIR"})
@@ -105,4 +97,6 @@ def _bind(mount: Mount, is_writable: bool) -> str:
     return ",".join(f'"{part}"' if "," in part else part for part in parts)
 
 
-ENGINE = ImageFileEngine("apptainer", "sif", examine, build_image, _launcher, honours_entrypoint=False)
+ENGINE = ImageFileEngine(
+    "apptainer", "sif", examine, build_image, ApptainerLauncher, _tries, _REMEDIES, keeps_entrypoint=False
+)

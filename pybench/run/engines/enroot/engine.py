@@ -7,16 +7,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pybench.machine.command import run_command
-from pybench.model.container import ContainerSetup, EngineFacts, Mount, Relaxation
+from pybench.model.container import EngineFacts, Mount, Relaxation
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import DoctorFinding
-from pybench.run.engines.base import Argv, Launch, LaunchRequirements, engine_error
-from pybench.run.engines.image_launcher import USER_NAMESPACES, ImageFileEngine, ImageFileLauncher, shown_gpus, tried
+from pybench.run.engines.base import Argv, Launch, engine_error
+from pybench.run.engines.image_launcher import USER_NAMESPACES, ImageFileEngine, ImageFileLauncher, shown_gpus
 from pybench.run.engines.process import ATTEMPT_VARIABLE
 from pybench.run.images.lock import this_platform
 from pybench.run.images.registry import RegistryManifest, fetch_manifest, registry_tool
@@ -42,11 +42,19 @@ _ENTRYPOINT = Path(__file__).with_name("entrypoint.sh")
 _UNMOUNTABLE = re.compile(r"[\s:\\]")
 
 
+@dataclass(frozen=True)
+class Isolation:
+    """``namespaces`` of the worker's own, of ``NAMESPACES``; ``devices``: only devices of the point in /dev."""
+
+    namespaces: tuple[str, ...]
+    devices: bool = True
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnrootLauncher(ImageFileLauncher):
     """Launcher of squashfs files. Enroot maps this user to itself, and bounds neither pids nor /dev/shm."""
 
-    isolation: Isolation
+    isolation: Isolation = Isolation(())
 
     def start_argv(self, job: Launch, *arguments: str) -> Argv:
         """``start`` without the image's entrypoint, this user's home and the client's environment.
@@ -118,14 +126,6 @@ _NEVER_BOUNDED = (
 )
 
 
-@dataclass(frozen=True)
-class Isolation:
-    """``namespaces`` of the worker's own, of ``NAMESPACES``; ``devices``: only devices of the point in /dev."""
-
-    namespaces: tuple[str, ...]
-    devices: bool = True
-
-
 def isolations(*, online: bool) -> tuple[Isolation, ...]:
     """What this enroot can be requested, the most isolated first; ``online`` workers share the host's network."""
     known = available_namespaces()
@@ -168,7 +168,7 @@ def examine() -> EngineFacts:
     return EngineFacts(name="enroot", version=version, reason=reason, rootless=True)
 
 
-def isolation_findings() -> Iterator[DoctorFinding]:
+def _findings() -> Iterator[DoctorFinding]:
     """Devices and namespaces of the host that a worker sees."""
     absent = [f"--{name}" for name in NAMESPACES if name not in available_namespaces()]
     seen = "own processes, network and /dev, each where this host lets enroot"
@@ -177,25 +177,16 @@ def isolation_findings() -> Iterator[DoctorFinding]:
     yield DoctorFinding.ok("enroot isolation", f"{seen}; pids are not bounded")
 
 
-def _launcher(setup: ContainerSetup, files: Mapping[str, Path], needs: LaunchRequirements) -> EnrootLauncher:
-    """One that starts each image as isolated as this host takes it. Raises ``UsageError`` or ``MachineError``."""
-    request, online = needs.request, "network" in needs.request.relax
-    tries = isolations(online=online)
-    launcher = EnrootLauncher(
-        container=setup,
-        files=files,
-        isolation=tries[0],
-        environment_of_suite=request.environment,
-        secrets=request.secrets,
-    )
+def _tries(launcher: EnrootLauncher, online: bool) -> Iterator[EnrootLauncher]:
+    """As isolated as can be first. Raises ``UsageError`` for a variable that enroot would change."""
     for name, value in launcher.tuning(os.environ).items():  # enroot takes quotes around a value for its own
         if _QUOTED.fullmatch(value):
             raise UsageError(f"enroot takes the quotes off the value of {name}; remove them, or use another --engine")
-    found = tried((replace(launcher, isolation=isolation) for isolation in tries), needs.gpu_uuids, _REMEDIES)
-    isolation = found.isolation
-    kept = {*isolation.namespaces, *(("devices",) if isolation.devices else ()), *(("net",) if online else ())}
-    forced = (*_NEVER_BOUNDED, *(shared for name, shared in _SHARED.items() if name not in kept))
-    return replace(found, container=replace(found.container, relaxations=(*forced, *setup.relaxations)))
+    for isolation in isolations(online=online):
+        kept = {*isolation.namespaces, *(("devices",) if isolation.devices else ()), *(("net",) if online else ())}
+        forced = (*_NEVER_BOUNDED, *(shared for name, shared in _SHARED.items() if name not in kept))
+        relaxations = (*forced, *launcher.container.relaxations)
+        yield replace(launcher, isolation=isolation, container=replace(launcher.container, relaxations=relaxations))
 
 
 def _defect(version: str | None) -> str | None:
@@ -286,5 +277,13 @@ def _manifest(repository: str, digest: str) -> RegistryManifest:
 
 
 ENGINE = ImageFileEngine(
-    "enroot", "sqsh", examine, import_image, _launcher, honours_entrypoint=True, report=isolation_findings
+    "enroot",
+    "sqsh",
+    examine,
+    import_image,
+    EnrootLauncher,
+    _tries,
+    _REMEDIES,
+    keeps_entrypoint=True,
+    report=_findings,
 )

@@ -70,15 +70,13 @@ def confinement_for(request: ContainerRequest, engine: EngineFacts, host_ids: tu
     own = Confinement(user=NOBODY if uid == 0 else f"{uid}:{gid}")
     if engine.name == "podman" and engine.rootless:
         own = dataclasses.replace(own, run_options=("--userns", "keep-id"))
-    requested = "the suite requests it"
+    changes: dict[str, dict[str, object]] = {
+        "network": {"host_network": True},
+        "writable_root": {"read_only_root": False},
+        "root_user": {"user": "0:0"},
+    }
     for name in request.relax:
-        match name:
-            case "network":
-                own = own.relaxed(name, requested, host_network=True)
-            case "writable_root":
-                own = own.relaxed(name, requested, read_only_root=False)
-            case "root_user":
-                own = own.relaxed(name, requested, user="0:0")
+        own = own.relaxed(name, "the suite requests it", **changes[name])
     return own
 
 

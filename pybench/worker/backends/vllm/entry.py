@@ -49,14 +49,6 @@ def join(order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
     return joined_replica(order)
 
 
-_ENVIRONMENT = {
-    # One machine needs no network, and usage is not reported.
-    "VLLM_HOST_IP": "127.0.0.1",
-    **LOOPBACK,
-    "VLLM_NO_USAGE_STATS": "1",
-}
-
-
 class VllmGeneration:
     """An engine and the requests of every step of one point."""
 
@@ -99,8 +91,10 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     # Forked processes begin with vLLM imported, which takes 20 s anew. A trainer's CUDA context can't be forked, nor
     # the threads by which several replicas or hosts meet.
     is_alone = BACKENDS["vllm"].num_processes(order.settings) == 1 and not isinstance(order.settings, Turn)
-    method = "fork" if is_alone else "spawn"
-    for name, value in {**_ENVIRONMENT, "VLLM_WORKER_MULTIPROC_METHOD": method}.items():
+    # One machine needs no network, and usage is not reported.
+    variables = {"VLLM_HOST_IP": "127.0.0.1", **LOOPBACK, "VLLM_NO_USAGE_STATS": "1"}
+    variables["VLLM_WORKER_MULTIPROC_METHOD"] = "fork" if is_alone else "spawn"
+    for name, value in variables.items():
         os.environ.setdefault(name, value)
     if isinstance(order.settings, Turn):
         with needs_package("backend 'vllm'", "torch"):
