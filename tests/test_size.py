@@ -25,8 +25,8 @@ CEILINGS = {
     "nightly": (3827, 20),
     "power": (4303, 22),
     "report": (4143, 38),
-    "run": (7091, 45),
-    "worker": (9469, 73),
+    "run": (7087, 45),
+    "worker": (9462, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (54386, 354)
