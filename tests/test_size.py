@@ -18,7 +18,7 @@ CEILINGS = {
     "core": (7294, 42),
     "evidence": (1165, 8),
     "explain": (1989, 12),
-    "files": (2783, 17),
+    "files": (2779, 17),
     "fleet": (1564, 10),
     "machine": (1473, 12),
     "model": (5067, 29),

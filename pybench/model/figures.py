@@ -1,8 +1,4 @@
-"""The figures of a run's points, and the keys that must be equal for a comparison.
-
-A *row* of a comparison is one metric of one point. Which of two figures is better, and their unit, are the metric's
-(:data:`~pybench.model.workloads.registry.METRICS`).
-"""
+"""Figures of a run's points, and the keys that must be equal for a comparison: its rows are metrics of points."""
 
 from __future__ import annotations
 

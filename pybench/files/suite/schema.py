@@ -151,10 +151,8 @@ def _twice(values: list[Any]) -> str | None:
 
 def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
     size = Field(min_length=1, max_length=MAX_AXIS_VALUES)
-    whole = {"deepspeed_config"}
-    single = {
-        key: kind for key, kind in types.items() if key not in whole and get_origin(get_args(kind)[0]) is not dict
-    }
+    own = {key: kind for key, kind in types.items() if key != "deepspeed_config"}
+    single = {key: kind for key, kind in own.items() if get_origin(get_args(kind)[0]) is not dict}
     # A word among the numbers of an axis that is no value of the setting.
     single |= {key: _either(kind, Literal[ALL_GPUS]) for key, kind in single.items() if key in _COUNTS}
     if "backend" in single:
@@ -189,16 +187,14 @@ def _settings(workload: str) -> dict[str, Any]:
 
 def _benchmark(workload: str) -> type[BaseModel]:
     types = _settings(workload)
-    metrics = tuple(METRICS_OF[workload])
     over_nodes = (NODES,) if NODES in setting_names(workload) else ()
     along: Any = Literal[(*count_axes(workload), *over_nodes)]
     along_note = Field(description="axis the GPU count grows along")
     names = dict.fromkeys(("table", "below", "above", "widening_along"), _Name)
-    kinds = (Scaling, Limits, TableFigure, Comparison)
-    fields = {name: kind for cls in kinds for name, kind in fields_of(cls).items()}
+    fields = fields_of(Scaling) | fields_of(Limits) | fields_of(TableFigure) | fields_of(Comparison)
     given = {name: kind for name, kind in fields.items() if name not in {"form", "order", "other"}}
     expect = {**given, **names, "along": Annotated[along, along_note]}
-    metric = (Literal[metrics], Field(description="metric that is judged"))
+    metric = (Literal[tuple(METRICS_OF[workload])], Field(description="metric that is judged"))
     expectation = _model(f"{workload}_expect", {**_optional(expect), "metric": metric})
     listed = Annotated[list[expectation], Field(max_length=MAX_AXIS_VALUES)]  # type: ignore[valid-type]
     required = Annotated[bool, Field(description="what the machine lacks for it is missing instead of left out")]

@@ -31,9 +31,7 @@ else:
     AnySettings = Union[tuple(traits.settings for traits in WORKLOADS)]  # noqa: UP007 - as many as there are
 
 TRAITS_OF: dict[WorkloadName, WorkloadTraits] = {traits.name: traits for traits in WORKLOADS}
-SETTINGS_OF: dict[WorkloadName, type[AnySettings]] = {
-    traits.name: cast("type[AnySettings]", traits.settings) for traits in WORKLOADS
-}
+SETTINGS_OF = {traits.name: cast("type[AnySettings]", traits.settings) for traits in WORKLOADS}
 METRICS_OF: dict[WorkloadName, dict[str, MetricTraits]] = {
     traits.name: {**traits.metrics, **EVERY} for traits in WORKLOADS
 }

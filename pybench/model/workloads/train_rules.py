@@ -152,10 +152,11 @@ DEFAULT_OUTPUT_TOKENS = 64
 """Tokens of an answer that an evaluation decodes."""
 _SPLIT_STATES = "splits weights and states, which bitsandbytes' optimizers can't take: optimizer = 'adamw' or 'sgd'"
 _DECODED = "belongs to evaluation_method = 'generation'"
-_OTHER_OPTIMIZERS = ("adamw_8bit", "paged_adamw", "paged_adamw_8bit", "sgd")
+_NOT_ADAMW = ("adamw_8bit", "paged_adamw", "paged_adamw_8bit", "sgd")
 _ONE = (None, 1)
 _OFF = (None, False)
 _ON = (True,)
+_WHOLE = (None, "none", "full")
 
 NEEDS: tuple[Need, ...] = (
     Need("lora_alpha", "lora_rank"),
@@ -170,10 +171,7 @@ NEEDS: tuple[Need, ...] = (
     ),
     Need("async_tensor_parallel", "sequence_parallel", _ON, "needs sequence_parallel = true", _ON),
     Need("async_tensor_parallel", "compile", _ON, "needs compile = true", _ON),
-    Need(
-        *("optimizer", "fused_adamw", (None,)),
-        *("fused_adamw belongs to optimizer = 'adamw': remove it", _OTHER_OPTIMIZERS),
-    ),
+    Need("optimizer", "fused_adamw", (None,), "fused_adamw belongs to optimizer = 'adamw': remove it", _NOT_ADAMW),
     Need(
         *("max_grad_norm", "cpu_offload", _OFF),
         "can't join the norms of gradients in host memory over the GPUs' process group: remove cpu_offload",
@@ -205,10 +203,7 @@ NEEDS: tuple[Need, ...] = (
         for name in ("fsdp", "tensor_parallel", "torchtune")
     ),
     *(
-        Need(
-            *("strategy", "activation_checkpointing", (None, "none", "full")),
-            *(f"{name} recomputes whole layers only", (name,)),
-        )
+        Need("strategy", "activation_checkpointing", _WHOLE, f"{name} recomputes whole layers only", (name,))
         for name in ("torchtune", "unsloth")
     ),
 )
@@ -222,7 +217,7 @@ GPU_ONLY = (
 
 UNPREDICTED: dict[str, tuple[str, Container[object] | None]] = {
     "async_tensor_parallel": ("async_tensor_parallel", _ON),
-    "optimizer": ("optimizer other than adamw", _OTHER_OPTIMIZERS),
+    "optimizer": ("optimizer other than adamw", _NOT_ADAMW),
     "activation_offload": ("activation_offload", _ON),
     "mixed_precision": ("mixed_precision", None),
     "cpu_offload": ("update in host memory, whose rate no node check measures (cpu_offload)", _ON),

@@ -116,16 +116,13 @@ class Turn(ModelSettings):
         )
 
 
-_MULTIPLE = range(2, 1025)
+_MULTIPLE, _APART = range(2, 1025), ("decoupled",)
 _NEEDS = (
     Need(
         *("lora_rank", "topology", ("shared", "decoupled")),
         "topology 'full' trains all weights; remove it, or take 'shared' or 'decoupled'",
     ),
-    Need(
-        *("topology", "lora_rank", None),
-        *("topology 'decoupled' trains adapters on one GPU: set lora_rank", ("decoupled",)),
-    ),
+    Need("topology", "lora_rank", None, "topology 'decoupled' trains adapters on one GPU: set lora_rank", _APART),
     Need(
         *("tensor_parallel", "topology", ("decoupled", "full")),
         *("topology 'shared' is one GPU; take 'decoupled' or 'full'", _MULTIPLE),
