@@ -21,7 +21,7 @@ CEILINGS = {
     "files": (2779, 17),
     "fleet": (1564, 10),
     "machine": (1473, 12),
-    "model": (5067, 29),
+    "model": (5053, 29),
     "nightly": (3827, 20),
     "power": (4303, 22),
     "report": (4143, 38),
