@@ -38,8 +38,7 @@ from pybench.model.workloads.traits import MetricTraits
 from pybench.report.run.results_json import values_schema
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
-from pybench.run.suite_plan import plan_suite
-from pybench.run.time_budget import kept_attempts_s
+from pybench.run.suite_plan import kept_attempts_s, plan_suite
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent

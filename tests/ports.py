@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import weakref
 
-from pybench.run.hosts.rendezvous import held_port, port_of
+from pybench.run.hosts.rendezvous import held_port
 
 
 def port_for(owner: object) -> int:
     """A port of loopback, which only a server with SO_REUSEADDR can have while ``owner`` lives."""
     held = held_port("127.0.0.1")
     weakref.finalize(owner, held.close)
-    return port_of(held)
+    return int(held.getsockname()[1])

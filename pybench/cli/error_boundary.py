@@ -64,7 +64,6 @@ _LEAST_BYTES, _BYTES_PER_CORE = 2**28, 2**25
 
 
 def _require_memory() -> None:
-    """Raise ``MemoryError`` under a limit of address space that is too low to import numpy."""
     import resource
 
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
@@ -79,24 +78,21 @@ _LONGEST_LINE = 4000
 @contextmanager
 def _checked_output(ctx: click.Context) -> Iterator[None]:
     """A full disk under standard output is an error of a command that only prints. A verdict keeps its code."""
+    ended: click.exceptions.Exit | None = None
     try:
         yield
-    except click.exceptions.Exit as ended:
-        _check_output(ctx, ended.exit_code)
-        raise
-    _check_output(ctx, 0)
-
-
-def _check_output(ctx: click.Context, code: int) -> None:
+    except click.exceptions.Exit as end:
+        ended = end
     group = ctx.command
     is_verdict = isinstance(group, ErrorBoundary) and ctx.invoked_subcommand in group.judging
     sys.stdout.flush()
     error = sys.stdout.error if isinstance(sys.stdout, _GuardedStream) else None
-    if error is None or error.errno == errno.EPIPE:
-        return
-    echo(f"pybench: standard output: {error.strerror}", err=True)
-    if code == 0 and not is_verdict:
-        ctx.exit(MACHINE)
+    if error is not None and error.errno != errno.EPIPE:
+        echo(f"pybench: standard output: {error.strerror}", err=True)
+        if (ended is None or ended.exit_code == 0) and not is_verdict:
+            ctx.exit(MACHINE)
+    if ended is not None:
+        raise ended
 
 
 def _end(ctx: click.Context, message: str, code: int) -> None:
@@ -160,23 +156,17 @@ class _GuardedStream:
                 setattr(sys, f"__{name}__", None)
 
 
-def _open_absent_streams() -> None:
-    """Open /dev/null for absent standard streams (``>&-``): no file may take such a stream's number."""
-    if None not in (sys.stdin, sys.stdout, sys.stderr):
-        return
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            mode = "r" if name == "stdin" else "w"
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for the whole process
-
-
 @contextmanager
 def _guarded_output() -> Iterator[None]:
-    """Guard both streams."""
-    _open_absent_streams()
+    """Guard both streams. Absent ones (``>&-``) are opened as /dev/null: no file may take such a stream's number."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:
+            os.set_inheritable(descriptor, True)
+        os.close(descriptor)
+        for name in ("stdin", "stdout", "stderr"):
+            if getattr(sys, name) is None:
+                mode = "r" if name == "stdin" else "w"
+                setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for the whole process
     before = sys.stdout, sys.stderr
     out, err = _GuardedStream(sys.stdout), _GuardedStream(sys.stderr)
     sys.stdout, sys.stderr = out, err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybench.model.errors import FileError, MachineError, PybenchError, RunFolderError, UsageError
+from pybench.model.errors import MachineError, PybenchError
 
 if TYPE_CHECKING:
     from pybench.model.verdict import Verdict
@@ -24,14 +24,8 @@ BY_VERDICT: dict[Verdict, int] = {
     "inconclusive": 4,
     "no_expectation": 4,
 }
-BY_ERROR: tuple[tuple[type[PybenchError], int], ...] = (
-    (FileError, USAGE),
-    (UsageError, USAGE),
-    (RunFolderError, USAGE),
-    (MachineError, MACHINE),
-)
 
 
 def exit_code_of(error: PybenchError) -> int:
     """Exit code of an error that reached the command line."""
-    return next(code for kind, code in BY_ERROR if isinstance(error, kind))
+    return MACHINE if isinstance(error, MachineError) else USAGE

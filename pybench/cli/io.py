@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import TextWrapper
-from typing import TYPE_CHECKING, TextIO, TypedDict
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -24,24 +24,12 @@ _ASCII = str.maketrans(
 )
 
 
-class TerminalOptions(TypedDict):
-    """The width and colour of a text report."""
-
-    width: int
-    color: bool
-
-
-def terminal_options() -> TerminalOptions:
-    """The terminal's width, 80 columns where there is none; colour for a terminal that did not refuse it."""
-    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return {"width": _terminal_width(), "color": color}
-
-
-def _terminal_width() -> int:
-    """In columns; 80 where there is no terminal."""
+def terminal_options() -> dict[str, Any]:
+    """The terminal's ``width``, 80 columns where there is none; ``color`` for a terminal that did not refuse it."""
     from shutil import get_terminal_size  # its imports take as long as a usage error
 
-    return get_terminal_size((80, 24)).columns
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return {"width": get_terminal_size((80, 24)).columns, "color": color}
 
 
 def echo(text: str, *, nl: bool = True, err: bool = False, stream: TextIO | None = None) -> None:
@@ -53,7 +41,7 @@ def echo(text: str, *, nl: bool = True, err: bool = False, stream: TextIO | None
 
 def broken_lines(text: str) -> str:
     """Lines that are wider than the terminal, broken between words; those with an indent hold commands to copy."""
-    width = _terminal_width()
+    width: int = terminal_options()["width"]
     wrap = TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return "\n".join(line if len(line) <= width or line[:1].isspace() else wrap.fill(line) for line in text.split("\n"))
 
@@ -95,11 +83,6 @@ def kept_writable(option: str, file: Path) -> Iterator[None]:
         os.close(opened)
 
 
-def write_text(file: Path, text: str) -> None:
-    """Write a text. Raises ``UsageError``."""
-    write_bytes(file, text.encode())
-
-
 def json_text(value: object) -> str:
     """A value as JSON, and a line's end."""
     import json
@@ -110,7 +93,7 @@ def json_text(value: object) -> str:
 def write_json(file: Path | None, value: object) -> None:
     """Write a value as JSON; nothing when ``file`` is ``None``. Raises ``UsageError``."""
     if file is not None:
-        write_text(file, json_text(value))
+        write_bytes(file, json_text(value).encode())
 
 
 def write_outputs(outputs: Sequence[tuple[str, Path]], judged: Judged, value: object) -> None:
@@ -122,7 +105,7 @@ def write_outputs(outputs: Sequence[tuple[str, Path]], judged: Judged, value: ob
         if str(file) == "-":
             echo(text, nl=False)
         else:
-            write_text(file, text)
+            write_bytes(file, text.encode())
 
 
 def write_shown(file: Path, content: bytes) -> None:

@@ -53,7 +53,7 @@ class PlainProgress(Progress):
         self._labels = short_labels(points, with_benchmark=True)
         self._is_timed, self._expected_s, self._run_started_s = expected_s is not None, expected_s, time.monotonic()
         takes = "" if expected_s is None else f", about {rough_time(expected_s)} by earlier attempts"
-        self._say(f"run {run_id}: {plural(num_attempts, 'attempt')}{takes}, kept in {folder}")
+        self.note(f"run {run_id}: {plural(num_attempts, 'attempt')}{takes}, kept in {folder}")
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         """Keep what runs for the attempt's line; after the first round, show how long the rest takes."""
@@ -63,7 +63,7 @@ class PlainProgress(Progress):
             self._is_timed = True
             num_left = total - position + 1
             others = "attempt" if num_left == 1 else f"{num_left} attempts"
-            self._say(f"about {rough_time(left_s)} for the other {others}, by the first round")
+            self.note(f"about {rough_time(left_s)} for the other {others}, by the first round")
         self._point_id, self._place, self._attempt = point_id, f"[{position}/{total}]", f"attempt {attempt}"
         self._left = total - position
         self._started_s = time.monotonic()
@@ -76,11 +76,7 @@ class PlainProgress(Progress):
         found = f", {quantity(figure)}" if ok and figure is not None else ""
         result = f"{self._attempt}: {outcome}{found} ({took_s:.1f} s)"
         room = _WIDTH - len(f"{self._place}  {result}")
-        self._say(f"{self._place} {cut(self._labels.get(point_id, point_id), room) if ok else point_id} {result}")
-
-    def note(self, text: str) -> None:
-        """Show it on a line of its own."""
-        self._say(text)
+        self.note(f"{self._place} {cut(self._labels.get(point_id, point_id), room) if ok else point_id} {result}")
 
     def _left_by_rounds_s(self, point_id: str, elapsed_s: float, num_left: int) -> float | None:
         """Rest of the attempt that runs, and ``num_left`` others: the mean over the points' medians each."""
@@ -90,7 +86,8 @@ class PlainProgress(Progress):
         each_s = statistics.fmean(medians.values())
         return max(medians.get(point_id, each_s) - elapsed_s, 0.0) + num_left * each_s
 
-    def _say(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Show it on a line of its own."""
         echo(printable(text), stream=self._stream)
 
 
@@ -163,7 +160,8 @@ class LiveProgress(PlainProgress):
         left_s = self._expected_s - (time.monotonic() - self._run_started_s)
         return left_s if left_s > 0.0 else None
 
-    def _say(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Show it above the live line."""
         shown = broken_lines(encodable(printable(text), self._stream.encoding))
         self._console.print(self._text(shown), soft_wrap=True)
 

@@ -47,9 +47,26 @@ def report(
     RUN is a run's folder or its results.json. With REFERENCEs, RUN is reported against them.
     """
     from pybench.files.run.folder import RunFolder
+    from pybench.model.errors import UsageError
     from pybench.report.run.view import RunView
 
-    _check_options(name, output, reference_paths, node_path, inconclusive, detail=detail)
+    kind = FORMATS[name].output
+    faults = (
+        (detail and name != "terminal", f"-v belongs to --format terminal; --format {name} is always complete"),
+        (inconclusive is not None and name != "junit", "--inconclusive belongs to --format junit"),
+        (
+            node_path is not None and (name != "html" or bool(reference_paths)),
+            "--node belongs to --format html of one run; pybench explain prints the same for the terminal",
+        ),
+        (kind == "folder" and output is None, f"--format {name} writes several files; give their folder with -o DIR"),
+        (kind == "bytes" and output is None, f"--format {name} is not text; give its file with -o FILE"),
+        (
+            bool(reference_paths) and name not in {"terminal", "html"},
+            f"--format {name} is of one run; several are compared with --format terminal or html",
+        ),
+    )
+    for text in (text for is_wrong, text in faults if is_wrong):
+        raise UsageError(text)
     options: dict[str, object] = {"detail": detail} if name == "terminal" else {}
     if inconclusive is not None:
         options["inconclusive"] = inconclusive
@@ -60,10 +77,10 @@ def report(
         view = RunView.of_file(run_path) if is_file else RunView.of_folder(RunFolder.open(run_path))
         if node_path is not None:
             options["sections"] = [ctx.obj("explanation")(view, run_path, node_path)]
-        if output is not None and FORMATS[name].output == "folder":
+        if output is not None and kind == "folder":
             echo(export(view, name, output))
             return
-        if output is not None and FORMATS[name].output == "bytes":
+        if output is not None and kind == "bytes":
             write_shown(output, render_bytes(view, name))
             return
         if output is None and name == "terminal":
@@ -76,38 +93,6 @@ def report(
         write_shown(output, text.encode())
 
 
-def _check_options(
-    name: str,
-    output: Path | None,
-    references: tuple[Path, ...],
-    node_path: Path | None,
-    inconclusive: str | None,
-    *,
-    detail: bool,
-) -> None:
-    """Raise ``UsageError`` for options that the format ``name`` does not have."""
-    from pybench.model.errors import UsageError
-
-    kind = FORMATS[name].output
-    faults = (
-        (detail and name != "terminal", f"-v belongs to --format terminal; --format {name} is always complete"),
-        (inconclusive is not None and name != "junit", "--inconclusive belongs to --format junit"),
-        (
-            node_path is not None and (name != "html" or bool(references)),
-            "--node belongs to --format html of one run; pybench explain prints the same for the terminal",
-        ),
-        (kind == "folder" and output is None, f"--format {name} writes several files; give their folder with -o DIR"),
-        (kind == "bytes" and output is None, f"--format {name} is not text; give its file with -o FILE"),
-        (
-            bool(references) and name not in {"terminal", "html"},
-            f"--format {name} is of one run; several are compared with --format terminal or html",
-        ),
-    )
-    for is_wrong, text in faults:
-        if is_wrong:
-            raise UsageError(text)
-
-
 def print_terminal_report(view: RunView, *, detail: bool) -> None:
     """Print the report at the terminal's width, at 80 columns where there is no terminal."""
     echo(render(view, "terminal", detail=detail, **terminal_options()), nl=False)
@@ -115,10 +100,7 @@ def print_terminal_report(view: RunView, *, detail: bool) -> None:
 
 def name_resuming(job: Run) -> None:
     """Print the command that finishes an interrupted run."""
-    from pybench.run.open_run import resume_command
-
-    command = resume_command(job.folder.path, job.launcher)
-    echo(f"pybench: interrupted; go on with: {command}", err=True)
+    echo(f"pybench: interrupted; go on with: {job.resume_command()}", err=True)
 
 
 def name_faults(job: Run, progress: Progress) -> None:
@@ -129,12 +111,10 @@ def name_faults(job: Run, progress: Progress) -> None:
 
 def write_reports(job: Run, results: Results, *, shown: str | None, detail: bool = False) -> None:
     """Write the reports that the run's folder keeps; print the one in the text format ``shown``, if any."""
-    from pybench.machine.disk import disk_error
     from pybench.report.run.view import RunView
-    from pybench.run.open_run import resume_remedy
 
     view = RunView.of_folder(job.folder, results)
-    with disk_error(job.folder.path, *resume_remedy(job.folder.path, job.launcher)):
+    with job.disk_error():
         for name, file in REPORT_FILES.items():
             job.folder.write_report(file, render(view, name))
     if shown == "terminal":

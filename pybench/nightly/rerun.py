@@ -42,7 +42,7 @@ from pybench.run.engines.environment import recorded
 from pybench.run.engines.local import Local
 from pybench.run.engines.stage import stage_worker, worker_digest
 from pybench.run.loop import Run
-from pybench.run.resume import check_machine, check_software
+from pybench.run.prepare import check_machine, check_software
 from pybench.run.suite_plan import launch_requirements
 
 FOLDER = "reruns"

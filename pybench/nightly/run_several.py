@@ -146,7 +146,7 @@ def run_again(several: Several, times: int) -> int:
     from pybench.cli.report import name_faults, name_resuming, write_reports
     from pybench.nightly.command import print_self_test
     from pybench.nightly.history import read_history, series_of
-    from pybench.run.time_budget import TimeBudget
+    from pybench.run.suite_plan import TimeBudget
 
     budget = TimeBudget(several.options.time_limit_s)
     several = replace(several, options=replace(several.options, time_limit_s=None))

@@ -9,9 +9,8 @@ from pybench.core.schedule import next_side
 from pybench.machine.signals import signals_interrupt
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate, Results
-from pybench.run.loop import Run
-from pybench.run.open_run import OpenRun
-from pybench.run.time_budget import TimeBudget
+from pybench.run.loop import OpenRun, Run
+from pybench.run.suite_plan import TimeBudget
 
 _NAMES = ("A", "B")
 
@@ -60,15 +59,15 @@ class SideBySide:
 
 def _begin(opened: list[OpenRun], progress: Progress) -> None:
     attempts = sum(len(one.pending()) for one in opened)
-    folders = " and ".join(str(one.folder.path) for one in opened)
+    folders = " and ".join(str(one.run.folder.path) for one in opened)
     # The points of both stacks together: a point has one name, also where only one stack varies an axis.
-    either = {point.id: point for one in opened for point in one.manifest.plan.points}
+    either = {point.id: point for one in opened for point in one.run.manifest.plan.points}
     points = [
         replace(point, id=f"{name} {point.id}", benchmark=f"{name} {point.benchmark}")
         for name in _NAMES
         for point in either.values()
     ]
-    progress.run_started(" and ".join(one.folder.run_id for one in opened), folders, points, attempts)
+    progress.run_started(" and ".join(one.run.folder.run_id for one in opened), folders, points, attempts)
 
 
 @dataclass

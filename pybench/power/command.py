@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.io import echo, kept_writable, require_apart, terminal_options, write_bytes, write_json, write_text
+from pybench.cli.io import echo, kept_writable, require_apart, terminal_options, write_bytes, write_json
 from pybench.cli.params import FILE
 from pybench.model.errors import MachineError, PybenchError, UsageError
 
@@ -203,7 +203,7 @@ def _write_plot(file: Path, used: CommandPower) -> None:
     """A page for .html, else a picture."""
     from pybench.power.page import render, svg
 
-    write_text(file, render(used) if file.suffix == ".html" else svg(used.trace, used.energy))
+    write_bytes(file, (render(used) if file.suffix == ".html" else svg(used.trace, used.energy)).encode())
 
 
 def _say(text: str) -> None:

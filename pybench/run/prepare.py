@@ -1,32 +1,36 @@
-"""From a suite file to a run folder that is ready to measure, with the same launcher on every host."""
+"""A run folder that is ready to measure: from a suite file, or to go on with; the same launcher on every host.
+
+A run goes on with the machine, the software and the variables that it began with, or not at all.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pybench import __version__
 from pybench.core.plan import parse_required
-from pybench.core.provenance import fingerprint, run_fields
+from pybench.core.provenance import differences, fingerprint, machine_fields, run_fields
 from pybench.files.run.folder import RunFolder
 from pybench.files.suite.expected_table import load_tables
 from pybench.machine.disk import disk_error
 from pybench.machine.environment import snapshot
 from pybench.model.container import ContainerSetup
-from pybench.model.errors import MachineError
-from pybench.model.machine import this_build
+from pybench.model.errors import MachineError, RunFolderError, UsageError, is_machine_fault
+from pybench.model.machine import Host, Machine, Software, this_build
 from pybench.model.manifest import NO_OPTIONS, Manifest, PartOf, PlanOptions
 from pybench.model.text import os_text
+from pybench.model.tuning import tuning_alone
 from pybench.power.recorder import sampler_unavailable_reason
 from pybench.run.engines.base import Launcher, LaunchRequirements
 from pybench.run.engines.choice import Choose
 from pybench.run.engines.environment import recorded
-from pybench.run.engines.stage import stage_worker, worker_digest
+from pybench.run.engines.stage import installed_digest, stage_worker, worker_digest
 from pybench.run.hosts.gathering import Gathering
 from pybench.run.hosts.messages import Prepare, Prepared
 from pybench.run.loop import Run
@@ -125,8 +129,17 @@ def choose_on_all(choose: Choose, gathering: Gathering, needs: LaunchRequirement
         prepared, _ = link.answer(Prepared, PREPARE_LIMIT_S)
         if prepared.problem:
             lines.append(f"host {link.name}: {prepared.problem}")
-        elif container is not None:
-            lines += _unlike_images(gathering.lead.name, container, link.name, prepared)
+            continue
+        there = {image.backend: image.digests for image in prepared.images}
+        for image in container.images if container else ():
+            other = there.get(image.backend, ())
+            if not {*other}.intersection(image.known_by):
+                found, wanted = (
+                    digests[0][:_SHOWN_DIGITS] if digests else "none" for digests in (other, image.known_by)
+                )
+                unlike = f"image {image.name} is {found}, {gathering.lead.name} has {wanted}"
+                remedy = f"give both the same --lock, and fetch it: pybench images pull {image.name}"
+                lines.append(f"host {link.name}: {unlike}; {remedy}")
     if lines:
         raise MachineError("\n".join(lines))
     images = tuple(sorted(image.id for image in container.images)) if container else ()
@@ -136,14 +149,113 @@ def choose_on_all(choose: Choose, gathering: Gathering, needs: LaunchRequirement
     return launcher
 
 
-def _unlike_images(lead: str, wanted: ContainerSetup, host: str, prepared: Prepared) -> Iterator[str]:
-    """A line for each image that is another one on ``host`` than on the host ``lead``, which has those ``wanted``."""
-    found = {image.backend: image.digests for image in prepared.images}
-    for image in wanted.images:
-        there = found.get(image.backend, ())
-        if not {*there}.intersection(image.known_by):
-            here, other = (digests[0][:_SHOWN_DIGITS] if digests else "none" for digests in (image.known_by, there))
-            yield (
-                f"host {host}: image {image.name} is {other}, {lead} has {here}; "
-                f"give both the same --lock, and fetch it: pybench images pull {image.name}"
+def resume_run(
+    path: Path,
+    choose: Callable[[LaunchRequirements], Launcher],
+    given: PlanOptions = NO_OPTIONS,
+    gathering: Gathering | None = None,
+) -> Run:
+    """Open an interrupted run. Raises ``RunFolderError``, ``MachineError`` or ``UsageError`` if it can't go on."""
+    folder = RunFolder.open(path)
+    folder.require_owner()
+    manifest = folder.read_manifest()
+    check_options(path, manifest.options, given)
+    check_hosts(path, manifest, gathering.hosts if gathering else ())
+    machine = gathering.lead.machine if gathering else snapshot()
+    check_machine(path, manifest, machine)
+    # Only the worker of this very installation runs, and only one that half of the run was measured with.
+    try:
+        staged = worker_digest(folder.worker)
+    except OSError as error:
+        if is_machine_fault(error):
+            raise
+        raise RunFolderError(f"{folder.worker}: cannot read the worker's source: {error.strerror}") from error
+    if staged != manifest.worker_sha256:
+        raise RunFolderError(
+            f"{folder.path}: the worker's source in it has changed since the run began; start a new run"
+        )
+    if staged != installed_digest():
+        raise RunFolderError(
+            f"{folder.path}: began with the worker of pybench {manifest.pybench_version}, which is not that of this "
+            f"installation ({__version__}); resume with the one it began with, or start a new run"
+        )
+    needs = launch_requirements(manifest.suite, manifest.plan, manifest.machine)
+    launcher = choose(replace(needs, engine=manifest.engine, began=manifest.container))
+    began, found = _images(manifest.container), _images(launcher.container)
+    if began != found:
+        raise MachineError(
+            f"{path}: began with {began or 'no image'}, would go on with {found or 'none'}; start a new run"
+        )
+    check_software(path, manifest, launcher.software(), recorded(launcher.tuning(os.environ), launcher.secrets))
+    return Run(folder=folder, manifest=manifest, launcher=launcher, gathering=gathering)
+
+
+def _images(container: ContainerSetup | None) -> str:
+    return ", ".join(f"{image.name} {image.id}" for image in container.images) if container else ""
+
+
+def check_options(path: Path, began: PlanOptions, given: PlanOptions) -> None:
+    """Raise ``UsageError`` where an option differs from the run's own."""
+    changed = [
+        field.name
+        for field in fields(PlanOptions)
+        if getattr(given, field.name) not in (None, (), getattr(began, field.name))
+    ]
+    if changed:
+        with_profile = [f"--profile {began.profile}"] if began.profile is not None else []
+        first = " ".join((*with_profile, *began.words())) or "no options of the plan"
+        raise UsageError(
+            f"{path}: --resume continues the run's plan, which began with {first}; leave the others out "
+            f"({', '.join(_OPTION_OF.get(name, f'--{name}') for name in changed)}), or start a new run"
+        )
+
+
+_OPTION_OF = {"keep": "-k", "max_gpus": "--max-gpus", "settings": "--set", "time_limit_s": "--time-limit"}
+
+
+def check_hosts(path: Path, manifest: Manifest, hosts: Sequence[Host]) -> None:
+    """Raise ``MachineError`` where the run began over other hosts, or over others than are here."""
+    began, now = [host.name for host in manifest.machines], [host.name for host in hosts]
+    if began and not now:
+        raise MachineError(
+            f"{path}: began over hosts {', '.join(began)}; resume it on each of them, {began[0]} first, "
+            f"with --rendezvous HOST:PORT --nodes {len(began)}"
+        )
+    if began != now:
+        first = f"over hosts {', '.join(began)}" if began else "on one host"
+        raise MachineError(
+            f"{path}: began {first}, would go on over {', '.join(now)}; use the same in that order, or start a new run"
+        )
+    for before, host in zip(manifest.machines, hosts, strict=True):
+        if changes := differences(machine_fields(before.machine), machine_fields(host.machine)):
+            raise MachineError(
+                f"{path}: host {host.name} is not the machine the run began on ({'; '.join(changes)}); start a new run"
             )
+
+
+def check_machine(path: Path, manifest: Manifest, machine: Machine) -> None:
+    """Raise ``MachineError`` on another machine, or under another set of CPUs."""
+    began = manifest.machine
+    if began.cpus and began.cpus != machine.cpus:
+        raise MachineError(
+            f"{path}: began on CPUs {began.cpu_ranges}, would go on on CPUs {machine.cpu_ranges}; "
+            f"resume it under the first (taskset -c {began.cpu_ranges} pybench run --resume ...), or start a new run"
+        )
+    if changes := differences(machine_fields(began), machine_fields(machine)):
+        raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); start a new run")
+
+
+def check_software(path: Path, manifest: Manifest, software: Software | None, environment: dict[str, str]) -> None:
+    """Raise ``MachineError`` with another Python, other packages or other tuning variables, naming both versions."""
+    if manifest.software is not None and software is not None:
+        before = {"python": manifest.software.python, **manifest.software.packages}
+        if changes := differences(before, {"python": software.python, **software.packages}):
+            raise MachineError(
+                f"{path}: the workers' Python or packages have changed since the run began ({'; '.join(changes)}); "
+                "resume with the first ones (--python), or start a new run"
+            )
+    if changes := differences(tuning_alone(manifest.environment), tuning_alone(environment)):
+        raise MachineError(
+            f"{path}: variables that tune workers have changed since the run began ({'; '.join(changes)}); "
+            "set them as they were, or start a new run"
+        )

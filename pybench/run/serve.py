@@ -23,31 +23,10 @@ from pybench.run.engines.process import log_tail
 from pybench.run.engines.stage import stage_worker
 from pybench.run.events.reader import EventFile, decode_event
 from pybench.run.gpu_observation import GpuObservation, is_foreign
+from pybench.run.hosts import messages
 from pybench.run.hosts.frames import ConnectionLostError, Frames
-from pybench.run.hosts.messages import (
-    PROTOCOL,
-    Beat,
-    Begin,
-    Begun,
-    Ended,
-    Events,
-    FindPort,
-    FoundImage,
-    FoundPort,
-    Goodbye,
-    Hello,
-    Message,
-    Ping,
-    Pong,
-    Prepare,
-    Prepared,
-    Report,
-    Stop,
-    Welcome,
-    send,
-    take,
-)
-from pybench.run.hosts.rendezvous import JOIN_LIMIT_S, held_port, on_network, port_of
+from pybench.run.hosts.messages import Message, send, take
+from pybench.run.hosts.rendezvous import JOIN_LIMIT_S, held_port, on_network
 from pybench.run.images.lock import default_lock
 
 _IDLE_S, _RUNNING_S = 1.0, 0.1
@@ -71,12 +50,15 @@ class NodeRunner:
         """Do what is ordered until the run is over, with every worker ended. Raises ``MachineError``."""
         try:
             locks = lock_names(self._host.gpu_uuids)
-            send(self._frames, Hello(protocol=PROTOCOL, host=self._host, wall_s=time.time(), locks=locks))
+            send(
+                self._frames,
+                messages.Hello(protocol=messages.PROTOCOL, host=self._host, wall_s=time.time(), locks=locks),
+            )
             stage_worker(self._root / "worker")
             while True:
                 running = self._part is not None and self._part.code is None
                 found = take(self._frames, _RUNNING_S if running else _IDLE_S)
-                if found is not None and isinstance(found[0], Goodbye):
+                if found is not None and isinstance(found[0], messages.Goodbye):
                     problem = found[0].problem
                     break
                 if found is not None:
@@ -87,7 +69,7 @@ class NodeRunner:
             raise MachineError(f"host {self._host.name}: the host that leads is gone: {error}") from error
         except BaseException as error:
             with suppress(ConnectionLostError):
-                send(self._frames, Goodbye(problem=_reason(error)))
+                send(self._frames, messages.Goodbye(problem=_reason(error)))
             raise
         finally:
             self._held.close()
@@ -99,19 +81,19 @@ class NodeRunner:
 
     def _obey(self, message: Message) -> None:
         match message:
-            case Ping():
-                send(self._frames, Pong(sent_ns=message.sent_ns, there_ns=time.monotonic_ns()))
-            case Welcome():
+            case messages.Ping():
+                send(self._frames, messages.Pong(sent_ns=message.sent_ns, there_ns=time.monotonic_ns()))
+            case messages.Welcome():
                 self._notify(f"host {self._host.name}: takes orders from host {message.lead}")
-            case FindPort():
+            case messages.FindPort():
                 self._held.close()
                 held = self._held.enter_context(held_port(self._frames.local_address))
-                send(self._frames, FoundPort(port=port_of(held)))
-            case Prepare():
+                send(self._frames, messages.FoundPort(port=held.getsockname()[1]))
+            case messages.Prepare():
                 send(self._frames, self._prepared(message))
-            case Begin():
-                send(self._frames, Begun(problem=self._begin(message)))
-            case Stop():
+            case messages.Begin():
+                send(self._frames, messages.Begun(problem=self._begin(message)))
+            case messages.Stop():
                 part = self._part
                 if part is None:
                     raise ConnectionLostError("it ordered the end of a worker, and none was begun")
@@ -122,7 +104,7 @@ class NodeRunner:
             case _:
                 raise ConnectionLostError(f"it ordered {type(message).__name__.lower()}")
 
-    def _prepared(self, order: Prepare) -> Prepared:
+    def _prepared(self, order: messages.Prepare) -> messages.Prepared:
         """Hold the devices and choose what starts workers: the ordered engine, by this host's own lock."""
         began = None if order.container is None else replace(order.container, lock=str(default_lock()))
         needs = LaunchRequirements(
@@ -139,12 +121,13 @@ class NodeRunner:
             self._devices.enter_context(locked_devices(self._host.gpu_uuids, owner, self._notify, self._wait_s))
             self._launcher = self._choose(needs)
         except (OSError, PybenchError) as error:
-            return Prepared(problem=_reason(error))
+            return messages.Prepared(problem=_reason(error))
         container = self._launcher.container
         images = container.images if container else ()
-        return Prepared(images=tuple(FoundImage(backend=image.backend, digests=image.known_by) for image in images))
+        found = (messages.FoundImage(backend=image.backend, digests=image.known_by) for image in images)
+        return messages.Prepared(images=tuple(found))
 
-    def _begin(self, order: Begin) -> str:
+    def _begin(self, order: messages.Begin) -> str:
         """Start a part; gives why it can't be started, if it can't."""
         self._end()
         launcher = self._launcher
@@ -183,7 +166,7 @@ _MAX_LOG = 2**15
 class Part:
     """The worker of one order, from its start to the report; ``code`` is ``None`` until its end is reported."""
 
-    def __init__(self, order: Begin, launcher: Launcher, name: str, folder: Path, frames: Frames) -> None:
+    def __init__(self, order: messages.Begin, launcher: Launcher, name: str, folder: Path, frames: Frames) -> None:
         """Start it below ``folder``. Raises ``OSError`` or ``MachineError``."""
         self._order, self._frames = order, frames
         self._log = folder / "worker.log"
@@ -193,7 +176,29 @@ class Part:
         self._redaction = Redaction(passed_secrets(launcher.tuning(os.environ), launcher.secrets))
         self._open = ExitStack()
         held = self._open.enter_context(held_port(frames.local_address))
-        self._job = _job(order, name, folder, (frames.local_address, port_of(held)))
+        address, (mark, _, number) = frames.local_address, order.token.partition("/")
+        exchange = folder / "exchange"
+        exchange.mkdir()
+        self._job = Launch(
+            stage=folder.parent / "worker",
+            exchange=exchange,
+            backend=order.backend,
+            num_processes=order.num_ranks,
+            places=(Place(host=name, gpu_uuids=order.gpu_uuids),),
+            host=name,
+            # Another mark than that of the host that leads, which may be a process of the same machine.
+            token=f"{mark}@{name}/{number}",
+            host_environment={**os.environ, **on_network(address, os.environ)},
+            meeting=Meeting(
+                num_nodes=order.num_nodes,
+                node_rank=order.node_rank,
+                # The address that the host that leads gave, with this host's own IPv6 zone.
+                address=order.address.partition("%")[0] + "".join(address.partition("%")[1:]),
+                port=order.port,
+                local_address=address,
+                local_port=held.getsockname()[1],
+            ),
+        )
         ranks = range(order.first_rank, order.first_rank + order.num_ranks)
         self._files = {rank: EventFile(self._job.exchange / events_file(rank)) for rank in ranks}
         self.code: int | None = None
@@ -219,10 +224,10 @@ class Part:
             self.code = -1 if code is None else code
             if problem:
                 self._worker.end()
-            send(self._frames, Ended(code=self.code or (1 if problem else 0), problem=problem))
+            send(self._frames, messages.Ended(code=self.code or (1 if problem else 0), problem=problem))
         elif time.monotonic() - self._beat_s > _BEAT_S:
             self._beat_s = time.monotonic()
-            send(self._frames, Beat(power_w=self._gpus.power_w() if self._gpus.samples_power else None))
+            send(self._frames, messages.Beat(power_w=self._gpus.power_w() if self._gpus.samples_power else None))
 
     def end(self) -> None:
         """End the worker and stop observing. Raises ``MachineError`` where it can't be ended."""
@@ -239,7 +244,7 @@ class Part:
         container = self._worker.container()
         health = self._gpus.health(partial(is_foreign, run_mark=self._job.run_mark, container=container))
         log = self._redaction.of(log_tail(self._log))[-_MAX_LOG:]
-        report = Report(health=health, power_reason=reason, log=log)
+        report = messages.Report(health=health, power_reason=reason, log=log)
         send(self._frames, report, b"" if trace is None else encode_trace(trace))
 
     def _send_events(self) -> str:
@@ -257,31 +262,5 @@ class Part:
                         continue  # the host that leads refuses it
                     self._gpus.note(0, event)
             if lines:
-                send(self._frames, Events(rank=rank), "".join(line + "\n" for line in lines).encode())
+                send(self._frames, messages.Events(rank=rank), "".join(line + "\n" for line in lines).encode())
         return ""
-
-
-def _job(order: Begin, name: str, folder: Path, local: tuple[str, int]) -> Launch:
-    mark, _, number = order.token.partition("/")
-    exchange = folder / "exchange"
-    exchange.mkdir()
-    return Launch(
-        stage=folder.parent / "worker",
-        exchange=exchange,
-        backend=order.backend,
-        num_processes=order.num_ranks,
-        places=(Place(host=name, gpu_uuids=order.gpu_uuids),),
-        host=name,
-        # Another mark than that of the host that leads, which may be a process of the same machine.
-        token=f"{mark}@{name}/{number}",
-        host_environment={**os.environ, **on_network(local[0], os.environ)},
-        meeting=Meeting(
-            num_nodes=order.num_nodes,
-            node_rank=order.node_rank,
-            # The address that the host that leads gave, with this host's own IPv6 zone.
-            address=order.address.partition("%")[0] + "".join(local[0].partition("%")[1:]),
-            port=order.port,
-            local_address=local[0],
-            local_port=local[1],
-        ),
-    )

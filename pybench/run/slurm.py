@@ -13,8 +13,9 @@ import signal
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 
 from pybench.machine.command import run_command
@@ -101,13 +102,28 @@ def batch_script(command: Sequence[str], folder: Path) -> str:
     return f"#!/bin/sh\n#SBATCH --ntasks-per-node=1\ncd {shlex.quote(str(folder))} && exec {shlex.join(command)}\n"
 
 
-def submit(script: Path, options: Sequence[str]) -> str:
-    """Submit ``script`` with the user's ``options``; gives the job's number. Raises ``MachineError``."""
-    done = run_command(("sbatch", "--parsable", *options, str(script)))
+def submit_batch(words: Sequence[str], root: Path, options: Sequence[str]) -> tuple[str, Path, str]:
+    """Submit a script that runs ``words`` up to ``--``, without ``--sbatch``, with the user's ``options`` of sbatch.
+
+    Gives the job's number, the script and the file of its output. Raises ``MachineError``.
+    """
+    command = [word for word in _absolute(takewhile("--".__ne__, words)) if word != "--sbatch"]
+    root.mkdir(parents=True, exist_ok=True)
+    script = root / f"sbatch-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.sh"
+    script.write_text(batch_script(command, Path.cwd()), encoding="utf-8")
+    output = str(root.resolve() / "slurm-%j.out")
+    done = run_command(("sbatch", "--parsable", f"--output={output}", *options, str(script)))
     if not done.ok:
         munge = "; start munge on this host (systemctl start munge)" if "munge" in done.error.lower() else ""
         raise MachineError(f"sbatch: {done.error_line.removeprefix('sbatch: ')}{munge}")
-    return done.out.strip().partition(";")[0]
+    job = done.out.strip().partition(";")[0]
+    return job, script, output.replace("%j", job)
+
+
+def _absolute(words: Iterable[str]) -> tuple[str, ...]:
+    """A command line whose program is found from any folder."""
+    program, *arguments = words
+    return (str(Path(program).absolute()), *arguments)
 
 
 STEP_VARIABLE = "PYBENCH_SLURM_VERDICTS"
@@ -121,60 +137,42 @@ _FIRST_OF_SLURMS_OWN_STEPS = 0xFFFFFFF0
 _GROUP = re.compile(r"([A-Za-z0-9_.-]*)(?:\[([0-9,-]+)\])?([A-Za-z0-9_.-]*)(?:,|$)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Allocation:
-    """Job ``job`` has ``num_nodes`` hosts, each with ``cpus_each`` CPUs, ``None`` where they differ."""
+def srun_command(
+    environment: Mapping[str, str], command: Sequence[str], num_nodes: int | None
+) -> tuple[str, ...] | None:
+    """Command line that runs ``command`` once on each of ``num_nodes`` hosts of the allocation, by default on all.
 
-    job: int
-    num_nodes: int
-    cpus_each: int | None
-
-    @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Allocation | None:
-        """The allocation of several nodes that this process is in and not yet a task of; ``None`` elsewhere."""
-        job, nodes = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_NUM_NODES", "1")
-        step = environment.get("SLURM_STEP_ID", "")
-        if step.isdecimal() and int(step) < _FIRST_OF_SLURMS_OWN_STEPS:
-            return None  # somebody's own srun
-        if STEP_VARIABLE in environment or not job.isdecimal() or not nodes.isdecimal() or int(nodes) < 2:  # noqa: PLR2004
-            return None
-        cpus = re.fullmatch(r"(\d+)(?:\(x\d+\))?", environment.get("SLURM_JOB_CPUS_PER_NODE", ""))
-        return cls(job=int(job), num_nodes=int(nodes), cpus_each=int(cpus[1]) if cpus else None)
-
-    def srun(self, command: Sequence[str], num_nodes: int | None) -> tuple[str, ...]:
-        """Command line that runs ``command`` once on each of ``num_nodes`` hosts. Raises ``UsageError``."""
-        count = num_nodes or self.num_nodes
-        if count > self.num_nodes:
-            raise UsageError(
-                f"--nodes {count}: the allocation of job {self.job} has {self.num_nodes} nodes; allocate {count}"
-            )
-        # Since Slurm 22.05 a step takes one CPU for each task unless it names more.
-        cpus = () if self.cpus_each is None else (f"--cpus-per-task={self.cpus_each}",)
-        one_each = (f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1")
-        return ("srun", *one_each, *cpus, "--cpu-bind=none", "--kill-on-bad-exit=0", "--", *command)
+    ``None`` outside of an allocation of several nodes, and in a step of one. Raises ``UsageError`` for too many nodes.
+    """
+    job, nodes = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_NUM_NODES", "1")
+    step = environment.get("SLURM_STEP_ID", "")
+    if step.isdecimal() and int(step) < _FIRST_OF_SLURMS_OWN_STEPS:
+        return None  # somebody's own srun
+    if STEP_VARIABLE in environment or not job.isdecimal() or not nodes.isdecimal() or int(nodes) < 2:  # noqa: PLR2004
+        return None
+    count = num_nodes or int(nodes)
+    if count > int(nodes):
+        raise UsageError(f"--nodes {count}: the allocation of job {job} has {nodes} nodes; allocate {count}")
+    # Since Slurm 22.05 a step takes one CPU for each task unless it names more; nodes may differ in their number.
+    each = re.fullmatch(r"(\d+)(?:\(x\d+\))?", environment.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    cpus = (f"--cpus-per-task={each[1]}",) if each else ()
+    one_each = (f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1")
+    return ("srun", *one_each, *cpus, "--cpu-bind=none", "--kill-on-bad-exit=0", "--", *_absolute(command))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """One of the tasks that pybench started by ``srun``: where the hosts meet, and this one's number."""
+def task_of(environment: Mapping[str, str]) -> tuple[str, int, int] | None:
+    """HOST:PORT where the hosts meet, their number, and this one's, of the task that this process is.
 
-    address: str
-    port: int
-    num_nodes: int
-    node_rank: int
-
-    @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Task | None:
-        """The task that this process is; ``None`` where it is none. Raises ``MachineError`` without a list of nodes."""
-        if STEP_VARIABLE not in environment:
-            return None
-        names = expand_nodes(environment.get("SLURM_STEP_NODELIST", ""))
-        numbers = [environment.get(f"SLURM_{name}", "") for name in ("JOB_ID", "STEP_ID", "NODEID")]
-        if not names or not all(number.isdecimal() for number in numbers):
-            raise MachineError("srun set no SLURM_STEP_NODELIST; give --rendezvous HOST:PORT of the first node")
-        job, step, node_rank = map(int, numbers)
-        port = _FIRST_PORT + (job * _STEPS_OF_A_JOB + step) % _NUM_PORTS
-        return cls(address=names[0], port=port, num_nodes=len(names), node_rank=node_rank)
+    ``None`` where pybench did not start it by ``srun``. Raises ``MachineError`` without a list of nodes.
+    """
+    if STEP_VARIABLE not in environment:
+        return None
+    names = expand_nodes(environment.get("SLURM_STEP_NODELIST", ""))
+    numbers = [environment.get(f"SLURM_{name}", "") for name in ("JOB_ID", "STEP_ID", "NODEID")]
+    if not names or not all(number.isdecimal() for number in numbers):
+        raise MachineError("srun set no SLURM_STEP_NODELIST; give --rendezvous HOST:PORT of the first node")
+    job, step, node_rank = map(int, numbers)
+    return f"{names[0]}:{_FIRST_PORT + (job * _STEPS_OF_A_JOB + step) % _NUM_PORTS}", len(names), node_rank
 
 
 def expand_nodes(text: str) -> tuple[str, ...]:

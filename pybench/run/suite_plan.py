@@ -1,11 +1,16 @@
-"""A suite on this machine: its points, those left out with reasons, and needs of its workers."""
+"""A suite on this machine: its points, those left out with reasons, needs of its workers, and its limit of time."""
 
 from __future__ import annotations
 
 import functools
+import math
+import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from pybench.core.plan import (
     NOTHING_REQUIRED,
@@ -19,19 +24,20 @@ from pybench.core.plan import (
     with_words,
 )
 from pybench.core.provenance import fingerprint, run_fields
-from pybench.core.schedule import within
-from pybench.files.shipped import find_suite, load_models
+from pybench.core.schedule import Attempt, within
+from pybench.files.run.folder import earlier_runs
+from pybench.files.shipped import find_suite, load_durations, load_models
 from pybench.files.suite.file import read_suite
 from pybench.model.backend import BACKENDS, install
-from pybench.model.errors import MachineError, UsageError
+from pybench.model.errors import MachineError, RunFolderError, UsageError
 from pybench.model.machine import Host, Machine
-from pybench.model.manifest import NO_OPTIONS, PlanOptions
+from pybench.model.manifest import NO_OPTIONS, PlanOptions, time_limit_text
+from pybench.model.record import Record
 from pybench.model.servers import image_backend
 from pybench.model.suite import NOT_INSTALLED, Plan, Suite
-from pybench.model.text import abridged, listed
-from pybench.model.workloads.settings import Settings
+from pybench.model.text import abridged, listed, plural
+from pybench.model.workloads.settings import NodeSettings, Settings
 from pybench.run.engines.base import Launcher, LaunchRequirements
-from pybench.run.time_budget import earlier_times_s
 
 
 def plan_suite(
@@ -78,6 +84,7 @@ def plan_suite(
         skipped_ids = [skip.id for skip in (*every.skips, *every.left_out)]
         ids = abridged([*(point.id for point in every.points), *skipped_ids], 3)
         raise UsageError(f"-k {options.keep!r} keeps no point of {path}{in_profile}, which has {ids}")
+    here = fingerprint(run_fields(machine, hosts))
     _require_gpus(required, plan, machine, assumed=there.assumed)
     for name in sorted(required.backends):
         if not any(name in (*each.axes.get("backend", ()), each.settings.get("backend")) for each in suite.benchmarks):
@@ -85,9 +92,10 @@ def plan_suite(
     given = {benchmark.name for benchmark in suite.benchmarks if benchmark.gives_rates}
     rates = [point for point in plan.points if point.benchmark in given]
     if rates and earlier_rates is not None and root is not None:
-        plan = planned(rates_run=earlier_rates(root, fingerprint(run_fields(machine, hosts)), rates))
+        plan = planned(rates_run=earlier_rates(root, here, rates))
     if options.time_limit_s is not None and root is not None:
-        plan = within(plan, earlier_times_s(suite, plan, machine, root, hosts), options.time_limit_s)
+        known_s = earlier_attempts_s(root, suite.name, here, plan)
+        plan = within(plan, known_s, options.time_limit_s)
     return suite, plan
 
 
@@ -166,3 +174,79 @@ def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str,
         if is_needed and (absent := missing(extra.packages)):
             return extra.name, f"{extra} needs {listed(absent)}, not found here: {extra.remedy or install(extra.name)}"
     return None
+
+
+_MOST_NAMED = 3
+
+
+class OutOfTimeError(Exception):
+    """The run's time was over while an attempt ran; the worker is ended, and nothing of the attempt is kept."""
+
+
+class TimeBudget:
+    """``limit_s`` from now on for all attempts, ``None`` without end; ``end_s`` is in ``time.monotonic``."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        self.end_s = math.inf if limit_s is None else time.monotonic() + limit_s
+        self.is_limited = limit_s is not None
+        self.limit = "" if limit_s is None else time_limit_text(limit_s)
+
+    @property
+    def end_ns(self) -> int | None:
+        """The end in nanoseconds of CLOCK_MONOTONIC, ``None`` where there is none."""
+        return int(self.end_s * 1e9) if self.is_limited else None
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until its end."""
+        return self.end_s - time.monotonic()
+
+    def left_out_note(self, attempts: Sequence[Attempt]) -> str:
+        """A sentence that counts attempts which are not made, and names their points where they are few."""
+        many = Counter(point.id for point, _ in attempts)
+        verb = "is" if len(attempts) == 1 else "are"
+        counted = f"{self.limit}: {plural(len(attempts), 'attempt')} {verb} not made"
+        if len(many) > _MOST_NAMED:
+            return f"{counted}, at {len(many)} points"
+        return f"{counted}: {', '.join(f'{count} of {name}' for name, count in many.items())}"
+
+
+_MOST_RUNS = 20
+"""Folders of other runs that are looked at, the newest first."""
+
+
+def earlier_attempts_s(
+    root: Path, suite: str, machine: str, plan: Plan, own: Path | None = None, known: Collection[str] = ()
+) -> dict[str, float]:
+    """Seconds of an attempt by the digest of its point, as the latest run of ``suite`` below ``root`` measured it.
+
+    ``machine`` is the fingerprint of these hosts. The run ``own`` does not count, points ``known`` are not looked for.
+    """
+    wanted = {point.digest for point in plan.points}.difference(known)
+    found: dict[str, float] = {}
+    for run, _ in earlier_runs(root, machine, most=_MOST_RUNS, suite=suite, own=own) if wanted else ():
+        with suppress(RunFolderError, OSError):
+            found = {**attempts_s(run.journal.records()), **found}
+        if wanted <= found.keys():
+            break
+    return {digest: value for digest, value in found.items() if digest in wanted}
+
+
+def kept_attempts_s(suite: str, plan: Plan, machine: Machine) -> dict[str, float]:
+    """Seconds of an attempt by the digest of its point, by kept runs of the same kind and number of GPUs.
+
+    Times are of the shipped suite; node points in a suite of models have the time of ``node_check``.
+    """
+    known = load_durations().get(machine.kind, {}).get(str(len(machine.gpus)), {})
+    of_node = [isinstance(point.settings, NodeSettings) for point in plan.points]
+    names = [suite if all(of_node) or not is_node else "node_check" for is_node in of_node]
+    return {p.digest: known[name] for p, name in zip(plan.points, names, strict=True) if name in known}
+
+
+def attempts_s(records: Sequence[Record]) -> dict[str, float]:
+    """Median seconds of a good attempt by the digest of its point."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        if record.ok:
+            found.setdefault(record.point_digest, []).append(record.duration_s)
+    return {digest: median(values) for digest, values in found.items()}

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from pybench.cli.main import main
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.journal import Journal
-from pybench.run import open_run
+from pybench.run import loop
 from pybench.run.engines.local import Local
 from pybench.run.engines.process import processes_marked
 from tests.cli.fault_sweep import write_quick_drill
@@ -68,7 +68,7 @@ def undo(run: Path) -> None:
 # The runner's calls, and the call at which the folder has changed.
 ACCESSES: dict[str, tuple[Any, str, int]] = {
     "a worker's start": (Local, "start", 1),
-    "room for an attempt": (open_run, "require_room", 2),
+    "room for an attempt": (loop, "require_room", 2),
     "an attempt's folder": (RunFolder, "fresh_attempt", 2),
     "a record": (Journal, "append", 2),
     "the journal's end": (Journal, "require_complete", 1),

@@ -12,7 +12,7 @@ from pybench.core.gpu_models import with_gpus
 from pybench.evidence.plan import check_plan
 from pybench.model.machine import Software
 from pybench.model.manifest import PlanOptions
-from pybench.model.suite import Plan, Skip, Suite
+from pybench.model.suite import Plan, Skip
 from pybench.run import suite_plan
 from pybench.run.prepare import prepare_run
 from pybench.run.suite_plan import plan_suite
@@ -43,14 +43,14 @@ def measured(folder: Path, launcher: FakeLauncher, options: PlanOptions) -> Path
     (folder / "drill.toml").write_text(suite_text(max_attempts=2, time_limit_s=60))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(*NO_DRIVER)
-        patch.setattr(suite_plan, "earlier_times_s", _long_times_s)
+        patch.setattr(suite_plan, "earlier_attempts_s", _long_times_s)
         run = prepare_run(folder / "drill.toml", folder / "runs", lambda _needs: launcher, options)
         finish(run)
     Forgery(run.folder.path).report()
     return run.folder.path
 
 
-def _long_times_s(_suite: Suite, plan: Plan, *_others: object) -> dict[str, float]:
+def _long_times_s(_root: Path, _suite: str, _machine: str, plan: Plan) -> dict[str, float]:
     """By earlier runs the second point takes longer than any limit here."""
     return {point.digest: 1000.0 for point in plan.points if point.id == TWO}
 

@@ -10,10 +10,9 @@ import pytest
 
 from pybench.model.wire import Event, Phase, Result
 from pybench.run import gpu_observation
+from pybench.run.attempt import Session, follow
 from pybench.run.events.reader import RankLog
-from pybench.run.follow import follow
 from pybench.run.gpu_observation import GpuObservation
-from pybench.run.session import Session
 
 
 class Sampler:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.train import Train
+from pybench.run.attempt import work_order
 from pybench.run.engines.local import Local
 from pybench.run.prepare import prepare_run
-from pybench.run.session import work_order
 from tests.build import Build
 from tests.run.drill import suite_text, table_text
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pybench.run.open_run import compiled_code, folder_of
+from pybench.run.loop import compiled_code, folder_of
 
 
 @pytest.fixture(autouse=True)

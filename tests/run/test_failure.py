@@ -6,7 +6,7 @@ import pytest
 
 from pybench.model.wire import Failure
 from pybench.run.events.reader import RankLog
-from pybench.run.follow import failure_of_exit, root_cause
+from pybench.run.failure import failure_of_exit, root_cause
 
 # As torch 2.11 writes it; the first failure that it saw comes last.
 REPORT = """

@@ -16,10 +16,10 @@ import pytest
 from pybench.model.progress import Progress
 from pybench.model.suite import Effort
 from pybench.model.wire import Event, Failure, Phase, Result, Step, Work, encode_event
+from pybench.run.attempt import follow
 from pybench.run.engines.process import Worker
 from pybench.run.events.reader import EventReader
-from pybench.run.follow import follow
-from pybench.run.time_budget import OutOfTimeError
+from pybench.run.suite_plan import OutOfTimeError
 from tests.builders import HEADER
 
 RESULT = Result(warmup_steps=0, steady=True)

@@ -10,12 +10,13 @@ import pytest
 
 from pybench.model.container import EngineFacts
 from pybench.model.errors import MachineError
+from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.wire import Failure
 from pybench.run.engines.base import Launcher
 from pybench.run.engines.local import Local
 from pybench.run.engines.oci.engine import OciEngine
-from pybench.run.open_run import blame_machine, resume_command
+from pybench.run.loop import Run
 
 UP = EngineFacts(name="docker", version="28", data_root="/")
 DOCKER = cast("Launcher", SimpleNamespace(name="docker", container=object()))  # nothing is started with it
@@ -26,6 +27,11 @@ def record(failure: Failure | None) -> Record:
     fields: dict[str, Any] = dict.fromkeys(("startup_s", "energy", "energy_reason", "trace"))
     about = {"point_id": "p", "point_digest": "d", "attempt": 1, "started_utc": "", "duration_s": 1.0}
     return Record(**fields, **about, ranks=(), failure=failure, log="worker.log", argv=())  # type: ignore[arg-type]
+
+
+def run(launcher: Launcher, path: Path) -> Run:
+    folder: Any = SimpleNamespace(path=path)
+    return Run(folder=folder, manifest=cast("Manifest", None), launcher=launcher)
 
 
 def launch_failure(words: str) -> Record:
@@ -42,14 +48,14 @@ def test_an_engine_that_went_down(engine: Any, tmp_path: Path) -> None:
     """Named, with the way on; without this every attempt that is left would be a failed one."""
     engine(DOWN)
     with pytest.raises(MachineError, match=f"connection refused; start it, then: pybench run --resume {tmp_path}"):
-        blame_machine(launch_failure("Cannot connect to the Docker daemon"), DOCKER, tmp_path)
+        run(DOCKER, tmp_path).blame_machine(launch_failure("Cannot connect to the Docker daemon"))
 
 
 def test_an_engine_whose_disk_is_full(engine: Any, tmp_path: Path) -> None:
     """Its storage is named, not the run's folder."""
     engine(UP)
     with pytest.raises(MachineError, match=r"can't start a container: .*no space left on device.; free space in / \("):
-        blame_machine(launch_failure("mkdir /var/lib/docker/x: no space left on device."), DOCKER, tmp_path)
+        run(DOCKER, tmp_path).blame_machine(launch_failure("mkdir /var/lib/docker/x: no space left on device."))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_an_engine_whose_disk_is_full(engine: Any, tmp_path: Path) -> None:
 )
 def test_a_run_goes_on_with_the_python_that_began_it(launcher: Launcher, options: str) -> None:
     """It is refused with another one; the Python of pybench itself needs no name."""
-    assert resume_command(Path("runs/a"), launcher, "--nodes", "2") == f"pybench run --resume runs/a {options}"
+    assert run(launcher, Path("runs/a")).resume_command("--nodes", "2") == f"pybench run --resume runs/a {options}"
 
 
 @pytest.mark.parametrize(
@@ -77,5 +83,5 @@ def test_a_run_goes_on_with_the_python_that_began_it(launcher: Launcher, options
 def test_what_is_the_points_own(engine: Any, tmp_path: Path, failure: Failure | None) -> None:
     """Stays a record."""
     engine(UP)
-    blame_machine(record(failure), DOCKER, tmp_path)
-    blame_machine(record(failure), Local(), tmp_path)
+    run(DOCKER, tmp_path).blame_machine(record(failure))
+    run(Local(), tmp_path).blame_machine(record(failure))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.run.follow import num_oom_kills
+from pybench.run.attempt import num_oom_kills
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pybench.model.errors import MachineError
 from pybench.model.machine import Software
 from pybench.model.manifest import Manifest
 from pybench.model.suite import Plan, Suite
-from pybench.run.resume import check_machine, check_software
+from pybench.run.prepare import check_machine, check_software
 from tests.builders import MACHINE
 
 RUN = Path("RUN")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -21,12 +22,11 @@ from pybench.model.results import Results
 from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run import terminal
 from pybench.report.run.view import RunView
-from pybench.run import follow
+from pybench.run import attempt
 from pybench.run.engines.base import Launch, LaunchRequirements
 from pybench.run.engines.process import processes_marked
 from pybench.run.loop import Run
-from pybench.run.prepare import prepare_run
-from pybench.run.resume import resume_run
+from pybench.run.prepare import prepare_run, resume_run
 from tests.processes import wait_for
 from tests.run.drill import suite_text, table_text
 from tests.run.fake_launcher import FakeLauncher
@@ -69,7 +69,11 @@ def finish(run: Run) -> Results:
 
 def pass_once_a_worker_hangs(run: Run, monkeypatch: pytest.MonkeyPatch, passed_s: float, *modules: ModuleType) -> None:
     """Let the clock of these modules stand still until then, and so much be over from then on."""
-    clock = SimpleNamespace(monotonic=lambda: passed_s * any(run.folder.path.glob("attempts/*/exchange/hangs")))
+    clock = SimpleNamespace(
+        monotonic=lambda: passed_s * any(run.folder.path.glob("attempts/*/exchange/hangs")),
+        monotonic_ns=time.monotonic_ns,
+        time_ns=time.time_ns,
+    )
     for module in modules:
         monkeypatch.setattr(module, "time", clock)
 
@@ -130,7 +134,7 @@ def test_a_worker_that_the_kernel_killed_for_memory_is_not_tried_again(
     """Its cause is the host's memory where the kernel's count rose during the attempt, and the report has a remedy."""
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "signal")
     counts = count()
-    monkeypatch.setattr(follow, "num_oom_kills", lambda: next(counts))
+    monkeypatch.setattr(attempt, "num_oom_kills", lambda: next(counts))
     run = prepare(tmp_path)
     results = finish(run)
     [failed] = [record.failure for record in run.folder.journal.records() if record.failure]
@@ -154,7 +158,7 @@ def test_a_hang_is_ended_at_its_time_limit_and_not_tried_again(tmp_path: Path, m
     """It ignores SIGTERM, too; nothing is left behind. Its limit is over, by the runner's clock, once it hangs."""
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
     run = prepare(tmp_path)
-    pass_once_a_worker_hangs(run, monkeypatch, 2.0 * LIMIT_S, follow)
+    pass_once_a_worker_hangs(run, monkeypatch, 2.0 * LIMIT_S, attempt)
     finish(run)
     assert causes(run) == {("1", 1): None, ("2", 1): "time_limit", ("1", 2): None}
     assert not list(processes_marked(run.folder.mark))
@@ -228,7 +232,7 @@ from itertools import count
 from pathlib import Path
 from test_run import fake
 from pybench.model.progress import Progress
-from pybench.run.resume import resume_run
+from pybench.run.prepare import resume_run
 resume_run(Path({str(run.folder.path)!r}), fake).finish(Progress())
 """
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as runner:

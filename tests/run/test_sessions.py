@@ -11,8 +11,7 @@ import pytest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.run.loop import Run
-from pybench.run.prepare import prepare_run
-from pybench.run.resume import resume_run
+from pybench.run.prepare import prepare_run, resume_run
 from tests.run.test_run import causes, fake, finish
 
 SUITE = """

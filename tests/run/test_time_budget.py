@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from pybench.files.run import folder
+from pybench.model.progress import Progress
 from pybench.model.record import Record
-from pybench.run import time_budget
 from pybench.run.attempt import attempt_figure
+from pybench.run.loop import OpenRun
+from pybench.run.suite_plan import TimeBudget
 from tests.build import Build
 
 build = Build()
@@ -60,8 +62,10 @@ def now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
 
 
 def _expected_s(now: Any, owed: Any, own: Any = ()) -> float | None:
-    manifest: Any = SimpleNamespace(suite=SimpleNamespace(name="main"), fingerprint="here")
-    return time_budget.expected_s(now, manifest, owed, own)
+    plan = SimpleNamespace(points=(ONE, TWO))
+    manifest: Any = SimpleNamespace(suite=SimpleNamespace(name="main"), fingerprint="here", plan=plan)
+    run: Any = SimpleNamespace(folder=now, manifest=manifest)
+    return OpenRun(run, list(own), Progress(), TimeBudget(None)).expected_s(owed)
 
 
 def test_an_earlier_run_here_gives_the_median_of_each_point(now: Folder) -> None:

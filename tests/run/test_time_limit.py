@@ -16,10 +16,9 @@ from pybench.model.verdict import Counts
 from pybench.report.run.more_attempts import decided_sentence
 from pybench.report.run.terminal import render
 from pybench.report.run.view import RunView
-from pybench.run import follow, open_run, time_budget
+from pybench.run import attempt, loop, suite_plan
 from pybench.run.loop import Run
-from pybench.run.prepare import prepare_run
-from pybench.run.resume import resume_run
+from pybench.run.prepare import prepare_run, resume_run
 from pybench.run.suite_plan import plan_suite
 from tests.run.drill import suite_text, table_text
 from tests.run.test_run import causes, fake, pass_once_a_worker_hangs
@@ -76,7 +75,7 @@ def test_an_attempt_that_runs_when_the_time_is_over_is_ended(tmp_path: Path, mon
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
     run = prepare(tmp_path, 4.0)
     notes = Notes()
-    pass_once_a_worker_hangs(run, monkeypatch, 5.0, follow, time_budget)
+    pass_once_a_worker_hangs(run, monkeypatch, 5.0, attempt, suite_plan)
     results = run.finish(notes)
     assert results.verdict == "missing"
     assert causes(run) == {("1", 1): None}
@@ -98,7 +97,7 @@ def test_an_attempt_ends_with_the_last_step_that_fits(tmp_path: Path, monkeypatc
     """It counts, with a caution; far from the end it would fail."""
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "short")
     run = prepare(tmp_path, 600.0)
-    monkeypatch.setattr(time_budget.TimeBudget, "end_ns", 1)
+    monkeypatch.setattr(suite_plan.TimeBudget, "end_ns", 1)
     results = run.finish(Progress())
     records = run.folder.journal.records()
     assert all(record.ok for record in records)
@@ -118,7 +117,7 @@ def test_a_resumed_run_has_its_limit_again(tmp_path: Path, monkeypatch: pytest.M
     """It measures what the first part had no time for."""
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
     run = prepare(tmp_path, 4.0)
-    pass_once_a_worker_hangs(run, monkeypatch, 5.0, follow, time_budget)
+    pass_once_a_worker_hangs(run, monkeypatch, 5.0, attempt, suite_plan)
     run.finish(Progress())
     assert causes(run) == {("1", 1): None}
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
@@ -164,7 +163,7 @@ def test_attempts_at_many_points_are_counted(tmp_path: Path) -> None:
     """The report names each; three points are named at once."""
     point = prepare(tmp_path, 60.0).manifest.plan.points[0]
     owed = [(replace(point, id=f"p{place}"), number) for place in range(4) for number in (2, 3)]
-    budget = time_budget.TimeBudget(60.0)
+    budget = suite_plan.TimeBudget(60.0)
     assert budget.left_out_note(owed) == "--time-limit 1m: 8 attempts are not made, at 4 points"
     assert budget.left_out_note(owed[4:]) == "--time-limit 1m: 4 attempts are not made: 2 of p2, 2 of p3"
 
@@ -172,7 +171,7 @@ def test_attempts_at_many_points_are_counted(tmp_path: Path) -> None:
 def test_an_attempt_without_time_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan owes it; that its verdict is inconclusive, too, is no second note."""
     run = prepare(tmp_path, 600.0)
-    monkeypatch.setattr(open_run, "in_time", lambda owed, *_: tuple(attempt for attempt in owed if attempt[1] == 1))
+    monkeypatch.setattr(loop, "in_time", lambda owed, *_: tuple(each for each in owed if each[1] == 1))
     notes = Notes()
     assert run.finish(notes).verdict == "inconclusive"
     assert [text for text in notes.texts if "not made" in text] == [

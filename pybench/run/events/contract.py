@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import get_args
 
@@ -72,11 +71,6 @@ class Contract:
     sites: tuple[Site, ...]
     start_ns: int
 
-    @cached_property
-    def _parts_of_step(self) -> frozenset[str]:
-        traits = TRAITS_OF[self.order.settings.workload].metrics
-        return frozenset(name for name, metric in traits.items() if metric.part_of_step)
-
     def site(self, rank: int) -> Site:
         """The host of a rank."""
         return self.sites[rank * len(self.sites) // self.num_processes]
@@ -107,9 +101,11 @@ class Contract:
                 same(rank, f"{field}.unit", event.unit, unit)
             case Result():
                 same(rank, "result.warmup_steps", event.warmup_steps, log.num_steps - len(log.steps))
-                if len(log.steps) != self.order.steps and not self._had_no_time(log):
-                    ordered = f"{self.order.steps} were ordered"
-                    raise broken(rank, "result", f"the rank measured {len(log.steps)} steps, {ordered}")
+                longest_ns = max((step.duration_ns for step in log.steps), default=0)
+                # Another step, as long as the longest, would have ended behind the run's time.
+                no_time = longest_ns > 0 and not fit(1, longest_ns, log.latest_ns + _HESITATION_NS, self.order.end_ns)
+                problem = f"the rank measured {len(log.steps)} steps, {self.order.steps} were ordered"
+                require(no_time or len(log.steps) == self.order.steps, rank, "result", problem)
                 same(rank, "phase.name", log.phase.name if log.phase else None, _PHASES[-1])
 
     def _check_header(self, rank: int, header: Header) -> None:
@@ -151,10 +147,12 @@ class Contract:
         require(abs(step.loss or 0) <= LARGEST, rank, "step.loss", "is larger than any measurement")
         check_spans(rank, step, ordered_phases(self.order.settings))
         require(len(step.values) <= _MAX_VALUES, rank, "step.values", f"has more than {_MAX_VALUES} values")
+        metrics = TRAITS_OF[self.order.settings.workload].metrics
         for name, value in step.values.items():
             field = f"step.values.{name[:80]}"
             self._check_value(rank, field, name, value)
-            if name in self._parts_of_step:
+            metric = metrics.get(name)
+            if metric is not None and metric.part_of_step:
                 longest_s = _CLOCKS_APART * (step.end_ns - step.start_ns) / 1e9
                 require(value <= longest_s, rank, field, "is longer than its step")
 
@@ -162,8 +160,11 @@ class Contract:
         settings = self.order.settings
         ordered = ordered_work(settings, ordered_replica(settings, rank))
         failed = step.values.get("num_failed_requests", 0) if settings.backend == "server" else 0
-        if ordered is not None and step.work != ordered and not (failed and _is_the_rest(step.work, ordered, failed)):
-            raise broken(rank, "step.work", f"{step.work} was done, {ordered} ordered")
+        if ordered is not None and step.work != ordered:
+            # Requests that failed leave less work.
+            fewer = step.work.prompt_tokens < ordered.prompt_tokens and step.work.output_tokens < ordered.output_tokens
+            is_the_rest = fewer and step.work.samples > 0 and step.work.samples + failed == ordered.samples
+            require(bool(failed) and is_the_rest, rank, "step.work", f"{step.work} was done, {ordered} ordered")
         if ordered is None and log.steps and step.work != log.steps[-1].work:
             raise broken(rank, "step.work", "differs from the step before")
         most = step.work.output_tokens
@@ -183,11 +184,6 @@ class Contract:
         require(not unit or value >= 0, rank, field, "is negative")
         require(abs(value) <= LARGEST, rank, field, "is larger than any measurement")
         return unit
-
-    def _had_no_time(self, log: RankLog) -> bool:
-        """Whether another step, as long as the longest, would have ended behind the run's time."""
-        longest_ns = max((step.duration_ns for step in log.steps), default=0)
-        return longest_ns > 0 and not fit(1, longest_ns, log.latest_ns + _HESITATION_NS, self.order.end_ns)
 
     def verify(self, ranks: Sequence[RankLog]) -> Failure | None:
         """Hold a finished attempt's ranks against the order and each other."""
@@ -228,12 +224,6 @@ class Contract:
 _DISCARDED = 2  # sleep level at which the engine's weights are gone
 
 
-def _is_the_rest(work: Work, ordered: Work, num_failed: float) -> bool:
-    """Whether ``work`` can be what is left of the ordered work without the requests that failed."""
-    fewer = work.prompt_tokens < ordered.prompt_tokens and work.output_tokens < ordered.output_tokens
-    return fewer and work.samples > 0 and work.samples + num_failed == ordered.samples
-
-
 def ordered_work(settings: AnySettings, replica: int) -> Work | None:
     """Work that each rank of a replica reports for a step; ``None`` before an ``auto`` batch size is found."""
     if isinstance(settings, Generate):
@@ -266,20 +256,17 @@ def ordered_phases(settings: AnySettings) -> tuple[str, ...]:
     """Names of a step's parts on every rank, in order; none where the workload has no phases."""
     if not isinstance(settings, Turn):
         return PHASES if isinstance(settings, Checkpoint) else ()
-    loaded = ("trainer_onload",) if settings.sleep_level else ()
-    switch = ("engine_sleep", *loaded, CHECK, "train", CHECK, *_handed_over(settings))
+    loaded, away = (("trainer_onload",), ("trainer_offload",)) if settings.sleep_level else ((), ())
+    awake = ("wake_weights", *((CHECK,) if settings.sleep_level == _DISCARDED else ()))
+    # Weights that go from memory to memory leave last; a file and adapters are read when the trainer has left.
+    if settings.handover != "file" and settings.lora_rank is None:
+        handed_over = (*away, *awake, "handover", *away, "wake_cache")
+    else:
+        read = () if settings.async_weight_syncing else ("handover",)
+        handed_over = ("handover", *away, *awake, *read, "wake_cache")
+    switch = ("engine_sleep", *loaded, CHECK, "train", CHECK, *handed_over)
     synchronous = ("generate", *switch, "first_token", CHECK)
     return ((*switch, "generate", CHECK) if settings.async_weight_syncing else synchronous) * settings.turns
-
-
-def _handed_over(settings: Turn) -> tuple[str, ...]:
-    """Weights that go from memory to memory leave last; a file and adapters are read when the trainer has left."""
-    away = ("trainer_offload",) if settings.sleep_level else ()
-    awake = ("wake_weights", *((CHECK,) if settings.sleep_level == _DISCARDED else ()))
-    if settings.handover != "file" and settings.lora_rank is None:
-        return (*away, *awake, "handover", *away, "wake_cache")
-    read = () if settings.async_weight_syncing else ("handover",)
-    return ("handover", *away, *awake, *read, "wake_cache")
 
 
 # Times of tokens and requests come from an engine's own stamps, or from a GPU's clock.

@@ -19,8 +19,7 @@ from pybench.model.machine import Host, HostClock, Place
 from pybench.model.text import counted
 from pybench.run.engines.base import Notify
 from pybench.run.hosts.frames import HANDSHAKE_LIMIT_S, ConnectionLostError, Frames
-from pybench.run.hosts.link import HostLink, HostLostError
-from pybench.run.hosts.messages import PROTOCOL, Goodbye, Hello, Message, Welcome, decode, send
+from pybench.run.hosts.messages import PROTOCOL, Goodbye, Hello, HostLink, HostLostError, Message, Welcome, decode, send
 from pybench.run.hosts.rendezvous import Rendezvous
 
 _SLICE_S, _PAUSE_S = 0.1, 0.02

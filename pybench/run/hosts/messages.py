@@ -1,15 +1,20 @@
-"""What hosts of a run send each other: each message an object of JSON with its kind, checked strictly on both sides."""
+"""What hosts of a run send each other, and the lead's way to each host that joined.
+
+Each message is an object of JSON with its kind, checked strictly on both sides.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, get_args
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from pybench.model.container import ContainerRequest, ContainerSetup
-from pybench.model.machine import DeviceKind, Host
+from pybench.model.errors import MachineError
+from pybench.model.machine import DeviceKind, Host, HostClock, RoundTrip, clock_of
 from pybench.model.record import Health
 from pybench.run.engines import ENGINES
 from pybench.run.hosts.frames import ConnectionLostError, Frames
@@ -82,8 +87,7 @@ class Prepare:
     """Choose what starts workers: ``engine``, with the images of ``backends`` by the host's own lock.
 
     ``request`` is the suite's; the secrets in it are variables that the host passes on from its own environment.
-    ``container`` is the lead's setup, ``None`` without containers; ``num_gpus`` are those of the largest
-    point.
+    ``container`` is the lead's setup, ``None`` without containers; ``num_gpus`` are those of the largest point.
     """
 
     engine: EngineName
@@ -204,3 +208,82 @@ def decode(head: bytes) -> Message:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConnectionLostError(f"a message that can't be taken: {str(error)[:200]}") from error
     return found
+
+
+ANSWER_LIMIT_S = 60.0
+"""A host answers within this, also one that has a worker to end or NVML to wait for."""
+_NUM_ROUND_TRIPS = 30
+
+_Kind = TypeVar("_Kind")
+
+
+class HostLostError(MachineError):
+    """A host of the run ended, or does not answer."""
+
+
+@dataclass
+class HostLink:
+    """One host and the connection to it."""
+
+    host: Host
+    frames: Frames
+    limit_s: float = ANSWER_LIMIT_S
+    heard_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def name(self) -> str:
+        """The host's name."""
+        return self.host.name
+
+    def order(self, message: Message) -> None:
+        """Send ``message``. Raises ``HostLostError``."""
+        try:
+            send(self.frames, message)
+        except ConnectionLostError as error:
+            raise self._lost(str(error)) from error
+
+    def next(self, limit_s: float) -> tuple[Message, bytes] | None:
+        """The next message within ``limit_s``, if one came. Raises ``HostLostError``."""
+        try:
+            found = take(self.frames, limit_s)
+        except ConnectionLostError as error:
+            raise self._lost(str(error)) from error
+        if found is None:
+            return None
+        self.heard_s = time.monotonic()
+        if isinstance(found[0], Goodbye):
+            raise self._lost(found[0].problem or "it left")
+        return found
+
+    def answer(self, kind: type[_Kind], limit_s: float | None = None) -> tuple[_Kind, bytes]:
+        """The answer to what was ordered; what else a worker still sent is dropped. Raises ``HostLostError``."""
+        limit_s = self.limit_s if limit_s is None else limit_s
+        deadline = time.monotonic() + limit_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            found = self.next(left_s)
+            if found is None:
+                continue
+            message, body = found
+            if isinstance(message, kind):
+                return message, body
+            if not isinstance(message, Beat | Events | Ended | Pong):
+                raise self._lost(f"it answered {type(message).__name__.lower()}")
+        raise self._lost(f"no answer within {limit_s:g} s")
+
+    def clock(self) -> HostClock:
+        """The host's clock less this one's, by messages to and fro. Raises ``HostLostError``."""
+        trips = []
+        for _ in range(_NUM_ROUND_TRIPS):
+            sent_ns = time.monotonic_ns()
+            self.order(Ping(sent_ns=sent_ns))
+            pong, _ = self.answer(Pong)
+            back_ns = time.monotonic_ns()
+            if pong.sent_ns == sent_ns:
+                trips.append(RoundTrip(sent_ns, pong.there_ns, back_ns))
+        try:
+            return clock_of(trips)
+        except ValueError as error:
+            raise self._lost(str(error)) from error
+
+    def _lost(self, problem: str) -> HostLostError:
+        return HostLostError(f"host {self.name}: {problem}")

@@ -227,11 +227,6 @@ def held_port(address: str) -> socket.socket:
     return held
 
 
-def port_of(held: socket.socket) -> int:
-    """The port's number."""
-    return int(held.getsockname()[1])
-
-
 def _inet(name: str) -> bytes | None:
     request = struct.pack("16s240x", name.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,9 +21,21 @@ from pybench.power.trace import PowerTrace
 from pybench.power.trace_file import read_trace
 from pybench.run.engines.base import Launch, Meeting
 from pybench.run.engines.process import Worker
-from pybench.run.hosts.link import HostLink, HostLostError
-from pybench.run.hosts.messages import Beat, Begin, Begun, Ended, Events, FindPort, FoundPort, Message, Report, Stop
-from pybench.run.hosts.rendezvous import held_port, on_network, port_of
+from pybench.run.hosts.messages import (
+    Beat,
+    Begin,
+    Begun,
+    Ended,
+    Events,
+    FindPort,
+    FoundPort,
+    HostLink,
+    HostLostError,
+    Message,
+    Report,
+    Stop,
+)
+from pybench.run.hosts.rendezvous import held_port, on_network
 
 BEAT_LIMIT_S = 30.0
 """A host that follows a worker sends something every second; one that is silent for so long is gone."""
@@ -34,20 +46,9 @@ _MAX_EVENTS_BYTES = 2**30
 StartHere = Callable[[Launch, Path], Worker]
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostReport:
-    """Another host's report of its part: clock, and the trace's file or the reason for its absence."""
-
-    name: str
-    clock: HostClock
-    trace: bytes
-    power_reason: str | None
-    health: Health | None
-
-
 @dataclass
 class _Part:
-    """One other host's part. ``code`` is ``None`` while it runs."""
+    """One other host's part. ``code`` is ``None`` while it runs; its ``report`` and power ``trace`` come at its end."""
 
     link: HostLink
     first_rank: int
@@ -56,6 +57,8 @@ class _Part:
     problem: str = ""
     power_w: float | None = None
     num_bytes: int = 0
+    report: Report | None = None
+    trace: bytes = b""
 
 
 class HostsWorker:
@@ -74,7 +77,7 @@ class HostsWorker:
         self._job, self._log, self._clocks = job, log, clocks
         self._here: Worker | None = None
         self._parts: list[_Part] = []
-        self._reports: tuple[HostReport, ...] | None = None
+        self._is_over = False
         self._lost: HostLostError | None = None
         self._held = ExitStack()
         try:
@@ -83,11 +86,24 @@ class HostsWorker:
                 if link is None:
                     network = on_network(meeting.local_address, job.host_environment)
                     held = self._held.enter_context(held_port(meeting.local_address))
-                    own = replace(meeting, local_port=port_of(held))
+                    own = replace(meeting, local_port=held.getsockname()[1])
                     self._here = start_here(job.part(place.host, own, network), log)
                 else:
                     self._parts.append(_Part(link, number * job.ranks_each, clocks[number]))
-                    link.order(_begin(job, number, meeting, limit_s))
+                    order = Begin(
+                        token=job.token,
+                        orders=(job.exchange / ORDERS_FILE).read_text(encoding="utf-8"),
+                        backend=job.backend,
+                        gpu_uuids=place.gpu_uuids,
+                        first_rank=number * job.ranks_each,
+                        num_ranks=job.ranks_each,
+                        node_rank=meeting.node_rank,
+                        num_nodes=meeting.num_nodes,
+                        address=meeting.address,
+                        port=meeting.port,
+                        limit_s=limit_s + LIMIT_MARGIN_S,
+                    )
+                    link.order(order)
             for part in self._parts:
                 _require_begun(part.link)
         except BaseException:
@@ -119,36 +135,41 @@ class HostsWorker:
 
     def end(self) -> None:
         """End every part and take the hosts' reports. A second call does nothing."""
-        if self._reports is not None:
+        if self._is_over:
             return
-        self._reports = ()
+        self._is_over = True
         self._held.close()
         for part in self._parts:
             with suppress(HostLostError):
                 part.link.order(Stop())
         if self._here is not None:
             self._here.end()
-        self._reports = tuple(self._taken())
-
-    def reports(self) -> tuple[HostReport, ...]:
-        """Reports of the other hosts, in the order of their places. Raises ``HostLostError`` where one did not."""
-        if self._lost is not None:
-            raise self._lost
-        return self._reports or ()
+        for part in self._parts:
+            try:
+                report, part.trace = self._report(part)
+                part.clock = part.clock.over_time(part.link.clock())
+            except HostLostError as error:
+                self._lost = self._lost or error
+                continue
+            part.report = report
+            with self._log.open("a", encoding="utf-8") as log:
+                log.write(f"\n--- host {part.link.name} ---\n{report.log}\n{part.problem}")
 
     def host_parts(
         self, run_path: Path, folder: Path, own: PowerTrace | None, own_reason: str | None
     ) -> tuple[tuple[HostPart, ...], tuple[HostTrace, ...]]:
         """A part and the power of every place; other hosts' traces go below ``folder``. Raises ``HostLostError``."""
-        by_name = {report.name: report for report in self.reports()}
+        if self._lost is not None:
+            raise self._lost
+        others = {part.link.name: part for part in self._parts}
         each = self._job.ranks_each
         parts, traces = [], []
         for number, place in enumerate(self._job.places):
-            report = by_name.get(place.host)
-            file = folder / ("trace.npz" if report is None else f"trace.{report.name}.npz")
+            other = others.get(place.host)
+            file = folder / ("trace.npz" if other is None else f"trace.{place.host}.npz")
             path = str(file.relative_to(run_path))
-            trace, reason = (own, own_reason) if report is None else _kept(run_path, path, report)
-            clock = self._clocks[number] if report is None else report.clock
+            trace, reason = (own, own_reason) if other is None else _kept(run_path, path, other)
+            clock = self._clocks[number] if other is None else other.clock
             part = HostPart(
                 name=place.host,
                 ranks=(number * each, each),
@@ -158,12 +179,16 @@ class HostsWorker:
                 power_reason=None if trace else reason or "no GPU takes part",
             )
             parts.append(part)
-            traces.append(HostTrace(place.gpu_uuids, trace, clock, here=report is None and trace is not None))
+            traces.append(HostTrace(place.gpu_uuids, trace, clock, here=other is None and trace is not None))
         return tuple(parts), tuple(traces)
 
     def health(self, own: Health | None) -> Health | None:
         """The drivers' counts of all hosts together; ``own`` are this host's."""
-        known = [health for health in (own, *(report.health for report in self.reports())) if health is not None]
+        known = [
+            health
+            for health in (own, *(part.report.health for part in self._parts if part.report))
+            if health is not None
+        ]
         if len(known) <= 1:
             return known[0] if known else None
         logs = [health.xids for health in known if health.xids is not None]
@@ -174,20 +199,6 @@ class HostsWorker:
             xids=tuple(xid for log in logs for xid in log) if len(logs) == len(known) else None,
             others=tuple(process for health in known for process in health.others),
         )
-
-    def _taken(self) -> Iterator[HostReport]:
-        for part in self._parts:
-            try:
-                report, trace = self._report(part)
-                clock = part.clock.over_time(part.link.clock())
-            except HostLostError as error:
-                self._lost = self._lost or error
-                continue
-            with self._log.open("a", encoding="utf-8") as log:
-                log.write(f"\n--- host {part.link.name} ---\n{report.log}\n{part.problem}")
-            yield HostReport(
-                name=part.link.name, clock=clock, trace=trace, power_reason=report.power_reason, health=report.health
-            )
 
     def _report(self, part: _Part) -> tuple[Report, bytes]:
         """The part's report, behind whatever its worker still sent. Raises ``HostLostError``."""
@@ -236,12 +247,12 @@ class HostsWorker:
             stream.write(lines)
 
 
-def _kept(run_path: Path, name: str, report: HostReport) -> tuple[PowerTrace | None, str | None]:
+def _kept(run_path: Path, name: str, part: _Part) -> tuple[PowerTrace | None, str | None]:
     """A host's trace, written to the file ``name`` below the run's folder, or why there is none."""
-    if not report.trace:
-        return None, report.power_reason
+    if not part.trace:
+        return None, part.report.power_reason if part.report else None
     with opened_folder((run_path / name).parent) as opened:
-        write_file(opened, (run_path / name).name, report.trace)
+        write_file(opened, (run_path / name).name, part.trace)
     try:
         return read_trace(run_path, name), None
     except RunFolderError as error:
@@ -258,20 +269,13 @@ def joined_parts(run_path: Path, parts: Sequence[HostPart], own: PowerTrace) -> 
     return tuple(joined) or (HostTrace((), own),)
 
 
-def first_part(job: Launch) -> Launch:
-    """The part of the job's first place, with a port that is found when it starts, for the job's command line."""
-    host = job.places[0].host
-    meeting = Meeting(num_nodes=len(job.places), node_rank=0, address=host, port=0, local_address=host)
-    return job.part(host, meeting, {})
-
-
 def _meetings(links: Sequence[HostLink | None], held: ExitStack) -> list[Meeting]:
     """Each place's meeting with the others; a port of this host is in ``held``. Raises ``OSError``."""
     between = next(link for link in links if link is not None).frames
     first = links[0]
     if first is None:
         address = between.local_address
-        port = port_of(held.enter_context(held_port(address)))
+        port = held.enter_context(held_port(address)).getsockname()[1]
     else:
         first.order(FindPort())
         address, port = first.frames.address, first.answer(FoundPort)[0].port
@@ -284,20 +288,3 @@ def _require_begun(link: HostLink) -> None:
     begun, _ = link.answer(Begun)
     if begun.problem:
         raise OSError(0, f"host {link.name}: {begun.problem}")
-
-
-def _begin(job: Launch, number: int, meeting: Meeting, limit_s: float) -> Begin:
-    orders = (job.exchange / ORDERS_FILE).read_text(encoding="utf-8")
-    return Begin(
-        token=job.token,
-        orders=orders,
-        backend=job.backend,
-        gpu_uuids=job.places[number].gpu_uuids,
-        first_rank=number * job.ranks_each,
-        num_ranks=job.ranks_each,
-        node_rank=meeting.node_rank,
-        num_nodes=meeting.num_nodes,
-        address=meeting.address,
-        port=meeting.port,
-        limit_s=limit_s + LIMIT_MARGIN_S,
-    )

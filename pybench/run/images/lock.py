@@ -60,9 +60,13 @@ def digest_problem(digest: str) -> str | None:
 def read_lock(path: Path) -> ImageLock:
     """Read a lock file. Raises ``FileError`` with all its problems."""
     document, lines = read_toml(path, "an image lock")
-    if problems := _problems(document) or list(_cross_problems(document)):
+    if problems := list(_problems(document)) or list(_cross_problems(document)):
         raise located(path, document, lines, problems)
-    return ImageLock(path=str(path), images=tuple(_image(values) for values in document["image"]))
+    images = []
+    for values in document["image"]:
+        platforms = {name: PlatformDigests(**digests) for name, digests in values["platforms"].items()}
+        images.append(LockedImage(**{**values, "platforms": platforms, "backends": tuple(values["backends"])}))
+    return ImageLock(path=str(path), images=tuple(images))
 
 
 def write_lock(lock: ImageLock) -> None:
@@ -80,71 +84,59 @@ def write_lock(lock: ImageLock) -> None:
 
 
 def lock_text(lock: ImageLock) -> str:
-    """The file that :func:`read_lock` reads back to ``lock``."""
-    return f"{_HEADER}\n{tomli_w.dumps({'image': [_table(image) for image in lock.images]})}"
-
-
-def _table(image: LockedImage) -> dict[str, Any]:
-    """Keys that have a value; what is unknown is left out."""
-    values = {name: value for name, value in vars(image).items() if value is not None and value != ""}
-    platforms = {
-        platform: {key: digest for key, digest in vars(digests).items() if digest is not None}
-        for platform, digests in image.platforms.items()
-    }
-    return {**values, "platforms": platforms}
-
-
-def _image(values: dict[str, Any]) -> LockedImage:
-    platforms = {name: PlatformDigests(**digests) for name, digests in values["platforms"].items()}
-    return LockedImage(**{**values, "platforms": platforms, "backends": tuple(values["backends"])})
+    """The file that :func:`read_lock` reads back to ``lock``. What is unknown is left out."""
+    tables = []
+    for image in lock.images:
+        platforms = {
+            platform: {key: digest for key, digest in vars(digests).items() if digest is not None}
+            for platform, digests in image.platforms.items()
+        }
+        values = {name: value for name, value in vars(image).items() if value is not None and value != ""}
+        tables.append({**values, "platforms": platforms})
+    return f"{_HEADER}\n{tomli_w.dumps({'image': tables})}"
 
 
 _Digest = checked(str, digest_problem)
+
+
+_PATTERNS = {
+    "name": NAME_PATTERN,
+    "repository": _REPOSITORY,
+    "tag": _TAG,
+    "python": _VERSION,
+    "interpreter": _ABSOLUTE,
+    "cuda": _VERSION,
+    "minimum_driver": _VERSION,
+    "dockerfile": NAME_PATTERN,
+}
 
 
 @cache
 def _lock_model() -> type[BaseModel]:
     digest: Any = (_Digest | None, None)
     digests: Any = create_model("platform", __config__=_CONFIG, manifest=digest, config=digest)
-    patterns = {
-        "name": NAME_PATTERN,
-        "repository": _REPOSITORY,
-        "tag": _TAG,
-        "python": _VERSION,
-        "interpreter": _ABSOLUTE,
-        "cuda": _VERSION,
-        "minimum_driver": _VERSION,
-        "dockerfile": NAME_PATTERN,
-    }
-    required = {"name", "repository", "tag"}
     fields: dict[str, Any] = {name: (kind | None, None) for name, kind in fields_of(LockedImage).items()}
-    for name, pattern in patterns.items():
+    for name, pattern in _PATTERNS.items():
         kind: Any = Annotated[str, Field(pattern=pattern)]
-        fields[name] = (kind, ...) if name in required else (kind | None, None)
-    named: Any = Annotated[str, Field(pattern=NAME_PATTERN)]
-    fields["backends"] = (list[named], ...)
-    platform: Any = Annotated[str, Field(pattern=_PLATFORM)]
-    fields["platforms"] = (dict[platform, digests], ...)
-    fields["index_digest"] = (_Digest | None, None)
+        fields[name] = (kind, ...) if name in {"name", "repository", "tag"} else (kind | None, None)
+    fields["backends"] = (list[Annotated[str, Field(pattern=NAME_PATTERN)]], ...)
+    fields["platforms"] = (dict[Annotated[str, Field(pattern=_PLATFORM)], digests], ...)
+    fields["index_digest"] = digest
     image: Any = create_model("image", __config__=_CONFIG, **fields)
     version: Any = (Annotated[int, Field(ge=1, le=1)], Field(alias="schema", description="version of this format"))
     return create_model("image_lock", __config__=_CONFIG, schema_version=version, image=(list[image], ...))
 
 
-def _problems(document: dict[str, Any]) -> list[tuple[KeyPath, str]]:
+def _problems(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     try:
         _lock_model().model_validate(document)
     except ValidationError as error:
-        return [(item["loc"], _message(item)) for item in error.errors(include_url=False)]
-    return []
-
-
-def _message(item: Any) -> str:  # noqa: ANN401 - pydantic's error details
-    if item["type"] == "digest":
-        return str(item["msg"])
-    if item["type"] == "string_pattern_mismatch":
-        return f"found {item['input']!r}, which doesn't match {item['ctx']['pattern']}"
-    return message_of(item, ["schema", "image"] if len(item["loc"]) == 1 else list(LockedImage.__dataclass_fields__))
+        for item in error.errors(include_url=False):
+            keys = ["schema", "image"] if len(item["loc"]) == 1 else list(LockedImage.__dataclass_fields__)
+            message = message_of(item, keys)
+            if item["type"] == "string_pattern_mismatch":
+                message = f"found {item['input']!r}, which doesn't match {item['ctx']['pattern']}"
+            yield item["loc"], message
 
 
 def _cross_problems(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:

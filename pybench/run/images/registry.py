@@ -149,10 +149,8 @@ def _problems(instructions: Iterator[tuple[int, str]]) -> Iterator[tuple[int, st
     for line, text in instructions:
         if base := _FROM.match(text):
             if base[1] not in stages and not _DIGEST.search(base[1]):
-                yield (
-                    line,
-                    f"FROM {base[1]} has no digest; write REPOSITORY@sha256:…, as `pybench images lock` finds it",
-                )
+                remedy = "write REPOSITORY@sha256:…, as `pybench images lock` finds it"
+                yield line, f"FROM {base[1]} has no digest; {remedy}"
             stages.add(base[2] or base[1])
         # The exec form has its words in quotes.
         words = re.sub(r'[\[\]",\s]+', " ", text)
@@ -190,15 +188,15 @@ def disagreements(image: LockedImage, fetch: Fetch) -> list[str]:
     for platform, own in image.platforms.items():
         if own.manifest is None:
             continue
-        if index and index.platforms.get(platform) != own.manifest:
-            served = index.platforms.get(platform, "not in the index")
+        served = index.platforms.get(platform, "not in the index") if index else own.manifest
+        config = own.config
+        if served == own.manifest:
+            manifest = fetch(f"{image.repository}@{own.manifest}")
+            served, config = manifest.digest, manifest.config
+        if served != own.manifest:
             found.append(f"{platform} is {served}, locked as {own.manifest}")
-            continue
-        served_manifest = fetch(f"{image.repository}@{own.manifest}")
-        if served_manifest.digest != own.manifest:
-            found.append(f"{platform} is {served_manifest.digest}, locked as {own.manifest}")
-        elif own.config and served_manifest.config != own.config:
-            found.append(f"{platform}'s configuration is {served_manifest.config}, locked as {own.config}")
+        elif own.config and config != own.config:
+            found.append(f"{platform}'s configuration is {config}, locked as {own.config}")
     return found
 
 

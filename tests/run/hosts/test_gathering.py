@@ -22,7 +22,7 @@ from pybench.run.hosts import gathering as gathering_module
 from pybench.run.hosts.frames import Frames
 from pybench.run.hosts.gathering import Gathering, gather, on_one_device
 from pybench.run.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, send, take
-from pybench.run.hosts.rendezvous import Rendezvous, held_port, port_of
+from pybench.run.hosts.rendezvous import Rendezvous, held_port
 from tests.builders import H200, HOST
 
 SECRET = b"a secret of this test alone"
@@ -40,7 +40,7 @@ def joining(strangers: int = 0, lead: Host = HOST) -> Iterator[tuple[Frames, lis
     ``strangers`` connect before it: some are silent, some send a little, one sends what no pybench does.
     """
     with held_port("127.0.0.1") as held, ThreadPoolExecutor() as pool, ExitStack() as silent:
-        meet = Rendezvous(address="127.0.0.1", port=port_of(held), num_nodes=2, node_rank=0, limit_s=LIMIT_S)
+        meet = Rendezvous(address="127.0.0.1", port=held.getsockname()[1], num_nodes=2, node_rank=0, limit_s=LIMIT_S)
         listener = meet.listener()
         assert listener is not None
         leads = pool.submit(gather, meet, listener, lead, SECRET, lambda _line: None)

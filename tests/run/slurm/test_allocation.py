@@ -9,11 +9,11 @@ import pytest
 from pybench.model.errors import MachineError, UsageError
 from pybench.run.slurm import (
     STEP_VARIABLE,
-    Allocation,
-    Task,
     batch_script,
     expand_nodes,
     read_verdict,
+    srun_command,
+    task_of,
     write_verdict,
 )
 
@@ -49,22 +49,22 @@ def test_what_is_no_list_of_nodes(text: str) -> None:
 
 
 def test_one_node_runner_on_each_node() -> None:
-    allocation = Allocation.of(JOB)
-    assert allocation == Allocation(job=12, num_nodes=4, cpus_each=96)
-    fixed = ("--cpus-per-task=96", "--cpu-bind=none", "--kill-on-bad-exit=0", "--", "pybench", "run", "s.toml")
-    assert allocation.srun(("pybench", "run", "s.toml"), None) == (
+    fixed = ("--cpus-per-task=96", "--cpu-bind=none", "--kill-on-bad-exit=0", "--", "/bin/pybench", "run", "s.toml")
+    assert srun_command(JOB, ("/bin/pybench", "run", "s.toml"), None) == (
         *("srun", "--nodes=4", "--ntasks=4", "--ntasks-per-node=1"),
         *fixed,
     )
-    assert allocation.srun(("pybench",), 2)[1:4] == ("--nodes=2", "--ntasks=2", "--ntasks-per-node=1")
+    command = srun_command(JOB, ("pybench",), 2)
+    assert command is not None
+    assert command[1:4] == ("--nodes=2", "--ntasks=2", "--ntasks-per-node=1")
     with pytest.raises(UsageError, match=r"--nodes 5: the allocation of job 12 has 4 nodes; allocate 5"):
-        allocation.srun(("pybench",), 5)
+        srun_command(JOB, ("pybench",), 5)
 
 
 def test_unlike_nodes_have_no_number_of_cpus() -> None:
-    allocation = Allocation.of({**JOB, "SLURM_JOB_CPUS_PER_NODE": "96(x3),64"})
-    assert allocation is not None
-    assert not [word for word in allocation.srun(("x",), None) if word.startswith("--cpus-per-task")]
+    command = srun_command({**JOB, "SLURM_JOB_CPUS_PER_NODE": "96(x3),64"}, ("x",), None)
+    assert command is not None
+    assert not [word for word in command if word.startswith("--cpus-per-task")]
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,15 @@ def test_unlike_nodes_have_no_number_of_cpus() -> None:
     ],
 )
 def test_what_is_an_allocation_to_spread_over(variables: dict[str, str], is_one: bool) -> None:
-    assert (Allocation.of(variables) is not None) == is_one
+    assert (srun_command(variables, ("x",), None) is not None) == is_one
 
 
 def test_a_task_knows_where_to_meet() -> None:
     """The first node of its step, at a port of the job and step's own: 20000 + 12 * 64 + 3."""
-    assert Task.of(STEP) == Task(address="gpu007", port=20_771, num_nodes=3, node_rank=2)
-    assert Task.of(JOB) is None
+    assert task_of(STEP) == ("gpu007:20771", 3, 2)
+    assert task_of(JOB) is None
     with pytest.raises(MachineError, match="SLURM_STEP_NODELIST"):
-        Task.of({**STEP, "SLURM_STEP_NODELIST": ""})
+        task_of({**STEP, "SLURM_STEP_NODELIST": ""})
 
 
 def test_a_batch_script_expands_nothing() -> None:

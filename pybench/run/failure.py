@@ -1,4 +1,4 @@
-"""Watch a worker from the beginning of an attempt to its end, and tell how the attempt failed.
+"""How an attempt failed, by its worker's exit code, events and log.
 
 A log is untrusted: every search here takes time in proportion to its length.
 """
@@ -9,121 +9,13 @@ import re
 import resource
 import signal
 import string
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
-from pybench.model.progress import Progress
-from pybench.model.suite import Point
 from pybench.model.text import plural
-from pybench.model.wire import Event, Failure, FailureCause, Phase, Step
-from pybench.run.engines.process import Worker, log_tail
-from pybench.run.events.reader import EventReader, RankLog
-from pybench.run.gpu_observation import GpuObservation
-from pybench.run.hosts.worker import HostsWorker
-from pybench.run.session import Session
-from pybench.run.time_budget import OutOfTimeError
-
-_POLL_S = 0.1
-_FINISH_S = 30.0
-"""More than the run's time for an attempt that has all its steps: engines on H100s took up to 20 s to end."""
-
-
-def follow(
-    session: Session, place: int, worker: Worker, reader: EventReader, gpus: GpuObservation, progress: Progress
-) -> Failure | None:
-    """How the attempt failed, if it did. The worker has ended then, and after the session's last attempt.
-
-    Raises ``OutOfTimeError`` with the worker ended when the run's time is over before every rank has all its steps, or
-    30 s over before every result is there.
-    """
-    goes_on = False
-    killed_before = num_oom_kills()
-    try:
-        ended = _until_over(session, place, worker, reader, gpus, progress)
-        goes_on = ended is None
-    finally:
-        if not goes_on:
-            # Ends ranks that outlive their launcher, and everything when interrupted.
-            worker.end()
-    if isinstance(ended, int):
-        oom_kills = (num_oom_kills() or 0) - (killed_before or 0)
-        return failure_of_exit(ended, reader.points[place], log_tail(session.log), oom_kills)
-    return ended and replace(ended, detail=log_tail(session.log))
-
-
-def num_oom_kills(path: Path = Path("/proc/vmstat")) -> int | None:
-    """Processes that the kernel ended for want of memory since the host started; ``None`` before Linux 4.13."""
-    try:
-        lines = path.read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return None
-    found = (line.split() for line in lines)
-    return next((int(words[1]) for words in found if len(words) == 2 and words[0] == "oom_kill"), None)  # noqa: PLR2004
-
-
-def _until_over(
-    session: Session, place: int, worker: Worker, reader: EventReader, gpus: GpuObservation, progress: Progress
-) -> Failure | int | None:
-    """A failure that the host decides, the worker's exit code, or ``None`` when another attempt follows.
-
-    The code is 0, too, where the run's time is over and the worker has reported everything but not ended yet.
-    """
-    point, ranks = session.attempts[place][0], reader.points[place]
-    limit_s = point.effort.time_limit_s
-    deadline = time.monotonic() + limit_s
-    try:
-        while (code := worker.wait(_POLL_S)) is None:
-            for rank, event in reader.poll():
-                _show(point, rank, event, ranks, progress)
-                gpus.note(rank, event)
-            if gpus.samples_power:
-                own_w = gpus.power_w()
-                others_w = worker.power_w() if isinstance(worker, HostsWorker) else 0.0
-                progress.power(None if own_w is None or others_w is None else own_w + others_w)
-            if not session.is_last(place) and _all_reported(ranks):
-                return None
-            if time.monotonic() > session.end_s and _all_reported(ranks):
-                return 0
-            finish = all(log.phase is not None and log.phase.name == "finish" for log in ranks)
-            if time.monotonic() > session.end_s + (_FINISH_S if finish else 0.0):
-                raise OutOfTimeError
-            if time.monotonic() > deadline:
-                worker.end()
-                reader.poll()
-                what = "did not end" if _all_reported(ranks) else "no result"
-                return Failure(cause="time_limit", message=f"{what} within {limit_s:g} s, {ranks[0].reached}")
-        for rank, event in reader.poll():
-            _show(point, rank, event, ranks, progress)
-    except ValueError as error:
-        return Failure(cause="protocol", message=str(error))
-    # A worker that ended after it reported everything fails the attempt that it should have continued with.
-    return None if not session.is_last(place) and _all_reported(ranks) else code
-
-
-def _all_reported(ranks: list[RankLog]) -> bool:
-    return all(log.result is not None for log in ranks)
-
-
-def _show(point: Point, rank: int, event: Event, ranks: list[RankLog], progress: Progress) -> None:
-    """Show what rank 0 reports, times the number of replicas: each reports its own work."""
-    if rank != 0:
-        return
-    if isinstance(event, Phase):
-        progress.phase(event.name)
-    elif isinstance(event, Step):
-        measuring = event.phase == "measure"
-        position = len(ranks[0].steps) if measuring else event.index + 1
-        total = point.effort.steps if measuring else point.effort.max_warmup_steps
-        samples = event.work.samples
-        done, unit = (samples, "samples/s") if samples else (1, "steps/s")  # a node check has steps alone
-        if tokens := event.work.output_tokens or samples * getattr(point.settings, "sequence_tokens", 0):
-            done, unit = tokens, "tok/s"
-        replicas = len({log.header.replica for log in ranks if log.header})
-        progress.step(position, total, event.phase, done * replicas / event.duration_s, unit)
-
+from pybench.model.wire import Failure, FailureCause
+from pybench.run.events.reader import RankLog
 
 # A rank's end in the launcher's report.
 _EXIT_CODE = re.compile(r"exitcode\s*: (-?\d{1,5})\b")
