@@ -25,7 +25,7 @@ CEILINGS = {
     "nightly": (3827, 20),
     "power": (4303, 22),
     "report": (4143, 38),
-    "run": (6900, 40),
+    "run": (6888, 40),
     "worker": (9462, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

@@ -21,20 +21,8 @@ from pybench.power.trace import PowerTrace
 from pybench.power.trace_file import read_trace
 from pybench.run.engines.base import Launch, Meeting
 from pybench.run.engines.process import Worker
-from pybench.run.hosts.messages import (
-    Beat,
-    Begin,
-    Begun,
-    Ended,
-    Events,
-    FindPort,
-    FoundPort,
-    HostLink,
-    HostLostError,
-    Message,
-    Report,
-    Stop,
-)
+from pybench.run.hosts import messages
+from pybench.run.hosts.messages import HostLink, HostLostError, Message
 from pybench.run.hosts.rendezvous import held_port, on_network
 
 BEAT_LIMIT_S = 30.0
@@ -57,7 +45,7 @@ class _Part:
     problem: str = ""
     power_w: float | None = None
     num_bytes: int = 0
-    report: Report | None = None
+    report: messages.Report | None = None
     trace: bytes = b""
 
 
@@ -90,7 +78,7 @@ class HostsWorker:
                     self._here = start_here(job.part(place.host, own, network), log)
                 else:
                     self._parts.append(_Part(link, number * job.ranks_each, clocks[number]))
-                    order = Begin(
+                    order = messages.Begin(
                         token=job.token,
                         orders=(job.exchange / ORDERS_FILE).read_text(encoding="utf-8"),
                         backend=job.backend,
@@ -141,7 +129,7 @@ class HostsWorker:
         self._held.close()
         for part in self._parts:
             with suppress(HostLostError):
-                part.link.order(Stop())
+                part.link.order(messages.Stop())
         if self._here is not None:
             self._here.end()
         for part in self._parts:
@@ -200,12 +188,12 @@ class HostsWorker:
             others=tuple(process for health in known for process in health.others),
         )
 
-    def _report(self, part: _Part) -> tuple[Report, bytes]:
+    def _report(self, part: _Part) -> tuple[messages.Report, bytes]:
         """The part's report, behind whatever its worker still sent. Raises ``HostLostError``."""
         deadline = time.monotonic() + part.link.limit_s
         while (left_s := deadline - time.monotonic()) > 0:
             found = part.link.next(left_s)
-            if found is not None and isinstance(found[0], Report):
+            if found is not None and isinstance(found[0], messages.Report):
                 return found[0], found[1]
             if found is not None:
                 self._note(part, *found)
@@ -226,11 +214,11 @@ class HostsWorker:
 
     def _note(self, part: _Part, message: Message, body: bytes) -> None:
         match message:
-            case Events():
+            case messages.Events():
                 self._keep(part, message.rank, body)
-            case Beat():
+            case messages.Beat():
                 part.power_w = message.power_w
-            case Ended():
+            case messages.Ended():
                 part.code, part.problem = message.code, message.problem
             case _:
                 kind = type(message).__name__.lower()
@@ -277,14 +265,14 @@ def _meetings(links: Sequence[HostLink | None], held: ExitStack) -> list[Meeting
         address = between.local_address
         port = held.enter_context(held_port(address)).getsockname()[1]
     else:
-        first.order(FindPort())
-        address, port = first.frames.address, first.answer(FoundPort)[0].port
+        first.order(messages.FindPort())
+        address, port = first.frames.address, first.answer(messages.FoundPort)[0].port
     own = [between.local_address if link is None else link.frames.address for link in links]
     whole = Meeting(num_nodes=len(links), node_rank=0, address=address, port=port, local_address=address)
     return [replace(whole, node_rank=number, local_address=local) for number, local in enumerate(own)]
 
 
 def _require_begun(link: HostLink) -> None:
-    begun, _ = link.answer(Begun)
+    begun, _ = link.answer(messages.Begun)
     if begun.problem:
         raise OSError(0, f"host {link.name}: {begun.problem}")
