@@ -50,10 +50,10 @@ _FINISH_S = 30.0
 class Session:
     """A worker process and its attempts, with their work orders and folders; the first folder holds log and exchange.
 
-    ``job`` has as many GPUs as each of the points occupies, none on a CPU. ``sites`` are the hosts of its places: a
-    worker that reports another clock can't be joined with the power trace. ``power_reason`` is why power is not sampled
-    here; ``None`` when it is. At ``end_s`` of ``time.monotonic`` the run's own time is over. ``gathering`` has the way
-    to the other hosts of a job that spans several.
+    ``job`` has the GPUs of one point, none on a CPU; all points have the same number. ``sites`` are the hosts of its
+    places: a worker that reports another clock can't be joined with the power trace. ``power_reason`` is why power is
+    not sampled here; ``None`` when it is. At ``end_s`` of ``time.monotonic`` the run's own time is over. ``gathering``
+    has the way to the other hosts of a job that spans several.
     """
 
     run_path: Path

@@ -186,7 +186,7 @@ class Part:
             num_processes=order.num_ranks,
             places=(Place(host=name, gpu_uuids=order.gpu_uuids),),
             host=name,
-            # Another mark than that of the host that leads, which may be a process of the same machine.
+            # The lead has another mark: it may be a process of the same machine.
             token=f"{mark}@{name}/{number}",
             host_environment={**os.environ, **on_network(address, os.environ)},
             meeting=Meeting(

@@ -1,4 +1,4 @@
-"""What hosts of a run send each other, and the lead's way to each host that joined.
+"""Messages between the hosts of a run, and the lead's connection to each other host.
 
 Each message is an object of JSON with its kind, checked strictly on both sides.
 """
@@ -256,7 +256,7 @@ class HostLink:
         return found
 
     def answer(self, kind: type[_Kind], limit_s: float | None = None) -> tuple[_Kind, bytes]:
-        """The answer to what was ordered; what else a worker still sent is dropped. Raises ``HostLostError``."""
+        """The answer to an order; other messages of a worker are dropped. Raises ``HostLostError``."""
         limit_s = self.limit_s if limit_s is None else limit_s
         deadline = time.monotonic() + limit_s
         while (left_s := deadline - time.monotonic()) > 0:

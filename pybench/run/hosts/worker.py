@@ -26,9 +26,9 @@ from pybench.run.hosts.messages import HostLink, HostLostError, Message
 from pybench.run.hosts.rendezvous import held_port, on_network
 
 BEAT_LIMIT_S = 30.0
-"""A host that follows a worker sends something every second; one that is silent for so long is gone."""
+"""A host with a worker sends a message every second; after this time without one it is lost."""
 LIMIT_MARGIN_S = 60.0
-"""A host ends a worker by itself this long after the host that leads should have ended it."""
+"""A host ends a worker by itself, this long after the lead should have ended it."""
 _MAX_EVENTS_BYTES = 2**30
 
 StartHere = Callable[[Launch, Path], Worker]

@@ -84,7 +84,7 @@ def write_lock(lock: ImageLock) -> None:
 
 
 def lock_text(lock: ImageLock) -> str:
-    """The file that :func:`read_lock` reads back to ``lock``. What is unknown is left out."""
+    """The file that :func:`read_lock` reads back to ``lock``. Unknown values are left out."""
     tables = []
     for image in lock.images:
         platforms = {
