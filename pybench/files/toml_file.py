@@ -275,7 +275,7 @@ def toml_lines(text: str) -> dict[KeyPath, int]:
     array_lengths: dict[KeyPath, int] = {}
 
     def add(node: Node, path: KeyPath) -> None:
-        """What stands in a node, below ``path``."""
+        """Add the keys and values of a node below ``path``."""
         children = [child for child in node.named_children if child.type != "comment"]
         is_of_array = node.type == "table_array_element"
         if node.type == "array":

@@ -137,7 +137,7 @@ def _is_json(value: Any) -> bool:  # noqa: ANN401 - whatever TOML can hold
     return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
-# A JSON schema has no default: what is left out has the benchmark's or no value.
+# No default in the JSON schema: a key without a value has the benchmark's, or none.
 _absent = partial(Field, default=None, json_schema_extra=lambda schema: schema.pop("default", None))
 
 
