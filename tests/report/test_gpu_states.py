@@ -7,7 +7,7 @@ import dataclasses
 from pybench.model.record import GpuState
 from pybench.model.results import Results
 from pybench.report.formats import render
-from pybench.report.run.use import gpu_names, gpu_state_table
+from pybench.report.run.rows import gpu_names, gpu_state_table
 from pybench.report.run.view import RunView
 from tests.builders import estimate
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pybench.model.results import PointResult
-from pybench.report.run.work import training_table
+from pybench.report.run.rows import training_table
 from tests.builders import POINT_RESULT, RESULTS, estimate
 
 UNITS = {"tokens_per_s": "tokens/s", "peak_memory_bytes": "bytes", "energy_j_per_token": "J/token"}

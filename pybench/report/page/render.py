@@ -20,10 +20,9 @@ from pybench.report.page.document import document, verdict_rank
 from pybench.report.run.findings import by_part, each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.run.flags import legend, relevant
 from pybench.report.run.more_attempts import decided_sentence
-from pybench.report.run.rows import comparisons, point_table, tables
-from pybench.report.run.use import gpu_names
+from pybench.report.run.rows import comparisons, gpu_names, point_table, tables
 from pybench.report.run.view import RunView, changes, sentence
-from pybench.report.run.work import jobs
+from pybench.report.run.work import job_table
 from pybench.report.text.labels import short_labels
 
 MOST_SAMPLES = 10_000_000
@@ -56,8 +55,8 @@ def _content(view: RunView) -> dict[str, Any]:
         "points": points,
         "verdicts": sorted(set(points.verdicts), key=verdict_rank),
         "charts": (*scaling_charts(results), *throughput_charts(results)),
-        "comparisons": comparisons(results),
-        "jobs": jobs(results),
+        "comparisons": comparisons(results, names),
+        "jobs": job_table(results, names).without_empty_columns(),
         "steps": step_chart(view),
         "attempt_energy": _attempt_energy(view, names),
         "power_reason": view.manifest.power_reason if view.manifest else None,

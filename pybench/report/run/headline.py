@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 
 from pybench.core.loss_curve import METRIC as LOSS_GUARD
-from pybench.core.numbers import ONE, with_spread
+from pybench.core.numbers import ONE, percent, plain, quantity, with_spread
 from pybench.model.results import CheckResult, Estimate, ExpectationRow, PointResult, Results, ScalingResult
 from pybench.model.workloads.registry import HEADLINES
 
 NONE = "-"
 _WORST = ("fail", "error", "missing", "inconclusive", "pass")
 _ENERGIES = ("energy_j_per_output_token", "energy_j_per_token", "energy_j_per_sample")
+_BARE = frozenset({"batch_size_per_gpu", "loss"})
+"""Metrics that every table shows without their unit."""
 
 
 def headline_of(names: Container[str]) -> str | None:
@@ -20,15 +21,9 @@ def headline_of(names: Container[str]) -> str | None:
     return next((name for name in HEADLINES if name in names), None)
 
 
-def headline_name(point: PointResult) -> str | None:
-    """Name of the metric; ``None`` where nothing was measured."""
-    return headline_of(point.metrics)
-
-
 def headline(point: PointResult) -> Estimate | None:
-    """The point's headline figure."""
-    name = headline_name(point)
-    return None if name is None else point.metrics[name]
+    """The point's headline figure; ``None`` where nothing was measured."""
+    return point.metrics.get(headline_of(point.metrics) or "")
 
 
 def energy_name(point: PointResult) -> str | None:
@@ -38,17 +33,23 @@ def energy_name(point: PointResult) -> str | None:
 
 def energy(point: PointResult) -> Estimate | None:
     """Joules for each token or sample."""
-    name = energy_name(point)
-    return None if name is None else point.metrics[name]
+    return point.metrics.get(energy_name(point) or "")
+
+
+def metric_text(point: PointResult, name: str) -> str:
+    """A metric of a point without its interval, a fraction in per cent; a dash where it was not measured."""
+    figure = point.metrics.get(name)
+    if figure is None:
+        return NONE
+    if name.endswith("_fraction"):
+        return percent(figure.value)
+    return plain(figure.value) if name in _BARE else quantity(figure).strip()
 
 
 def tracked(results: Results, point: PointResult) -> dict[str, Estimate]:
     """Metrics of a point for a tracker: its headline, joules for each token or sample, and judged metrics."""
-    judged = [(row.benchmark, row.metric) for row in results.scaling]
-    judged += [(row.benchmark, row.metric) for row in results.checks]
-    judged += [(row.benchmark, row.metric) for row in results.comparisons]
-    names = {metric for benchmark, metric in judged if benchmark == point.benchmark}
-    names |= {*filter(None, (headline_name(point), energy_name(point)))}
+    judged = {row.metric for row in results.expectations if row.benchmark == point.benchmark}
+    names = {headline_of(point.metrics), energy_name(point), *judged}
     return {name: estimate for name, estimate in point.metrics.items() if name in names}
 
 
@@ -58,21 +59,14 @@ def requests_differ(point: PointResult) -> bool:
     return low is not None and high is not None and low.value != high.value
 
 
-@dataclass(frozen=True)
 class Expectations:
-    """Expectations of each point, by its id."""
+    """The rows of results by point; ``baselines`` are the points that measured ratios are taken against."""
 
-    by_point: dict[str, tuple[ExpectationRow, ...]]
-    baselines: frozenset[str]
-
-    @classmethod
-    def of(cls, results: Results) -> Expectations:
-        """Sort the rows of ``results`` by point."""
-        found: dict[str, list[ExpectationRow]] = {}
+    def __init__(self, results: Results) -> None:
+        self.baselines = {row.baseline_id for row in results.scaling if row.speedup is not None}
+        self._rows: dict[str, list[ExpectationRow]] = {}
         for row in results.expectations:
-            found.setdefault(row.point_id, []).append(row)
-        baselines = frozenset(row.baseline_id for row in results.scaling if row.speedup is not None)
-        return cls({point_id: tuple(rows) for point_id, rows in found.items()}, baselines)
+            self._rows.setdefault(row.point_id, []).append(row)
 
     def verdict(self, point: PointResult) -> str:
         """The worst verdict of everything expected of the point; its status where it was not measured, else a dash.
@@ -81,18 +75,18 @@ class Expectations:
         """
         if point.status != "ok":
             return point.status
-        found = {row.verdict for row in self.by_point.get(point.id, ()) if not is_passed_guard(row)}
-        return next((verdict for verdict in _WORST if verdict in found), NONE)
+        verdicts = {row.verdict for row in self._rows.get(point.id, ()) if not is_passed_guard(row)}
+        return next((verdict for verdict in _WORST if verdict in verdicts), NONE)
 
     def ratio(self, point: PointResult) -> ScalingResult | None:
         """The ratio of the headline figure, else the first."""
-        own = [row for row in self.by_point.get(point.id, ()) if isinstance(row, ScalingResult)]
-        return next((row for row in own if row.metric == headline_name(point)), own[0] if own else None)
+        rows = [row for row in self._rows.get(point.id, ()) if isinstance(row, ScalingResult)]
+        return next((row for row in rows if row.metric == headline_of(point.metrics)), rows[0] if rows else None)
 
     def check(self, point: PointResult, metric: str | None) -> CheckResult | None:
         """The limits on one metric of the point."""
-        own = (row for row in self.by_point.get(point.id, ()) if isinstance(row, CheckResult))
-        return next((row for row in own if row.metric == metric), None)
+        rows = (row for row in self._rows.get(point.id, ()) if isinstance(row, CheckResult))
+        return next((row for row in rows if row.metric == metric), None)
 
 
 def speedup_text(value: float | None, low: float | None, high: float | None) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pybench.core.loss_curve import METRIC as LOSS_GUARD
-from pybench.core.numbers import Scale, gate, percent, plain, quantity, shared_scale, with_spread
-from pybench.model.results import CheckResult, Estimate, PointResult, Results
+from pybench.core.numbers import Scale, gate, plain, quantity, shared_scale, with_spread
+from pybench.model.results import CheckResult, PointResult, Results
 from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import AUTO
@@ -20,7 +20,8 @@ from pybench.report.run.headline import (
     energy,
     energy_name,
     headline,
-    headline_name,
+    headline_of,
+    metric_text,
     requests_differ,
     speedup_text,
 )
@@ -53,30 +54,27 @@ def groups(results: Results) -> tuple[Group, ...]:
     names = tuple(dict.fromkeys(point.benchmark for point in shown))
     others = tuple(name for name in names if name not in scaled)
     members = (*((name,) for name in names if name in scaled), *((others,) if others else ()))
-    return tuple(_ranked(_group(benchmarks, shown)) for benchmarks in members)
+    return tuple(_group(benchmarks, shown) for benchmarks in members)
 
 
-def _ranked(group: Group) -> Group:
-    """Trainings of several benchmarks on equally many GPUs, the fastest first, points without a figure last."""
-    names = {headline_name(point) for point in group.points if headline(point)}
-    if len(group.benchmarks) == 1 or names != {"tokens_per_s"} or len({p.num_gpus for p in group.points}) > 1:
-        return group
-    figures = {point.id: headline(point) for point in group.points}
-    ranked = sorted(group.points, key=lambda p: -figure.value if (figure := figures[p.id]) else math.inf)
-    return replace(group, points=tuple(ranked), is_ranked=True)
-
-
-def _group(benchmarks: tuple[str, ...], shown: Sequence[PointResult]) -> Group:
+def _group(benchmarks: tuple[str, ...], shown: Sequence[PointResult], letters: dict[str, str] | None = None) -> Group:
     points = tuple(point for point in shown if point.benchmark in benchmarks)
+    if letters is None:
+        # A letter for each flag that matters, in the order of first use; none for what every measured point has.
+        measured = [relevant(point) for point in points if point.status == "ok"]
+        flags = dict.fromkeys(flag for point in points for flag in relevant(point))
+        everywhere = {flag for flag in flags if len(measured) > 1 and all(flag in of_point for of_point in measured)}
+        rest = [flag for flag in flags if flag not in everywhere]
+        letters = {flag: chr(ord("a") + number) if number < 26 else flag for number, flag in enumerate(rest)}  # noqa: PLR2004
+        letters |= dict.fromkeys(everywhere, EVERY_POINT)
     labels = short_labels(points, with_benchmark=len(benchmarks) > 1)
-    # A letter for each flag that matters, in the order of first use; none for what every measured point has.
-    measured = [relevant(point) for point in points if point.status == "ok"]
-    flags = dict.fromkeys(flag for point in points for flag in relevant(point))
-    everywhere = {flag for flag in flags if len(measured) > 1 and all(flag in of_point for of_point in measured)}
-    rest = [flag for flag in flags if flag not in everywhere]
-    letters = {flag: chr(ord("a") + number) if number < 26 else flag for number, flag in enumerate(rest)}  # noqa: PLR2004
-    letters = {flag: letters.get(flag, EVERY_POINT) for flag in flags}
-    return Group(benchmarks, points, labels, _shared(benchmarks, points), letters)
+    # Trainings of several benchmarks on equally many GPUs: the fastest first, points without a figure last.
+    names = {headline_of(point.metrics) for point in points} - {None}
+    is_ranked = len(benchmarks) > 1 and names == {"tokens_per_s"} and len({point.num_gpus for point in points}) == 1
+    shared = _shared(benchmarks, points)
+    if is_ranked:
+        points = tuple(sorted(points, key=lambda p: -figure.value if (figure := headline(p)) else math.inf))
+    return Group(benchmarks, points, labels, shared, letters, is_ranked)
 
 
 def parts(group: Group) -> tuple[Group, ...]:
@@ -85,14 +83,14 @@ def parts(group: Group) -> tuple[Group, ...]:
     Whole where neither varies.
     """
     if len(group.benchmarks) > 1:
-        return tuple(replace(_group((name,), group.points), letters=group.letters) for name in group.benchmarks)
+        return tuple(_group((name,), group.points, group.letters) for name in group.benchmarks)
     axes = {name: value for name, value in group.points[0].axes.items() if isinstance(value, str)}
     names = [name for name, value in axes.items() if any(point.axes.get(name) != value for point in group.points)]
     if not names:
         return (group,)
     values = dict.fromkeys(point.axes[names[0]] for point in group.points)
     split = ([point for point in group.points if point.axes[names[0]] == value] for value in values)
-    return tuple(replace(_group(group.benchmarks, points), letters=group.letters) for points in split)
+    return tuple(_group(group.benchmarks, points, group.letters) for points in split)
 
 
 def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[str, ...]:
@@ -114,8 +112,8 @@ def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[s
     return tuple(text for text in texts if text)
 
 
-def _percent(estimate: Estimate) -> str:
-    return percent(estimate.value)
+def _millijoules(point: PointResult, metric: str) -> str:
+    return plain(1000 * point.metrics[metric].value) if metric in point.metrics else NONE
 
 
 @dataclass(frozen=True)
@@ -130,54 +128,34 @@ class _Secondary:
     metric: str
     describes: str | Callable[[PointResult], bool]
     """The metric that points of the kind have, or a test."""
-    text: Callable[[Estimate], str] = quantity
+    text: Callable[[PointResult, str], str] = metric_text
     of_all: bool = False
     gives_way: bool = False
-
-    def cell(self, point: PointResult) -> str:
-        """The point's figure."""
-        return self.text(point.metrics[self.metric]) if self.metric in point.metrics else NONE
 
     def is_shown(self, points: Sequence[PointResult]) -> bool:
         """Whether a table of these points has the column."""
         kind = self.describes
         described = [point for point in points if (kind in point.metrics if isinstance(kind, str) else kind(point))]
-        if self.of_all and len(described) < len(points):
-            return False
-        return any(self.metric in point.metrics for point in described)
+        has_all = not self.of_all or len(described) == len(points)
+        return has_all and any(self.metric in point.metrics for point in described)
 
 
+_AUTO = "batch_size_per_gpu"
+_DECODE, _PREFILL = "decode_energy_j_per_output_token", "prefill_energy_j_per_prompt_token"
+_EVALUATION = "evaluation_overhead_fraction"
 _SECONDARIES = (
     _Secondary("TTFT p99", "ttft_p99_s", requests_differ),
     _Secondary("TPOT p99", "tpot_p99_s", requests_differ),
     _Secondary("goodput", "goodput_requests_per_s", "goodput_requests_per_s"),
     _Secondary("switch", "switch_s", "turn_s"),
-    _Secondary("of a turn", "switch_fraction", "turn_s", _percent),
-    _Secondary("evaluation", "evaluation_overhead_fraction", "evaluation_overhead_fraction", _percent),
+    _Secondary("of a turn", "switch_fraction", "turn_s"),
+    _Secondary("evaluation", _EVALUATION, _EVALUATION),
     _Secondary("load", "load_bytes_per_s", "save_bytes_per_s"),
     _Secondary("size", "checkpoint_bytes", "save_bytes_per_s"),
-    _Secondary(
-        "batch per GPU",
-        "batch_size_per_gpu",
-        lambda point: point.settings.get("batch_size_per_gpu") == AUTO,
-        lambda estimate: plain(estimate.value),
-    ),
-    _Secondary(
-        "waits", "stage_idle_fraction", lambda point: point.settings.get("strategy") in _STAGED, _percent, of_all=True
-    ),
-    *(
-        _Secondary(
-            f"{phase} mJ",
-            metric,
-            "decode_energy_j_per_output_token",
-            lambda estimate: plain(1000 * estimate.value),
-            gives_way=True,
-        )
-        for phase, metric in (
-            ("prefill", "prefill_energy_j_per_prompt_token"),
-            ("decode", "decode_energy_j_per_output_token"),
-        )
-    ),
+    _Secondary("batch per GPU", _AUTO, lambda point: point.settings.get(_AUTO) == AUTO),
+    _Secondary("waits", "stage_idle_fraction", lambda point: point.settings.get("strategy") in _STAGED, of_all=True),
+    _Secondary("prefill mJ", _PREFILL, _DECODE, _millijoules, gives_way=True),
+    _Secondary("decode mJ", _DECODE, _DECODE, _millijoules, gives_way=True),
     _Secondary("memory", "peak_memory_bytes", "tokens_per_s", gives_way=True),
 )
 
@@ -187,16 +165,15 @@ def overviews(results: Results, group: Group) -> tuple[Table, Table, Table]:
     scale = shared_scale([figure for point in group.points if (figure := headline(point))])
     energy_scale = shared_scale([joules for point in group.points if (joules := energy(point))])
     # Further metrics with a limit, except the guard on the loss.
-    ids = {point.id: {headline_name(point), energy_name(point), LOSS_GUARD} for point in group.points}
+    ids = {point.id: {headline_of(point.metrics), energy_name(point), LOSS_GUARD} for point in group.points}
     more = dict.fromkeys(row.metric for row in results.checks if row.metric not in ids.get(row.point_id, {row.metric}))
     shown = [column for column in _SECONDARIES if column.metric not in more and column.is_shown(group.points)]
-    wanted = Expectations.of(results)
-    ratios = [wanted.ratio(point) for point in group.points]
+    wanted = Expectations(results)
     speedups = [
         speedup_text(row.speedup, row.speedup_low, row.speedup_high)
-        if row
+        if (row := wanted.ratio(point))
         else "1 (baseline)" * (point.id in wanted.baselines) or NONE
-        for point, row in zip(group.points, ratios, strict=True)
+        for point in group.points
     ]
     limits: list[tuple[str, ...]] = [_limit_cells(wanted, point, scale) for point in group.points]
     if all(speedup == NONE for speedup in speedups):  # limits of ratios alone would seem to be of the figures
@@ -213,37 +190,28 @@ def overviews(results: Results, group: Group) -> tuple[Table, Table, Table]:
             with_spread(headline(point), scale),
             speedup,
             *limit,
-            *(_limited(point.metrics.get(metric), wanted.check(point, metric)) for metric in more),
-            *(column.cell(point) for column in shown),
-            _energy(wanted, point, energy_scale),
+            *(_limited(point, metric, wanted.check(point, metric)) for metric in more),
+            *(column.text(point, column.metric) for column in shown),
+            _energy(point, wanted.check(point, energy_name(point)), energy_scale),
             wanted.verdict(point),
             " ".join(sorted({group.letters[flag] for flag in relevant(point)} - {EVERY_POINT})),
         )
         for point, speedup, limit in zip(group.points, speedups, limits, strict=True)
     )
     # The unit that all figures share, and whether they are per GPU; a checkpoint's figure is that of saving.
-    names = {name for point in group.points if (name := headline_name(point))}
+    names = {name for point in group.points if (name := headline_of(point.metrics))}
     unit = "figure" if scale is None else scale.unit
     if scale and names == {"save_bytes_per_s"}:
         unit = f"save {unit}"
     elif scale and all(name.endswith("_per_gpu") for name in names):
         unit = f"{unit} per GPU"
-    heads = (
-        "point",
-        unit,
-        "speedup",
-        *limit_heads,
-        *map(metric_words, more),
-        *(column.head for column in shown),
-        energy_scale.unit if energy_scale else "energy",
-        "verdict",
-        "flags",
-    )
+    of_energy = energy_scale.unit if energy_scale else "energy"
+    secondary = (*map(metric_words, more), *(column.head for column in shown))
+    heads = ("point", unit, "speedup", *limit_heads, *secondary, of_energy, "verdict", "flags")
     title = "points, the fastest first" if group.is_ranked else "points"
     title = group.benchmarks[0] if len(group.benchmarks) == 1 else title
     whole = Table(title, heads, rows).without_empty_columns()
     narrower = whole.without(column.head for column in shown if column.gives_way)
-    secondary = {column.head for column in shown} | set(map(metric_words, more))
     return whole, narrower, narrower.without(secondary).without_notes()
 
 
@@ -252,23 +220,21 @@ def _limit_cells(wanted: Expectations, point: PointResult, scale: Scale | None) 
     row, figure = wanted.ratio(point), headline(point)
     lower = METRICS[row.metric].higher_is_better if row is not None and row.metric in METRICS else True
     of_ratio = gate(row.expected.minimum, row.expected.maximum, lower=lower) if row and row.expected else NONE
-    check = wanted.check(point, headline_name(point))
+    check = wanted.check(point, headline_of(point.metrics))
     return of_ratio, _gate(check, scale or (shared_scale([figure]) if figure else None))
 
 
 def _gate(check: CheckResult | None, scale: Scale | None) -> str:
-    if check is None:
-        return NONE
-    return gate(check.minimum, check.maximum, scale, lower=check.minimum is not None)
+    return NONE if check is None else gate(check.minimum, check.maximum, scale, lower=check.minimum is not None)
 
 
-def _energy(wanted: Expectations, point: PointResult, scale: Scale | None) -> str:
+def _energy(point: PointResult, check: CheckResult | None, scale: Scale | None) -> str:
     """Joules, with their limit where there is room."""
-    limit = _gate(wanted.check(point, energy_name(point)), scale)
+    limit = _gate(check, scale)
     return Cell(with_spread(energy(point), scale), note="" if limit == NONE else f"({limit})")
 
 
-def _limited(figure: Estimate | None, check: CheckResult | None) -> str:
+def _limited(point: PointResult, metric: str, check: CheckResult | None) -> str:
     """A further metric with its limit."""
     limit = _gate(check, shared_scale([check.value]) if check and check.value else None)
-    return quantity(figure) if check is None or limit == NONE else f"{quantity(check.value)} ({limit})"
+    return f"{quantity(check.value)} ({limit})" if check and limit != NONE else quantity(point.metrics.get(metric))

@@ -19,7 +19,7 @@ from pybench.report.run.more_attempts import decided_sentence
 from pybench.report.run.overview import Group, groups, overviews, parts
 from pybench.report.run.rows import comparisons, tables
 from pybench.report.run.view import RunView, changes, sentence
-from pybench.report.run.work import claims, jobs
+from pybench.report.run.work import claims, job_table
 from pybench.report.table import Table, printable
 from pybench.report.text.labels import short_labels, verdict_words
 from pybench.report.text.table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
@@ -34,21 +34,21 @@ _MOST_SUBJECTS = 4
 def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool = False) -> str:
     """Draw the report. Colour repeats the words."""
     stream = io.StringIO()
-    out = console(stream, width, color=color)
+    out, results = console(stream, width, color=color), view.results
+    names = short_labels(results.points, with_benchmark=True)
     _head(out, view, detail=detail)
-    for group in groups(view.results):
-        _group(out, view.results, group, width)
+    for group in groups(results):
+        _group(out, results, group, width)
     if not detail:
-        for table in (comparisons(view.results), jobs(view.results), claims(view.results)):
+        job = job_table(results, names).without_empty_columns()
+        for table in (comparisons(results, names), job, claims(results, names)):
             _table(out, table, width)
-    most = len(view.results.points) + len(view.results.node) if detail else _MOST_SUBJECTS
+    most = len(results.points) + len(results.node) if detail else _MOST_SUBJECTS
     _listed(out, "What did not pass", each_step_once(findings(view)), most, is_named=True)
     _listed(out, "Not judged", not_judged(view), most)
-    _listed(out, "Not run", not_run(view.results), most)
-    if detail:
-        points, *others = tables(view.results, short_labels(view.results.points, with_benchmark=True)) or (None,)
-        for table in (*((points.without(_IN_OVERVIEW),) if points else ()), *others):
-            _table(out, table, width)
+    _listed(out, "Not run", not_run(results), most)
+    for number, table in enumerate(tables(results, names) if detail else ()):
+        _table(out, table if number else table.without(_IN_OVERVIEW), width)
     out.print()
     state = (verdict_words(view.state), COLOURS.get(view.state, ""))
     out.print(Text.assemble("verdict: ", state, printable(f" - {view.reason}")), soft_wrap=True)
@@ -71,32 +71,28 @@ def _head(out: Console, view: RunView, *, detail: bool) -> None:
 
 
 def _group(out: Console, results: Results, group: Group, width: int) -> None:
-    _, narrower, _ = overviews(results, group)
-    whole = _overview(results, group, width)
+    whole, narrower = _overview(results, group, width)
     # Names within one benchmark are shorter, which may leave room for the figures that were left out.
     apart = len(whole.heads) < len(narrower.heads) if len(group.benchmarks) > 1 else not fits(whole, width)
     for part in parts(group) if apart else (group,):
-        _part(out, part, whole if part is group else _overview(results, part, width), width)
+        table = whole if part is group else _overview(results, part, width)[0]
+        title = f"{table.title}: {'; '.join(part.shared)}" if part.shared else table.title
+        if cell_len(title) <= width:
+            _table(out, Table(title, table.heads, table.rows), width)
+            continue
+        out.print()
+        out.print(Text(printable(table.title), style="bold"))
+        for line in part.shared:
+            hanging(out, f"  {line}")
+        out.print(draw(Table("", table.heads, table.rows), width))
     for flag, meaning in legend([flag for point in group.points for flag in relevant(point)]):
         hanging(out, f"  {group.letters[flag]} {flag}: {meaning}")
 
 
-def _overview(results: Results, group: Group, width: int) -> Table:
-    """The fullest table that fits, else the narrowest."""
+def _overview(results: Results, group: Group, width: int) -> tuple[Table, Table]:
+    """The fullest table that fits, else the narrowest; and the one without columns that give way."""
     tables = overviews(results, group)
-    return next((table for table in tables if fits(table, width)), tables[-1])
-
-
-def _part(out: Console, group: Group, table: Table, width: int) -> None:
-    title = f"{table.title}: {'; '.join(group.shared)}" if group.shared else table.title
-    if cell_len(title) <= width:
-        _table(out, Table(title, table.heads, table.rows), width)
-        return
-    out.print()
-    out.print(Text(printable(table.title), style="bold"))
-    for line in group.shared:
-        hanging(out, f"  {line}")
-    out.print(draw(Table("", table.heads, table.rows), width))
+    return next((table for table in tables if fits(table, width)), tables[-1]), tables[1]
 
 
 def _table(out: Console, table: Table, width: int) -> None:

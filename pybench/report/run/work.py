@@ -1,8 +1,8 @@
-"""Tables of trainings, claims and whole jobs."""
+"""Tables of claims and whole jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pybench.core.numbers import (
@@ -11,91 +11,36 @@ from pybench.core.numbers import (
     limits,
     percent,
     plain,
-    quantity,
     quantity_with_interval,
     shared_scale,
-    short_percent,
     spread,
     with_spread,
 )
 from pybench.core.verdict import ONE_ATTEMPT
-from pybench.model.results import ClaimResult, Estimate, PointResult, Results, order_words
+from pybench.model.results import ClaimResult, Estimate, Results, order_words
 from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
 from pybench.report.table import Table
-from pybench.report.text.labels import short_labels
 
-_TRAINING_HEADS = (
-    *("point", "rank", "tokens/s", "per GPU", "MFU", "HFU", "memory", "energy", "rank by memory", "rank by energy"),
-    *("batch per GPU", "trained", "exposed comm.", "straggler gap", "input wait", "evaluation", "loss"),
-)
-
-
-def training_table(results: Results, names: Mapping[str, str]) -> Table:
-    """Every measured training, the fastest first. Equal figures share a rank; a figure of one point has none."""
-    trained = [point for point in results.points if "tokens_per_s" in point.metrics]
-    ordered = sorted(trained, key=lambda point: -point.metrics["tokens_per_s"].value)
-    rows = tuple(_training_row(point, names[point.id], ordered) for point in ordered)
-    return Table("Training, the fastest first", _TRAINING_HEADS, rows)
-
-
-def _training_row(point: PointResult, name: str, everyone: Sequence[PointResult]) -> tuple[str, ...]:
-    metrics = point.metrics
-
-    def fraction(metric: str) -> str:
-        return percent(metrics[metric].value if metric in metrics else None)
-
-    # Adapters alone: how many parameters, and their share.
-    share = metrics.get("trained_fraction")
-    trained = f"{plain(metrics['trained_parameters'].value)} ({short_percent(share.value)})" if share else "-"
-    return (
-        name,
-        _place(point, everyone, "tokens_per_s", more=True),
-        quantity(metrics.get("tokens_per_s")),
-        quantity(metrics.get("flops_per_s_per_gpu")),
-        fraction("mfu_fraction"),
-        fraction("hfu_fraction"),
-        quantity(metrics.get("peak_memory_bytes")),
-        quantity(metrics.get("energy_j_per_token")),
-        _place(point, everyone, "peak_memory_bytes", more=False),
-        _place(point, everyone, "energy_j_per_token", more=False),
-        _plain(metrics.get("batch_size_per_gpu")),
-        trained,
-        fraction("exposed_communication_fraction"),
-        fraction("straggler_gap_fraction"),
-        fraction("input_wait_fraction"),
-        fraction("evaluation_overhead_fraction"),
-        _plain(metrics.get("loss")),
-    )
-
-
-def _place(point: PointResult, everyone: Sequence[PointResult], metric: str, *, more: bool) -> str:
-    if metric not in point.metrics:
-        return "-"
-    value = point.metrics[metric].value
-    others = [other.metrics[metric].value for other in everyone if metric in other.metrics]
-    return "-" if len(others) == 1 else str(1 + sum(other > value if more else other < value for other in others))
-
-
-def _plain(estimate: Estimate | None) -> str:
-    return plain(estimate.value) if estimate else "-"
-
-
-_PERCENT = 100.0
 _CROSSED = "the interval holds the claim's limit; more attempts narrow it"
 
 
-def claims(results: Results) -> Table:
+def claims(results: Results, names: Mapping[str, str]) -> Table:
     """Claims for the terminal, with each source once below its rows."""
-    table = claim_table(results, short_labels(results.points, with_benchmark=True))
+    table = claim_table(results, names)
     below = (*(row[-1] for row in table.rows[1:]), None)
     rows = ((*row[:-1], "" if row[-1] == after else row[-1]) for row, after in zip(table.rows, below, strict=False))
     return replace(table, rows=tuple(rows)).with_one_metric("Claims of {}, which judge nothing").without_empty_columns()
 
 
 def claim_table(results: Results, names: Mapping[str, str]) -> Table:
-    """Every claim; the reason is why it is open."""
+    """Every claim; the reason is why it is open, and about how many attempts would decide it."""
     benchmarks = {point.id: point.benchmark for point in results.points}
+
+    def reason(claim: ClaimResult) -> str:
+        why, needed = ONE_ATTEMPT if claim.found.low is None else _CROSSED, claim.attempts_to_decide
+        return why if needed is None else f"{why}; about {plural(needed, 'attempt')} would decide it"
+
     rows = tuple(
         (
             names.get(claim.point_id, claim.point_id),
@@ -103,20 +48,13 @@ def claim_table(results: Results, names: Mapping[str, str]) -> Table:
             _claimed(claim, names, benchmarks),
             _found(claim),
             claim.state,
-            _open(claim) if claim.state == "open" else "",
+            reason(claim) if claim.state == "open" else "",
             claim.source,
         )
         for claim in results.claims
     )
     heads = ("point", "metric", "claimed", "found", "state", "reason", "source")
     return Table("Claims, which judge nothing", heads, rows)
-
-
-def _open(claim: ClaimResult) -> str:
-    """Why the claim is open, and about how many attempts would decide it."""
-    why = ONE_ATTEMPT if claim.found.low is None else _CROSSED
-    needed = claim.attempts_to_decide
-    return why if needed is None else f"{why}; about {plural(needed, 'attempt')} would decide it"
 
 
 def _claimed(claim: ClaimResult, names: Mapping[str, str], benchmarks: Mapping[str, str]) -> str:
@@ -141,21 +79,22 @@ def _found(claim: ClaimResult) -> str:
     if claim.widening_along is None:
         return f"{found.value:.3f}x {interval(*ends)}".rstrip()
     way = 1 if found.value >= 1 else -1
-    moved = interval(*sorted(_PERCENT * way * (end - 1) for end in ends if end is not None)) if None not in ends else ""
+    moved = interval(*sorted(100.0 * way * (end - 1) for end in ends if end is not None)) if None not in ends else ""
     return f"{'rises' if way > 0 else 'falls'} {percent(abs(found.value - 1))} {moved}".rstrip()
 
 
 _ENERGIES = ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J"))
 
 
-def jobs(results: Results) -> Table:
-    """Time and energy of a whole training job for the terminal."""
-    return job_table(results, short_labels(results.points, with_benchmark=True)).without_empty_columns()
-
-
 def job_table(results: Results, names: Mapping[str, str]) -> Table:
     """One row for each number of GPUs; savings are against the fewest GPUs. GPU hours only where they differ."""
     jobs = results.jobs
+
+    def saved(fraction: Estimate | None) -> str:
+        half = None if fraction is None else spread(fraction.value, fraction.low, fraction.high)
+        # Of a spread beyond the whole nothing can be read.
+        return "unclear" if half is not None and half > 1 else percent(None if fraction is None else fraction.value)
+
     time = shared_scale(job.time_h for job in jobs) or Scale(1.0, "h")
     least_j = min((abs(job.energy_j.value) for job in jobs if job.energy_j), default=None)
     energy = None if least_j is None else Scale(*next((s for s in _ENERGIES if least_j >= s[0]), _ENERGIES[-1]))
@@ -167,9 +106,9 @@ def job_table(results: Results, names: Mapping[str, str]) -> Table:
             names.get(job.point_id, job.point_id),
             str(job.num_gpus),
             with_spread(job.time_h, time),
-            _saved(job.time_saved_fraction),
+            saved(job.time_saved_fraction),
             *((plain(job.num_gpus * job.time_h.value / time.factor),) if several else ()),
-            *((with_spread(job.energy_j, energy), _saved(job.energy_saved_fraction)) if energy else ()),
+            *((with_spread(job.energy_j, energy), saved(job.energy_saved_fraction)) if energy else ()),
         )
         for job in jobs
     )
@@ -177,11 +116,3 @@ def job_table(results: Results, names: Mapping[str, str]) -> Table:
     of_energy = (energy.unit, "energy saved") if energy else ()
     heads = ("point", "GPUs", time.unit, "time saved", *of_gpus, *of_energy)
     return Table(f"Job: {size}, training steps alone", heads, rows)
-
-
-def _saved(fraction: Estimate | None) -> str:
-    """In percent; of a spread beyond the whole nothing can be read."""
-    if fraction is None:
-        return "-"
-    half = spread(fraction.value, fraction.low, fraction.high)
-    return "unclear" if half is not None and half > 1 else percent(fraction.value)
