@@ -44,14 +44,19 @@ class Section:
 
 def scaling_charts(results: Results) -> tuple[Chart, ...]:
     """One for each benchmark and metric with measured ratios."""
-    measured = [row for row in results.scaling if row.speedup is not None]
-    kinds = dict.fromkeys((row.benchmark, row.metric) for row in measured)
-    return tuple(_scaling(*kind, [row for row in measured if (row.benchmark, row.metric) == kind]) for kind in kinds)
+    kinds: dict[tuple[str, str], list[ScalingResult]] = {}
+    for row in results.scaling:
+        if row.speedup is not None:
+            kinds.setdefault((row.benchmark, row.metric), []).append(row)
+    return tuple(_scaling(*kind, rows) for kind, rows in kinds.items())
 
 
 def _scaling(benchmark: str, metric: str, rows: Sequence[ScalingResult]) -> Chart:
     more = METRICS[metric].higher_is_better if metric in METRICS else True
-    groups = list(dict.fromkeys(_group(row) for row in rows))
+    groups: dict[str, list[ScalingResult]] = {}
+    for row in sorted(rows, key=lambda row: row.count):
+        groups.setdefault(_group(row), []).append(row)
+    names = list(dict.fromkeys(map(_group, rows)))
     counts = sorted({row.count for row in rows} | {row.baseline_count for row in rows})
     tops = [value for row in rows for value in (row.speedup, row.speedup_high)]
     tops += [row.expected.maximum for row in rows if row.expected]
@@ -59,33 +64,29 @@ def _scaling(benchmark: str, metric: str, rows: Sequence[ScalingResult]) -> Char
     axes = Axes(counts[-1] * 1.08, 1.08 * max([linear, *(value for value in tops if value is not None)]))
     name = "speedup" if more else "ratio to the baseline"
     parts = [svg.grid(axes, [float(count) for count in counts], "GPUs", name, lambda value: f"{value:g}")]
-    parts += [_band(axes, [row for row in rows if _group(row) == group], more=more) for group in groups]
+    parts += [_band(axes, groups[group], more=more) for group in names]
     if more:
         baseline = min(row.baseline_count for row in rows)
         ends = ((axes.x(baseline), axes.y(1)), (axes.x(counts[-1]), axes.y(counts[-1] / baseline)))
         parts.append(svg.line(*ends, "linear"))
-    for number, group in enumerate(groups):
-        parts.append(_series(axes, [row for row in rows if _group(row) == group], number))
+    parts += [_series(axes, groups[group], number) for number, group in enumerate(names)]
     described = "; ".join(f"{_group(row)} {row.count} GPUs {row.speedup:.3g}" for row in rows)
     title = f"{benchmark}: {metric}"
-    return Chart(
-        title=title,
-        drawing=svg.figure(title, described, parts),
-        series=tuple(groups) if len(groups) > 1 or groups[0] else ("measured",),
-        heads=("series", "GPUs", name, "95 % interval", "expected", "verdict"),
-        rows=tuple(
-            (
-                _group(row) or "measured",
-                str(row.count),
-                f"{row.speedup:.3f}",
-                interval(row.speedup_low, row.speedup_high) or "-",
-                limits(row.expected.minimum, row.expected.maximum) if row.expected else "-",
-                verdict_words(row.verdict),
-            )
-            for row in rows
-        ),
-        lines=("expected", *(("linear",) if more else ())),
+    cells = tuple(
+        (
+            _group(row) or "measured",
+            str(row.count),
+            f"{row.speedup:.3f}",
+            interval(row.speedup_low, row.speedup_high) or "-",
+            limits(row.expected.minimum, row.expected.maximum) if row.expected else "-",
+            verdict_words(row.verdict),
+        )
+        for row in rows
     )
+    series = tuple(names) if len(names) > 1 or names[0] else ("measured",)
+    heads = ("series", "GPUs", name, "95 % interval", "expected", "verdict")
+    lines = ("expected", "linear") if more else ("expected",)
+    return Chart(title, svg.figure(title, described, parts), series, heads, cells, lines)
 
 
 def _group(row: ScalingResult) -> str:
@@ -94,28 +95,23 @@ def _group(row: ScalingResult) -> str:
 
 def _band(axes: Axes, rows: Sequence[ScalingResult], *, more: bool) -> Markup:
     """From the baseline at 1 through the expected range of each count; open ranges reach the chart's edge."""
-    known = sorted((row for row in rows if row.expected is not None), key=lambda row: row.count)
-    if not known:
-        return Markup("")
-    corner = (axes.x(known[0].baseline_count), axes.y(1.0))
-    low, high = [corner], [corner]
-    for row in known:
-        if row.expected is not None:
-            least = row.expected.minimum if row.expected.minimum is not None else 0.0
-            most = row.expected.maximum if row.expected.maximum is not None else axes.y_max if more else least
-            low.append((axes.x(row.count), axes.y(least)))
-            high.append((axes.x(row.count), axes.y(most)))
-    return svg.polygon([*low, *reversed(high)], "band")
+    known = [(row, row.expected) for row in rows if row.expected is not None]
+    low = [(axes.x(row.baseline_count), axes.y(1.0)) for row, _ in known[:1]]
+    high = [*low]
+    for row, expected in known:
+        least = expected.minimum if expected.minimum is not None else 0.0
+        most = expected.maximum if expected.maximum is not None else axes.y_max if more else least
+        low.append((axes.x(row.count), axes.y(least)))
+        high.append((axes.x(row.count), axes.y(most)))
+    return svg.polygon([*low, *reversed(high)], "band") if known else Markup("")
 
 
 def _series(axes: Axes, rows: Sequence[ScalingResult], number: int) -> Markup:
-    ordered = sorted(rows, key=lambda row: row.count)
-    first = ordered[0]
-    places = [(axes.x(first.baseline_count), axes.y(1.0))]
-    places += [(axes.x(row.count), axes.y(row.speedup)) for row in ordered if row.speedup is not None]
-    parts = [svg.polyline(places, f"curve series{number % 8}")]
-    parts.append(svg.marker(places[0], number, f"{first.baseline_count} GPUs: 1 (baseline)"))
-    for row, place in zip(ordered, places[1:], strict=True):
+    first = (axes.x(rows[0].baseline_count), axes.y(1.0))
+    places = [(axes.x(row.count), axes.y(row.speedup or 0.0)) for row in rows]
+    parts = [svg.polyline([first, *places], f"curve series{number % 8}")]
+    parts.append(svg.marker(first, number, f"{rows[0].baseline_count} GPUs: 1 (baseline)"))
+    for row, place in zip(rows, places, strict=True):
         if row.speedup_low is not None and row.speedup_high is not None:
             low, high = (place[0], axes.y(row.speedup_low)), (place[0], axes.y(row.speedup_high))
             parts.append(svg.line(low, high, f"error series{number % 8}"))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from statistics import median
 from typing import Any
 
 from pybench.core.joint_step import phase_cuts_ns
 from pybench.core.numbers import plain
 from pybench.model.errors import PybenchError
-from pybench.model.manifest import Provenance
 from pybench.model.record import gpu_label
 from pybench.model.results import Results
 from pybench.power.chart import PowerPayload, power_samples, trace_chart
@@ -46,6 +44,10 @@ def _content(view: RunView) -> dict[str, Any]:
     flags = [flag for point in results.points for flag in relevant(point)]
     flags += [flag for record in view.good_records if record.energy for gpu in record.energy.gpus for flag in gpu.flags]
     shown = ("Points", "Scaling")
+    provenance = {"run": results.run_id, "profile": results.profile or "none"}
+    provenance |= {"machine": results.machine, "fingerprint": results.fingerprint}
+    known = {name: value for name, value in vars(results.provenance).items() if value not in _UNKNOWN}
+    provenance |= {name.replace("_", " "): _words(value) for name, value in known.items()}
     points = point_table(results, names).without_empty_columns()
     return {
         "judged": "; ".join(filter(None, (decided_sentence(view), judged_sentence(results)))),
@@ -60,11 +62,11 @@ def _content(view: RunView) -> dict[str, Any]:
         "steps": step_chart(view),
         "attempt_energy": _attempt_energy(view, names),
         "power_reason": view.manifest.power_reason if view.manifest else None,
-        "cards": gpu_cards(results),
-        "matrix": link_matrix(view),
+        "cards": _gpu_cards(results),
+        "matrix": _link_matrix(view),
         "flag_legend": legend(flags),
         "details": [table for table in tables(results, names) if not table.title.startswith(shown)],
-        "provenance": _provenance(results),
+        "provenance": provenance.items(),
         "changed": changes(results.options),
         "sentence": sentence(results.provenance, detail=False, where="listed below"),
     }
@@ -72,31 +74,20 @@ def _content(view: RunView) -> dict[str, Any]:
 
 def _attempt_energy(view: RunView, names: dict[str, str]) -> list[tuple[str, ...]]:
     """The figures behind the power chart: joules with the sensor's bound and watts of each attempt and GPU."""
-    rows: list[tuple[str, ...]] = []
-    for record in view.good_records:
-        for gpu in record.energy.gpus if record.energy else ():
-            has_bound = gpu.energy_low_j is not None and gpu.energy_high_j is not None
-            rows.append(
-                (
-                    names.get(record.point_id, record.point_id),
-                    str(record.attempt),
-                    gpu_label(gpu.uuid, gpu.index),
-                    "-" if gpu.energy_j is None else f"{gpu.energy_j:.1f} J",
-                    f"[{gpu.energy_low_j:.1f}, {gpu.energy_high_j:.1f}]" if has_bound else "-",
-                    "-" if gpu.mean_power_w is None else f"{gpu.mean_power_w:.0f} W",
-                    "-" if gpu.max_power_w is None else f"{gpu.max_power_w:.0f} W",
-                    ", ".join(gpu.flags),
-                )
-            )
-    return rows
-
-
-def _provenance(results: Results) -> list[tuple[str, str]]:
-    """Every field that is known; nested values as words."""
-    run = [("run", results.run_id), ("profile", results.profile or "none")]
-    run += [("machine", results.machine), ("fingerprint", results.fingerprint)]
-    found = [(field.name, getattr(results.provenance, field.name)) for field in fields(Provenance)]
-    return run + [(name.replace("_", " "), _words(value)) for name, value in found if value not in _UNKNOWN]
+    return [
+        (
+            names.get(record.point_id, record.point_id),
+            str(record.attempt),
+            gpu_label(gpu.uuid, gpu.index),
+            "-" if gpu.energy_j is None else f"{gpu.energy_j:.1f} J",
+            "-" if None in (low_j := gpu.energy_low_j, high_j := gpu.energy_high_j) else f"[{low_j:.1f}, {high_j:.1f}]",
+            "-" if gpu.mean_power_w is None else f"{gpu.mean_power_w:.0f} W",
+            "-" if gpu.max_power_w is None else f"{gpu.max_power_w:.0f} W",
+            ", ".join(gpu.flags),
+        )
+        for record in view.good_records
+        for gpu in (record.energy.gpus if record.energy else ())
+    ]
 
 
 def _words(value: object, separator: str = "\n") -> str:
@@ -141,35 +132,8 @@ def power_payload(view: RunView) -> PowerPayload:
     return PowerPayload.of(attempts, notes)
 
 
-@dataclass(frozen=True)
-class GpuCard:
-    """One GPU: its name and UUID, what it showed under load, and the checks that it failed."""
-
-    name: str
-    uuid: str
-    facts: tuple[str, ...]
-    faults: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class LinkCell:
-    """Speed from one GPU to another in GB/s, its place between the slowest (0) and the fastest (9), and any fault."""
-
-    text: str
-    level: int | None
-    fault: str | None = None
-
-
-@dataclass(frozen=True)
-class LinkMatrix:
-    """Rows are senders, columns receivers."""
-
-    names: tuple[str, ...]
-    rows: tuple[tuple[LinkCell, ...], ...]
-
-
-def gpu_cards(results: Results) -> tuple[GpuCard, ...]:
-    """Every GPU that a point used, with its highest temperature and lowest clock under load."""
+def _gpu_cards(results: Results) -> list[dict[str, Any]]:
+    """Every GPU that a point used, with its highest temperature and lowest clock under load, and failed checks."""
     cards = []
     for uuid, name in gpu_names(results).items() if results.node else ():
         states = [state for point in results.points for state in point.gpu_states if state.uuid == uuid]
@@ -183,12 +147,16 @@ def gpu_cards(results: Results) -> tuple[GpuCard, ...]:
         )
         own = re.compile(rf"(^|\W)({re.escape(name)}|{re.escape(uuid)})(\W|$)")
         bad = [check for check in results.node if check.verdict in _BAD and own.search(check.subject)]
-        cards.append(GpuCard(name, uuid, facts, tuple(f"{check.name}: {check.reason}" for check in bad)))
-    return tuple(cards)
+        faults = [f"{check.name}: {check.reason}" for check in bad]
+        cards.append({"name": name, "uuid": uuid, "facts": facts, "faults": faults})
+    return cards
 
 
-def link_matrix(view: RunView) -> LinkMatrix | None:
-    """The median speed of every link over the attempts; ``None`` where no point measured links."""
+def _link_matrix(view: RunView) -> dict[str, Any] | None:
+    """The median speed in GB/s of every link over the attempts; ``None`` where no point measured links.
+
+    Rows are senders, columns receivers; the level of a speed is from 0, the slowest, to 9, the fastest.
+    """
     measured: dict[tuple[int, int], list[float]] = {}
     for record in view.good_records:
         for sender, rank in enumerate(record.ranks):
@@ -200,7 +168,6 @@ def link_matrix(view: RunView) -> LinkMatrix | None:
         return None
     found = {pair: median(values) for pair, values in measured.items()}
     size = 1 + max(max(pair) for pair in found)
-    names = tuple(f"GPU {number}" for number in range(size))
     slowest, fastest = min(found.values()), max(found.values())
     # Reasons of links that failed, by the numbers of sender and receiver.
     faults = {}
@@ -209,11 +176,11 @@ def link_matrix(view: RunView) -> LinkMatrix | None:
         if check.name == "link" and check.verdict in _BAD and len(numbers) == 2:  # noqa: PLR2004 - a link has two ends
             faults[int(numbers[0]), int(numbers[1])] = check.reason
 
-    def cell(sender: int, receiver: int) -> LinkCell:
-        speed = found.get((sender, receiver))
-        if speed is None:
-            return LinkCell("", None)
+    def cell(link: tuple[int, int]) -> dict[str, Any]:
+        if (speed := found.get(link)) is None:
+            return {"text": "", "level": None, "fault": None}
         level = 9 if fastest == slowest else round(9 * (speed - slowest) / (fastest - slowest))
-        return LinkCell(plain(speed / _BYTES_PER_GB), level, faults.get((sender, receiver)))
+        return {"text": plain(speed / _BYTES_PER_GB), "level": level, "fault": faults.get(link)}
 
-    return LinkMatrix(names, tuple(tuple(cell(a, b) for b in range(size)) for a in range(size)))
+    names = [f"GPU {number}" for number in range(size)]
+    return {"names": names, "rows": [[cell((a, b)) for b in range(size)] for a in range(size)]}
