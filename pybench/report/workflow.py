@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -45,26 +44,18 @@ def render(system: str, workflow: Workflow) -> str:
             raise UsageError(f"{option} {text!r}: may have letters, digits, spaces and _ . / @ + = - only")
     if not _CRON.fullmatch(workflow.schedule):
         raise UsageError(f"--schedule {workflow.schedule!r}: expected five fields of cron, such as '17 2 * * *'")
-    return (
-        _environment()
-        .get_template(SYSTEMS[system])
-        .render(
-            workflow=workflow,
-            require=f"--require gpus={workflow.gpus} " if workflow.gpus else "",
-            limit=duration_text(workflow.time_limit_s),
-            minutes=round((workflow.time_limit_s + _SPARE_S) / 60),
-        )
-    )
-
-
-@cache
-def _environment() -> Environment:
     # Sources for programs, none of it HTML; what goes in is checked above.
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(_ASSETS),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701
         variable_start_string="<<",
         variable_end_string=">>",
         keep_trailing_newline=True,
+    )
+    return environment.get_template(SYSTEMS[system]).render(
+        workflow=workflow,
+        require=f"--require gpus={workflow.gpus} " if workflow.gpus else "",
+        limit=duration_text(workflow.time_limit_s),
+        minutes=round((workflow.time_limit_s + _SPARE_S) / 60),
     )

@@ -59,11 +59,6 @@ OF_JOULES = {
 MEANINGS = {**OF_MEASUREMENT, **OF_JOULES}
 
 
-def meaning(flag: str) -> str:
-    """One sentence part for ``flag``; flags of another version are named only."""
-    return MEANINGS.get(flag, "no description in this version")
-
-
 def relevant(point: PointResult) -> tuple[str, ...]:
     """Flags that concern the point's figures: flags of joules only where joules per unit are shown."""
     joules = energy_name(point) is not None
@@ -71,5 +66,5 @@ def relevant(point: PointResult) -> tuple[str, ...]:
 
 
 def legend(flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Each flag once with its meaning, in the order of first use."""
-    return tuple((flag, meaning(flag)) for flag in dict.fromkeys(flags))
+    """Each flag once with its meaning, in the order of first use; flags of another version are named only."""
+    return tuple((flag, MEANINGS.get(flag, "no description in this version")) for flag in dict.fromkeys(flags))
