@@ -22,7 +22,7 @@ from pybench.report.text.table import console, draw, hanging, without_trailing_s
 # Gain error of a board's sensor as a fraction (NVML documents ±5 %). It is the same in every window of a board.
 GAIN_FRACTION = 0.05
 GAIN = f"the board's gain error, ±{short_percent(GAIN_FRACTION)}, is not included"
-ENERGY_HEADS = ("GPU", "energy", "bound", "mean", "peak", "method", "notes")
+ENERGY_HEADS = ("GPU", "energy", "sensor's bound", "mean", "peak", "method", "notes")
 
 
 def energy_table(energy: Energy, package_j: Mapping[str, float], package_reason: str | None, *, width: int = 80) -> str:
@@ -58,7 +58,7 @@ def energy_cells(gpu: GpuEnergy) -> tuple[str, ...]:
     return (
         name,
         f"{plain(gpu.energy_j, 6)} J",
-        f"[{plain(gpu.energy_low_j, 6)}, {plain(gpu.energy_high_j, 6)}]",
+        f"[{plain(gpu.energy_low_j, 6)}, {plain(gpu.energy_high_j, 6)}] J",
         f"{gpu.mean_power_w:.1f} W",
         "-" if gpu.max_power_w is None else f"{gpu.max_power_w:.1f} W",
         gpu.method,
