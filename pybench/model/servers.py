@@ -80,7 +80,7 @@ SERVERS: dict[str, ServerTraits] = {
         },
         salt="cache_salt",
     ),
-    "sglang": ServerTraits(  # 0.5.23: sglang/srt/arg_groups/fields; not run
+    "sglang": ServerTraits(  # 0.5.23: sglang/srt/arg_groups/fields; 0.5.11 ran
         command=(
             *("{python}", "-m", "sglang.launch_server", "--model-path", "{model_folder}"),
             *("--served-model-name", SERVED_MODEL, "--host", "127.0.0.1", "--port", "{port}"),

@@ -18,7 +18,7 @@ from pybench.model.text import amount_text, plural
 from pybench.report.table import Table, printable
 from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
 
-_NEVER_RUN = ("tensorrt_llm", "trtllm", "sglang")
+_NEVER_RUN = ("tensorrt_llm", "trtllm")
 """Backends and servers that no GPU has run with pybench yet."""
 
 

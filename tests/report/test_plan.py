@@ -69,7 +69,7 @@ def test_a_reason_that_several_points_have_is_printed_once() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "part"),
-    [({"backend": "tensorrt_llm"}, "tensorrt_llm"), ({"backend": "server", "server": "sglang"}, "sglang")],
+    [({"backend": "tensorrt_llm"}, "tensorrt_llm"), ({"backend": "server", "server": "trtllm"}, "trtllm")],
 )
 def test_what_no_gpu_has_run_yet_is_named(changes: dict[str, str], part: str) -> None:
     """The plan names the part at each of its points."""
