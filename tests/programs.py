@@ -8,7 +8,9 @@ from pathlib import Path
 
 import click
 
-FAKE_WORKER = Path(__file__).parent / "run" / "fake_worker.py"
+FAKE_WORKER = Path(__file__).parent / "run" / "fake_starter.py"
+SOFTWARE = '["3.11.7", {"torch": "2.9.0", "transformers": "5.0.0"}]'
+"""As a Python tells it."""
 
 
 def commands_below(group: click.Command) -> dict[str, click.Command]:
@@ -31,13 +33,13 @@ def shell_program(path: Path, script: str) -> Path:
 def fake_python(path: Path, behaviour: str, **environment: object) -> Path:
     """Write a Python that is the fake worker with this environment, whatever module it is to run.
 
-    The launcher's arguments: -I -B worker/__main__.py EXCHANGE [--ranks N]. Where it is to run code of the command
-    line, which asks for packages, it is this one.
+    The launcher's arguments: -I -B worker/__main__.py EXCHANGE [--ranks N], or --starter FD. Code of the command line
+    asks for packages: it has those of the drill, and lacks none.
     """
     more = " ".join(f'{name}="{value}"' for name, value in environment.items())
     return shell_program(
         path,
-        f'[ "$3" != -c ] || exec "{sys.executable}" "$@"\nshift 3\n'
+        f"[ \"$3\" != -c ] || exec echo '{SOFTWARE}'\nshift 3\n"
         f'export PYTHONPATH="{os.pathsep.join(sys.path)}" FAKE_BEHAVIOUR={behaviour} {more}\n'
-        f'exec "{sys.executable}" "{FAKE_WORKER}" "$@"',
+        f'exec "{sys.executable}" -S "{FAKE_WORKER}" "$@"',
     )

@@ -19,7 +19,7 @@ import pytest
 
 from pybench.fleet.pairs import DECISION_ROUNDS, Pair, pair_rounds
 from tests.builders import NO_DRIVER, training_over_hosts
-from tests.run.two_hosts import write_fake_python
+from tests.programs import fake_python
 from tests.slurm.cluster import Cluster, cluster, missing
 
 PYBENCH = str(Path(sys.executable).with_name("pybench"))
@@ -43,9 +43,7 @@ def _started(slurm: Cluster, folder: Path, pair: Pair, stretch: float, seed: int
     """The suite in an allocation of two nodes, whose workers' steps are so much longer than usual."""
     folder.mkdir(parents=True)
     (folder / "hosts.toml").write_text(training_over_hosts(data_parallel=2, attempts=2))
-    write_fake_python(
-        folder / "python", "ok", FAKE_STRETCH=str(stretch), FAKE_NOISE=f"{seed}:0.003", FAKE_STEP_MS="100"
-    )
+    fake_python(folder / "python", "ok", FAKE_STRETCH=str(stretch), FAKE_NOISE=f"{seed}:0.003", FAKE_STEP_MS="100")
     run = (PYBENCH, "run", "hosts.toml", "--python", "./python", "--rendezvous", f"127.0.0.1:{FIRST_PORT + seed}")
     return subprocess.Popen(
         ("salloc", f"--nodelist={','.join(pair)}", "--nodes=2", "--exclusive", "--quiet", *run, "--join-limit", "300s"),

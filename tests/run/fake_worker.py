@@ -46,7 +46,7 @@ orders = [WorkOrder.from_json(line) for line in (exchange / ORDERS_FILE).read_te
 attempt = int(exchange.parent.name.rpartition(".")[2])
 behaviours = os.environ["FAKE_BEHAVIOUR"].split(",")
 asked = behaviours[min(attempt, len(behaviours)) - 1]
-UUIDS = [uuid for uuid in os.environ.get("FAKE_UUIDS", "").split(",") if uuid]
+UUIDS = [uuid for uuid in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if uuid]
 VALUES = {"matmul_flops_per_s": 1e12} if orders[0].settings.workload == "matmul" else {}
 STEP_NS = int(os.environ.get("FAKE_STEP_MS", "10")) * 1_000_000
 WARMUP_STEPS = 3

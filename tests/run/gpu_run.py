@@ -25,9 +25,6 @@ class GpuLauncher(FakeLauncher):
     def behaviour(self, job: Launch) -> dict[str, str]:
         return {**super().behaviour(job), "FAKE_NAME": "NVIDIA H200", "FAKE_STEP_MS": "100"}
 
-    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG002 - nothing is imported
-        return ()
-
 
 def measure(folder: Path, fake_library: Path) -> Path:
     """Run the drill below ``folder``, with its reports; returns the run's folder. Its suite is ``drill.toml``."""

@@ -22,11 +22,6 @@ SECRET = "a secret of these tests alone"
 LIMIT_S = 120
 
 
-def write_fake_python(python: Path, behaviour: str, **environment: str) -> None:
-    """Write a Python that is the fake worker on the GPUs that the launcher names."""
-    fake_python(python, behaviour, FAKE_UUIDS="$CUDA_VISIBLE_DEVICES", **environment)
-
-
 @dataclass
 class TwoHosts:
     """Folder ``a`` belongs to the host that leads, ``b`` to the other."""
@@ -47,7 +42,7 @@ class TwoHosts:
 
     def behave(self, name: str, behaviour: str = "ok", **environment: str) -> None:
         """Write the host's Python, which is the fake worker."""
-        write_fake_python(self.folder / name / "python", behaviour, **environment)
+        fake_python(self.folder / name / "python", behaviour, **environment)
 
     @contextmanager
     def host(

@@ -21,7 +21,7 @@ from pybench.run.slurm import expand_nodes
 from tests.builders import NO_DRIVER, training_over_hosts
 from tests.ports import port_for
 from tests.processes import wait_for
-from tests.run.two_hosts import write_fake_python
+from tests.programs import fake_python
 from tests.slurm.cluster import Cluster
 
 PYBENCH = str(Path(sys.executable).with_name("pybench"))
@@ -82,7 +82,7 @@ class Place:
 def place(slurm: Cluster, tmp_path: Path) -> Iterator[Place]:
     made = Place(tmp_path, slurm)
     (tmp_path / "hosts.toml").write_text(training_over_hosts(data_parallel=4))
-    write_fake_python(tmp_path / "python", "ok")
+    fake_python(tmp_path / "python", "ok")
     yield made
     for job in made.jobs().split():
         # Refused where the job ended meanwhile.
@@ -112,14 +112,14 @@ def test_training_over_two_nodes_has_the_loss_of_one_host(place: Place) -> None:
 @pytest.mark.timeout(TEST_LIMIT_S)
 def test_a_cancelled_job_leaves_nothing_and_goes_on_in_another(place: Place) -> None:
     """By scancel, in the middle of a step."""
-    write_fake_python(place.folder / "python", "hang")
+    fake_python(place.folder / "python", "hang")
     with place.started(*place.in_allocation("hosts.toml", "--python", "./python")) as process:
         wait_for(lambda: any(place.folder.glob("runs/*/attempts/*/exchange/hangs")), LIMIT_S)
         place.slurm.command("scancel", place.jobs())
         process.communicate(timeout=LIMIT_S)
     wait_for(lambda: not place.jobs() and not place.left(), LIMIT_S)
     assert place.measured.journal.records() == ()
-    write_fake_python(place.folder / "python", "ok")
+    fake_python(place.folder / "python", "ok")
     code, out = place.run("--resume", str(place.measured.path), "--python", "./python")
     assert code == 4, out
     assert [record.failure for record in place.measured.journal.records()] == [None]
@@ -128,7 +128,7 @@ def test_a_cancelled_job_leaves_nothing_and_goes_on_in_another(place: Place) -> 
 @pytest.mark.timeout(TEST_LIMIT_S)
 def test_a_node_that_dies_is_named(place: Place) -> None:
     """Its task is killed in the middle of a step; Slurm goes on, the run does not, and nothing is left."""
-    write_fake_python(place.folder / "python", "hang")
+    fake_python(place.folder / "python", "hang")
     with place.started(*place.in_allocation("hosts.toml", "--python", "./python")) as process:
         wait_for(lambda: any(place.folder.glob("runs/*/attempts/*/exchange/hangs")), LIMIT_S)
         (task,) = _tasks_of("n2", place.folder)

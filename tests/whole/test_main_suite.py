@@ -18,11 +18,10 @@ from click.testing import CliRunner, Result
 from pybench.cli.main import main
 from pybench.model.backend import BACKENDS
 from pybench.model.workloads.settings import BackendName
-from tests.programs import shell_program
+from tests.programs import FAKE_WORKER, shell_program
 
 pytestmark = pytest.mark.usefixtures("fake_node")
 
-WORKER = Path(__file__).parents[1] / "run" / "fake_worker.py"
 # 64 sequences of 128 tokens at 3,680 tokens/s last 2,226 ms, 256 at 6,880 last 4,763; speedups 1.3, 1.6; 1.67, 2.53.
 STEPS_MS = {
     "torch": {"1": 222.6, "2": 171.2, "4": 139.1, "8": 120.0},
@@ -42,14 +41,14 @@ def run(tmp_path: Path, fake_nvml: Callable[..., None], monkeypatch: pytest.Monk
         fake_nvml(devices=num_gpus, load=LOADS, name=name)
         for package in {package for backend in backends for package in BACKENDS[backend].packages}:
             (tmp_path / "packages" / package).mkdir(parents=True)
-        # The launcher says: python -I -B worker/__main__.py EXCHANGE [--ranks N], and to look for packages: -I -B -c.
+        # The launcher says: python -I -B worker/__main__.py --starter FD, and to look for packages: -I -B -c.
         python = shell_program(
             tmp_path / "python",
             "shift 2\n"
             f'[ "$1" = -c ] && PYTHONPATH={tmp_path}/packages exec {sys.executable} -S -B "$@"\n'
             f"shift\nexport PYTHONPATH={os.pathsep.join(sys.path)} FAKE_BEHAVIOUR=ok\n"
-            f"export FAKE_UUIDS=\"$CUDA_VISIBLE_DEVICES\" FAKE_STEPS_MS='{json.dumps(STEPS_MS)}'\n"
-            f'exec {sys.executable} {WORKER} "$@"',
+            f"export FAKE_STEPS_MS='{json.dumps(STEPS_MS)}'\n"
+            f'exec {sys.executable} -S {FAKE_WORKER} "$@"',
         )
         return CliRunner().invoke(main, ["run", "tp_scaling", "--python", str(python), *options])
 
