@@ -42,8 +42,8 @@ def test_the_wheel_holds_what_a_run_needs(wheel: Path) -> None:
 def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, unpacked by pip into a folder of its own."""
     target = tmp_path_factory.mktemp("site")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
-    subprocess.run([*install, str(wheel)], check=True)
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps", "--no-index"]
+    subprocess.run([*install, "--target", str(target), str(wheel)], check=True)
     return target
 
 
