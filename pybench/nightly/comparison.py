@@ -170,11 +170,16 @@ def _medians(point: PointFigures | None) -> Mapping[str, tuple[float, ...]]:
     return {} if point is None else point.medians
 
 
+def clock_text(before_hz: float, now: PointFigures) -> str:
+    """The clock before and now, and what held it."""
+    held = f", held by {', '.join(now.held_by)}" if now.held_by else ""
+    return f"SM clock {before_hz / 1e6:.0f} -> {(now.sm_clock_hz or 0.0) / 1e6:.0f} MHz{held}"
+
+
 def _with_clock(change: Change, before: Sequence[PointFigures], now: PointFigures) -> Change:
     """A change with the clocks beside it, where those differ."""
     was_hz, is_hz = before[-1].sm_clock_hz, now.sm_clock_hz
     if not was_hz or not is_hz or abs(is_hz / was_hz - 1) < _CLOCK_FRACTION or change.verdict == "unchanged":
         return change
-    held = f", held by {', '.join(now.held_by)}" if now.held_by else ""
-    text = f"SM clock {was_hz / 1e6:.0f} -> {is_hz / 1e6:.0f} MHz{held}"
+    text = clock_text(was_hz, now)
     return replace(change, reason=f"{change.reason}; {text}" if change.reason else text)

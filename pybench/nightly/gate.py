@@ -21,15 +21,13 @@ from pybench.nightly.comparison import absence_of
 from pybench.nightly.history import Series
 from pybench.nightly.host_shift import (
     NOUNS,
+    HostNights,
     Shift,
     clock_change,
     clock_words,
     host_evidence,
     in_cycles,
-    nights_off,
     noun_of,
-    shift_change,
-    shift_tonight,
 )
 from pybench.nightly.night_look import (
     SECOND_SPEED,
@@ -52,7 +50,8 @@ def judge_night(
     series: Series, accepted: Sequence[Accepted] = (), effects: SmallestEffects | None = None
 ) -> GateResult:
     """Judge the last run of a series by those before it. Reruns may confirm or clear what it flags."""
-    night = _Night.of(series.newest(MAX_NIGHTS + 1), accepted, effects or SmallestEffects())
+    newest = replace(series, runs=series.runs[-MAX_NIGHTS - 1 :])
+    night = _Night.of(newest, accepted, effects or SmallestEffects())
     rows = sorted(
         (*map(night.with_builds, night.judged()), *night.absent()),
         key=lambda row: (BY_IMPORTANCE.index(row.state), -abs(row.fraction or 0.0)),
@@ -68,7 +67,7 @@ def judge_night(
         rows=tuple(rows),
         num_nights=len(series.runs) - 1,
         host=host,
-        differences=tuple(f"{text} ({count})" for text, count in (series.apart or {}).items()),
+        differences=tuple(f"{text} ({count})" for text, count in series.apart.items()),
         unmeasured=unmeasured,
         broken=series.broken,
         num_later=series.num_later,
@@ -106,12 +105,12 @@ class _Night:
         }
         rows = {row: nights for row, nights in expected.items() if nights.values[-1] is not None}
         learnt, least = baselines(rows, effects), math.log1p(effects.default)
-        off = nights_off(rows, learnt, least)
+        off = frozenset[int]().union(*(HostNights.of(rows, learnt, noun, least).apart for noun in NOUNS))
         # A host that changed within its first nights may leave too few nights to judge by.
         if off and len(series.runs) - 1 - len(off) >= MIN_NIGHTS:
             rows = {row: nights.set_apart(off) for row, nights in rows.items()}
             learnt = baselines(rows, effects)
-        shifts = {noun: shift for noun in NOUNS if (shift := shift_tonight(rows, learnt, noun, least))}
+        shifts = {noun: shift for noun in NOUNS if (shift := HostNights.of(rows, learnt, noun, least).tonight)}
         return cls(series, effects, accepted, expected, rows, learnt, shifts)
 
     def judged(self) -> Iterator[GateRow]:
@@ -187,16 +186,15 @@ class _Night:
 
     def host_shifts(self) -> Iterator[HostShift]:
         """The shift of all points in speed, and that in energy."""
-        for shift in self.shifts.values():
-            sign = -1 if shift.noun == "energy" else 1
-            change = shift_change(self.rows, self.learnt, shift, math.log1p(self.effects.default))
+        for noun, shift in self.shifts.items():
+            sign = -1 if noun == "energy" else 1
             yield HostShift(
-                noun=shift.noun,
+                noun=noun,
                 fraction=as_fraction(sign * shift.value),
                 num_shifted=shift.num_shifted,
                 num_points=shift.num_points,
                 evidence=tuple(host_evidence(self.series)),
-                level_change=change.dated(self.days, sign) if change else None,
+                level_change=shift.change.dated(self.days, sign) if shift.change else None,
             )
 
     def _figures(self, row: FigureKey, found: Look) -> GateRow:

@@ -150,7 +150,7 @@ class Series:
 
     runs: tuple[RunFigures, ...]
     across: tuple[str, ...] = ()
-    apart: Mapping[str, int] | None = None
+    apart: Mapping[str, int] = field(default_factory=dict)
     broken: tuple[str, ...] = ()
     num_later: int = 0
 
@@ -163,10 +163,6 @@ class Series:
     def has_earlier(self) -> bool:
         """Whether any run is earlier, also one that was left out."""
         return len(self.runs) > 1 or bool(self.apart or self.broken)
-
-    def newest(self, num: int) -> Series:
-        """The last ``num`` runs."""
-        return replace(self, runs=self.runs[-num:])
 
     @cached_property
     def rows(self) -> tuple[FigureKey, ...]:

@@ -60,7 +60,7 @@ def render(history: History, series: Series, *, width: int = 80, color: bool = F
 def left_out(history: History, series: Series) -> Iterator[str]:
     """Runs and entries that are not in a series, with the reason."""
     others = Counter(run.suite for run in history.runs if run.suite != series.last.suite)
-    apart = [*(series.apart or {}).items()]
+    apart = [*series.apart.items()]
     for text, count in apart[:_MOST_SKIPPED]:
         yield f"left out: {plural(count, 'run')} that differ{'s' * (count == 1)} in {text}"
     if (more := len(apart) - _MOST_SKIPPED) > 0:

@@ -191,10 +191,6 @@ class Split:
         """Whether the later level is the lower one."""
         return self.after < self.before
 
-    def behind(self, start: int) -> Split:
-        """The same split of values that have so many others before them."""
-        return replace(self, place=start + self.place, first=start + self.first, last=start + self.last)
-
     def dated(self, days: Sequence[str], sign: float) -> LevelChange:
         """The same by date, of logarithms that were multiplied by ``sign``; ``days`` has the date of each night."""
         return LevelChange(
@@ -205,7 +201,7 @@ class Split:
         )
 
     def at(self, nights: Sequence[int]) -> Split:
-        """The same split with places as nights; ``nights`` has the night of each value."""
+        """The same split by other places, such as nights: ``nights`` has that of each value."""
         return replace(self, place=nights[self.place], first=nights[self.first], last=nights[self.last])
 
 
@@ -225,7 +221,7 @@ def newest_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
         if (fmean(level[place:]) < fmean(level[:place])) == is_lower
     }
     split = _best_split(level, squares)
-    return split and split.behind(start)
+    return split and split.at(range(start, len(values)))
 
 
 def drift_of(nights: Nights, correlation: float, smallest: float) -> Split | None:
@@ -268,7 +264,7 @@ def last_change(values: Sequence[float], correlation: float = 0.0) -> Split | No
     if 2 * upper_tail(t, (num - 2) * freedom_share(correlation)) * tried > P_VALUE:
         return None
     later = last_change(values[found.place :], correlation)
-    return found if later is None else later.behind(found.place)
+    return found if later is None else later.at(range(found.place, num))
 
 
 def _sums_of_squares(values: Sequence[float], least_after: int = MIN_PART) -> dict[int, float]:

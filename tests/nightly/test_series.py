@@ -33,7 +33,7 @@ def test_another_machines_run_of_the_same_id_is_another_run() -> None:
     """It is left out by what differs, and neither is later than the other."""
     found = series_of([night(1), night(2), night(2, gpu='["GPU-9"]')], night(2))
     assert [one.run_id for one in found.runs] == ["night 1", "night 2"]
-    assert (sum((found.apart or {}).values()), found.num_later) == (1, 0)
+    assert (sum(found.apart.values()), found.num_later) == (1, 0)
 
 
 @pytest.mark.parametrize("verdict", ["fail", "missing", "error"])
