@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,7 +15,7 @@ from pybench.model.text import counted, plural
 from pybench.report.table import cut, printable
 from pybench.report.text.change_words import value_text
 from pybench.report.text.labels import labels_of_runs
-from pybench.report.text.table import COLOURS, console, hanging, without_trailing_spaces
+from pybench.report.text.table import COLOURS, Paper, hanging
 
 _MAX_NOTES = 8
 _MAX_REASON = 120
@@ -36,8 +35,7 @@ _REBUILD = (
 
 def render(result: FleetResult, points: Sequence[PointFigures], *, width: int = 80, color: bool = False) -> str:
     """Draw it. ``points`` are those of all runs."""
-    stream = io.StringIO()
-    out = console(stream, width, color=color)
+    out = Paper(width, color=color)
     names = labels_of_runs(points)
     _head(out, result)
     for state in BY_IMPORTANCE:
@@ -59,7 +57,7 @@ def render(result: FleetResult, points: Sequence[PointFigures], *, width: int = 
     links = f", {plural(len(result.links), 'slow link')}" if result.links else ""
     summary = f" - of {plural(len(result.nodes), 'node')}: {counted_states}{links}"
     out.print(Text.assemble("verdict: ", _word(result.state), summary), soft_wrap=True)
-    return without_trailing_spaces(stream.getvalue())
+    return out.text()
 
 
 def drain_list(result: FleetResult) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
@@ -24,7 +23,7 @@ from pybench.report.text.change_words import (
     value_text,
 )
 from pybench.report.text.labels import joined, labels_of_runs
-from pybench.report.text.table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
+from pybench.report.text.table import COLOURS, Paper, draw, fits, hanging
 
 _HEADS = ("point", "metric", "before", "now", "change", "difference")
 _BEFORE = _HEADS.index("before")
@@ -55,8 +54,7 @@ def render(
     detail: bool = False,
 ) -> str:
     """Draw it. ``points`` are those of the run and its references; unchanged rows are only counted without detail."""
-    stream = io.StringIO()
-    out = console(stream, width, color=color)
+    out = Paper(width, color=color)
     names = labels_of_runs(points)
     _head(out, comparison)
     if not comparison.changes:
@@ -81,7 +79,7 @@ def render(
     out.print()
     state = (comparison.verdict, _COLOUR[comparison.verdict])
     out.print(Text.assemble("verdict: ", state, f" - {printable(reason_text(comparison))}"), soft_wrap=True)
-    return without_trailing_spaces(stream.getvalue())
+    return out.text()
 
 
 def _head(out: Console, comparison: RunComparison) -> None:

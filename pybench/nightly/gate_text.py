@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -22,7 +21,7 @@ from pybench.report.export.judged import Judged, JudgedRow
 from pybench.report.table import Table, printable
 from pybench.report.text.change_words import across_options, metric_words, rows_text, value_text
 from pybench.report.text.labels import joined, labels_of_runs
-from pybench.report.text.table import COLOURS, console, draw, hanging, without_trailing_spaces
+from pybench.report.text.table import COLOURS, Paper, draw, hanging
 
 _HEADS = ("point", "metric", "before", "now", "change", "spread", "since")
 _MOST_DIFFERENCES = 6
@@ -61,8 +60,7 @@ def render(
 
     Rows that pass are only counted by default, but for those of a second speed.
     """
-    stream = io.StringIO()
-    out = console(stream, width, color=color)
+    out = Paper(width, color=color)
     names = labels_of_runs(points)
     _head(out, result)
     for text in unused:
@@ -88,7 +86,7 @@ def render(
             out.print(Text(f"  {printable(line)}"), soft_wrap=True)
     last = Text.assemble("verdict: ", _word(result.state), printable(f" - {reason_text(result)}"))
     out.print(last, soft_wrap=True)
-    return without_trailing_spaces(stream.getvalue())
+    return out.text()
 
 
 def _next(result: GateResult) -> str | None:

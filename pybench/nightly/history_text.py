@@ -24,7 +24,7 @@ from pybench.report.export.comma_separated import csv_cell
 from pybench.report.table import Table, printable
 from pybench.report.text.change_words import metric_words, sparkline, value_text
 from pybench.report.text.labels import labels_of_runs
-from pybench.report.text.table import console, draw, fits, hanging, without_trailing_spaces
+from pybench.report.text.table import Paper, draw, fits, hanging
 
 _MOST_SKIPPED = 5
 _MOST_NAMES = 3
@@ -37,8 +37,7 @@ CSV_HEADS = (
 
 def render(history: History, series: Series, *, width: int = 80, color: bool = False) -> str:
     """Draw the trends of a series, and name what is not in it."""
-    stream = io.StringIO()
-    out = console(stream, width, color=color)
+    out = Paper(width, color=color)
     first, last = series.runs[0], series.last
     runs = plural(len(series.runs), "run")
     days = " to ".join(dict.fromkeys((first.created_utc[:10], last.created_utc[:10])))
@@ -54,7 +53,7 @@ def render(history: History, series: Series, *, width: int = 80, color: bool = F
     else:
         cause = "nothing was measured, or an old version wrote its results"
         hanging(out, f"no figures of attempts: {cause}, which `pybench report RUN --format json` writes again")
-    return without_trailing_spaces(stream.getvalue())
+    return out.text()
 
 
 def left_out(history: History, series: Series) -> Iterator[str]:
@@ -171,13 +170,12 @@ def render_self_test(
     found: SelfTest | None, suite: str, *, since: str = "", width: int = 80, color: bool = False
 ) -> str:
     """Draw it; of ``None``, what is missing. ``since`` is the date of the last accepted change, if any."""
-    stream = io.StringIO()
-    out = console(stream, width, color=color)
+    out = Paper(width, color=color)
     if found is None:
         after = f" since the change accepted from {since} on" if since else ""
         hanging(out, printable(f"{suite}: too few quiet nights{after}; {MIN_NIGHTS + 1} or more are needed"))
         hanging(out, "next: pybench run SUITE --aa 10, or wait for more nights")
-        return without_trailing_spaces(stream.getvalue())
+        return out.text()
     title = f"{suite}: {found.num_false} of {found.num_judged} judgements are false alarms"
     out.print(Text(printable(title), style="bold"))
     orders = found.num_judged // found.num_quiet
@@ -195,7 +193,7 @@ def render_self_test(
     for one in found.metrics:
         if one.worst_fraction > _MUCH * one.found_fraction:
             hanging(out, printable(f"noisiest row of {one.metric}: {one.noisiest}"))
-    return without_trailing_spaces(stream.getvalue())
+    return out.text()
 
 
 def _detectable(one: Detectable) -> tuple[str, ...]:

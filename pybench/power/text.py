@@ -17,7 +17,7 @@ from pybench.power.sensor_probe import SensorProbe
 from pybench.power.trace import PowerTrace
 from pybench.report.run.flags import legend
 from pybench.report.table import Table
-from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
+from pybench.report.text.table import Paper, draw, hanging
 
 # Gain error of a board's sensor as a fraction (NVML documents ±5 %). It is the same in every window of a board.
 GAIN_FRACTION = 0.05
@@ -27,8 +27,7 @@ ENERGY_HEADS = ("GPU", "energy", "sensor's bound", "mean", "peak", "method", "no
 
 def energy_table(energy: Energy, package_j: Mapping[str, float], package_reason: str | None, *, width: int = 80) -> str:
     """One line a GPU; below the table the meaning of each flag, the CPU's joules, and the scope."""
-    stream = io.StringIO()
-    out = console(stream, width, color=False)
+    out = Paper(width)
     rows = [*map(energy_cells, energy.gpus)]
     if len(energy.gpus) > 1:
         totals = {name: getattr(energy, name) for name in ("energy_j", "energy_low_j", "energy_high_j", "mean_power_w")}
@@ -47,7 +46,7 @@ def energy_table(energy: Energy, package_j: Mapping[str, float], package_reason:
     if package_reason is not None:
         hanging(out, f"  CPU packages: unknown: {package_reason}")
     hanging(out, f"  {plain(energy.duration_s)} s; scope: {energy.scope}, without {', '.join(energy.excluded)}; {GAIN}")
-    return without_trailing_spaces(stream.getvalue())
+    return out.text()
 
 
 def energy_cells(gpu: GpuEnergy) -> tuple[str, ...]:

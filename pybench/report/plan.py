@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pybench.model.manifest import duration_text
 from pybench.model.suite import Plan, Skip, Suite
 from pybench.model.text import amount_text, plural
 from pybench.report.table import Table, printable
-from pybench.report.text.table import console, draw, hanging, without_trailing_spaces
+from pybench.report.text.table import Paper, draw, hanging
 
 _NEVER_RUN = ("tensorrt_llm", "trtllm")
 """Backends and servers that no GPU has run with pybench yet."""
@@ -43,8 +42,7 @@ def render(
     tight = [name for name, need in needs if need is not None and may_not_fit(need, gpu_memory_bytes or 0.0)]
     parts = [(point.id, getattr(point.settings, "server", None) or point.settings.backend) for point in plan.points]
     unproven = ((name, f"no GPU has run pybench's {part} yet") for name, part in parts if part in _NEVER_RUN)
-    stream = io.StringIO()
-    out = console(stream, width, color=False)
+    out = Paper(width)
     hanging(out, f"{suite.name}, profile {suite.profile}" if suite.profile else suite.name)
     planned = () if assumed is None else (f"planned for {assumed}, not for this machine",)
     for line in filter(None, (suite.description, *planned, *_batches(suite), *_container(suite.container))):
@@ -64,7 +62,7 @@ def render(
         hanging(out, line)
     if judges:
         hanging(out, judged_sentence(judges, plan.rates_run))
-    return without_trailing_spaces(stream.getvalue())
+    return out.text()
 
 
 @dataclass(frozen=True)
@@ -192,12 +190,11 @@ def takes_text(plan: Plan, attempt_s: Mapping[str, float], kept_s: Mapping[str, 
 
 def render_suites(descriptions: Mapping[str, str], *, width: int = 80) -> str:
     """Names, which commands take in the place of a file, and what each suite measures."""
-    stream = io.StringIO()
-    out = console(stream, width, color=False)
+    out = Paper(width)
     for name, description in descriptions.items():
         hanging(out, f"{name}: {description}")
     hanging(out, "next: pybench plan NAME prints a suite's points, pybench run NAME measures them")
-    return without_trailing_spaces(stream.getvalue())
+    return out.text()
 
 
 def render_findings(findings: Sequence[DoctorFinding], *, width: int = 80) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from io import StringIO
-
 from pybench.report.table import Cell, Table
-from pybench.report.text.table import console, draw_tables, hanging
+from pybench.report.text.table import Paper, draw_tables, hanging
 
 HEADS = ("point", "found", "allowed", "nothing", "reason")
 ROWS = (("one", "1" * 20, "2" * 20, "-", "a limit"), ("two", "3" * 20, "-", "-", ""))
@@ -86,10 +84,10 @@ def test_numbers_stand_at_the_right_and_words_at_the_left() -> None:
 
 def test_an_id_of_more_than_a_line_folds_at_its_commas() -> None:
     """Each part can be copied whole; other words stay as they are."""
-    stream = StringIO()
+    out = Paper(40)
     axes = ",".join(f"axis_{number}=1677721{number}" for number in range(4))
-    hanging(console(stream, 40, color=False), f"  gather[{axes}]: skipped")
-    lines = stream.getvalue().splitlines()
+    hanging(out, f"  gather[{axes}]: skipped")
+    lines = out.text().splitlines()
     assert [line.strip() for line in lines] == [
         "gather[axis_0=16777210,",
         "axis_1=16777211,axis_2=16777212,",
@@ -100,7 +98,7 @@ def test_an_id_of_more_than_a_line_folds_at_its_commas() -> None:
 
 def test_a_percent_sign_stays_with_its_number() -> None:
     """A line ends before the number."""
-    stream = StringIO()
-    hanging(console(stream, 40, color=False), "GPU 2 is 53 % slower in matmul and 51 % in memory")
-    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    out = Paper(40)
+    hanging(out, "GPU 2 is 53 % slower in matmul and 51 % in memory")
+    lines = out.text().splitlines()
     assert lines == ["GPU 2 is 53 % slower in matmul and", "  51 % in memory"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import textwrap
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from pybench.report.run.view import RunView, changes, sentence
 from pybench.report.run.work import claims, job_table
 from pybench.report.table import Table, printable
 from pybench.report.text.labels import short_labels, verdict_words
-from pybench.report.text.table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
+from pybench.report.text.table import COLOURS, Paper, draw, fits, hanging
 
 _COMMAND = re.compile(r"(?<=:) (?=(?:pybench|nvidia-smi|dcgmi|dmesg|lspci|pip) )|; (?=if it stays)|, then (?=pybench )")
 _IN_OVERVIEW = ("speedup", "expected", "energy", "verdict")
@@ -33,8 +32,7 @@ _MOST_SUBJECTS = 4
 
 def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool = False) -> str:
     """Draw the report. Colour repeats the words."""
-    stream = io.StringIO()
-    out, results = console(stream, width, color=color), view.results
+    out, results = Paper(width, color=color), view.results
     names = short_labels(results.points, with_benchmark=True)
     _head(out, view, detail=detail)
     for group in groups(results):
@@ -52,7 +50,7 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     out.print()
     state = (verdict_words(view.state), COLOURS.get(view.state, ""))
     out.print(Text.assemble("verdict: ", state, printable(f" - {view.reason}")), soft_wrap=True)
-    return without_trailing_spaces(stream.getvalue())
+    return out.text()
 
 
 def _head(out: Console, view: RunView, *, detail: bool) -> None:

@@ -40,27 +40,33 @@ _WORDS = {"point", "metric", "flags", "verdict", "status", "state"}
 _TEXT = {"reason", "notes", "source"}
 
 
-def console(stream: io.StringIO, width: int, *, color: bool) -> Console:
+class Paper(Console):
     """A console that reads nothing from the environment: a dumb TERM would otherwise make the width 80."""
-    return Console(
-        file=stream,
-        width=width,
-        height=25,
-        force_terminal=color,
-        no_color=not color,
-        color_system="standard" if color else None,
-        highlight=False,
-    )
+
+    def __init__(self, width: int, *, color: bool = False) -> None:
+        self._stream = io.StringIO()
+        super().__init__(
+            file=self._stream,
+            width=width,
+            height=25,
+            force_terminal=color,
+            no_color=not color,
+            color_system="standard" if color else None,
+            highlight=False,
+        )
+
+    def text(self) -> str:
+        """What was printed, without the spaces that fill its lines; colours stay."""
+        return _TRAILING.sub(lambda found: found.group().replace(" ", ""), self._stream.getvalue())
 
 
 def draw_tables(drawn: Sequence[Table], *, width: int, color: bool = False) -> str:
     """Tables alone, each behind an empty line."""
-    stream = io.StringIO()
-    out = console(stream, width, color=color)
+    out = Paper(width, color=color)
     for table in drawn:
         out.print()
         out.print(draw(table, width))
-    return without_trailing_spaces(stream.getvalue())
+    return out.text()
 
 
 @dataclass(frozen=True)
@@ -199,11 +205,6 @@ def _pieces(word: str, room: int) -> list[str]:
         else:
             pieces[-1] = joined
     return pieces
-
-
-def without_trailing_spaces(text: str) -> str:
-    """Text as drawn, without the spaces that fill its lines; colours stay."""
-    return _TRAILING.sub(lambda found: found.group().replace(" ", ""), text)
 
 
 def word(cell: str) -> Text:
