@@ -12,7 +12,7 @@ row widens every error.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -158,24 +158,29 @@ def _is_example(
 
 def baselines(rows: Mapping[FigureKey, Nights], effects: SmallestEffects) -> dict[FigureKey, Baseline]:
     """Baseline of each row of which enough nights are known; rows of one metric share their spread."""
-    found: dict[FigureKey, Baseline | None] = {}
+    found: dict[FigureKey, Baseline] = {}
     for metric in {row.metric: None for row in rows}:
         own = {row: nights for row, nights in rows.items() if row.metric == metric}
         found.update(_of_one_metric(own, math.log1p(effects.of(metric))))
-    return {row: baseline for row, baseline in found.items() if baseline is not None}
+    return found
 
 
-def _of_one_metric(rows: Mapping[FigureKey, Nights], smallest: float) -> dict[FigureKey, Baseline | None]:
-    examples = {row: admitted(nights, smallest) for row, nights in rows.items()}
-    own = {row: _own_spread(rows[row], found) for row, found in examples.items()}
+def _of_one_metric(rows: Mapping[FigureKey, Nights], smallest: float) -> Iterator[tuple[FigureKey, Baseline]]:
+    levels = {row: _levels(nights, smallest) for row, nights in rows.items()}
+    own = {row: _own_spread(found) for row, found in levels.items()}
     shrunk = moderated({row: spread for row, spread in own.items() if spread is not None})
     residuals = {
-        row: [residuals_about_line([*v.values()]) for v in _levels(rows[row], examples[row]) if len(v) >= MIN_NIGHTS]
+        row: [residuals_about_line([*level.values()]) for level in levels[row] if len(level) >= MIN_NIGHTS]
         for row in shrunk
     }
     alike, growth = correlations(residuals), growth_of_spread(residuals)
-    grown = {row: (variance * growth, freedom) for row, (variance, freedom) in shrunk.items()}
-    return {row: _baseline(rows[row], examples[row], grown.get(row), alike.get(row, 0.0)) for row in rows}
+    for row, (variance, freedom) in shrunk.items():
+        earlier, level = levels[row]
+        if level:
+            num, r = len(earlier) + len(level), alike.get(row, 0.0)
+            # The variance of correlated nights about their own mean is too low, and has fewer degrees of freedom.
+            true = variance * growth * (variance_inflation(num, r) / (num * variance_of_mean(num, r)))
+            yield row, Baseline(math.sqrt(true), freedom * freedom_share(r), level, earlier, r)
 
 
 def growth_of_spread(rows: Mapping[FigureKey, Sequence[Sequence[float]]]) -> float:
@@ -230,12 +235,11 @@ def residuals_about_line(values: Sequence[float]) -> list[float]:
     return [value - intercept - slope * night for night, value in enumerate(pulled)]
 
 
-def _own_spread(nights: Nights, examples: Mapping[int, float]) -> Variance | None:
+def _own_spread(levels: Sequence[Mapping[int, float]]) -> Variance | None:
     """Variance about each level's own mean; ``None`` with too few nights."""
-    levels = [[*level.values()] for level in _levels(nights, examples) if level]
     if sum(map(len, levels)) < MIN_NIGHTS:
         return None
-    variance, freedom = pooled_variance(map(_without_accidents, levels))
+    variance, freedom = pooled_variance(_without_accidents([*level.values()]) for level in levels if level)
     return (variance, freedom) if freedom >= MIN_NIGHTS - 2 else None
 
 
@@ -245,24 +249,12 @@ def _without_accidents(level: Sequence[float]) -> Sequence[float]:
     return pulled if sum(map(float.__ne__, level, pulled)) <= _MOST_OFF * len(level) else level
 
 
-def _levels(nights: Nights, examples: Mapping[int, float]) -> tuple[dict[int, float], dict[int, float]]:
-    """The newest values before and since the last acceptance, by night."""
+def _levels(nights: Nights, smallest: float) -> tuple[dict[int, float], dict[int, float]]:
+    """The newest admitted values before and since the last acceptance, by night."""
+    examples = admitted(nights, smallest)
     before = [(night, value) for night, value in examples.items() if night < nights.start]
     since = [(night, value) for night, value in examples.items() if night >= nights.start]
     return dict(before[-WINDOW:]), dict(since[-WINDOW:])
-
-
-def _baseline(
-    nights: Nights, examples: Mapping[int, float], spread: Variance | None, correlation: float
-) -> Baseline | None:
-    """The variance of correlated nights about their own mean is too low, and has fewer degrees of freedom."""
-    earlier, level = _levels(nights, examples)
-    if spread is None or not level:
-        return None
-    variance, freedom = spread
-    num = len(earlier) + len(level)
-    variance *= variance_inflation(num, correlation) / (num * variance_of_mean(num, correlation))
-    return Baseline(math.sqrt(variance), freedom * freedom_share(correlation), level, earlier, correlation)
 
 
 def freedom_share(correlation: float) -> float:
