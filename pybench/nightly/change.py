@@ -79,15 +79,13 @@ def changes_of(
     sure_of = {"regressed": sure(worse), "improved": sure(better)}
     decided = {}
     for row, (change, _) in found.items():
-        reason = f"{change.verdict} by itself, but not yet sure among {len(worse)} rows"
-        is_sure = row in sure_of.get(change.verdict, found)
-        decided[row] = change if is_sure else replace(change, verdict="undecided", reason=reason)
-    return {
-        row: replace(change, verdict="differs")
-        if change.verdict == "regressed" and len(rows[row].before) == 1 and row not in between
-        else change
-        for row, change in decided.items()
-    }
+        decided[row] = change
+        if row not in sure_of.get(change.verdict, found):
+            reason = f"{change.verdict} by itself, but not yet sure among {len(worse)} rows"
+            decided[row] = replace(change, verdict="undecided", reason=reason)
+        elif change.verdict == "regressed" and len(rows[row].before) == 1 and row not in between:
+            decided[row] = replace(change, verdict="differs")
+    return decided
 
 
 def _higher(row: FigureKey) -> bool:

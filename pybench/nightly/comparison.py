@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from pybench.core.keys import check_across, differing, point_difference
@@ -124,17 +125,12 @@ def absence_of(row: FigureKey, run: RunFigures) -> str:
     point = next((point for point in run.points if point.id == row.point_id), None)
     if point is not None:
         return point.absence or "this metric was not measured"
-    return f"left out by {run.kept_by}" if _is_filtered(row.point_id, run) else "the suite has no such point now"
-
-
-def _is_filtered(point_id: str, run: RunFigures) -> bool:
-    if run.kept_by is None:
-        return False
-    try:
-        _, text = shlex.split(run.kept_by)
-        return not parse_filter(text)(point_id)
-    except (ValueError, UsageError):  # a file can hold any text
-        return False
+    if run.kept_by is not None:
+        with suppress(ValueError, UsageError):  # a file can hold any text
+            _, text = shlex.split(run.kept_by)
+            if not parse_filter(text)(row.point_id):
+                return f"left out by {run.kept_by}"
+    return "the suite has no such point now"
 
 
 def _changes(
@@ -148,15 +144,15 @@ def _changes(
     before = [{point.id: point for point in one.points} for one in references]
     comparable: dict[FigureKey, Sides] = {}
     for row in dict.fromkeys(row for one in references for row in rows_of(one)):
-        points = [own[row.point_id] for own in before if row.metric in _medians(own.get(row.point_id))]
+        ours = now.get(row.point_id)
+        theirs = [point for own in before if (point := own.get(row.point_id)) and row.metric in point.medians]
         other = Change(row=row, unit=METRICS[row.metric].unit, verdict="not measured")
-        if row.metric not in _medians(now.get(row.point_id)):
+        if ours is None or row.metric not in ours.medians:
             yield replace(other, reason=absence_of(row, run))
-        elif texts := [text for point in points if (text := point_difference(point, now[row.point_id], across))]:
+        elif texts := [text for point in theirs if (text := point_difference(point, ours, across))]:
             yield replace(other, verdict="incomparable", reason=texts[0])
         else:
-            sides = Sides(now[row.point_id].medians[row.metric], tuple(p.medians[row.metric] for p in points))
-            comparable[row] = sides
+            comparable[row] = Sides(ours.medians[row.metric], tuple(point.medians[row.metric] for point in theirs))
     smallest = {metric: effects.of(metric) for metric in {row.metric for row in comparable}}
     for row, change in changes_of(comparable, smallest, between).items():
         points = [own[row.point_id] for own in before if row.point_id in own]
@@ -164,10 +160,6 @@ def _changes(
             yield _with_clock(change, points, now[row.point_id])
         else:
             yield replace(change, verdict="undecided", reason=NOT_ALONE)
-
-
-def _medians(point: PointFigures | None) -> Mapping[str, tuple[float, ...]]:
-    return {} if point is None else point.medians
 
 
 def clock_text(before_hz: float, now: PointFigures) -> str:

@@ -145,7 +145,11 @@ def can_run_beside(manifest: Manifest, reference: Manifest) -> bool:
 
 def flagged(result: GateResult) -> tuple[GateRow, ...]:
     """Rows that a rerun can confirm or clear."""
-    return tuple(row for row in result.rows if row.state == "regressed" and row.confirmation is None)
+    return tuple(filter(_is_flagged, result.rows))
+
+
+def _is_flagged(row: GateRow) -> bool:
+    return row.state == "regressed" and row.confirmation is None
 
 
 def reference_of(series: Series, rows: Sequence[GateRow]) -> RunFigures | None:
@@ -159,10 +163,10 @@ def confirm(result: GateResult, rerun: RunFigures, reference: RunFigures | None 
 
     A row that the rerun did not measure stays as it is, not confirmed.
     """
-    chosen = {row.row for row in flagged(result)}
+    effects = result.effects
     rows = [
-        _confirmed(row, _logs(rerun, row), _logs(reference, row), math.log1p(result.effects.of(row.row.metric)) / 2)
-        if row.row in chosen
+        _confirmed(row, _logs(rerun, row), _logs(reference, row), math.log1p(effects.of(row.row.metric)) / 2)
+        if _is_flagged(row)
         else row
         for row in result.rows
     ]
@@ -172,9 +176,8 @@ def confirm(result: GateResult, rerun: RunFigures, reference: RunFigures | None 
 
 def unconfirmed(result: GateResult, reason: str) -> GateResult:
     """The result where no rerun was possible: flagged rows stay regressed, and the reason is there."""
-    chosen = {row.row for row in flagged(result)}
-    rows = tuple(replace(row, confirmation="not confirmed") if row.row in chosen else row for row in result.rows)
-    return replace(result, rows=rows, note=f"not confirmed: {reason}" if chosen else result.note)
+    rows = tuple(replace(row, confirmation="not confirmed") if _is_flagged(row) else row for row in result.rows)
+    return replace(result, rows=rows, note=f"not confirmed: {reason}" if flagged(result) else result.note)
 
 
 def _logs(run: RunFigures | None, row: GateRow) -> tuple[float, ...]:
