@@ -68,8 +68,7 @@ def check(
         for line in report.drain_list(result):
             echo(line)
     else:
-        points = [point for run in collected.runs for point in run.figures.points]
-        echo(report.render(result, points, **terminal_options()), nl=False)
+        echo(report.render(result, (run.figures for run in collected.runs), **terminal_options()), nl=False)
     write_json(json_file, asdict(result))
     ctx.exit(EXIT_CODES[result.state])
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.console import Console
 from rich.text import Text
 
 from pybench.core.numbers import node_ranges, plain, short_percent
 from pybench.fleet.values import BY_IMPORTANCE, FleetResult, NodeState, Symptom
-from pybench.model.figures import NO_MEDIANS, PointFigures, key_values
+from pybench.model.figures import NO_MEDIANS, RunFigures, key_values
 from pybench.model.text import counted, plural
 from pybench.report.table import cut, printable
 from pybench.report.text.change_words import value_text
@@ -33,10 +33,10 @@ _REBUILD = (
 )
 
 
-def render(result: FleetResult, points: Sequence[PointFigures], *, width: int = 80, color: bool = False) -> str:
-    """Draw it. ``points`` are those of all runs."""
+def render(result: FleetResult, runs: Iterable[RunFigures], *, width: int = 80, color: bool = False) -> str:
+    """Draw it. ``runs`` are all that were read."""
     out = Paper(width, color=color)
-    names = labels_of_runs(points)
+    names = labels_of_runs(runs)
     _head(out, result)
     for state in BY_IMPORTANCE:
         _of_state(out, state, result, names)

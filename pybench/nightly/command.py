@@ -24,7 +24,7 @@ from pybench.cli.params import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pybench.model.figures import ChangeVerdict, RunComparison, RunFigures, SmallestEffects
+    from pybench.model.figures import ChangeVerdict, SmallestEffects
     from pybench.nightly.history import Series
     from pybench.nightly.values import Accepted
 
@@ -69,13 +69,13 @@ def compare(
 
     Each is a run's folder or its results.json.
     """
-    from pybench.cli.io import echo, write_outputs
+    from pybench.cli.io import echo, terminal_options, write_outputs
     from pybench.core.keys import run_figures
     from pybench.files.run.results_file import results_of
     from pybench.model.errors import UsageError
     from pybench.model.workloads.registry import METRICS
     from pybench.nightly.comparison import compare as compare_runs
-    from pybench.nightly.comparison_text import judged
+    from pybench.nightly.comparison_text import judged, render
     from pybench.nightly.history import read_history
 
     if unknown := [name for name in metrics if name not in METRICS]:
@@ -83,33 +83,24 @@ def compare(
     run, *references = (run_figures(results_of(path), metrics) for path in (run_path, *reference_paths))
     others = read_history(folder).runs if folder else ()
     found = compare_runs(run, references, across=across, effects=effects_of(smallest), others=others)
-    echo(comparison_text(found, run, references, detail=detail), nl=False)
-    points = [point for one in (*references, run) for point in one.points]
-    write_outputs(outputs, judged(found, points), asdict(found))
+    echo(render(found, (*references, run), detail=detail, **terminal_options()), nl=False)
+    write_outputs(outputs, judged(found, (*references, run)), asdict(found))
     ctx.exit(COMPARISON_EXIT_CODES[found.verdict])
 
 
 def comparison_report(run_path: Path, reference_paths: Sequence[Path], name: str, *, detail: bool) -> str:
     """``pybench report`` of a run against references, in the format ``name``: a page, or text for the terminal."""
+    from pybench.cli.io import terminal_options
     from pybench.core.keys import run_figures
     from pybench.files.run.results_file import results_of
+    from pybench.nightly import comparison_page, comparison_text
     from pybench.nightly.comparison import compare as compare_runs
-    from pybench.nightly.comparison_page import render
 
     run, *references = (run_figures(results_of(path)) for path in (run_path, *reference_paths))
-    comparison = compare_runs(run, references)
+    found = compare_runs(run, references)
     if name == "html":
-        return render(comparison, run, references)
-    return comparison_text(comparison, run, references, detail=detail)
-
-
-def comparison_text(found: RunComparison, run: RunFigures, references: Sequence[RunFigures], *, detail: bool) -> str:
-    """A comparison as text of the terminal's width."""
-    from pybench.cli.io import terminal_options
-    from pybench.nightly.comparison_text import render
-
-    points = [point for one in (*references, run) for point in one.points]
-    return render(found, points, detail=detail, **terminal_options())
+        return comparison_page.render(found, run, references)
+    return comparison_text.render(found, (*references, run), detail=detail, **terminal_options())
 
 
 @click.command()
@@ -171,10 +162,9 @@ def gate(
     changes = read_accepted(accepted)
     result = judge_night(series, changes, effects_of(smallest))
     result = unconfirmed(result, "--no-rerun") if no_rerun else confirmed(result, run_path, past, series, python)
-    points = [point for one in series.runs for point in one.points]
     unused_lines = (*skipped(past), *unused(changes, run, past.runs))
-    echo(render(result, points, unused=unused_lines, detail=detail, **terminal_options()), nl=False)
-    write_outputs(outputs, judged(result, points), asdict(result))
+    echo(render(result, series.runs, unused=unused_lines, detail=detail, **terminal_options()), nl=False)
+    write_outputs(outputs, judged(result, series.runs), asdict(result))
     ctx.exit(EXIT_CODES[result.state])
 
 

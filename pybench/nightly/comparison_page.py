@@ -31,7 +31,7 @@ _HEADS = ("point", "metric", "before", "now", "change", "difference", "reason", 
 
 def render(comparison: RunComparison, run: RunFigures, references: Sequence[RunFigures]) -> str:
     """One HTML file. ``references`` are all that were named, also those that are left out."""
-    names = labels_of_runs(point for one in (*references, run) for point in one.points)
+    names = labels_of_runs((*references, run))
     table = Table("Rows", _HEADS, tuple(_row(change, names, n) for n, change in enumerate(comparison.changes)))
     num, runs = len(comparison.differences), (run, *references)
     roles = dict.fromkeys(comparison.reference_ids, "before") | {comparison.run_id: "now"}

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from pybench.core.keys import across_words
 from pybench.core.numbers import plain
-from pybench.model.figures import Change, ChangeVerdict, PointFigures, RunComparison
+from pybench.model.figures import Change, ChangeVerdict, RunComparison, RunFigures
 from pybench.model.text import plural
 from pybench.nightly.comparison import BY_IMPORTANCE
 from pybench.report.export.judged import Judged, JudgedRow
@@ -47,19 +47,19 @@ _COLOUR: dict[ChangeVerdict, str] = {
 
 def render(
     comparison: RunComparison,
-    points: Sequence[PointFigures],
+    runs: Sequence[RunFigures],
     *,
     width: int = 80,
     color: bool = False,
     detail: bool = False,
 ) -> str:
-    """Draw it. ``points`` are those of the run and its references; unchanged rows are only counted without detail."""
+    """Draw it. ``runs`` are the references and the run; unchanged rows are only counted without detail."""
     out = Paper(width, color=color)
-    names = labels_of_runs(points)
+    names = labels_of_runs(runs)
     _head(out, comparison)
     if not comparison.changes:
         absences: dict[str, dict[str, None]] = {}
-        for point in points:
+        for point in (point for run in runs for point in run.points):
             if point.absence:
                 absences.setdefault(point.absence, {})[names.get(point.id, point.id)] = None
         for text, absent in [*absences.items()][:_NAMED]:
@@ -67,7 +67,7 @@ def render(
     for verdict in BY_IMPORTANCE:
         rows = [change for change in comparison.changes if change.verdict == verdict]
         if rows and (detail or verdict != "unchanged"):
-            _rows(out, verdict, rows, names, width)
+            _rows(out, verdict, rows, names)
     added: dict[str, list[str]] = {}
     for row in comparison.added:
         added.setdefault(row.point_id, []).append(metric_words(row.metric))
@@ -100,17 +100,17 @@ def _head(out: Console, comparison: RunComparison) -> None:
         hanging(out, f"next: {_NEXT_OF_TWO}")
 
 
-def _rows(out: Console, verdict: ChangeVerdict, rows: Sequence[Change], names: Mapping[str, str], width: int) -> None:
+def _rows(out: Console, verdict: ChangeVerdict, rows: Sequence[Change], names: Mapping[str, str]) -> None:
     figured = [change for change in rows if change.now is not None]
     title = f"{verdict}: {plural(len(rows), 'row')}"
     if figured:
         table = Table(title, _HEADS, tuple(_cells(change, names) for change in figured))
-        if not fits(table, width):  # what was before follows from now and the difference
+        if not fits(table, out.width):  # what was before follows from now and the difference
             heads, *cells = ((*line[:_BEFORE], *line[_BEFORE + 1 :]) for line in (table.heads, *table.rows))
             table = Table(title, heads, tuple(cells))
         table = table.without_empty_columns()
         out.print()
-        out.print(draw(table, width))
+        out.print(draw(table, out.width))
         if verdict == "undecided" and any(change.fraction is not None for change in figured):
             hanging(out, f"  {_UNDECIDED}")
     else:
@@ -157,9 +157,9 @@ def reason_text(comparison: RunComparison) -> str:
     return f"of {plural(len(comparison.changes), 'row')}: {text}; {smallest}"
 
 
-def judged(comparison: RunComparison, points: Sequence[PointFigures]) -> Judged:
+def judged(comparison: RunComparison, runs: Sequence[RunFigures]) -> Judged:
     """The comparison for CI's own pages."""
-    names = labels_of_runs(points)
+    names = labels_of_runs(runs)
     rows = []
     for change in comparison.changes:
         point, metric, before, now, percent, _ = _cells(change, names)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from pybench.core.keys import across_words
 from pybench.core.numbers import plain, short_percent, signed_percent
-from pybench.model.figures import PointFigures
+from pybench.model.figures import RunFigures
 from pybench.model.text import listed, plural
 from pybench.nightly.accepted import entry_text
 from pybench.nightly.baseline import MIN_NIGHTS
@@ -49,26 +49,26 @@ _FINISH = "finish the run, if it was interrupted: pybench run --resume RUN; else
 
 def render(
     result: GateResult,
-    points: Sequence[PointFigures],
+    runs: Sequence[RunFigures],
     *,
     width: int = 80,
     color: bool = False,
     unused: Sequence[str] = (),
     detail: bool = False,
 ) -> str:
-    """Draw it. ``points`` are of the night and the nights before, ``unused`` are lines about entries that do not count.
+    """Draw it. ``runs`` are the night and those before, ``unused`` are lines about entries that do not count.
 
     Rows that pass are only counted by default, but for those of a second speed.
     """
     out = Paper(width, color=color)
-    names = labels_of_runs(points)
+    names = labels_of_runs(runs)
     _head(out, result)
     for text in unused:
         hanging(out, text)
     for state in BY_IMPORTANCE:
         rows = [row for row in result.rows if row.state == state]
         if rows and (detail or state != "pass"):
-            _rows(out, state, rows, names, width)
+            _rows(out, state, rows, names)
         elif drawn := [row for row in rows if row.reason == SECOND_SPEED]:
             out.print()
             out.print(Text(f"{state}, though far off: {plural(len(drawn), 'row')}", style="bold"))
@@ -132,13 +132,13 @@ def _head(out: Console, result: GateResult) -> None:
         hanging(out, result.note)
 
 
-def _rows(out: Console, state: GateState, rows: Sequence[GateRow], names: Mapping[str, str], width: int) -> None:
+def _rows(out: Console, state: GateState, rows: Sequence[GateRow], names: Mapping[str, str]) -> None:
     title = f"{state}: {plural(len(rows), 'row')}"
     out.print()
     if any(row.before is not None for row in rows):
         heads = _HEADS if any(row.level_change for row in rows) else _HEADS[:-1]
         table = Table(title, heads, tuple(_cells(row, names)[: len(heads)] for row in rows))
-        out.print(draw(table, width))
+        out.print(draw(table, out.width))
         noted: dict[str, list[str]] = {}
         for row in rows:
             noted.setdefault(_notes(row), []).append(f"{names[row.row.point_id]} {metric_words(row.row.metric)}")
@@ -187,9 +187,9 @@ def _word(state: GateState) -> tuple[str, str]:
     return state, _COLOUR.get(state, COLOURS["inconclusive"])
 
 
-def judged(result: GateResult, points: Sequence[PointFigures]) -> Judged:
+def judged(result: GateResult, runs: Sequence[RunFigures]) -> Judged:
     """The night for CI's own pages."""
-    names = labels_of_runs(points)
+    names = labels_of_runs(runs)
     rows = []
     for row in sorted(result.rows, key=lambda row: BY_IMPORTANCE.index(row.state)):
         point, metric, before, now, change, *_ = _cells(row, names)

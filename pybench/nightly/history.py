@@ -76,12 +76,11 @@ def read_history(folder: Path) -> History:
     skipped: list[tuple[str, str]] = []
     for name in names:
         run = _read_entry(folder, name)
+        if isinstance(run, RunFigures) and run.identity in runs:
+            run = f"the same run as another entry, {run.run_id}"
         if isinstance(run, RunFigures):
-            if run.identity in runs:
-                run = f"the same run as another entry, {run.run_id}"
-            else:
-                runs[run.identity], places[run.identity] = run, name
-        if isinstance(run, str):
+            runs[run.identity], places[run.identity] = run, name
+        elif run is not None:
             # An error of a file begins with its path, which the name already is.
             reason = run.removeprefix(str(folder / name)).lstrip("/: ")[:_MAX_REASON]
             skipped.append((name.encode(errors="backslashreplace").decode(), reason))
@@ -269,19 +268,12 @@ class Trend:
     fraction: float | None
     spread_fraction: float | None
 
-    @property
-    def last(self) -> float | None:
-        """That of the last run."""
-        return self.values[-1]
-
 
 def trends(series: Series) -> Iterator[Trend]:
     """The trend of every row."""
     for row in series.rows:
-        values = series.values(row)
-        earlier = [math.log(value) for value in values[:-1] if value is not None and value > 0]
-        last = values[-1]
-        is_known = earlier and last is not None and last > 0
-        fraction = as_fraction(math.log(last) - median(earlier)) if is_known and last else None
+        *before, last = values = series.values(row)
+        earlier = [math.log(value) for value in before if value is not None and value > 0]
+        fraction = as_fraction(math.log(last) - median(earlier)) if earlier and last and last > 0 else None
         spread_fraction = robust_sd(earlier) if len(earlier) >= MIN_FOR_SPREAD else None
         yield Trend(row=row, values=values, fraction=fraction, spread_fraction=spread_fraction)

@@ -12,13 +12,13 @@ from typing import Literal
 from markupsafe import Markup
 
 from pybench.core.keys import differing
-from pybench.core.numbers import plain, signed_percent
+from pybench.core.numbers import signed_percent
 from pybench.model.figures import FigureKey
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.accepted import about
 from pybench.nightly.gate import judge_night
 from pybench.nightly.history import History, Series, Trend, trends
-from pybench.nightly.history_text import left_out
+from pybench.nightly.history_text import left_out, trend_cells
 from pybench.nightly.values import Accepted, LevelChange
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
@@ -37,7 +37,7 @@ Scale = Callable[[float], float]
 def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) -> str:
     """One HTML file with the trend of every row of a series, its changes of level, and what is not in it."""
     accepted = about(series, accepted)
-    names = labels_of_runs(point for run in series.runs for point in run.points)
+    names = labels_of_runs(series.runs)
     found = tuple(trends(series))
     nights = [run.created_utc[:10] for run in series.runs]
     begun = epochs(series)
@@ -132,7 +132,7 @@ def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: S
         last = place == len(trend.values) - 1
         parts.append(svg.marker((x(place), y(value)), 1 if last else 0, tip, 5.0 if last else 2.5))
     title = f"{names[trend.row.point_id]}: {metric_words(trend.row.metric)}"
-    described = f"{len(known)} nights, last {_last(trend)}"
+    described = f"{len(known)} nights, last {trend_cells(trend)[0]}"
     return Chart(title, svg.figure(title, described, parts, _WIDTH, _HEIGHT), (), (), ())
 
 
@@ -187,18 +187,13 @@ def _stretches(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
 
 def _row(trend: Trend, names: Mapping[str, str], place: int) -> tuple[str, ...]:
     nights = sum(value is not None for value in trend.values)
-    spread = trend.spread_fraction
-    metric = METRICS[trend.row.metric]
-    better = "more is better" if metric.higher_is_better else "less is better"
+    better = "more is better" if METRICS[trend.row.metric].higher_is_better else "less is better"
+    last, change, spread = trend_cells(trend)
     return (
         Cell(names[trend.row.point_id], place),
         Cell(metric_words(trend.row.metric), None, better),
         Cell(f"{nights} of {len(trend.values)}", nights),
-        Cell(_last(trend), trend.last),
-        Cell("-" if trend.fraction is None else signed_percent(trend.fraction), trend.fraction),
-        Cell("-" if spread is None else f"{plain(100 * spread, 2)} %", spread),
+        Cell(last, trend.values[-1]),
+        Cell(change, trend.fraction),
+        Cell(spread, trend.spread_fraction),
     )
-
-
-def _last(trend: Trend) -> str:
-    return "not measured" if trend.last is None else value_text(trend.last, METRICS[trend.row.metric].unit)

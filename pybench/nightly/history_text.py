@@ -95,18 +95,22 @@ def no_run(history: History, suite: str | None = None) -> str:
 
 
 def _table(series: Series, found: Sequence[Trend], room: int) -> Table:
-    names = labels_of_runs(point for run in series.runs for point in run.points)
+    names = labels_of_runs(series.runs)
     rows = []
     for trend in found:
-        metric, spread = trend.row.metric, trend.spread_fraction
-        cells = (
-            sparkline(trend.values, room) if len(trend.values) > 1 else "-",
-            "not measured" if trend.last is None else value_text(trend.last, METRICS[metric].unit),
-            "-" if trend.fraction is None else signed_percent(trend.fraction),
-            "-" if spread is None else f"{plain(100 * spread, 2)} %",
-        )
-        rows.append((names[trend.row.point_id], metric_words(metric), *cells))
+        line = sparkline(trend.values, room) if len(trend.values) > 1 else "-"
+        rows.append((names[trend.row.point_id], metric_words(trend.row.metric), line, *trend_cells(trend)))
     return Table("", ("point", "metric", "trend", "last", "change", "spread"), tuple(rows))
+
+
+def trend_cells(trend: Trend) -> tuple[str, str, str]:
+    """The last value, its change, and the spread."""
+    last, spread = trend.values[-1], trend.spread_fraction
+    return (
+        "not measured" if last is None else value_text(last, METRICS[trend.row.metric].unit),
+        "-" if trend.fraction is None else signed_percent(trend.fraction),
+        "-" if spread is None else f"{plain(100 * spread, 2)} %",
+    )
 
 
 def csv_text(runs: Sequence[RunFigures]) -> str:

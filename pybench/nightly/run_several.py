@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pybench.cli.io import echo
+from pybench.cli.io import echo, terminal_options
 
 if TYPE_CHECKING:
     from pybench.model.manifest import PartOf, PlanOptions
@@ -55,8 +55,9 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.report import name_faults, name_resuming, write_reports
     from pybench.core.keys import run_figures
-    from pybench.nightly.command import COMPARISON_EXIT_CODES, comparison_text
+    from pybench.nightly.command import COMPARISON_EXIT_CODES
     from pybench.nightly.comparison import compare
+    from pybench.nightly.comparison_text import render
     from pybench.nightly.history import read_history
     from pybench.nightly.side_by_side import SideBySide
 
@@ -73,7 +74,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     before, now = map(run_figures, results)
     found = compare(now, [before], across=("software",), others=read_history(several.root).runs)
     # A row that is unchanged is an answer, too.
-    echo(comparison_text(found, now, [before], detail=True), nl=False)
+    echo(render(found, (before, now), detail=True, **terminal_options()), nl=False)
     for name, stack, job in zip("AB", stacks, jobs, strict=True):
         echo(f"{name}: {stack}: {job.folder.path}")
     a, b = (shlex.quote(str(job.folder.path)) for job in jobs)

@@ -13,8 +13,7 @@ STEADY = (100.0, 100.1, 99.9)
 
 
 def shown(now: object, *before: object, **options: object) -> str:
-    points = [point for one in (*before, now) for point in one.points]  # type: ignore[attr-defined]
-    return render(compare(now, before), points, **options)  # type: ignore[arg-type]
+    return render(compare(now, before), (*before, now), **options)  # type: ignore[arg-type]
 
 
 def test_rows_stand_by_importance_with_the_verdict_first() -> None:

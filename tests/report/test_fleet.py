@@ -20,7 +20,7 @@ def runs(**changed: object) -> list[NodeRun]:
 
 
 def shown(result: FleetResult, fleet: list[NodeRun], width: int = 80) -> list[str]:
-    return render(result, [point for run in fleet for point in run.figures.points], width=width).splitlines()
+    return render(result, [run.figures for run in fleet], width=width).splitlines()
 
 
 def test_every_state_has_its_lines() -> None:

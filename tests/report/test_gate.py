@@ -21,11 +21,7 @@ QUIET = Fleet(night_sds=(0.005, 0.005), bad_attempts=0.0, bad_nights=0.0)
 def shown(slower: Slower, *, detail: bool = False, vanished: tuple[int, ...] = ()) -> str:
     series = replace(QUIET, slower=slower).series(np.random.default_rng(5), 30, vanished=vanished)
     result = unconfirmed(judge_night(series), "another machine")
-    return render(result, _points(series), detail=detail)
-
-
-def _points(series: Series) -> list:  # type: ignore[type-arg]
-    return [point for run in series.runs for point in run.points]
+    return render(result, series.runs, detail=detail)
 
 
 def test_a_flagged_row_has_its_date_its_spread_and_the_way_on() -> None:
@@ -62,7 +58,7 @@ def test_a_host_that_is_off_is_accepted_by_what_stands_there() -> None:
     series = replace(QUIET, slower=lambda _point, night: 0.03 * (night >= 28)).series(np.random.default_rng(5), 30)
     gpus = {"gpu": '["NVIDIA H200 GPU-739c0fb5-d7b3-5f86-545d-0c41f279dd44", "NVIDIA H200 GPU-1"]'}
     series = Series(tuple(replace(run, keys=gpus, suite="s" * 64) for run in series.runs))
-    lines = render(judge_night(series), _points(series)).splitlines()
+    lines = render(judge_night(series), series.runs).splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("next: "))
     assert lines[start:-1] == [
         "next: pybench doctor, and pybench run node_check; without a cause there, what",
@@ -97,7 +93,7 @@ def test_a_night_that_measured_nothing_is_to_be_finished() -> None:
     """Not looked for among accepted changes."""
     series = QUIET.series(np.random.default_rng(5), 9)
     nights = Series((*series.runs[:-1], silent(series.last)))
-    text = " ".join(render(judge_night(nights), _points(nights)).split())
+    text = " ".join(render(judge_night(nights), nights.runs).split())
     assert "next: finish the run, if it was interrupted: pybench run --resume RUN" in text
     assert "accepted.toml" not in text
 
@@ -109,7 +105,7 @@ def test_a_night_without_some_of_its_points_is_to_be_finished(num_failed: int, s
     first, *others = series.last.points
     gone = replace(first, medians={}, absence="not measured", is_missing=True, num_failed=num_failed)
     nights = Series((*series.runs[:-1], replace(series.last, points=(gone, *others))))
-    text = render(judge_night(nights), _points(nights))
+    text = render(judge_night(nights), nights.runs)
     assert "not measured: 2 rows" in text
     assert f"\nnext: {step}" in text
 
@@ -118,10 +114,10 @@ def test_nights_of_another_stack_are_allowed_by_their_key() -> None:
     """As `pybench compare` names it."""
     series = QUIET.series(np.random.default_rng(5), 9)
     nights = Series((series.last,), apart={"vllm: 0.20.2 -> 0.21.0": 9})
-    text = " ".join(render(judge_night(nights), _points(nights)).split())
+    text = " ".join(render(judge_night(nights), nights.runs).split())
     assert "next: undo the change, or allow it: --across vllm; else keep the run in the history" in text
     other = Series((series.last,), apart={"gpu: 1 x H100 (GPU-1) -> 1 x H100 (GPU-2)": 9})
-    text = " ".join(render(judge_night(other), _points(other)).split())
+    text = " ".join(render(judge_night(other), other.runs).split())
     assert "next: no earlier night is of this machine" in text
 
 
@@ -132,7 +128,7 @@ def test_a_point_that_no_night_has_and_that_failed_is_named() -> None:
         series.last.points[0], id="new", axes={"point": 99}, medians={}, absence="exit code 9", is_missing=True
     )
     last = replace(series.last, points=(*series.last.points, new))
-    text = render(judge_night(Series((*series.runs[:-1], last))), [*_points(series), new])
+    text = render(judge_night(Series((*series.runs[:-1], last))), (*series.runs, last))
     assert "not measured: 1 point that no night has\n  point 99: exit code 9\n" in text
     assert "verdict: not measured - of 40 rows: 40 pass, 1 point not measured; " in text
 
@@ -146,7 +142,7 @@ def test_rows_that_pass_are_shown_with_detail() -> None:
 def test_a_row_that_passes_far_off_is_named_with_the_reason() -> None:
     """Of a second speed; without ``-v``, too."""
     series = replace(QUIET, second_speed=(0.2, 0.047), num_points=6).series(np.random.default_rng(FAR_OFF), 30)
-    text = render(judge_night(series), _points(series))
+    text = render(judge_night(series), series.runs)
     assert "s: pass\n" in text
     assert "pass, though far off: 2 rows\n  point 0 (energy, speed): single attempts of earlier nights" in text
 
@@ -156,6 +152,6 @@ def test_a_run_without_any_figure_has_the_reason() -> None:
     series = QUIET.series(np.random.default_rng(5), 2)
     points = tuple(replace(point, medians={}, absence="an old file; rebuild it") for point in series.last.points)
     alone = Series((replace(series.last, points=points),))
-    lines = render(judge_night(alone), points).splitlines()
+    lines = render(judge_night(alone), alone.runs).splitlines()
     assert "p0: an old file; rebuild it" in lines
     assert lines[-1].endswith(" - no row was measured")

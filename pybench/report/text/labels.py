@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pybench.core.plan import point_id
+from pybench.model.figures import RunFigures
 from pybench.model.suite import AxisValue
 from pybench.model.text import amount_text, plural
 
@@ -52,12 +53,12 @@ def short_labels(points: Sequence[Named], *, with_benchmark: bool) -> dict[str, 
     return {name: label if counts[label] == 1 else name for name, label in found.items()}
 
 
-def labels_of_runs(points: Iterable[Named]) -> dict[str, str]:
+def labels_of_runs(runs: Iterable[RunFigures]) -> dict[str, str]:
     """:func:`short_labels` of the points of several runs, of which the last with an id counts.
 
     The benchmark stands in front where there are several.
     """
-    last = list({point.id: point for point in points}.values())
+    last = list({point.id: point for run in runs for point in run.points}.values())
     return short_labels(last, with_benchmark=len({point.benchmark for point in last}) > 1)
 
 
