@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Literal
 
 from markupsafe import Markup
 
@@ -40,10 +39,12 @@ def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) 
     names = labels_of_runs(series.runs)
     found = tuple(trends(series))
     nights = [run.created_utc[:10] for run in series.runs]
-    begun = epochs(series)
+    # Nights before which something changed that the runs may differ in.
+    changed = {place: differing(before, now) for place, (before, now) in enumerate(pairwise(series.runs), start=1)}
+    begun = {place: texts for place, texts in changed.items() if texts}
     levels = {row.row: row.level_change for row in judge_night(series, accepted).rows if row.level_change is not None}
     drawn = (
-        trend_chart(trend, names, series, marks(trend.row, series, begun, accepted, levels.get(trend.row)))
+        trend_chart(trend, names, series, marks(trend.row, nights, begun, accepted, levels.get(trend.row)))
         for trend in found[:_MOST_CHARTS]
     )
     return document(
@@ -63,43 +64,36 @@ def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) 
     )
 
 
-def epochs(series: Series) -> dict[int, tuple[str, ...]]:
-    """Nights before which something changed that the runs may differ in, by their place, with what changed."""
-    changed = {place: differing(before, now) for place, (before, now) in enumerate(pairwise(series.runs), start=1)}
-    return {place: tuple(texts) for place, texts in changed.items() if texts}
-
-
 @dataclass(frozen=True)
 class Mark:
-    """A line before a night: the beginning of an epoch, an accepted change, or a change of the row's level."""
+    """A line before a night, of the class ``line``: an epoch begins, a change is accepted, or the level changes."""
 
     place: int
     words: str
-    line: Literal["linear", "accepted", "level"]
+    line: str
 
 
 def marks(
     row: FigureKey,
-    series: Series,
+    nights: Sequence[str],
     begun: Mapping[int, Sequence[str]],
     accepted: Sequence[Accepted],
     level: LevelChange | None,
-) -> list[Mark]:
-    """Everything that happened to one row, each before the first night that it concerns."""
-    nights = [run.created_utc[:10] for run in series.runs]
+) -> Iterator[Mark]:
+    """Everything that happened to one row, each before the first of the ``nights`` (dates) that it concerns.
 
-    def place(since: str) -> int | None:
-        return next((number for number, night in enumerate(nights) if night >= since[:10]), None)
+    ``begun`` are the beginnings of epochs by the place of their first night, with what changed.
+    """
+    for place, texts in begun.items():
+        yield Mark(place, "; ".join(texts), "linear")
+    dated = [(one.since, f"accepted: {one.reason}", "accepted") for one in accepted if one.is_of(row)]
+    if level is not None:
+        dated.append((level.since, f"level changed by {signed_percent(level.fraction)}", "level"))
+    for since, words, line in dated:
+        yield from [Mark(place, words, line) for place, night in enumerate(nights) if night >= since[:10]][:1]
 
-    found = [Mark(number, "; ".join(texts), "linear") for number, texts in begun.items()]
-    dated = ((place(one.since), one) for one in accepted if one.is_of(row))
-    found += [Mark(at, f"accepted: {one.reason}", "accepted") for at, one in dated if at is not None]
-    if level is not None and (at := place(level.since)) is not None:
-        found.append(Mark(at, f"level changed by {signed_percent(level.fraction)}", "level"))
-    return found
 
-
-def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: Sequence[Mark]) -> Chart | None:
+def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: Iterable[Mark]) -> Chart | None:
     """A row's value by night, the band of two standard deviations between earlier nights, the last night marked.
 
     A line stands before each night of ``found``.
@@ -107,8 +101,8 @@ def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: S
     known = [(place, value) for place, value in enumerate(trend.values) if value is not None]
     if not known:
         return None
-    unit = METRICS[trend.row.metric].unit
-    low, high = _span([value for _, value in known], _band(trend))
+    unit, band = METRICS[trend.row.metric].unit, _band(trend)
+    low, high = _span([value for _, value in known], band)
 
     def x(place: float) -> float:
         return _LEFT + (place + 0.5) / len(trend.values) * (_WIDTH - _LEFT - _RIGHT)
@@ -117,7 +111,7 @@ def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: S
         return _HEIGHT - _BOTTOM - (value - low) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
 
     parts = [*_frame(low, high, unit, series, x, y)]
-    if band := _band(trend):
+    if band:
         left, right = [[(at, y(value)) for value in band] for at in (_LEFT, _WIDTH - _RIGHT)]
         parts.insert(0, svg.polygon([*left, *reversed(right)], "band"))
     for mark in found:

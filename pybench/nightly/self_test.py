@@ -95,11 +95,10 @@ def _detectable(result: GateResult) -> Iterator[Detectable]:
         rows = [row for row in result.rows if row.row.metric == metric and row.detectable_fraction is not None]
         if rows:
             found = [row.detectable_fraction or 0.0 for row in rows]
-            spreads = [row.spread_fraction or 0.0 for row in rows]
             yield Detectable(
                 metric=metric,
                 num_rows=len(rows),
-                spread_fraction=median(spreads),
+                spread_fraction=median(row.spread_fraction or 0.0 for row in rows),
                 found_fraction=max(median(found), result.effects.of(metric)),
                 worst_fraction=max(*found, result.effects.of(metric)),
                 noisiest=rows[found.index(max(found))].row.point_id,
