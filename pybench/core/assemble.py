@@ -10,7 +10,7 @@ from pybench.core.absolute import absolute_checks, absolute_claims
 from pybench.core.comparisons import comparison_claims, comparison_results
 from pybench.core.counts import count, overall
 from pybench.core.loss_curve import loss_checks
-from pybench.core.measurements import Measurements
+from pybench.core.measurements import Measurements, grouped
 from pybench.core.node_checks import node_checks
 from pybench.core.plan import is_required, left_out_list, parse_required, skipped
 from pybench.core.provenance import fingerprint, provenance, run_fields, software_of
@@ -147,11 +147,12 @@ _TIME, _ENERGY = "job_h", "job_energy_j"
 
 def job_results(measurements: Measurements) -> Iterator[JobResult]:
     """One row for each measured point that has a job, grouped by points that differ in their GPUs alone."""
-    groups: dict[str, list[Point]] = {}
-    for point, _ in measurements.measured(_TIME):
-        elsewhere = sorted((name, value) for name, value in point.axes.items() if name not in {*GPU_AXES, NODES})
-        groups.setdefault(repr((point.benchmark, elsewhere)), []).append(point)
-    for group in groups.values():
+
+    def elsewhere(point: Point) -> str:
+        values = sorted((name, value) for name, value in point.axes.items() if name not in {*GPU_AXES, NODES})
+        return repr((point.benchmark, values))
+
+    for group in grouped((elsewhere(point), point) for point, _ in measurements.measured(_TIME)).values():
         first, *_ = ordered = sorted(group, key=lambda point: point.num_gpus)
         for point in ordered:
             job, baseline = point.job, None if point is first else first

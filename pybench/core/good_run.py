@@ -9,7 +9,7 @@ from typing import Any
 
 from pybench.core.flops import model_class
 from pybench.core.lookup import SPARING
-from pybench.core.measurements import Measurements
+from pybench.core.measurements import Measurements, grouped
 from pybench.core.scaling import expectations_of
 from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import (
@@ -65,7 +65,7 @@ def rows_of_run(run: GoodRun, only: str | None = None) -> tuple[ExpectedRow, ...
     _refuse(manifest, run.results)
     points = {point.id: point for point in manifest.plan.points}
     figures = [
-        (point, _absolute_row(manifest, measurements, point, expectation.metric))
+        (point, _absolute_row(run, point, expectation.metric))
         for benchmark in manifest.suite.benchmarks
         for expectation in benchmark.expectations
         if isinstance(expectation, TableFigure) and only in {None, expectation.table}
@@ -75,7 +75,7 @@ def rows_of_run(run: GoodRun, only: str | None = None) -> tuple[ExpectedRow, ...
         and expectation.metric in measurements.samples(point)
     ]
     ratios = [
-        (points[row.point_id], _ratio_row(manifest, measurements, row))
+        (points[row.point_id], _ratio_row(run, row))
         for row in run.results.scaling
         if row.speedup is not None
         and (only is None or only in {expectation.table for expectation in expectations_of(manifest.suite, row)})
@@ -117,9 +117,7 @@ def _refuse(manifest: Manifest, results: Results) -> None:
 
 def _named(rows: Sequence[tuple[Point, ExpectedRow]]) -> Iterator[tuple[Point, ExpectedRow]]:
     """The rows; rows with equal keys name the settings in which their points differ."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for point, row in rows:
-        groups.setdefault(row.key, []).append(point.settings.to_json())
+    groups = grouped((row.key, point.settings.to_json()) for point, row in rows)
     for point, row in rows:
         values = point.settings.to_json()
         differing = [name for name in values if any(other[name] != values[name] for other in groups[row.key])]
@@ -127,45 +125,44 @@ def _named(rows: Sequence[tuple[Point, ExpectedRow]]) -> Iterator[tuple[Point, E
         yield point, replace(row, where={**row.where, **{name: values[name] for name in names}})
 
 
-def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, metric: str) -> FigureRow:
-    samples = measurements.samples(point)[metric]
+def _absolute_row(run: GoodRun, point: Point, metric: str) -> FigureRow:
+    samples = run.measurements.samples(point)[metric]
     settings = point.settings.to_json()
     where = {name: value for name, value in settings.items() if name not in _APART and value is not None}
     return FigureRow(
-        **_keys(manifest, point, samples),
+        **_keys(run.manifest, point, samples),
         metric=metric,
         unit=METRICS[metric].unit,
         count=point.num_gpus,
         where=where if isinstance(point.settings, NodeSettings) else {k: where[k] for k in SPARING if where.get(k)},
         value=location(samples),
-        tolerance=_tolerance(manifest, measurements, metric, point),
+        tolerance=_tolerance(run, metric, point),
     )
 
 
-def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResult) -> RatioRow:
-    points = {point.id: point for point in manifest.plan.points}
+def _ratio_row(run: GoodRun, row: ScalingResult) -> RatioRow:
+    points = {point.id: point for point in run.manifest.plan.points}
     point, baseline = points[row.point_id], points[row.baseline_id]
-    samples, base = (measurements.samples(p)[row.metric] for p in (point, baseline))
+    samples, base = (run.measurements.samples(p)[row.metric] for p in (point, baseline))
     return RatioRow(
-        **_keys(manifest, point, samples),
+        **_keys(run.manifest, point, samples),
         metric=row.metric,
         count=point.num_gpus if row.along == NODES else row.count,
         baseline_count=baseline.num_gpus if row.along == NODES else row.baseline_count,
         value=quotient([samples], [base])[0],
-        tolerance=_tolerance(manifest, measurements, row.metric, point, baseline),
+        tolerance=_tolerance(run, row.metric, point, baseline),
     )
 
 
-def _tolerance(
-    manifest: Manifest, measurements: Measurements, metric: str, point: Point, baseline: Point | None = None
-) -> float:
+def _tolerance(run: GoodRun, metric: str, point: Point, baseline: Point | None = None) -> float:
     """Relative, on the worse side; two machines whose sensors have this sd differ by sqrt(2) times as much."""
+    run_id, measurements = run.manifest.run_id, run.measurements
     bases = [] if baseline is None else [baseline]
     sides = [measurements.samples(each)[metric] for each in (point, *bases)]
     try:
         reaches = [prediction_reach(logs(samples), measurements.spread(metric)) for samples in sides]
     except NoRatioError as error:
-        raise UsageError(f"{manifest.run_id}: {point.id}: {metric} can't have a row: {error}") from error
+        raise UsageError(f"{run_id}: {point.id}: {metric} can't have a row: {error}") from error
     sensors = sensor_sd(measurements, metric, [point], bases)
     reach = math.hypot(quantile(TAIL, math.inf) * math.sqrt(2) * sensors, *reaches)
     more = METRICS[metric].higher_is_better
@@ -173,7 +170,7 @@ def _tolerance(
         what = metric if baseline is None else f"the ratio of {metric}"
         few = plural(min(map(len, sides)), "attempt")
         raise UsageError(
-            f"{manifest.run_id}: {point.id}: {what} scatters so widely between {few} that another run may have "
+            f"{run_id}: {point.id}: {what} scatters so widely between {few} that another run may have "
             f"{'half' if more else 'twice'} the figure, and its row would decide nothing; measure more attempts"
         )
     return max(MIN_TOLERANCE, -as_fraction(-reach) if more else as_fraction(reach))

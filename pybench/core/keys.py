@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
 
+from pybench.core.measurements import grouped
 from pybench.core.provenance import HOST_FIELD
 from pybench.model.errors import UsageError
 from pybench.model.figures import MACHINE_KEYS, NO_MEDIANS, PointFigures, RunFigures
@@ -66,25 +67,22 @@ def differing(before: RunFigures, now: RunFigures, across: Collection[str] = ())
     A run without any figure is compared by the keys that it recorded. A run with two bare fingerprints, as an older
     version recorded, agrees with no run that has their fields.
     """
-    if before.is_measured and now.is_measured:
-        return _differing(before.keys, now.keys, across)
-    of_both = {name: now.keys[name] for name in before.keys if name in now.keys}
-    return _differing({name: before.keys[name] for name in of_both}, of_both, across)
-
-
-def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collection[str]) -> tuple[str, ...]:
-    bare = _FINGERPRINTS & ({*before} ^ {*now})
+    then, today = before.keys, now.keys
+    if not (before.is_measured and now.is_measured):
+        of_both = [name for name in then if name in today]
+        then, today = ({name: keys[name] for name in of_both} for keys in (then, today))
+    bare = _FINGERPRINTS & (then.keys() ^ today.keys())
     if bare:
-        side = "the reference" if bare <= {*before} else "this run"
+        side = "the reference" if bare <= then.keys() else "this run"
         return (f"{', '.join(sorted(bare))}: {side} {_BARE}; its run folder has them",)
     return tuple(
         f"{name}: not the same, by its fingerprint; run folders name what differs"
         if name in _FINGERPRINTS
-        else f"{name}: {_change_of(_values(before.get(name)), _values(now.get(name)))}"
-        for name in dict.fromkeys((*before, *now))
+        else f"{name}: {_change_of(_values(then.get(name)), _values(today.get(name)))}"
+        for name in dict.fromkeys((*then, *today))
         # Results of earlier versions have no build; they are compared all the same.
-        if not (name == BUILD and (name not in before or name not in now))
-        if _compared(name, before) != _compared(name, now) and not {name, *_groups(name)}.intersection(across)
+        if not (name == BUILD and (name not in then or name not in today))
+        if _compared(name, then) != _compared(name, today) and not {name, *_groups(name)}.intersection(across)
     )
 
 
@@ -154,12 +152,10 @@ def _change_of(before: Sequence[str], now: Sequence[str]) -> str:
 
 
 def _counted_gpus(values: Sequence[str]) -> str:
-    kinds: dict[str, list[str]] = {}
-    for value in values:
-        if (match := _GPU.fullmatch(value)) is None:
-            return _distinct(values)
-        kinds.setdefault(match[1], []).append(match[2])
-    return ", ".join(f"{len(own)} x {kind} ({', '.join(own)})" for kind, own in kinds.items())
+    gpus = [(match[1], match[2]) for value in values if (match := _GPU.fullmatch(value))]
+    if len(gpus) < len(values):
+        return _distinct(values)
+    return ", ".join(f"{len(own)} x {kind} ({', '.join(own)})" for kind, own in grouped(gpus).items())
 
 
 def _distinct(values: Sequence[str]) -> str:

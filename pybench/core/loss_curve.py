@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from pybench.core.measurements import Measurements
+from pybench.core.measurements import Measurements, grouped
 from pybench.model.results import CheckResult, Estimate
 from pybench.model.suite import Point
 from pybench.model.verdict import Verdict
@@ -30,10 +30,8 @@ _VERDICTS: tuple[Verdict, ...] = ("pass", "inconclusive", "fail")
 
 def loss_checks(measurements: Measurements) -> tuple[CheckResult, ...]:
     """One row for every measured training point that has a baseline."""
-    groups: dict[tuple[object, ...], list[tuple[Point, tuple[float, ...]]]] = {}
-    for point in measurements.plan.points:
-        for key, curve in _curves(point, measurements):
-            groups.setdefault(key, []).append((point, curve))
+    points = measurements.plan.points
+    groups = grouped((key, (point, curve)) for point in points for key, curve in _curves(point, measurements))
     rows: dict[str, CheckResult] = {}
 
     def severity(row: CheckResult) -> tuple[int, float]:
@@ -45,7 +43,7 @@ def loss_checks(measurements: Measurements) -> tuple[CheckResult, ...]:
             if point.id != baseline[0].id:
                 row = _check(point, curve, *baseline)
                 rows[point.id] = max((rows.get(point.id, row), row), key=severity)
-    return tuple(rows[point.id] for point in measurements.plan.points if point.id in rows)
+    return tuple(rows[point.id] for point in points if point.id in rows)
 
 
 def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object, ...], tuple[float, ...]]]:
@@ -69,7 +67,11 @@ def _check(point: Point, curve: Sequence[float], baseline: Point, expected: Sequ
     deviation, step = max((abs(found - wanted) / expected[0], step) for step, (found, wanted) in enumerate(pairs))
     moved = max(abs(wanted - expected[0]) for _, wanted in pairs) / expected[0]
     limit = max(NOISE[computed], TOLERANCES[computed] * min(moved, 1.0))
-    verdict, reason = _judge(deviation, limit, moved, NOISE[computed] / TOLERANCES[computed])
+    needed = NOISE[computed] / TOLERANCES[computed]
+    verdict: Verdict = "fail" if deviation > limit else "inconclusive" if moved < needed else "pass"
+    shown = f"it moved by {moved:.1g} of the first in these steps, and {needed:g} would show another training"
+    reasons = {"fail": ": it does not compute the same", "inconclusive": f"; {shown}: set a larger learning_rate"}
+    losses = f"loss {curve[step]:.5g} at step {step}, {expected[step]:.5g} at {baseline.id}"
     return CheckResult(
         benchmark=point.benchmark,
         metric=METRIC,
@@ -78,14 +80,5 @@ def _check(point: Point, curve: Sequence[float], baseline: Point, expected: Sequ
         minimum=None,
         maximum=limit,
         verdict=verdict,
-        reason=f"loss {curve[step]:.5g} at step {step}, {expected[step]:.5g} at {baseline.id}{reason}",
+        reason=losses + reasons.get(verdict, ""),
     )
-
-
-def _judge(deviation: float, limit: float, moved: float, needed: float) -> tuple[Verdict, str]:
-    if deviation > limit:
-        return "fail", ": it does not compute the same"
-    if moved < needed:
-        shown = f"it moved by {moved:.1g} of the first in these steps, and {needed:g} would show another training"
-        return "inconclusive", f"; {shown}: set a larger learning_rate"
-    return "pass", ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
+from typing import TypeVar
 
 from pybench.core.metrics import metric_values
 from pybench.core.statistics.interval import NoRatioError, Samples, logs
@@ -15,6 +16,9 @@ from pybench.model.record import Energy, GpuEnergy, PhaseEnergy, Record
 from pybench.model.suite import Plan, Point, Skip
 from pybench.model.verdict import Verdict
 from pybench.model.workloads.registry import METRICS, METRICS_OF
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
 
 CORRELATION_OF_ENERGY = 0.6
 """Of joules of successive attempts: 0.36 of products and 0.55 of decodes on H100s. Speeds have none (-0.1 to 0.15)."""
@@ -45,18 +49,12 @@ class Measurements:
 
     @cached_property
     def _by_point(self) -> Mapping[str, Sequence[Record]]:
-        found: dict[str, list[Record]] = {}
-        for record in self.records:
-            found.setdefault(record.point_id, []).append(record)
-        return found
+        return grouped((record.point_id, record) for record in self.records)
 
     @cached_property
     def by_log(self) -> Mapping[str, Sequence[Record]]:
         """Records by their worker's log: one log is one process."""
-        found: dict[str, list[Record]] = {}
-        for record in self.records:
-            found.setdefault(record.log, []).append(record)
-        return found
+        return grouped((record.log, record) for record in self.records)
 
     def attempts(self, point_id: str) -> tuple[Record, ...]:
         """Every record of a point, failed ones too."""
@@ -131,6 +129,14 @@ def metric_samples(point: Point, good: Sequence[Record]) -> dict[str, Samples]:
     names = METRICS_OF[point.settings.workload]
     found = ((name, tuple([values[name] for values in attempts if name in values])) for name in names)
     return {name: samples for name, samples in found if samples}
+
+
+def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """All values of each key; keys and values keep their order."""
+    found: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def absence(entry: Point | Skip, metric: str, measurements: Measurements, of: str = "") -> tuple[Verdict, str] | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pybench.core.measurements import grouped
 from pybench.core.numbers import short_percent
 from pybench.model.machine import GpuInfo
 from pybench.model.results import JudgedRow, NodeCheck, PointResult
@@ -79,10 +80,7 @@ def faults(checks: Iterable[NodeCheck], points: Sequence[PointResult], gpus: Seq
     failed = [check for check in checks if names_part(check)]
     names = {f"GPU {gpu.index} ({gpu.uuid})": _name(gpu) for gpu in gpus}
     benchmarks = {point.id: point.benchmark for point in points}
-    by_subject: dict[str, list[NodeCheck]] = {}
-    for check in failed:
-        if check.name != "link":
-            by_subject.setdefault(check.subject, []).append(check)
+    by_subject = grouped((check.subject, check) for check in failed if check.name != "link")
     links = [check for check in failed if check.name == "link"]
     found = [
         *_alike(by_subject, len(gpus), benchmarks),

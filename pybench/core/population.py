@@ -13,6 +13,7 @@ from functools import lru_cache
 from statistics import NormalDist, fmean, variance
 
 from pybench.core.good_run import MIN_TOLERANCE, GoodRun, rows_of_run
+from pybench.core.measurements import grouped
 from pybench.core.numbers import percent
 from pybench.core.statistics.distributions import upper_tail
 from pybench.model.errors import UsageError
@@ -66,11 +67,8 @@ def population_of(runs: Sequence[GoodRun], name: str, only: str | None = None) -
     """
     _refuse_runs(runs)
     hosts = _hosts([run.manifest for run in runs])
-    rows: dict[str, list[tuple[int, ExpectedRow]]] = {}
-    for host, run in zip(hosts, runs, strict=True):
-        for row in rows_of_run(run, only):
-            rows.setdefault(row.key, []).append((host, row))
-    made = [_row(of_key) for of_key in rows.values()]
+    rows = [(host, row) for host, run in zip(hosts, runs, strict=True) for row in rows_of_run(run, only)]
+    made = [_row(of_key) for of_key in grouped((row.key, (host, row)) for host, row in rows).values()]
     first = runs[0].manifest
     description = ": ".join(filter(None, (f"Written from run {first.run_id}", first.suite.description)))
     return Population(
@@ -83,10 +81,8 @@ def population_of(runs: Sequence[GoodRun], name: str, only: str | None = None) -
 def _row(rows: Sequence[tuple[int, ExpectedRow]]) -> tuple[ExpectedRow, float | None]:
     """The row of all hosts, and the chance of a healthy host below it."""
     first = rows[0][1]
-    by_host: dict[int, list[float]] = {}
-    for host, row in rows:
-        assert row.value is not None, "rows of a run have a value with a tolerance"
-        by_host.setdefault(host, []).append(math.log(row.value))
+    # Rows of a run have a value with a tolerance.
+    by_host = grouped((host, math.log(row.value)) for host, row in rows if row.value is not None)
     more = METRICS[first.metric].higher_is_better
     centre = fmean(fmean(logs) for logs in by_host.values())
     chance = None

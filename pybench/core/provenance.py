@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from pybench.core.measurements import grouped
 from pybench.model.machine import Host, Machine
 from pybench.model.manifest import Containment, EnergyScope, Manifest, Provenance
 from pybench.model.record import Record
@@ -63,13 +64,16 @@ def provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
     )
 
 
+def package_versions(records: Sequence[Record]) -> dict[str, dict[str, None]]:
+    """Versions of ``python`` and of every package as workers saw them, each once."""
+    headers = (rank.header for record in records for rank in record.ranks)
+    versions = grouped(each for header in headers for each in {"python": header.python, **header.packages}.items())
+    return {name: dict.fromkeys(own) for name, own in versions.items()}
+
+
 def worker_packages(records: Sequence[Record]) -> dict[str, str]:
-    """``python`` and every package as workers saw them; where workers saw several versions, each once."""
-    found: dict[str, dict[str, None]] = {}
-    for header in (rank.header for record in records for rank in record.ranks):
-        for name, version in {"python": header.python, **header.packages}.items():
-            found.setdefault(name, {})[version] = None
-    return {name: ", ".join(versions) for name, versions in found.items()}
+    """The same as text; where workers saw several versions, all of them."""
+    return {name: ", ".join(versions) for name, versions in package_versions(records).items()}
 
 
 def software_of(manifest: Manifest, records: Sequence[Record]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, product
 
+from pybench.core.measurements import grouped
 from pybench.core.plan import skipped
 from pybench.core.statistics.memory import ATTEMPTS_OF_FEW
 from pybench.model.backend import BACKENDS
@@ -63,15 +64,13 @@ def pending(points: Sequence[Point], records: Sequence[Record]) -> tuple[Attempt
     slows down over the run then biases no point against another.
     """
     done = {(record.point_id, record.attempt) for record in records}
-    by_point: dict[str, list[Record]] = {point.id: [] for point in points}
-    for record in records:
-        by_point.setdefault(record.point_id, []).append(record)
-    wanted = {point.id: point.effort.attempts + failed_warm(point, by_point[point.id]) for point in points}
+    by_point = grouped((record.point_id, record) for record in records)
+    wanted = {point.id: point.effort.attempts + failed_warm(point, by_point.get(point.id, ())) for point in points}
     owed: list[Attempt] = []
     for number in range(1, max(wanted.values(), default=0) + 1):
         order = points if number % 2 else tuple(reversed(points))
         owed += [(p, number) for p in order if number <= wanted[p.id] and (p.id, number) not in done]
-    return tuple((point, number) for point, number in owed if not given_up(point, by_point[point.id]))
+    return tuple((point, number) for point, number in owed if not given_up(point, by_point.get(point.id, ())))
 
 
 _DECIDING_ROUNDS = 2
@@ -131,11 +130,9 @@ def by_decision(
 def _groups(points: Sequence[Point], rows: Sequence[JudgedRow]) -> dict[str, str]:
     """The group of each point of a row, named by its first point: points that share rows or a process."""
     group = {id_: id_ for row in rows for id_ in row.point_ids}
-    by_process: dict[str, list[str]] = {}
-    for point in points:
-        if point.id in group and (key := session_key(point)) is not None:
-            by_process.setdefault(key, []).append(point.id)
-    for together in (*(row.point_ids for row in rows), *by_process.values()):
+    in_rows = (point for point in points if point.id in group)
+    by_process = grouped((key, point.id) for point in in_rows if (key := session_key(point)) is not None)
+    for together in (*(row.point_ids for row in rows), *map(tuple, by_process.values())):
         for first, other in product(together[:1], together[1:]):  # a row of the machine has no point
             old, new = group[other], group[first]
             group = {id_: new if name == old else name for id_, name in group.items()}
