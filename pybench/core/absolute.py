@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pybench.core.lookup import claim_result, context_of, figure_row, no_row
 from pybench.core.measurements import Measurements, absence
-from pybench.core.validity import valid_figure
+from pybench.core.validity import validated
 from pybench.core.verdict import judge_value, row_statistics
 from pybench.model.machine import Machine
 from pybench.model.results import CheckResult, ClaimResult, PointResult
@@ -84,7 +84,7 @@ def _check(
     if value is None or point is None or limits is None:
         return check
     judgement = judge_value(row_statistics(measurements, metric, [point]), value.unit, minimum, maximum)
-    verdict, reason, _, decision = valid_figure(judgement, measurements, [point])
+    verdict, reason, _, decision = validated(judgement, measurements, [point], is_ratio=False)
     if row is not None:
         without = "row taken without NVLink SHARP" if (row.nvls, machine.nvls) == ("off", "on") else ""
         reason = "; ".join(filter(None, (reason, provisional(row.hosts), without)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from pybench.core.lookup import claim_state
-from pybench.core.measurements import Measurements, absence
+from pybench.core.lookup import judged_claim
+from pybench.core.measurements import Measurements, absence, grouped
 from pybench.core.statistics.interval import Interval, NoRatioError
-from pybench.core.validity import starvation, valid_ratio
-from pybench.core.verdict import Judgement, judge_comparison, row_statistics
+from pybench.core.validity import judged_points
+from pybench.core.verdict import Judgement, RowStatistics, judge_comparison, row_statistics
 from pybench.model.results import ClaimResult, ComparisonResult, Estimate
 from pybench.model.suite import Comparison, Point, Skip, Suite
 from pybench.model.workloads.settings import GPU_AXES
@@ -39,23 +39,21 @@ def comparison_claims(suite: Suite, measurements: Measurements) -> Iterator[Clai
             evidence = row_statistics(measurements, expected.metric, points[::3], points[1:3])
         except NoRatioError:
             continue
-        ratio, low, high = evidence.interval
-        minimum, maximum = (expected.factor, None) if expected.order == "above" else (None, expected.factor)
-        state, attempts_to_decide = claim_state(evidence, minimum, maximum)
-        yield ClaimResult(
+        limits = (expected.factor, None) if expected.order == "above" else (None, expected.factor)
+        claim = ClaimResult(
             benchmark=pair[0].benchmark,
             metric=expected.metric,
             point_id=pair[0].id,
             baseline_id=pair[1].id,
-            found=Estimate(value=ratio, low=low, high=high, unit="x"),
-            minimum=minimum,
-            maximum=maximum,
-            state=state,
-            attempts_to_decide=attempts_to_decide,
+            found=Estimate(value=evidence.interval[0], low=None, high=None, unit="x"),
+            minimum=limits[0],
+            maximum=limits[1],
+            state="open",
             source=expected.claim or "",
             table=None,
             widening_along=expected.widening_along,
         )
+        yield judged_claim(claim, evidence)
 
 
 def _compared(
@@ -82,11 +80,11 @@ def _compared(
 
 def _ends(pairs: Sequence[_Pair], along: str) -> Iterator[tuple[_Pair, _Pair]]:
     """Last and first pair along the axis, for each group of pairs that differ along the axis only."""
-    groups: dict[str, list[_Pair]] = {}
-    for pair in pairs:
-        elsewhere = [sorted((name, value) for name, value in entry.axes.items() if name != along) for entry in pair]
-        groups.setdefault(repr(elsewhere), []).append(pair)
-    for group in groups.values():
+
+    def elsewhere(pair: _Pair) -> str:
+        return repr([sorted((name, value) for name, value in entry.axes.items() if name != along) for entry in pair])
+
+    for group in grouped((elsewhere(pair), pair) for pair in pairs).values():
         ordered = sorted(group, key=lambda pair: float(pair[0].axes[along]))
         if len(ordered) > 1:
             yield ordered[-1], ordered[0]
@@ -116,19 +114,14 @@ def _row(measurements: Measurements, expected: Comparison, pair: _Pair, first: _
 def _judged(
     measurements: Measurements, expected: Comparison, pair: _Pair, first: _Pair | None
 ) -> tuple[Interval | None, Judgement]:
-    metric, entries = expected.metric, (*pair, *(first or ()))
+    entries = (*pair, *(first or ()))
     for place, entry in enumerate(entries):
         of = f"{entry.benchmark}: " if place % 2 else ""
-        if (missing := absence(entry, metric, measurements, of=of)) is not None:
+        if (missing := absence(entry, expected.metric, measurements, of=of)) is not None:
             return None, Judgement(*missing)
+
+    def judge(evidence: RowStatistics) -> Judgement:
+        return judge_comparison(evidence, expected.order, expected.factor, expected.widening_along if first else None)
+
     points = [entry for entry in entries if isinstance(entry, Point)]
-    try:
-        evidence = row_statistics(measurements, metric, points[::3], points[1:3])
-    except NoRatioError as error:
-        return None, Judgement("inconclusive", str(error), ("no_ratio",))
-    for other in points[1::2]:
-        if (starved := starvation(other, measurements.samples(other))) is not None:
-            reason = f"no valid other: {starved}"
-            return evidence.interval, Judgement("inconclusive", reason, ("starved_baseline",))
-    judgement = judge_comparison(evidence, expected.order, expected.factor, expected.widening_along if first else None)
-    return evidence.interval, valid_ratio(judgement, measurements, points)
+    return judged_points(measurements, expected.metric, points, "other", judge)

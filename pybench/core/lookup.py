@@ -129,45 +129,39 @@ def _closeness(row: ExpectedRow) -> tuple[int, int, int]:
 
 
 def claim_result(
-    benchmark: str,
-    row: ExpectedRow,
-    table: str,
-    of: tuple[str, str | None],
-    found: Estimate,
-    evidence: RowStatistics,
+    benchmark: str, row: ExpectedRow, table: str, of: tuple[str, str | None], found: Estimate, evidence: RowStatistics
 ) -> ClaimResult:
-    """One claim of a table, with the measured figure ``of`` a point, or of a point and its baseline.
-
-    Only the worse side counts: a figure better than the claim keeps it.
-    """
-    minimum, maximum = row.limits
-    more = METRICS[row.metric].higher_is_better
-    _, low, high = evidence.interval
-    state, attempts_to_decide = claim_state(evidence, minimum if more else None, None if more else maximum)
-    return ClaimResult(
+    """One claim of a table, with the measured figure ``of`` a point, or of a point and its baseline."""
+    claim = ClaimResult(
         benchmark=benchmark,
         metric=row.metric,
         point_id=of[0],
         baseline_id=of[1],
-        found=replace(found, low=low, high=high),
-        minimum=minimum,
-        maximum=maximum,
-        state=state,
-        attempts_to_decide=attempts_to_decide,
+        found=found,
+        minimum=row.limits[0],
+        maximum=row.limits[1],
+        state="open",
         source=row.source,
         table=table,
     )
+    return judged_claim(claim, evidence)
 
 
-def claim_state(evidence: RowStatistics, minimum: float | None, maximum: float | None) -> tuple[ClaimState, int | None]:
-    """*kept* if the whole interval is on the claimed side of the limits, *not kept* if all of it is beyond one.
+def judged_claim(claim: ClaimResult, evidence: RowStatistics) -> ClaimResult:
+    """*kept* if the whole interval is on the claimed side of the limit, *not kept* if all of it is beyond.
 
-    Else *open*, with the attempts that would decide it.
+    Else *open*, with the attempts that would decide it. A figure better than a table's claim keeps it.
     """
+    more = METRICS[claim.metric].higher_is_better if claim.table is not None else claim.minimum is not None
+    limit = claim.minimum if more else claim.maximum
     _, low, high = evidence.interval
+    state: ClaimState = "open"
     if low is not None and high is not None:
-        if (minimum is not None and high < minimum) or (maximum is not None and low > maximum):
-            return "not kept", None
-        if (minimum is None or low >= minimum) and (maximum is None or high <= maximum):
-            return "kept", None
-    return "open", evidence.decide(minimum, maximum).attempts_to_decide
+        if limit is None or (low >= limit if more else high <= limit):
+            state = "kept"
+        elif high < limit if more else low > limit:
+            state = "not kept"
+    needed = (
+        evidence.decide(*((limit, None) if more else (None, limit))).attempts_to_decide if state == "open" else None
+    )
+    return replace(claim, found=replace(claim.found, low=low, high=high), state=state, attempts_to_decide=needed)

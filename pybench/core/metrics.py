@@ -8,7 +8,7 @@ from math import fsum
 from statistics import fmean
 
 from pybench.core import generate_metrics, train_metrics, turn_metrics
-from pybench.core.joint_step import JointStep, joint_steps
+from pybench.core.joint_step import JointStep, joint_spans, joint_steps
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import LOAD, SAVE
@@ -38,11 +38,8 @@ class Formulas:
 def checkpoint_step(_point: Point, step: JointStep) -> dict[str, float | None]:
     """Lengths of saving and loading over all ranks, and the bytes of the files over them."""
     sizes = [rank.values["checkpoint_bytes"] for rank in step.ranks if "checkpoint_bytes" in rank.values]
-    lengths_s: dict[str, float | None] = {SAVE: None, LOAD: None}
-    for phase in lengths_s:
-        if spans := [span for rank in step.ranks for span in rank.spans if span.name == phase]:
-            lengths_s[phase] = (max(span.end_ns for span in spans) - min(span.start_ns for span in spans)) / 1e9
-    save_s, load_s = lengths_s[SAVE], lengths_s[LOAD]
+    lengths_s = {span.name: (span.end_ns - span.start_ns) / 1e9 for span in joint_spans(step.ranks)}
+    save_s, load_s = lengths_s.get(SAVE), lengths_s.get(LOAD)
     return {
         "save_s": save_s,
         "load_s": load_s,

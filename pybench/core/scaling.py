@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pybench.core.lookup import NO_TABLE, claim_result, context_of, no_row, ratio_row
-from pybench.core.measurements import Measurements, absence
+from pybench.core.measurements import Measurements, absence, grouped
 from pybench.core.numbers import percent
 from pybench.core.plan import point_id
-from pybench.core.statistics.interval import Interval, NoRatioError, Samples, location
-from pybench.core.validity import starvation, valid_ratio
-from pybench.core.verdict import Judgement, judge_ratio, row_statistics
+from pybench.core.statistics.interval import Interval, Samples, location
+from pybench.core.validity import judged_points
+from pybench.core.verdict import Judgement, RowStatistics, judge_ratio, row_statistics
 from pybench.model.machine import Machine
 from pybench.model.results import ClaimResult, Estimate, ScalingResult
 from pybench.model.suite import AxisValue, Benchmark, ExpectedTable, Point, RatioRow, Scaling, Skip, Suite
-from pybench.model.verdict import Expected, Prediction, Verdict
+from pybench.model.verdict import Expected, Prediction
 from pybench.model.workloads.registry import METRICS, SETTINGS_OF
 from pybench.model.workloads.settings import NODES, REST, ModelSettings, defaults
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Context:
     """Everything a row is made from."""
 
@@ -29,7 +29,7 @@ class _Context:
     measurements: Measurements
     table: ExpectedTable | None
     machine: Machine
-    predictions: Mapping[tuple[str, str], Prediction] = field(default_factory=dict)
+    predictions: Mapping[tuple[str, str], Prediction]
 
     @property
     def apart(self) -> set[str]:
@@ -53,28 +53,23 @@ def scaling_results(
     ``predictions`` judge throughputs where no row of the expectation's table fits.
     """
     by_pair = {(each.point_id, each.baseline_id): each for each in predictions}
-    contexts = (
-        _Context(
-            benchmark=benchmark,
-            expectation=expectation,
-            measurements=measurements,
-            table=tables[expectation.table] if expectation.table is not None else None,
-            machine=machine,
-            predictions=by_pair,
-        )
-        for benchmark in suite.benchmarks
-        for expectation in benchmark.expectations
-        if isinstance(expectation, Scaling)
-    )
-    return tuple(row for context in contexts for row in _expectation_rows(context))
+    rows = list[ScalingResult]()
+    for benchmark in suite.benchmarks:
+        for expectation in benchmark.expectations:
+            if isinstance(expectation, Scaling):
+                table = tables[expectation.table] if expectation.table is not None else None
+                rows += _expectation_rows(_Context(benchmark, expectation, measurements, table, machine, by_pair))
+    return tuple(rows)
 
 
 def _expectation_rows(context: _Context) -> Iterator[ScalingResult]:
     """Rows of the counts above the baseline's; the suite decides which that is, not what ``-k`` kept."""
-    along, groups = context.expectation.along, dict[str, list[Point | Skip]]()
-    for entry in context.measurements.entries:
-        if entry.benchmark == context.benchmark.name and along in entry.axes:
-            groups.setdefault(repr(sorted(context.group(entry).items())), []).append(entry)
+    along = context.expectation.along
+    groups = grouped(
+        (repr(sorted(context.group(entry).items())), entry)
+        for entry in context.measurements.entries
+        if entry.benchmark == context.benchmark.name and along in entry.axes
+    )
     wanted = baseline_count(context.benchmark, context.expectation)
     for group in groups.values():
         ordered = sorted(group, key=lambda entry: _count(entry.axes[along]))
@@ -159,19 +154,19 @@ def judged_ratio(
 
     The reason of a fail names the part of the step that is longer than its ``prediction``.
     """
-    try:
-        evidence = row_statistics(measurements, metric, [point], [baseline])
-    except NoRatioError as error:
-        verdict: Verdict = "no_expectation" if isinstance(expected, str) else "inconclusive"
-        return None, Judgement(verdict, str(error), ("no_ratio",))
-    starved, more = starvation(baseline, measurements.samples(baseline)), METRICS[metric].higher_is_better
-    if starved is not None:
-        return evidence.interval, Judgement("inconclusive", f"no valid baseline: {starved}", ("starved_baseline",))
-    judgement = valid_ratio(judge_ratio(evidence, expected, linear, more=more), measurements, (point, baseline))
-    if judgement.verdict == "fail" and prediction is not None and METRICS[metric].of_all_gpus:
-        part = missing_part(measurements.samples(point), evidence.interval[0], prediction)
-        judgement = judgement._replace(reason="; ".join(filter(None, (judgement.reason, part))))
-    return evidence.interval, judgement
+    traits = METRICS[metric]
+
+    def judge(evidence: RowStatistics) -> Judgement:
+        judgement = judge_ratio(evidence, expected, linear, more=traits.higher_is_better)
+        if judgement.verdict == "fail" and prediction is not None and traits.of_all_gpus:
+            part = missing_part(measurements.samples(point), evidence.interval[0], prediction)
+            judgement = judgement._replace(reason="; ".join(filter(None, (judgement.reason, part))))
+        return judgement
+
+    interval, judgement = judged_points(measurements, metric, (point, baseline), "baseline", judge)
+    if interval is None and isinstance(expected, str):
+        judgement = judgement._replace(verdict="no_expectation")
+    return interval, judgement
 
 
 def missing_part(samples: Mapping[str, Samples], speedup: float, prediction: Prediction) -> str | None:
@@ -204,13 +199,13 @@ def scaling_claims(
     """Claims of tables about speedups, each with the measured speedup among ``rows``."""
     points = {point.id: point for point in measurements.plan.points}
     for row in rows:
-        for table in [each.table for each in expectations_of(suite, row)] if row.speedup is not None else ():
-            point, baseline = points[row.point_id], points[row.baseline_id]
-            by_nodes = row.along == NODES
-            counts = (point.num_gpus, baseline.num_gpus) if by_nodes else (row.count, row.baseline_count)
-            context = context_of(machine, row.metric, point.settings.to_json(), point.shape)
-            claim = ratio_row(tables[table], context, *counts, claims=True) if table is not None else None
-            if claim is not None and row.speedup is not None and table is not None:
+        if row.speedup is None:
+            continue
+        point, baseline = points[row.point_id], points[row.baseline_id]
+        counts = (point.num_gpus, baseline.num_gpus) if row.along == NODES else (row.count, row.baseline_count)
+        context = context_of(machine, row.metric, point.settings.to_json(), point.shape)
+        for table in (each.table for each in expectations_of(suite, row) if each.table is not None):
+            if (claim := ratio_row(tables[table], context, *counts, claims=True)) is not None:
                 speedup = Estimate(value=row.speedup, low=None, high=None, unit="x")
                 evidence = row_statistics(measurements, row.metric, [point], [baseline])
                 yield claim_result(row.benchmark, claim, table, (point.id, baseline.id), speedup, evidence)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from pybench.core.joint_step import JointStep, joint_spans, joint_steps, phase_cuts_ns
-from pybench.core.measurements import Measurements
+from pybench.core.joint_step import joint_spans, joint_steps, phase_cuts_ns
+from pybench.core.measurements import Measurements, grouped
 from pybench.core.node_driver import gpu_states
 from pybench.core.statistics.interval import Samples, estimate, location, medians, outlying_attempts
-from pybench.core.validity import VERDICT_FLAGS, company, mixed_software, starvation
+from pybench.core.validity import VERDICT_FLAGS, starvation
 from pybench.model.manifest import time_limit_text
 from pybench.model.record import GpuUse, Record
 from pybench.model.results import Estimate, PhaseResult, PointResult
@@ -99,11 +98,12 @@ def _estimates(samples: Mapping[str, Samples]) -> dict[str, Estimate]:
 
 def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
     """UUID to joules of one step, the mean over attempts that know it."""
-    by_gpu: dict[str, list[float]] = {}
-    for record in records:
-        for gpu in record.energy.gpus if record.energy else ():
-            if gpu.energy_j is not None:
-                by_gpu.setdefault(gpu.uuid, []).append(gpu.energy_j / len(record.ranks[0].steps))
+    by_gpu = grouped(
+        (gpu.uuid, gpu.energy_j / len(record.ranks[0].steps))
+        for record in records
+        for gpu in (record.energy.gpus if record.energy else ())
+        if gpu.energy_j is not None
+    )
     return {uuid: sum(values) / len(values) for uuid, values in by_gpu.items()}
 
 
@@ -123,9 +123,7 @@ def _flags(
         "scattered_steps": any(are_scattered([step.duration_ns for step in rank.steps]) for rank in first_ranks),
         "outlying_attempt": "step_s" in samples and bool(outlying_attempts(samples["step_s"])),
         "kv_starved": starvation(point, samples) is not None,
-        "not_alone": company(good) is not None,
-        "mixed_software": mixed_software(good) is not None,
-        **{flag: traits.problem(samples) is not None for flag, traits in VERDICT_FLAGS.items()},
+        **{flag: traits.problem(good, samples) is not None for flag, traits in VERDICT_FLAGS.items()},
         "input_bound": shares["input_wait_fraction"] > INPUT_BOUND,
         # Strategies with stages but without microbatches wait by design.
         "stages_wait": settings is not None
@@ -152,21 +150,20 @@ def gpu_use(records: Sequence[Record]) -> tuple[GpuUse, ...]:
     A rank with several GPUs reports the memory of its fullest GPU. Memory of each GPU is then unknown; layers of each
     are known.
     """
-    reported: dict[str, dict[str, list[float]]] = {}
-    for uuid, name, value in (found for record in records for found in _reported(record)):
-        reported.setdefault(uuid, {}).setdefault(name, []).append(value)
-    busy: dict[str, list[float]] = {}
-    for gpu in (gpu for record in records for gpu in record.conditions if gpu.utilization_fraction is not None):
-        busy.setdefault(gpu.uuid, []).append(gpu.utilization_fraction or 0.0)
-    most = {uuid: {name: max(v) for name, v in reported.get(uuid, {}).items()} for uuid in {**reported, **busy}}
+    reported = [found for record in records for found in _reported(record)]
+    most = {
+        key: max(values) for key, values in grouped(((uuid, name), value) for uuid, name, value in reported).items()
+    }
+    conditions = [gpu for record in records for gpu in record.conditions]
+    busy = grouped((g.uuid, g.utilization_fraction) for g in conditions if g.utilization_fraction is not None)
     return tuple(
         GpuUse(
             uuid=uuid,
             utilization_fraction=fmean(busy[uuid]) if uuid in busy else None,
-            num_layers=None if (layers := most[uuid].get("num_layers")) is None else int(layers),
-            **{name: most[uuid].get(name) for name in _MEMORY},
+            num_layers=None if (layers := most.get((uuid, "num_layers"))) is None else int(layers),
+            **{name: most.get((uuid, name)) for name in _MEMORY},
         )
-        for uuid in most
+        for uuid in dict.fromkeys((*(uuid for uuid, *_ in reported), *busy))
     )
 
 
@@ -180,24 +177,12 @@ def _reported(record: Record) -> Iterator[tuple[str, str, float]]:
                 yield uuids[0], metric.name, metric.value
 
 
-@dataclass
-class _Part:
-    """One phase of one attempt: its length in each step, the most bytes at its end."""
-
-    durations_s: list[float] = field(default_factory=list)
-    device_bytes: int | None = None
-    host_bytes: int | None = None
-
-
 def phase_results(records: Sequence[Record]) -> tuple[PhaseResult, ...]:
     """Each phase of one step: the location of its steps' times, means of the joules and of the sensor's bounds.
 
     Phases of the workload's reports need no sensor; prefill and decode need joules.
     """
-    by_name: dict[str, list[PhaseResult]] = {}
-    for record in records:
-        for phase in _of_attempt(record):
-            by_name.setdefault(phase.name, []).append(phase)
+    by_name = grouped((phase.name, phase) for record in records for phase in _of_attempt(record))
     return tuple(
         PhaseResult(
             name=name,
@@ -215,54 +200,42 @@ def phase_results(records: Sequence[Record]) -> tuple[PhaseResult, ...]:
 
 def _of_attempt(record: Record) -> list[PhaseResult]:
     steps = joint_steps(record)
-    parts = _reported_parts(steps)
+    spans = [joint_spans(step.ranks) for step in steps]
+    reported = grouped((span.name, span) for of_step in spans for span in of_step)
+    # A phase that a step has several times counts with all its time.
+    of_steps = (grouped((span.name, (span.end_ns - span.start_ns) / 1e9) for span in of_step) for of_step in spans)
+    durations_s = grouped((name, sum(own)) for of_step in of_steps for name, own in of_step.items())
     joules = {phase.name: phase for phase in record.energy.phases} if record.energy else {}
-    is_reported = bool(parts)
-    if not parts and (steady := joules.get("steady")):
-        parts = {"steady": _Part([steady.duration_s / len(steps)])}
-    elif not parts and joules:
+    if not reported and (steady := joules.get("steady")):
+        durations_s = {"steady": [steady.duration_s / len(steps)]}
+    elif not reported and joules:
         cuts_ns = [phase_cuts_ns(step.ranks) for step in steps]
-        parts = {
-            "prefill": _Part([(cut - start) / 1e9 for start, cut, _ in cuts_ns]),
-            "decode": _Part([(end - cut) / 1e9 for _, cut, end in cuts_ns]),
+        durations_s = {
+            "prefill": [(cut - start) / 1e9 for start, cut, _ in cuts_ns],
+            "decode": [(end - cut) / 1e9 for _, cut, end in cuts_ns],
         }
     per_step = 1 / len(steps) if steps else 0.0
     results = []
-    for name, part in parts.items():
-        energy = joules.get(name)
+    for name, of_phase_s in durations_s.items():
+        energy, own = joules.get(name), reported.get(name, ())
         bounds = [energy.energy_j, energy.energy_low_j, energy.energy_high_j] if energy else [None]
         known = [value * per_step for value in bounds if value is not None]
-        if len(known) < len(bounds) and not is_reported:
+        if len(known) < len(bounds) and not reported:
             continue
         energy_j, low_j, high_j = known if len(known) == len(bounds) else (None, None, None)
         results.append(
             PhaseResult(
                 name=name,
-                duration_s=median(part.durations_s),
+                duration_s=median(of_phase_s),
                 energy_j=energy_j,
                 low_j=low_j,
                 high_j=high_j,
-                device_bytes=part.device_bytes,
-                host_bytes=part.host_bytes,
+                device_bytes=_most(span.device_bytes for span in own),
+                host_bytes=_most(span.host_bytes for span in own),
                 flags=energy.flags if energy else (),
             )
         )
     return results
-
-
-def _reported_parts(steps: Sequence[JointStep]) -> dict[str, _Part]:
-    """Phases that the workload reports; one that a step has several times counts with all its time."""
-    parts: dict[str, _Part] = {}
-    for step in steps:
-        durations_s: dict[str, float] = {}
-        for span in joint_spans(step.ranks):
-            part = parts.setdefault(span.name, _Part())
-            durations_s[span.name] = durations_s.get(span.name, 0.0) + (span.end_ns - span.start_ns) / 1e9
-            part.device_bytes = _most((part.device_bytes, span.device_bytes))
-            part.host_bytes = _most((part.host_bytes, span.host_bytes))
-        for name, duration_s in durations_s.items():
-            parts[name].durations_s.append(duration_s)
-    return parts
 
 
 def _most(amounts: Iterable[float | None]) -> int | None:

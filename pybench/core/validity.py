@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from pybench.core.measurements import Measurements
 from pybench.core.numbers import short_percent
-from pybench.core.statistics.interval import Samples, location
-from pybench.core.verdict import Judgement
+from pybench.core.provenance import package_versions
+from pybench.core.statistics.interval import Interval, NoRatioError, Samples, location
+from pybench.core.verdict import Judgement, RowStatistics, row_statistics
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
@@ -37,7 +38,7 @@ def starvation(point: Point, samples: Mapping[str, Samples]) -> str | None:
     return f"{running:.0f} of {wanted:.0f} sequences ran at a time: the key-value cache holds {room:.0f} tokens"
 
 
-def company(records: Sequence[Record]) -> str | None:
+def company(records: Sequence[Record], _samples: Mapping[str, Samples]) -> str | None:
     """The process of somebody else that was on a GPU while steps were measured; ``None`` where none was seen."""
     for record in records:
         steps = [step for rank in record.ranks for step in rank.steps]
@@ -46,21 +47,20 @@ def company(records: Sequence[Record]) -> str | None:
         start_ns, end_ns = min(step.start_ns for step in steps), max(step.end_ns for step in steps)
         for process in record.health.others:
             if process.first_ns <= end_ns and process.last_ns >= start_ns:
-                return f"process {process} was on a GPU in a measured step"
+                return f"process {process} was on a GPU in a measured step: end it and measure again"
     return None
 
 
-def mixed_software(records: Sequence[Record]) -> str | None:
+def mixed_software(records: Sequence[Record], _samples: Mapping[str, Samples]) -> str | None:
     """The package that attempts of one point ran in several versions, as after an update during a run."""
-    versions: dict[str, set[str]] = {}
-    for header in (rank.header for record in records for rank in record.ranks):
-        for name, version in {"Python": header.python, **header.packages}.items():
-            versions.setdefault(name, set()).add(version)
-    mixed = next((name for name, known in versions.items() if len(known) > 1), None)
-    return mixed and f"attempts ran with {mixed} {' and '.join(sorted(versions[mixed]))}"
+    mixed = next((each for each in package_versions(records).items() if len(each[1]) > 1), None)
+    if mixed is None:
+        return None
+    name = "Python" if mixed[0] == "python" else mixed[0]
+    return f"attempts ran with {name} {' and '.join(sorted(mixed[1]))}: measure again with one"
 
 
-def excess(samples: Mapping[str, Samples]) -> str | None:
+def excess(_records: Sequence[Record], samples: Mapping[str, Samples]) -> str | None:
     """The share of its GPUs' peak that a point exceeds, ``None`` where it exceeds none.
 
     Then a part of the counted work was not done, or the GPU's name is wrong.
@@ -71,7 +71,7 @@ def excess(samples: Mapping[str, Samples]) -> str | None:
     return None
 
 
-def unserved(samples: Mapping[str, Samples]) -> str | None:
+def unserved(_records: Sequence[Record], samples: Mapping[str, Samples]) -> str | None:
     """The share of a step's requests that were sent late, or that a server failed; ``None`` where it is small.
 
     Late arrivals hide how long requests would have waited (coordinated omission, G. Tene).
@@ -87,51 +87,74 @@ def unserved(samples: Mapping[str, Samples]) -> str | None:
 
 @dataclass(frozen=True)
 class VerdictFlag:
-    """A flag that spoils a pass: its ``meaning``, and ``problem``, which returns a point's reason or ``None``."""
+    """A flag that spoils a pass: its ``meaning``, and ``problem``, which returns a point's reason or ``None``.
+
+    A flag ``of_ratios`` spoils no pass of a figure.
+    """
 
     meaning: str
-    problem: Callable[[Mapping[str, Samples]], str | None]
+    problem: Callable[[Sequence[Record], Mapping[str, Samples]], str | None]
+    of_ratios: bool = False
 
 
 VERDICT_FLAGS = {
+    # Another process only adds time and joules: a figure within its limit stays within it without that process.
+    "not_alone": VerdictFlag(
+        "a process of somebody else was on a GPU while steps were measured",
+        company,
+        of_ratios=True,
+    ),
+    "mixed_software": VerdictFlag(
+        "attempts ran with different versions of Python or of a package: no row over the point passes",
+        mixed_software,
+    ),
     "beyond_peak": VerdictFlag(
-        "more operations or bytes a second than the GPUs can do: a part of the work was left out", excess
+        "more operations or bytes a second than the GPUs can do: a part of the work was left out",
+        excess,
     ),
     "late_load": VerdictFlag(
-        "more than 0.5 % of a step's requests were sent late by the load generator, or failed by the server", unserved
+        "more than 0.5 % of a step's requests were sent late by the load generator, or failed by the server",
+        unserved,
     ),
 }
-"""Flags of points that did not do all of their work. A new flag takes its line here and its function above."""
+"""Flags of points that rows may not pass over. A new flag takes its line here and its function above."""
 
 
-def valid_ratio(judgement: Judgement, measurements: Measurements, points: Sequence[Point]) -> Judgement:
-    """A pass of a ratio becomes inconclusive if another process ran, or a point skipped work."""
-    beside = next((words for point in points if (words := company(measurements.good(point.id)))), None)
-    if beside is not None:
-        judgement = _not_passed(judgement, f"{beside}: end it and measure again", "not_alone")
-    return valid_figure(judgement, measurements, points)
+def judged_points(
+    measurements: Measurements,
+    metric: str,
+    points: Sequence[Point],
+    base: str,
+    judge: Callable[[RowStatistics], Judgement],
+) -> tuple[Interval | None, Judgement]:
+    """The ratio of a point to its ``base``, and its verdict; no interval where a value of zero or below has no ratio.
 
-
-def valid_figure(judgement: Judgement, measurements: Measurements, points: Sequence[Point]) -> Judgement:
-    """A pass becomes inconclusive if a point skipped work, or its attempts ran different software.
-
-    Another process only adds time and joules: a figure within its limit stays within it without that process.
+    ``points`` are the point and its base; two more, the first of an axis, make it the change of this ratio.
     """
-    mixed = next((words for point in points if (words := mixed_software(measurements.good(point.id)))), None)
-    if mixed is not None:
-        judgement = _not_passed(judgement, f"{mixed}: measure again with one", "mixed_software")
-    for flag, traits in VERDICT_FLAGS.items():
-        words = next((words for point in points if (words := traits.problem(measurements.samples(point)))), None)
-        if words is not None:
-            judgement = _not_passed(judgement, words, flag)
-    return judgement
+    try:
+        evidence = row_statistics(measurements, metric, points[::3], points[1:3])
+    except NoRatioError as error:
+        return None, Judgement("inconclusive", str(error), ("no_ratio",))
+    for other in points[1::2]:
+        if (starved := starvation(other, measurements.samples(other))) is not None:
+            return evidence.interval, Judgement("inconclusive", f"no valid {base}: {starved}", ("starved_baseline",))
+    return evidence.interval, validated(judge(evidence), measurements, points)
 
 
-def _not_passed(judgement: Judgement, why: str, flag: str) -> Judgement:
+def validated(
+    judgement: Judgement, measurements: Measurements, points: Sequence[Point], *, is_ratio: bool = True
+) -> Judgement:
+    """A pass becomes inconclusive where a point has a flag of :data:`VERDICT_FLAGS`."""
     verdict, reason, flags, decision = judgement
-    if verdict == "pass":
-        return Judgement("inconclusive", f"{why}; {reason}", (*flags, flag))
-    return Judgement(verdict, reason, (*flags, flag), decision)
+    for flag, traits in VERDICT_FLAGS.items():
+        both = ((measurements.good(point.id), measurements.samples(point)) for point in points)
+        words = next((words for of_point in both if (words := traits.problem(*of_point))), None)
+        if words is None or (traits.of_ratios and not is_ratio):
+            continue
+        flags = (*flags, flag)
+        if verdict == "pass":
+            verdict, reason, decision = "inconclusive", f"{words}; {reason}", None
+    return Judgement(verdict, reason, flags, decision)
 
 
 def _most(samples: Mapping[str, Samples], name: str) -> float | None:

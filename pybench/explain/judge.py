@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pybench.core.assemble import corrected
 from pybench.core.counts import overall
-from pybench.core.lookup import NO_TABLE, claim_state, context_of, figure_row, ratio_row
+from pybench.core.lookup import NO_TABLE, context_of, figure_row, judged_claim, ratio_row
 from pybench.core.measurements import Measurements
 from pybench.core.scaling import expectations_of, expected_by_row, judged_ratio
 from pybench.core.statistics.interval import NoRatioError
@@ -189,9 +189,4 @@ class _Kept:
             evidence = row_statistics(self.measurements, claim.metric, points[:1], points[1:])
         except NoRatioError:
             return claim
-        _, low, high = evidence.interval
-        found = replace(claim.found, low=low, high=high)
-        more = METRICS[claim.metric].higher_is_better if claim.table is not None else claim.minimum is not None
-        minimum, maximum = (claim.minimum, None) if more else (None, claim.maximum)
-        state, needed = claim_state(evidence, minimum, maximum)
-        return replace(claim, found=found, state=state, attempts_to_decide=needed)
+        return judged_claim(claim, evidence)

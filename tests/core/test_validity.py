@@ -113,8 +113,10 @@ def _beside(record: Any, first_s: float, last_s: float) -> Any:
 def test_a_process_counts_while_steps_are_measured(build: Build, first_s: float, last_s: float, met: bool) -> None:
     """Steps last from 0 to 3 s."""
     (record,) = build.measured(build.generate(), [[1.0, 2.0]])
-    words = company([record, _beside(record, first_s, last_s)])
-    assert words == ("process 4711 (python3, 3 GiB) was on a GPU in a measured step" if met else None)
+    words = company([record, _beside(record, first_s, last_s)], {})
+    assert words == (
+        "process 4711 (python3, 3 GiB) was on a GPU in a measured step: end it and measure again" if met else None
+    )
 
 
 def _judged(

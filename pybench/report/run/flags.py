@@ -21,8 +21,6 @@ OF_MEASUREMENT = {
     "stages_wait": "stages of a pipeline wait for more than a fifth of a step: more microbatches, or samples, help",
     "no_control_steps": "steps without communication found no memory after the measured ones: control_steps = 0",
     "gpu_without_layers": "no layer of the model lies on one of the GPUs, which had nothing to do",
-    "mixed_software": "attempts ran with different versions of Python or of a package: no row over the point passes",
-    "not_alone": "a process of somebody else was on a GPU while steps were measured",
     "starved_baseline": "the baseline's key-value cache was too small, so its ratio is not judged",
     "suspect_baseline": "more than 10 % above linear: the baseline was held back",
     "better_than_expected": "beyond the better side of the expected range: the table may need an update",
