@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean, median
 
 from pybench.core.measurements import Measurements
 from pybench.core.node_driver import fabric, memory_errors, nvlinks, pcie, throttling, xids
-from pybench.core.node_ranks import ALONE, PointRecords, judge_alike, shares_of_others, shown
+from pybench.core.node_ranks import ALONE, PointRecords, judge_alike, node_check, shares_of_others, shown
 from pybench.core.numbers import quantity, short_percent, signed_percent
 from pybench.core.statistics.interval import Samples, location
 from pybench.model.machine import Machine
@@ -41,7 +42,9 @@ def slowest(point: PointRecords) -> Iterator[NodeCheck]:
         for alike in point.by_device(ranks):
             if len(alike) == 1:
                 name, reason = point.name(alike[0]), f"{metric}: {ALONE}"
-                yield _check(SLOWEST, name, point, None, -tolerance, "fraction", "no_expectation", reason)
+                yield node_check(
+                    SLOWEST, name, "no_expectation", reason, point=point, limit=-tolerance, unit="fraction"
+                )
                 continue
             shares = {
                 rank: shares_of_others(ranks[rank], [ranks[other] for other in alike if other != rank])
@@ -51,7 +54,7 @@ def slowest(point: PointRecords) -> Iterator[NodeCheck]:
             for rank in shown(judged):
                 share = judged[rank]
                 reason = f"{metric}: {share} against the others, allowed -{short_percent(tolerance)}{share.what_next}"
-                yield share.check(SLOWEST, point.name(rank), point.point, tolerance, reason)
+                yield point.slower(SLOWEST, point.name(rank), share, tolerance, reason)
 
 
 # Healthy NVLinks of one kind were 3 % apart on an H200 host, 1.2 % on five others.
@@ -102,7 +105,7 @@ def slow_links(point: PointRecords) -> Iterator[NodeCheck]:
                 f"-{short_percent(tolerance)}{share.what_next}{blind_spot}"
             )
             subject = f"{point.name(link.sender)} → {point.name(link.receiver)}"
-            yield share.check("link", subject, point.point, tolerance, reason)
+            yield point.slower("link", subject, share, tolerance, reason)
 
 
 def _matrix(point: PointRecords) -> list[_Link]:
@@ -142,6 +145,15 @@ class _Sensor:
         """With its sign."""
         return signed_percent(value) if self.unit == "fraction" else f"{value:+.0f} {self.unit}"
 
+    def check(
+        self, point: PointRecords, subject: str, verdict: Verdict, words: str, value: float | None = None
+    ) -> NodeCheck:
+        """The check of its readings of a point."""
+        reason = f"{self.noun}: {words}"
+        return node_check(
+            self.name, subject, verdict, reason, point=point, value=value, limit=self.limit, unit=self.unit
+        )
+
 
 def _joules(record: Record, rank: int, uuid: str) -> float | None:
     """Power over speed: joules for a unit of work, whatever time it took."""
@@ -177,18 +189,13 @@ def sensors(point: PointRecords) -> Iterator[NodeCheck]:
             if reading := median([value for value in values if value is not None] or [0.0]):
                 readings[rank] = reading
         if len(readings) < point.point.num_gpus:
-            yield _unjudged(point, sensor, "all GPUs", "unknown for some GPU")
+            yield sensor.check(point, "all GPUs", "no_expectation", "unknown for some GPU")
             continue
         for alike in point.by_device(readings):
             if len(alike) == 1:
-                yield _unjudged(point, sensor, point.name(alike[0]), ALONE)
+                yield sensor.check(point, point.name(alike[0]), "no_expectation", ALONE)
             else:
                 yield from _compare(point, sensor, {rank: readings[rank] for rank in alike})
-
-
-def _unjudged(point: PointRecords, sensor: _Sensor, subject: str, why: str) -> NodeCheck:
-    reason = f"{sensor.noun}: {why}"
-    return _check(sensor.name, subject, point, None, sensor.limit, sensor.unit, "no_expectation", reason)
 
 
 def _compare(point: PointRecords, sensor: _Sensor, readings: dict[int, float]) -> Iterator[NodeCheck]:
@@ -206,18 +213,9 @@ def _compare(point: PointRecords, sensor: _Sensor, readings: dict[int, float]) -
         failing = [rank for rank in failing if speeds[rank] <= (1 - _SLOWED_FRACTION) * usual[rank]]
     verdict: Verdict = "fail" if failing else "pass"
     for rank in failing or [max(excess, key=excess.__getitem__)]:
-        value, name = differences[rank], point.name(rank)
-        reason = f"{sensor.noun}: {sensor.text(value)} against the others, allowed {sensor.text(sensor.limit)}"
-        yield _check(sensor.name, name, point, value, sensor.limit, sensor.unit, verdict, reason)
-
-
-@dataclass(frozen=True)
-class _Checksums:
-    """All checksums of a rank, in the order of its steps, and the elements that differed from its first result."""
-
-    rank: int
-    sums: tuple[float, ...]
-    elements: float
+        value = differences[rank]
+        words = f"{sensor.text(value)} against the others, allowed {sensor.text(sensor.limit)}"
+        yield sensor.check(point, point.name(rank), verdict, words, value)
 
 
 def checksums(point: PointRecords) -> Iterator[NodeCheck]:
@@ -226,45 +224,40 @@ def checksums(point: PointRecords) -> Iterator[NodeCheck]:
     Ranks multiply the same operands with the same library, so their results may be compared. GPUs that repeat their own
     results without a majority are named together: at least one of them is wrong.
     """
-    differing = point.values("mismatched_elements")
-    results = {
-        rank: _Checksums(
-            rank,
-            tuple(value for steps in attempts for value in steps),
-            sum(value for steps in differing.get(rank, []) for value in steps),
-        )
-        for rank, attempts in point.values("checksum").items()
-    }
-    if not results:
+    sums = {rank: [*chain(*attempts)] for rank, attempts in point.values("checksum").items()}
+    elements = {rank: sum(chain(*attempts)) for rank, attempts in point.values("mismatched_elements").items()}
+    if not sums:
         return
-    checks = [
-        check
-        for alike in point.by_device(results)
-        for check in _compare_checksums(point, [results[rank] for rank in alike])
+    checks = [check for alike in point.by_device(sums) for check in _compare_checksums(point, alike, sums, elements)]
+    whole = f"results repeat bit for bit, in {len(next(iter(sums.values())))} steps of each"
+    yield from checks or [
+        node_check("checksum", "all ranks", "pass", whole, point=point, value=0.0, limit=0.0, unit="steps")
     ]
-    num_steps = len(next(iter(results.values())).sums)
-    whole = f"results repeat bit for bit, in {num_steps} steps of each"
-    yield from checks or [_check("checksum", "all ranks", point, 0.0, 0.0, "steps", "pass", whole)]
 
 
-def _compare_checksums(point: PointRecords, alike: Sequence[_Checksums]) -> Iterator[NodeCheck]:
-    steady = [rank for rank in alike if len(set(rank.sums)) == 1 and not rank.elements]
-    votes = Counter(rank.sums[0] for rank in steady).most_common()
+def _compare_checksums(
+    point: PointRecords, alike: Sequence[int], sums: Mapping[int, Sequence[float]], elements: Mapping[int, float]
+) -> Iterator[NodeCheck]:
+    """Of ranks of one kind: ``sums`` of all steps, and ``elements`` that differed from a rank's first result."""
+    steady = [rank for rank in alike if len(set(sums[rank])) == 1 and not elements.get(rank)]
+    votes = Counter(sums[rank][0] for rank in steady).most_common()
     tied = len(votes) > 1 and votes[0][1] == votes[1][1]
     if tied:
-        names = ", ".join(point.name(rank.rank) for rank in steady)
-        num_steps = float(sum(len(rank.sums) for rank in steady))
+        names = ", ".join(map(point.name, steady))
+        num_steps = float(sum(len(sums[rank]) for rank in steady))
         reason = "each repeats its own results, but they differ, and no majority shows which are wrong: add another GPU"
-        yield _check("checksum", names, point, num_steps, 0.0, "steps", "fail", reason)
+        yield node_check("checksum", names, "fail", reason, point=point, value=num_steps, limit=0.0, unit="steps")
     for rank in alike:
-        usual = rank.sums[0] if tied or not votes else votes[0][0]
-        wrong = sum(value != usual for value in rank.sums)
-        if wrong or rank.elements:
+        usual = sums[rank][0] if tied or not votes else votes[0][0]
+        wrong, differing = sum(value != usual for value in sums[rank]), elements.get(rank, 0.0)
+        if wrong or differing:
             reason = (
-                f"{wrong} of {len(rank.sums)} checksums differ from the usual one, "
-                f"{rank.elements:,.0f} elements from the same product's first result"
+                f"{wrong} of {len(sums[rank])} checksums differ from the usual one, "
+                f"{differing:,.0f} elements from the same product's first result"
             )
-            yield _check("checksum", point.name(rank.rank), point, float(wrong), 0.0, "steps", "fail", reason)
+            yield node_check(
+                "checksum", point.name(rank), "fail", reason, point=point, value=float(wrong), limit=0.0, unit="steps"
+            )
 
 
 def nvls(point: PointRecords) -> Iterator[NodeCheck]:
@@ -274,25 +267,9 @@ def nvls(point: PointRecords) -> Iterator[NodeCheck]:
     lacking = [point.name(rank) for rank, attempts in values.items() if not all(map(all, attempts))]
     missing = "its fabric is up, but NCCL found no NVLink SHARP (NVLS multicast is not available)"
     for name in lacking:
-        yield _check("nvls", name, point, 0.0, 1.0, "", "fail", missing)
+        yield node_check("nvls", name, "fail", missing, point=point, value=0.0, limit=1.0)
     if not lacking:
-        yield _check("nvls", "all ranks", point, 1.0, 1.0, "", "pass", "NCCL found NVLink SHARP")
-
-
-def _check(
-    name: str,
-    subject: str,
-    point: PointRecords,
-    value: float | None,
-    limit: float,
-    unit: str,
-    verdict: Verdict,
-    reason: str,
-) -> NodeCheck:
-    where = point.point.id
-    return NodeCheck(
-        name=name, subject=subject, point_id=where, value=value, limit=limit, unit=unit, verdict=verdict, reason=reason
-    )
+        yield node_check("nvls", "all ranks", "pass", "NCCL found NVLink SHARP", point=point, value=1.0, limit=1.0)
 
 
 _OF_POINTS = (slowest, sensors, slow_links, checksums, nvls)

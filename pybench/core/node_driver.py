@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from statistics import median
 
-from pybench.core.node_ranks import gpu_name
+from pybench.core.measurements import grouped
+from pybench.core.node_ranks import gpu_name, node_check
 from pybench.model.machine import Machine
-from pybench.model.record import GpuConditions, GpuCounters, GpuState, PcieLink, Record
+from pybench.model.record import GpuCounters, GpuState, PcieLink, Record
 from pybench.model.results import NodeCheck
 from pybench.model.text import plural
 from pybench.model.verdict import Verdict
@@ -29,21 +30,31 @@ def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
         for uuid, link in best.items()
         if None not in {link.generation, link.width, link.generation_max, link.width_max}
     }
-    uuids = dict.fromkeys((*_watched(records), *best))
-    short = [link for link in known.values() if link.speed < (link.generation_max or 0, link.width_max or 0)]
-    for link in short:
-        found = f"generation {link.generation} x{link.width}"
-        possible = f"generation {link.generation_max} x{link.width_max}"
-        yield run_check("pcie", gpu_name(link.uuid, machine), "fail", f"{found} at best, could be {possible}")
     if not known:
         yield unknown("pcie", "the driver does not report how fast its links are")
         return
-    unread = [uuid for uuid in uuids if uuid not in known]
-    for uuid in unread:
-        yield run_check("pcie", gpu_name(uuid, machine), "no_expectation", "its link was not read while measuring")
-    if not short:
-        reason = f"as wide and fast as can be: {len(known)} of {plural(len(uuids), 'link')}"
-        yield run_check("pcie", "all other GPUs" if unread else "all GPUs", "pass", reason)
+    uuids = dict.fromkeys((*_watched(records), *best))
+    found: dict[str, tuple[Verdict, str]] = {}
+    for uuid, link in known.items():
+        if link.speed < (link.generation_max or 0, link.width_max or 0):
+            possible = f"generation {link.generation_max} x{link.width_max}"
+            found[uuid] = "fail", f"generation {link.generation} x{link.width} at best, could be {possible}"
+    found |= {uuid: (_UNREAD, "its link was not read while measuring") for uuid in uuids if uuid not in known}
+    all_well = f"as wide and fast as can be: {len(known)} of {plural(len(uuids), 'link')}"
+    yield from _of_gpus("pcie", machine, found, all_well)
+
+
+_UNREAD: Verdict = "no_expectation"
+
+
+def _of_gpus(
+    name: str, machine: Machine, found: Mapping[str, tuple[Verdict, str]], all_well: str | None
+) -> Iterator[NodeCheck]:
+    """A check of each GPU that is ``found`` bad or was not read; where none is bad, all others pass by ``all_well``."""
+    for uuid, (verdict, reason) in found.items():
+        yield node_check(name, gpu_name(uuid, machine), verdict, reason)
+    if all_well is not None and all(verdict == _UNREAD for verdict, _ in found.values()):
+        yield node_check(name, "all other GPUs" if found else "all GPUs", "pass", all_well)
 
 
 def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
@@ -65,18 +76,12 @@ def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeC
         for uuid in dict.fromkeys(after.uuid for _, after in pairs)
         if (judged := _memory_verdict([pair for pair in pairs if pair[1].uuid == uuid]))
     }
-    for uuid, (verdict, reason) in found.items():
-        yield run_check("memory_errors", gpu_name(uuid, machine), verdict, reason)
+    uncounted = [uuid for uuid in _watched(records) if uuid not in counted | found.keys()]
+    found |= {uuid: (_UNREAD, "its memory errors were not counted while measuring") for uuid in uncounted if counted}
+    all_well = "no new ECC error, no new remapped row, none pending or failed"
+    yield from _of_gpus("memory_errors", machine, found, all_well if counted else None)
     if not counted:
         yield unknown("memory_errors", "the driver counts no memory errors here")
-        return
-    uncounted = [uuid for uuid in _watched(records) if uuid not in counted | found.keys()]
-    for uuid in uncounted:
-        reason = "its memory errors were not counted while measuring"
-        yield run_check("memory_errors", gpu_name(uuid, machine), "no_expectation", reason)
-    if not found:
-        reason = "no new ECC error, no new remapped row, none pending or failed"
-        yield run_check("memory_errors", "all other GPUs" if uncounted else "all GPUs", "pass", reason)
 
 
 def _watched(records: Sequence[Record]) -> Sequence[str]:
@@ -115,11 +120,11 @@ def xids(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
         slot = _slot(xid.pci_bus_id)
         uuid = next((gpu.uuid for gpu in machine.gpus if gpu.pci_bus_id and _slot(gpu.pci_bus_id) == slot), None)
         subject = f"PCI {xid.pci_bus_id}" if uuid is None else gpu_name(uuid, machine)
-        yield run_check("fabric" if xid.of_switch else "xid", subject, "fail", f"{xid} in the kernel's log")
+        yield node_check("fabric" if xid.of_switch else "xid", subject, "fail", f"{xid} in the kernel's log")
     if not logs:
         yield unknown("xid", "the kernel's log can't be read; root can")
     elif not found:
-        yield run_check("xid", "all GPUs", "pass", "no XID in the kernel's log")
+        yield node_check("xid", "all GPUs", "pass", "no XID in the kernel's log")
 
 
 def fabric(_records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
@@ -127,7 +132,7 @@ def fabric(_records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
     for gpu in machine.gpus:
         if gpu.fabric is not None:
             verdict: Verdict = "pass" if gpu.fabric in {None, "completed"} else "fail"
-            yield run_check("fabric", gpu_name(gpu.uuid, machine), verdict, f"its NVSwitch fabric is {gpu.fabric}")
+            yield node_check("fabric", gpu_name(gpu.uuid, machine), verdict, f"its NVSwitch fabric is {gpu.fabric}")
 
 
 def nvlinks(_records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
@@ -138,7 +143,7 @@ def nvlinks(_records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]
     for gpu in machine.gpus:
         if gpu.num_nvlinks is not None and gpu.num_nvlinks < most[gpu.name]:
             reason = f"{gpu.num_nvlinks} of {most[gpu.name]} NVLinks active"
-            yield run_check("nvlink", gpu_name(gpu.uuid, machine), "fail", reason)
+            yield node_check("nvlink", gpu_name(gpu.uuid, machine), "fail", reason)
 
 
 def _slot(address: str) -> str:
@@ -146,16 +151,9 @@ def _slot(address: str) -> str:
     return address.partition(".")[0].lower().lstrip("0")
 
 
-def run_check(name: str, subject: str, verdict: Verdict, reason: str) -> NodeCheck:
-    """A check by the driver's report, without a figure and a limit."""
-    return NodeCheck(
-        name=name, subject=subject, point_id=None, value=None, limit=None, unit="", verdict=verdict, reason=reason
-    )
-
-
 def unknown(name: str, reason: str) -> NodeCheck:
     """Visible, and neither pass nor fail."""
-    return run_check(name, "all GPUs", "no_expectation", reason)
+    return node_check(name, "all GPUs", "no_expectation", reason)
 
 
 def throttling(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
@@ -168,22 +166,17 @@ def throttling(records: Sequence[Record], machine: Machine) -> Iterator[NodeChec
     if not known:
         yield unknown("throttling", "no clock event reasons were read while measuring")
         return
-    for uuid in held_by.keys() - known.keys():
-        reason = "no clock event reasons of it were read while measuring"
-        yield run_check("throttling", gpu_name(uuid, machine), "no_expectation", reason)
-    slowed = {uuid: faults for uuid, words in known.items() if (faults := [w for w in words if w != POWER_LIMIT])}
+    reason = "no clock event reasons of it were read while measuring"
+    found: dict[str, tuple[Verdict, str]] = dict.fromkeys(held_by.keys() - known.keys(), (_UNREAD, reason))
     # A point may be over before the sensor's next reading.
     measured = {record.point_id for record in records if record.ok}
     read = {record.point_id for record in records for gpu in record.conditions if gpu.clock_event_reasons is not None}
     coverage = f"read in {len(read)} of {len(measured)} points"
-    for uuid, faults in slowed.items():
-        yield run_check("throttling", gpu_name(uuid, machine), "fail", f"{', '.join(faults)}, {coverage}")
-    if not slowed:
-        capped = [uuid for uuid, words in known.items() if POWER_LIMIT in words]
-        limits = _power_limits(capped, len(known), machine)
-        subject = "all GPUs" if len(known) == len(held_by) else "all other GPUs"
-        reason = f"no thermal slowdown and no power brake, {coverage}; {limits}"
-        yield run_check("throttling", subject, "pass", reason)
+    for uuid, words in known.items():
+        if faults := [word for word in words if word != POWER_LIMIT]:
+            found[uuid] = "fail", f"{', '.join(faults)}, {coverage}"
+    limits = _power_limits([uuid for uuid, words in known.items() if POWER_LIMIT in words], len(known), machine)
+    yield from _of_gpus("throttling", machine, found, f"no thermal slowdown and no power brake, {coverage}; {limits}")
 
 
 def _power_limits(capped: Sequence[str], num_known: int, machine: Machine) -> str:
@@ -202,11 +195,8 @@ def _power_limits(capped: Sequence[str], num_known: int, machine: Machine) -> st
 
 def gpu_states(records: Sequence[Record]) -> tuple[GpuState, ...]:
     """One for each GPU, over attempts: absolute values, which need no other GPU to be compared with."""
-    by_gpu: dict[str, list[GpuConditions]] = {}
-    for gpu in (gpu for record in records for gpu in record.conditions):
-        by_gpu.setdefault(gpu.uuid, []).append(gpu)
     states = []
-    for uuid, conditions in by_gpu.items():
+    for uuid, conditions in grouped((gpu.uuid, gpu) for record in records for gpu in record.conditions).items():
         clocks_hz = [gpu.sm_clock_hz for gpu in conditions if gpu.sm_clock_hz is not None]
         reasons = [gpu.clock_event_reasons for gpu in conditions if gpu.clock_event_reasons is not None]
         state = GpuState(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
+from pybench.core.measurements import grouped
 from pybench.core.numbers import UNKNOWN_SPREAD, is_unknown, signed_percent
 from pybench.core.statistics.contrast import contrast
 from pybench.core.statistics.interval import Samples, estimate, logs
@@ -52,19 +53,31 @@ class Judged:
         undecided = self.verdict == "inconclusive" and self.low is not None
         return f"; {more_attempts_text(self.decision)}" if undecided else ""
 
-    def check(self, name: str, subject: str, point: Point, tolerance: float, reason: str) -> NodeCheck:
-        """The check that allows a throughput to be slower by ``tolerance``."""
-        return NodeCheck(
-            name=name,
-            subject=subject,
-            point_id=point.id,
-            value=self.fraction,
-            limit=-tolerance,
-            unit="fraction",
-            verdict=self.verdict,
-            decision=self.decision,
-            reason=reason,
-        )
+
+def node_check(
+    name: str,
+    subject: str,
+    verdict: Verdict,
+    reason: str,
+    *,
+    point: PointRecords | None = None,
+    value: float | None = None,
+    limit: float | None = None,
+    unit: str = "",
+    decision: Decision | None = None,
+) -> NodeCheck:
+    """A check; one by the driver's report alone has neither point nor figure."""
+    return NodeCheck(
+        name=name,
+        subject=subject,
+        point_id=None if point is None else point.point.id,
+        value=value,
+        limit=limit,
+        unit=unit,
+        verdict=verdict,
+        reason=reason,
+        decision=decision,
+    )
 
 
 @dataclass(frozen=True)
@@ -91,10 +104,21 @@ class PointRecords:
 
     def by_device(self, ranks: Iterable[int]) -> list[list[int]]:
         """Ranks on devices of one name: another kind of device is faster or slower, and may round otherwise."""
-        groups: dict[str, list[int]] = {}
-        for rank in ranks:
-            groups.setdefault(self.device_name(rank), []).append(rank)
-        return list(groups.values())
+        return list(grouped((self.device_name(rank), rank) for rank in ranks).values())
+
+    def slower(self, name: str, subject: str, found: Judged, tolerance: float, reason: str) -> NodeCheck:
+        """The check that allows a throughput to be slower by ``tolerance``."""
+        return node_check(
+            name,
+            subject,
+            found.verdict,
+            reason,
+            point=self,
+            value=found.fraction,
+            limit=-tolerance,
+            unit="fraction",
+            decision=found.decision,
+        )
 
     def device_name(self, rank: int) -> str:
         """Of the kind of a rank's device, the same in all attempts."""
