@@ -35,20 +35,16 @@ class Contrast:
         return math.hypot(math.sqrt(self.variance), self.systematic_sd)
 
     @property
-    def _total_freedom(self) -> float:
-        """The systematic term counts as known: it adds variance without uncertainty."""
-        if not self.variance:
-            return math.inf
-        return min(self.freedom * ((self._sd**2) / self.variance) ** 2, 1e9)
-
-    @property
     def _spreads(self) -> tuple[tuple[float, float], ...]:
         """Standard deviations with their degrees of freedom; the less certain one counts.
 
         The systematic term raises the degrees of freedom, so it would understate the spread of few attempts.
         """
-        own = math.sqrt(self.variance)
-        return ((self._sd, self._total_freedom), *([(own, self.freedom)] if own else []))
+        if not self.variance:
+            return ((self._sd, math.inf),)
+        # The systematic term counts as known: it adds variance without uncertainty.
+        total_freedom = min(self.freedom * ((self._sd**2) / self.variance) ** 2, 1e9)
+        return (self._sd, total_freedom), (math.sqrt(self.variance), self.freedom)
 
     def interval(self, tail: float) -> tuple[float, float]:
         """Ends, each exceeded with probability ``tail``."""
@@ -120,28 +116,21 @@ def contrast(
     num_attempts = min(map(len, sides))
     if num_attempts < 2:  # noqa: PLR2004 - one attempt has no spread
         return None
-    value, variance, square, least = 0.0, 0.0, 0.0, math.inf
+    value, total, square, least = 0.0, 0.0, 0.0, math.inf
     for place, values in enumerate(sides):
-        mean, term, freedom = _mean(values, spread)
+        mean, variance = mean_and_variance(values if spread is None else spread.pulled_in(values))
+        freedom = float(len(values) - 1)
+        if spread is not None:
+            variance, freedom = spread.widened(*spread.moderated(variance, freedom), len(values))
+        term = variance / len(values)
         value += mean if place < len(above) else -mean
-        variance += term
+        total += term
         square += term**2 / freedom
         least = min(least, freedom)
     return Contrast(
         value=value,
-        variance=variance,
-        freedom=variance**2 / square if square else least,
+        variance=total,
+        freedom=total**2 / square if square else least,
         num_attempts=num_attempts,
         systematic_sd=systematic_sd,
     )
-
-
-def _mean(values: Sequence[float], spread: Spread | None) -> tuple[float, float, float]:
-    """The mean of one side, its variance, and that one's degrees of freedom."""
-    freedom = float(len(values) - 1)
-    if spread is None:
-        mean, variance = mean_and_variance(values)
-    else:
-        mean, variance = mean_and_variance(spread.pulled_in(values))
-        variance, freedom = spread.widened(*spread.moderated(variance, freedom), len(values))
-    return mean, variance / len(values), freedom

@@ -1,17 +1,12 @@
-"""Discoveries among many findings, and the effect that is detectable among them."""
+"""Discoveries among many findings."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from pybench.core.statistics.distributions import quantile
-from pybench.core.statistics.interval import as_fraction
-
 FALSE_DISCOVERIES = 0.004
 """Expected share of false discoveries; without any real effect, the probability of one."""
-_POWER = 0.95
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -37,12 +32,3 @@ def joint_probability(probabilities: Mapping[_Key, float]) -> float:
     """Probability of the smallest ones by chance, of figures that move together (R. Simes, Biometrika 73, 1986)."""
     ordered = sorted(probabilities.values())
     return min((1.0, *(len(ordered) * p / n for n, p in enumerate(ordered, 1))))
-
-
-def detectable_fraction(level: float, error: float, freedom: float) -> float:
-    """The decrease, a positive fraction, that is found with 95 % power at a one-sided ``level``.
-
-    ``error`` is the standard error of a logarithm, with ``freedom`` degrees of freedom. The t of the level and the
-    normal quantile of the power are added (H. Bloom, Evaluation Review 19, 1995, "minimum detectable effects").
-    """
-    return -as_fraction(-(quantile(level, freedom) + quantile(1 - _POWER, math.inf)) * error)

@@ -64,8 +64,15 @@ def variance_inflation(num_attempts: int, correlation: float) -> float:
     """True variance of the mean of so many AR(1) values over their sample variance / n; 1 if independent."""
     if not correlation:
         return 1.0
-    sum_of_lags = 1 + 2 * math.fsum((1 - lag / num_attempts) * correlation**lag for lag in range(1, num_attempts))
-    return sum_of_lags * (num_attempts - 1) / (num_attempts - sum_of_lags)
+    lags = sum_of_lags(num_attempts, correlation)
+    return lags * (num_attempts - 1) / (num_attempts - lags)
+
+
+def sum_of_lags(num: int, correlation: float) -> float:
+    """Variance of the mean of ``num`` AR(1) values over that of as many independent ones."""
+    if not correlation:
+        return 1.0
+    return 1 + 2 * math.fsum((1 - lag / num) * correlation**lag for lag in range(1, num))
 
 
 def _expected_sum(lengths: Counter[int], correlation: float) -> float:

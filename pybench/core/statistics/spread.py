@@ -97,10 +97,10 @@ class Spread:
         return list(values) if self.robust_sd == math.inf else pulled_in(values, self.robust_sd)
 
     def moderated(self, variance: float, freedom: float) -> Variance:
-        """A point's variance by :func:`moderated_variance`; an outlying variance does not change."""
+        """A point's variance shrunk towards the common one (:func:`prior`); an outlying variance does not change."""
         if self.variance > 0 and _stands_out(variance / self.variance, freedom, self.freedom, _NOISY):
             return variance, freedom
-        return moderated_variance((variance, freedom), (self.variance, self.freedom))
+        return pooled([(self.variance, self.freedom), (variance, freedom)])
 
     def widened(self, variance: float, freedom: float, num_attempts: int) -> Variance:
         """A point's variance with the additions of two speeds and of correlated attempts."""
@@ -206,11 +206,6 @@ def pooled(variances: Sequence[Variance]) -> Variance:
     """One variance of several: their mean, weighted by their degrees of freedom; without any, 0 and 0."""
     total = sum(freedom for _, freedom in variances)
     return (sum(freedom * variance for variance, freedom in variances) / total if total else 0.0), total
-
-
-def moderated_variance(own: Variance, common: Variance) -> Variance:
-    """A variance shrunk towards a common one (:func:`prior`): limma's, Smyth 2004, sections 3 and 4."""
-    return pooled([common, own])
 
 
 def pulled_in(values: Sequence[float], least_sd: float = LEAST_SD) -> list[float]:

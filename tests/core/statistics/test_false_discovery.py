@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from pybench.core.statistics.false_discovery import detectable_fraction, discoveries, joint_probability, sure
+from pybench.core.statistics.false_discovery import discoveries, joint_probability, sure
+from pybench.core.statistics.units import Others
 
 
 def test_a_finding_stands_by_its_rank() -> None:
@@ -34,4 +35,5 @@ def test_figures_that_move_together_count_once() -> None:
 @pytest.mark.parametrize(("freedom", "sds"), [(math.inf, 2.3263 + 1.6449), (10, 2.7638 + 1.6449)])
 def test_what_is_found_is_beyond_chance_by_the_power(freedom: float, sds: float) -> None:
     """At 1 % and an error of 0.02: a normal deviate or a t of 10 degrees (printed tables), and 1.6449 for 95 %."""
-    assert detectable_fraction(0.01, 0.02, freedom) == pytest.approx(1 - math.exp(-0.02 * sds), rel=1e-4)
+    others = Others(mean=0.0, variance=0.02**2 / 2, freedom=freedom, num=1)
+    assert others.detectable_fraction(0.01) == pytest.approx(1 - math.exp(-0.02 * sds), rel=1e-4)

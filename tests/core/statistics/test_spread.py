@@ -9,7 +9,6 @@ import pytest
 from pybench.core.statistics.contrast import contrast
 from pybench.core.statistics.spread import (
     common_spread,
-    moderated_variance,
     pooled,
     pooled_variance,
     pulled_in,
@@ -53,8 +52,8 @@ def test_a_pooled_variance_is_weighted_by_degrees_of_freedom() -> None:
 
 def test_a_moderated_variance_lies_between_its_own_and_the_common_one() -> None:
     """4 of 2 degrees, shrunk towards 1 of 6: 14 / 8; towards one of no degrees it stays."""
-    assert moderated_variance((4.0, 2), (1.0, 6.0)) == (1.75, 8)
-    assert moderated_variance((4.0, 2), (0.0, 0.0)) == (4.0, 2)
+    assert pooled([(1.0, 6.0), (4.0, 2)]) == (1.75, 8)
+    assert pooled([(0.0, 0.0), (4.0, 2)]) == (4.0, 2)
 
 
 @pytest.mark.parametrize(("least_sd", "reach"), [(0.0, 3 * 1.4826 * 1.25), (2.0, 6.0)])
