@@ -15,10 +15,9 @@ from pybench.model.suite import ExpectedTable, Plan, Point, Suite
 from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS, METRICS_OF, SLOWER_FRACTIONS
 
-TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE, RATES, NOTHING = (
-    "table", "prediction", "limit", "neighbours", "comparison", "baseline", "rates", "nothing",
-)  # fmt: skip
-_ORDER = (TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE, RATES)
+_ORDER = ("table", "prediction", "limit", "neighbours", "comparison", "baseline", "rates")
+TABLE, PREDICTION, LIMIT, NEIGHBOURS, COMPARISON, BASELINE, RATES = _ORDER
+NOTHING = "nothing"
 _OF_EACH_GPU = {"peer_copy", *(name for name, own in METRICS_OF.items() if not SLOWER_FRACTIONS.keys().isdisjoint(own))}
 """Workloads that compare GPUs, or links between them, with each other."""
 

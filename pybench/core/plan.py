@@ -237,10 +237,13 @@ def _with_values(benchmark: Benchmark, count: int) -> Benchmark:
     degrees = (benchmark.axes.get(name, (benchmark.settings.get(name, 1),)) for name in count_axes(benchmark.workload))
     others = prod(values[0] for values in degrees if len(values) == 1 and isinstance(values[0], int))
     share = max(1, count * num_nodes // others)
-    axes = {
-        name: _backends(values, benchmark.workload) if name == "backend" else _counts(values, share)
-        for name, values in benchmark.axes.items()
-    }
+    able = [name for name, traits in BACKENDS.items() if benchmark.workload in traits.parallel_axes]
+    axes = {}
+    for name, values in benchmark.axes.items():
+        least = min((value for value in values if isinstance(value, int)), default=share)
+        word, own = (INSTALLED, able) if name == "backend" else (ALL_GPUS, [share] if share >= least else [])
+        kept = (value for value in values if value != word)
+        axes[name] = tuple(dict.fromkeys((*kept, *own))) if word in values else values
     implied = {
         name: tuple(value for value in values if value not in benchmark.axes[name]) for name, values in axes.items()
     }
@@ -261,18 +264,3 @@ def _with_batch(benchmark: Benchmark, count: int) -> Benchmark:
     batch = -(-written // multiple) * multiple
     implied = benchmark.implied if batch == written else {**benchmark.implied, name: (batch,)}
     return replace(benchmark, settings={**benchmark.settings, name: batch}, implied=implied)
-
-
-def _counts(values: tuple[AxisValue, ...], count: int) -> tuple[AxisValue, ...]:
-    if ALL_GPUS not in values:
-        return values
-    numbers = [value for value in values if isinstance(value, int)]
-    is_wanted = not numbers or count >= min(numbers)
-    return tuple(dict.fromkeys((*numbers, count) if is_wanted else numbers))
-
-
-def _backends(values: tuple[AxisValue, ...], workload: str) -> tuple[AxisValue, ...]:
-    if INSTALLED not in values:
-        return values
-    able = (name for name, traits in BACKENDS.items() if workload in traits.parallel_axes)
-    return tuple(dict.fromkeys((*(value for value in values if value != INSTALLED), *able)))
