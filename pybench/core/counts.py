@@ -46,7 +46,9 @@ def count(
     in_plan = {point.id for point in plan.points} | {skip.id for skip in plan.skips}
     unjudged = [row for row in expected if row.verdict == "no_expectation"]
     left_out = sum(not in_plan.issuperset(row.point_ids) for row in unjudged)
-    unmeasured = sum(_lacks_metric(row) and all(name in measured for name in row.point_ids) for row in unjudged)
+    # A ratio of zeros has measured values.
+    lacking = [row for row in unjudged if _figure(row)[0] is None and "no_ratio" not in getattr(row, "flags", ())]
+    unmeasured = sum(all(name in measured for name in row.point_ids) for row in lacking)
     verdicts = [row.verdict for row in expected] + [row.verdict for row in node if row.verdict != "no_expectation"]
     passed, failed, undecided = (verdicts.count(verdict) for verdict in ("pass", "fail", "inconclusive"))
     return Counts(
@@ -61,18 +63,14 @@ def count(
     )
 
 
-def counted(counts: Counts, machine: str) -> str:
-    """``6 of 8 expectations judged; 2 have no row for h100``."""
+def counted(counts: Counts, machine: str, left_out: Sequence[str]) -> str:
+    """``6 of 8 expectations judged; 1 has no row for h100; 1 left out: 8 GPUs (4 here)``; ``left_out`` by the plan."""
     lacks = f"{'has' if counts.without_figure == 1 else 'have'} no row for {machine}"
     rest = ((counts.without_figure, lacks), (counts.left_out, "left out"), (counts.missing, "not measured"))
     parts = [f"{number} {words}" for number, words in rest if number]
-    return "; ".join((f"{counts.judged} of {plural(counts.expected, 'expectation')} judged", *parts))
-
-
-def counted_with(counts: Counts, machine: str, left_out: Sequence[str]) -> str:
-    """The same with the plan's ``left_out``: ``6 of 8 expectations judged; 2 left out: 8 GPUs (4 here)``."""
     before = ": " if counts.left_out and not counts.missing else "; left out: "
-    return counted(counts, machine) + (f"{before}{left_out_text(left_out)}" if left_out else "")
+    named = f"{before}{left_out_text(left_out)}" if left_out else ""
+    return "; ".join((f"{counts.judged} of {plural(counts.expected, 'expectation')} judged", *parts)) + named
 
 
 def left_out_text(left_out: Sequence[str]) -> str:
@@ -83,14 +81,6 @@ def left_out_text(left_out: Sequence[str]) -> str:
     )
     more = len(left_out) - _MOST_NAMED
     return "; ".join(texts) + (f" (and {more} more)" if more > 0 else "")
-
-
-def _lacks_metric(row: ExpectationRow) -> bool:
-    """Whether no value was measured; a ratio of zeros has measured values."""
-    if isinstance(row, CheckResult):
-        return row.value is None
-    ratio = row.speedup if isinstance(row, ScalingResult) else row.ratio
-    return ratio is None and "no_ratio" not in row.flags
 
 
 # The worst verdict decides. A fail stands before an error: what did measure was too slow, whatever else broke.
@@ -134,9 +124,9 @@ def overall(
     if not any(point.status == "ok" for point in points):
         return _of_nothing(points, left_out, skips)
     if counts.passed:
-        return "pass", counted_with(counts, machine, left_out)
+        return "pass", counted(counts, machine, left_out)
     if counts.expected:
-        return "no_expectation", f"nothing was judged: {counted_with(counts, machine, left_out)}"
+        return "no_expectation", f"nothing was judged: {counted(counts, machine, left_out)}"
     rest = f"left out: {left_out_text(left_out)}" if left_out else "all were measured"
     return "no_expectation", f"nothing is expected of these points; {rest}"
 
