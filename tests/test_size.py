@@ -22,10 +22,10 @@ CEILINGS = {
     "fleet": (1564, 10),
     "machine": (1473, 12),
     "model": (5053, 29),
-    "nightly": (3827, 20),
+    "nightly": (3822, 20),
     "power": (4303, 22),
     "report": (3967, 37),
-    "run": (6888, 40),
+    "run": (6893, 40),
     "worker": (9462, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

@@ -106,10 +106,14 @@ _NO_SCHEMA = frozenset(("cls", "default", "expected", "metadata", "serialization
 
 
 class Reader(Generic[_T]):
-    """Validates as ``adapter`` does, up to the first fault of a sequence or mapping, with numbers held to bounds."""
+    """Validates as pydantic's adapter of ``kind`` does, up to the first fault of a sequence or mapping.
 
-    def __init__(self, adapter: TypeAdapter[_T]) -> None:
-        self._validator = cache(lambda: SchemaValidator(_with(_BOUNDED, adapter.core_schema)))
+    Numbers are held to bounds. The adapter is made at its first use, as that takes up to 0.1 s.
+    """
+
+    def __init__(self, kind: type[_T]) -> None:
+        self.adapter = cache(lambda: TypeAdapter(kind))
+        self._validator = cache(lambda: SchemaValidator(_with(_BOUNDED, self.adapter().core_schema)))
 
     def read(self, values: object) -> _T:
         """Of values that JSON gave. Raises ``ValidationError``."""

@@ -18,15 +18,18 @@ from typing import Any
 
 import pybench
 from pybench.cli.main import main
+from pybench.files.run import folder, journal, results_file
 
 FAULTS = ctypes.CDLL(None)
 
 
 def import_everything() -> None:
-    """Import everything a run needs, except other packages."""
+    """Import everything a run needs, except other packages, and make what reads its files."""
     for module in pkgutil.walk_packages(pybench.__path__, "pybench."):
         if not module.name.startswith("pybench.worker"):
             importlib.import_module(module.name)
+    for reader in (folder._MANIFEST, journal._RECORD, results_file._RESULTS):
+        reader._validator()
 
 
 def run(folder: str, arguments: list[str], call: str | None, **fault: int) -> int:

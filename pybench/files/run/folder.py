@@ -21,8 +21,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
 from pybench.files.reader import DAMAGED, Reader, decode_json, decode_versioned, has_too_many
@@ -36,14 +34,13 @@ from pybench.model.results import Results
 
 MAX_MANIFEST_BYTES = 2**26
 """Manifests of pybench's suites have some 50 kB, one of 4096 points some 16 MB."""
-_MANIFEST = TypeAdapter(Manifest)
-_READER = Reader(_MANIFEST)
+_MANIFEST = Reader(Manifest)
 _HEAD = b'{\n "checksum": "%s",'
 
 
 def encode_manifest(manifest: Manifest, path: Path) -> bytes:
     """Content of the file at ``path``. Raises ``RunFolderError`` or ``ValueError`` if it can't be read back."""
-    body = _MANIFEST.dump_json(manifest, indent=1)[1:] + b"\n"
+    body = _MANIFEST.adapter().dump_json(manifest, indent=1)[1:] + b"\n"
     data = _HEAD % _digest(body) + body
     if len(data) > MAX_MANIFEST_BYTES or has_too_many(data):
         raise RunFolderError(f"{path.parent}: its plan is larger than a manifest may be; run parts of the suite (-k)")
@@ -51,7 +48,7 @@ def encode_manifest(manifest: Manifest, path: Path) -> bytes:
         values = decode_json(data)
     except ValueError as error:
         raise RunFolderError(f"{path}: would not be read back: {error}; change it in the suite or its table") from error
-    if _READER.read(values).plan.digests != manifest.plan.digests:
+    if _MANIFEST.read(values).plan.digests != manifest.plan.digests:
         raise ValueError(f"{path.parent}: a point of the manifest would not be read back as it is")
     return data
 
@@ -62,7 +59,7 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
     head = len(_HEAD % _digest(b""))
     if data[:head] != _HEAD % _digest(data[head:]):
         raise RunFolderError(f"{path}: its checksum does not fit; {DAMAGED}")
-    manifest = _READER.read_of(f"{path}", values)
+    manifest = _MANIFEST.read_of(f"{path}", values)
     for key, fault in breaches(manifest):
         raise RunFolderError(f"{path}: {key}: {fault}; {DAMAGED}")
     return manifest

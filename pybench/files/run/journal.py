@@ -19,8 +19,6 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from pybench.files.reader import DAMAGED, Reader, decode_json, decode_versioned, has_too_many, utc_time
 from pybench.files.safe_folder import opened_file, opened_folder, read_file, write_all
 from pybench.model.errors import RunFolderError, is_machine_fault
@@ -144,7 +142,7 @@ def _last_line(file: int) -> tuple[int, bytes]:
 
 MAX_LINE_BYTES = 2**26
 """Over a hundred times the largest whole journal that suites of pybench have left."""
-_RECORD = Reader(TypeAdapter(Record))
+_RECORD = Reader(Record)
 _MOST_SAMPLES = 2**24
 _EDITED = "the journal was edited or damaged"
 _HEAD = re.compile(rb'\{"sequence": ([1-9]\d{0,8}), "checksum": "([0-9a-f]{16})", "record": (?=\{)')

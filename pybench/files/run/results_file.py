@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from pybench.core.counts import contradiction
 from pybench.files.reader import Reader, decode_json, first_fault
@@ -16,7 +16,7 @@ from pybench.model.errors import RunFolderError
 from pybench.model.results import RESULTS_VERSION, Results
 from pybench.model.workloads.settings import LARGEST
 
-_RESULTS = Reader(TypeAdapter(Results))
+_RESULTS = Reader(Results)
 # Results of the largest kept suite have 0.2 MB, of 4096 points some 16 MB.
 _MAX_BYTES = 2**26
 _MOST_LEVELS = 32

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -182,7 +183,11 @@ _Order = Welcome | Ping | FindPort | Prepare | Begin | Stop
 _Answer = Hello | Pong | FoundPort | Prepared | Begun | Events | Beat | Ended | Report
 Message = _Order | _Answer | Goodbye
 _KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in get_args(Message)}
-_ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in _KINDS.items()}
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_KINDS[name])
 
 
 def send(frames: Frames, message: Message, body: bytes = b"") -> None:
@@ -200,7 +205,7 @@ def decode(head: bytes) -> Message:
     """A message from its JSON. Raises ``ConnectionLostError`` for anything else."""
     try:
         kind, values = json.loads(head)
-        found: Message = _ADAPTERS[kind].validate_json(json.dumps(values), strict=True)
+        found: Message = _adapter(kind).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
