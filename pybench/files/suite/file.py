@@ -17,7 +17,7 @@ from pybench.files.shipped import shipped_suites
 from pybench.files.suite.own_files import FILE_SETTINGS, MODEL, with_own_files
 from pybench.files.suite.profiles import Table, benchmark_of, fields_of_workload, form_problems, is_omitted, profile_of
 from pybench.files.suite.rules import suite_problems
-from pybench.files.suite.schema import MARKS, WORD, suite_model
+from pybench.files.suite.schema import MARKS, WORD, model_of
 from pybench.files.toml_file import (
     MAX_PROBLEMS,
     KeyProblem,
@@ -99,21 +99,21 @@ def read_suite(
 
 def _schema_problems(document: Table) -> list[KeyProblem]:
     problems: list[KeyProblem] = []
+    model = model_of(document)
     try:
-        suite_model().model_validate(document)
+        model.model_validate(document)
     except ValidationError as error:
         for item in error.errors(include_url=False)[: MAX_PROBLEMS + 1]:
             # The workload that pydantic puts behind a benchmark's index is no key, nor are marks in brackets.
             loc = item["loc"]
             path = (*loc[:2], *loc[3:]) if loc[:1] == ("benchmark",) else loc
             keys = tuple(part for part in path if part != "[key]" and part not in MARKS)
-            problems.append((keys, message_of(item, _siblings(loc), beside_numbers=WORD in loc)))
+            problems.append((keys, message_of(item, _siblings(model, loc), beside_numbers=WORD in loc)))
     return problems
 
 
-def _siblings(loc: tuple[str | int, ...]) -> list[str]:
-    """Keys that are valid where ``loc``'s last one stands."""
-    model: Any = suite_model()
+def _siblings(model: Any, loc: tuple[str | int, ...]) -> list[str]:  # noqa: ANN401 - types are values here
+    """Keys of ``model`` that are valid where ``loc``'s last one stands."""
     for part in loc[:-1]:
         model = _child(model, part)
     fields: dict[str, Any] = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
@@ -184,7 +184,7 @@ def _laid(document: Table, profile: str | None, word: str) -> Table:
                     over = changed["profile"][profile].setdefault("benchmark", {}).setdefault(table["name"], {})
                     _put(over, key, value, is_axis=is_axis)
         try:
-            suite_model().model_validate(changed)
+            model_of(changed).model_validate(changed)
         except ValidationError as error:
             errors.append(message_of(error.errors(include_url=False)[0], ()))
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -185,6 +185,7 @@ def _settings(workload: str) -> dict[str, Any]:
     return {**own, MODEL_CONFIG: _ModelConfig} if MODEL_CONFIG in names else own
 
 
+@cache
 def _benchmark(workload: str) -> type[BaseModel]:
     types = _settings(workload)
     over_nodes = (NODES,) if NODES in setting_names(workload) else ()
@@ -214,15 +215,33 @@ def _job(*, partly: bool = False) -> type[BaseModel]:
 
 
 @cache
-def suite_model() -> type[BaseModel]:
-    """The whole file. Profiles may set any workload's fields; which benchmark takes them is checked apart."""
+def _profile() -> type[BaseModel]:
+    """It may set any workload's fields; which benchmark takes them is checked apart."""
     everything = {name: kind for workload in SETTINGS_OF for name, kind in _settings(workload).items()}
     omit = Annotated[bool, Field(description="leave the benchmark out on this kind of machine")]
     job = {"job": Annotated[_job(partly=True), Field(description="what replaces parts of a benchmark's job")]}
     one = _override("profile_benchmark", everything, **_optional({"omit": omit, **job}))
     benchmarks_of = {"benchmark": dict[str, one]}  # type: ignore[valid-type]
-    profile = _override("profile", everything, **_optional({**benchmarks_of, **job}))
-    kinds: Any = Union[tuple(_benchmark(workload) for workload in SETTINGS_OF)]  # noqa: UP007 - at run time
+    return _override("profile", everything, **_optional({**benchmarks_of, **job}))
+
+
+def model_of(document: Mapping[str, Any]) -> type[BaseModel]:
+    """What the file must be like, without workloads and profiles that it lacks: they would take half a second."""
+    tables = document.get("benchmark")
+    named = [table.get("workload") for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
+    workloads = tuple(workload for workload in SETTINGS_OF if workload in named)
+    if not workloads or any(name not in workloads for name in named):
+        workloads = tuple(SETTINGS_OF)  # the error names those that are valid
+    if len(workloads) == 1:  # pydantic tells them apart only where there are two
+        workloads = (*workloads, next(workload for workload in SETTINGS_OF if workload not in workloads))
+    return suite_model(workloads, profiles="profile" in document)
+
+
+@cache
+def suite_model(workloads: tuple[str, ...] = tuple(SETTINGS_OF), *, profiles: bool = True) -> type[BaseModel]:
+    """The file with benchmarks of these workloads; without ``profiles``, theirs are not checked."""
+    profile: Any = _profile() if profiles else Any
+    kinds: Any = Union[tuple(_benchmark(workload) for workload in workloads)]  # noqa: UP007 - at run time
     benchmark: Any = Annotated[kinds, Field(discriminator="workload")]
     benchmarks = Annotated[list[benchmark], Field(min_length=1, max_length=256)]
     description = Annotated[str, Field(pattern=_TEXT_PATTERN, description="one sentence for the reports")]
@@ -238,7 +257,7 @@ def suite_model() -> type[BaseModel]:
             "description": (description, ""),
             "rates": (rates, False),
             "benchmark": (benchmarks, ...),
-            **_optional({"profile": dict[_Name, profile], "container": container_model()}),  # type: ignore[valid-type]
+            **_optional({"profile": dict[_Name, profile], "container": container_model()}),
         },
     )
 
