@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import duckdb
-import pandas as pd
 import pytest
 
 from pybench.nightly.history import History, series_of
@@ -66,6 +64,9 @@ def test_a_sparkline_spans_at_least_two_percent() -> None:
 
 def test_pandas_and_duckdb_read_the_csv(tmp_path: Path) -> None:
     """The queries that docs/nightly.md shows, with the same answers as by hand."""
+    import duckdb  # noqa: PLC0415 - both take a second, in every process that only collects tests
+    import pandas as pd  # noqa: PLC0415
+
     runs = nights(5)
     text = csv_text(runs)
     frame = pd.read_csv(io.StringIO(text), parse_dates=["created_utc"])
