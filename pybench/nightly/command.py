@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.exit_codes import INCOMPARABLE
 from pybench.cli.params import (
     FILE,
     FOLDER,
@@ -24,19 +23,9 @@ from pybench.cli.params import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pybench.model.figures import ChangeVerdict, SmallestEffects
+    from pybench.model.figures import SmallestEffects
     from pybench.nightly.history import Series
     from pybench.nightly.values import Accepted
-
-COMPARISON_EXIT_CODES: dict[ChangeVerdict, int] = {
-    "unchanged": 0,
-    "improved": 0,
-    "regressed": 1,
-    "not measured": 1,
-    "differs": 5,
-    "undecided": 4,
-    "incomparable": INCOMPARABLE,
-}
 
 
 @click.command()
@@ -74,6 +63,7 @@ def compare(
     from pybench.files.run.results_file import results_of
     from pybench.model.errors import UsageError
     from pybench.model.workloads.registry import METRICS
+    from pybench.nightly.comparison import EXIT_CODES
     from pybench.nightly.comparison import compare as compare_runs
     from pybench.nightly.comparison_text import judged, render
     from pybench.nightly.history import read_history
@@ -85,7 +75,7 @@ def compare(
     found = compare_runs(run, references, across=across, effects=effects_of(smallest), others=others)
     echo(render(found, (*references, run), detail=detail, **terminal_options()), nl=False)
     write_outputs(outputs, judged(found, (*references, run)), asdict(found))
-    ctx.exit(COMPARISON_EXIT_CODES[found.verdict])
+    ctx.exit(EXIT_CODES[found.verdict])
 
 
 def comparison_report(run_path: Path, reference_paths: Sequence[Path], name: str, *, detail: bool) -> str:

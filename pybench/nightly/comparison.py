@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from pybench.cli.exit_codes import INCOMPARABLE
 from pybench.core.keys import check_across, differing, point_difference
 from pybench.core.plan import parse_filter
 from pybench.core.statistics.spread import Variance
@@ -25,15 +26,16 @@ from pybench.model.figures import (
 from pybench.model.workloads.registry import METRICS
 from pybench.nightly.change import Sides, between_runs, changes_of
 
-BY_IMPORTANCE: tuple[ChangeVerdict, ...] = (
-    "regressed",
-    "differs",
-    "not measured",
-    "incomparable",
-    "undecided",
-    "improved",
-    "unchanged",
-)
+EXIT_CODES: dict[ChangeVerdict, int] = {
+    "regressed": 1,
+    "differs": 5,
+    "not measured": 1,
+    "incomparable": INCOMPARABLE,
+    "undecided": 4,
+    "improved": 0,
+    "unchanged": 0,
+}
+BY_IMPORTANCE: tuple[ChangeVerdict, ...] = tuple(EXIT_CODES)
 _CLOCK_FRACTION = 0.01
 
 

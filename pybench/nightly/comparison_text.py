@@ -34,15 +34,7 @@ _NEXT_OF_TWO = (
     "repeat the reference (pybench run SUITE --aa 5), then compare with --history of their folder, or with several "
     "references: how far equal runs differ on this machine decides"
 )
-_COLOUR: dict[ChangeVerdict, str] = {
-    "regressed": COLOURS["fail"],
-    "differs": COLOURS["inconclusive"],
-    "not measured": COLOURS["missing"],
-    "undecided": COLOURS["inconclusive"],
-    "incomparable": COLOURS["inconclusive"],
-    "improved": COLOURS["pass"],
-    "unchanged": COLOURS["pass"],
-}
+_COLOUR = {"regressed": COLOURS["fail"], "improved": COLOURS["pass"], "unchanged": COLOURS["pass"]}
 
 
 def render(
@@ -77,14 +69,13 @@ def render(
         for name, metrics in added.items():
             hanging(out, f"  {names.get(name, name)}: {', '.join(metrics)}")
     out.print()
-    state = (comparison.verdict, _COLOUR[comparison.verdict])
-    out.print(Text.assemble("verdict: ", state, f" - {printable(reason_text(comparison))}"), soft_wrap=True)
+    last = Text.assemble("verdict: ", _word(comparison.verdict), printable(f" - {reason_text(comparison)}"))
+    out.print(last, soft_wrap=True)
     return out.text()
 
 
 def _head(out: Console, comparison: RunComparison) -> None:
-    title = (printable(f"{comparison.suite}: "), "bold")
-    out.print(Text.assemble(title, (comparison.verdict, _COLOUR[comparison.verdict])))
+    out.print(Text.assemble((printable(f"{comparison.suite}: "), "bold"), _word(comparison.verdict)))
     hanging(out, f"run {comparison.run_id} against {', '.join(comparison.reference_ids)}", style="dim")
     for text in comparison.differences:
         hanging(out, f"differs: {text}")
@@ -98,6 +89,10 @@ def _head(out: Console, comparison: RunComparison) -> None:
         hanging(out, f"with the spread between {comparison.num_between} other runs of this machine and software")
     elif comparison.verdict == "differs":
         hanging(out, f"next: {_NEXT_OF_TWO}")
+
+
+def _word(verdict: ChangeVerdict) -> tuple[str, str]:
+    return verdict, _COLOUR.get(verdict, COLOURS["inconclusive"])
 
 
 def _rows(out: Console, verdict: ChangeVerdict, rows: Sequence[Change], names: Mapping[str, str]) -> None:
