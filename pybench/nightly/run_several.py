@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pybench.cli.io import echo, terminal_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pybench.model.manifest import PartOf, PlanOptions
     from pybench.model.progress import Progress
     from pybench.model.suite import Plan
@@ -31,7 +33,6 @@ class Several:
     options: PlanOptions
     engine: EngineOptions
     progress: Progress
-    noted: set[str] = field(default_factory=set)
 
     def prepared(self, engine: EngineOptions, part_of: PartOf) -> Run:
         """A run of its own, ready to measure."""
@@ -41,11 +42,10 @@ class Several:
         choose = partial(choose_launcher, engine, notify=self._note_once)
         return prepare_run(self.suite, self.root, choose, self.options, part_of=part_of)
 
-    def _note_once(self, text: str) -> None:
-        """Print a note once for all runs."""
-        if text not in self.noted:
-            self.noted.add(text)
-            self.progress.note(text)
+    @cached_property
+    def _note_once(self) -> Callable[[str], None]:
+        """Prints each note once for all runs."""
+        return cache(self.progress.note)
 
 
 def run_ab(several: Several, stacks: tuple[str, str]) -> int:
@@ -55,8 +55,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.report import name_faults, name_resuming, write_reports
     from pybench.core.keys import run_figures
-    from pybench.nightly.command import COMPARISON_EXIT_CODES
-    from pybench.nightly.comparison import compare
+    from pybench.nightly.comparison import EXIT_CODES, compare
     from pybench.nightly.comparison_text import render
     from pybench.nightly.history import read_history
     from pybench.nightly.side_by_side import SideBySide
@@ -82,7 +81,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     if all(own.verdict == "error" for own in results):
         echo(f"both ended in an error; the cause, and what to do: pybench report {a}")
         return BY_VERDICT["error"]
-    return COMPARISON_EXIT_CODES[found.verdict]
+    return EXIT_CODES[found.verdict]
 
 
 def _both(several: Several, stacks: tuple[str, str]) -> tuple[Run, Run]:
