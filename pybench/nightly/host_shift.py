@@ -185,30 +185,26 @@ def clock_words(points: Points, examples: Collection[int]) -> str:
 
 def host_evidence(series: Series) -> Iterator[str]:
     """Clock, temperature and what held clocks, over all points; what was not read, and what did not change."""
-    changes = [found for point in series.last.points if (found := _changes(series.points(point.id))) is not None]
-    if not changes:
+    clock: list[float] = []
+    warmer: list[float] = []
+    held: set[str] = set()
+    for now in series.last.points:
+        before = [point for point in series.points(now.id)[:-1] if point is not None]
+        if now.sm_clock_hz and (clocks := _clocks_hz(before)):
+            clock.append(math.log(now.sm_clock_hz / median(clocks)))
+            warm = [point.temperature_c for point in before if point.temperature_c is not None]
+            if warm and now.temperature_c is not None:
+                warmer.append(now.temperature_c - median(warm))
+            held |= {*now.held_by}.difference(*(point.held_by for point in before))
+    if not clock:
         yield "no clock and no temperature was read"
         return
-    clock = median(clock for clock, _, _ in changes)
-    yield f"SM clock {100 * as_fraction(clock):+.1f} %" if abs(clock) >= _LEAST_CLOCK else "SM clock unchanged"
-    warmer = [celsius for _, celsius, _ in changes if celsius is not None]
+    change = median(clock)
+    yield f"SM clock {100 * as_fraction(change):+.1f} %" if abs(change) >= _LEAST_CLOCK else "SM clock unchanged"
     if warmer and abs(median(warmer)) >= _LEAST_CELSIUS:
         yield f"temperature {median(warmer):+.0f} °C"
-    words = sorted({word for _, _, held in changes for word in held})
-    if words:
-        yield f"clocks newly held by {', '.join(words)}"
-
-
-def _changes(points: Points) -> tuple[float, float | None, frozenset[str]] | None:
-    """Of one point against its earlier nights: clock, temperature, and what holds the clock that held none before."""
-    now, before = points[-1], [point for point in points[:-1] if point is not None]
-    clocks = _clocks_hz(before)
-    if now is None or not now.sm_clock_hz or not clocks:
-        return None
-    warm = [point.temperature_c for point in before if point.temperature_c is not None]
-    celsius = now.temperature_c - median(warm) if warm and now.temperature_c is not None else None
-    known = {word for point in before for word in point.held_by}
-    return math.log(now.sm_clock_hz / median(clocks)), celsius, frozenset(now.held_by) - known
+    if held:
+        yield f"clocks newly held by {', '.join(sorted(held))}"
 
 
 def _clocks_hz(points: Iterable[PointFigures | None]) -> list[float]:
