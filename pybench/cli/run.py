@@ -134,24 +134,17 @@ class RunOptions:
 @click.option("--dry-run", is_flag=True, hidden=True, expose_value=False, callback=_refer_to_plan)
 @click.option("-q", "--quiet", is_flag=True, help="Print the report alone, no progress.")
 @click.option(
-    "--wait",
-    "wait_s",
-    type=Duration(least_s=0),
-    metavar="TIME",
+    "--wait", "wait_s", type=Duration(least_s=0), metavar="TIME",
     help="Wait so long for another run on the same GPUs, 0s for not at all; default: without end.",
-)
+)  # fmt: skip
 @click.option("--rendezvous", metavar="HOST:PORT", help="Where hosts meet that run this command together.")
 @click.option("--nodes", type=click.IntRange(2, 1024), metavar="N", help="Hosts of the run; with --rendezvous.")
 @click.option("--node-rank", type=click.IntRange(0), metavar="N", help="This host's number; 0 leads the run.")
 @click.option("--join-limit", "join_limit_s", type=Duration(), metavar="TIME", help="Wait for hosts; default: 90s.")
 @click.option(
-    "--engine",
-    type=click.Choice(("auto", *ENGINES)),
-    default="auto",
-    show_default=True,
-    envvar="PYBENCH_ENGINE",
+    "--engine", type=click.Choice(("auto", *ENGINES)), default="auto", show_default=True, envvar="PYBENCH_ENGINE",
     help="Container engine; auto takes one that has the images, else none.",
-)
+)  # fmt: skip
 @click.option("--image", metavar="NAME", help="Image of the lock to use instead of the backend's own.")
 @click.option("--allow-unpinned", is_flag=True, help="Run an image that is not locked; the run can't pass.")
 @click.option("--lock", type=PATH, metavar="FILE", help="Lock of images instead of the one that comes along.")

@@ -77,14 +77,8 @@ def check(
 @click.argument("names", metavar="NODE...", nargs=-1, required=True)
 @click.option("--rounds", type=click.IntRange(min=1), help="Rounds to print; default: 3, which decide.")
 @click.option("--all", "every", is_flag=True, help="Print every round, until each node has met every other one.")
-@click.option(
-    "--met",
-    "met",
-    type=PATH,
-    multiple=True,
-    metavar="PATH",
-    help="Leave out pairs that have met: runs over two hosts, or a file as of --pairs.",
-)
+@click.option("--met", type=PATH, multiple=True, metavar="PATH",
+              help="Leave out pairs that have met: runs over two hosts, or a file as of --pairs.")  # fmt: skip
 def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, every: bool) -> None:
     """Print which nodes to measure in pairs.
 
