@@ -7,7 +7,7 @@ from itertools import product
 
 from pybench.core.lookup import judged_claim
 from pybench.core.measurements import Measurements, absence, grouped
-from pybench.core.statistics.interval import Interval, NoRatioError
+from pybench.core.statistics.interval import NoRatioError
 from pybench.core.validity import judged_points
 from pybench.core.verdict import Judgement, RowStatistics, judge_comparison, row_statistics
 from pybench.model.results import ClaimResult, ComparisonResult, Estimate
@@ -92,7 +92,20 @@ def _ends(pairs: Sequence[_Pair], along: str) -> Iterator[tuple[_Pair, _Pair]]:
 
 def _row(measurements: Measurements, expected: Comparison, pair: _Pair, first: _Pair | None) -> ComparisonResult:
     """The row of a pair; with the ``first`` pair along an axis, of the change from there to this last pair."""
-    interval, judgement = _judged(measurements, expected, pair, first)
+    entries = (*pair, *(first or ()))
+    of = (f"{entry.benchmark}: " if place % 2 else "" for place, entry in enumerate(entries))
+    absences = (absence(entry, expected.metric, measurements, words) for entry, words in zip(entries, of, strict=True))
+    missing = next(filter(None, absences), None)
+
+    def judge(evidence: RowStatistics) -> Judgement:
+        return judge_comparison(evidence, expected.order, expected.factor, expected.widening_along if first else None)
+
+    points = [entry for entry in entries if isinstance(entry, Point)]
+    interval, judgement = (
+        judged_points(measurements, expected.metric, points, "other", judge)
+        if missing is None
+        else (None, Judgement(*missing))
+    )
     ratio, low, high = interval or (None, None, None)
     return ComparisonResult(
         benchmark=pair[0].benchmark,
@@ -109,19 +122,3 @@ def _row(measurements: Measurements, expected: Comparison, pair: _Pair, first: _
         factor=expected.factor if first is None else 1.0,
         **judgement._asdict(),
     )
-
-
-def _judged(
-    measurements: Measurements, expected: Comparison, pair: _Pair, first: _Pair | None
-) -> tuple[Interval | None, Judgement]:
-    entries = (*pair, *(first or ()))
-    for place, entry in enumerate(entries):
-        of = f"{entry.benchmark}: " if place % 2 else ""
-        if (missing := absence(entry, expected.metric, measurements, of=of)) is not None:
-            return None, Judgement(*missing)
-
-    def judge(evidence: RowStatistics) -> Judgement:
-        return judge_comparison(evidence, expected.order, expected.factor, expected.widening_along if first else None)
-
-    points = [entry for entry in entries if isinstance(entry, Point)]
-    return judged_points(measurements, expected.metric, points, "other", judge)

@@ -100,21 +100,17 @@ class VerdictFlag:
 VERDICT_FLAGS = {
     # Another process only adds time and joules: a figure within its limit stays within it without that process.
     "not_alone": VerdictFlag(
-        "a process of somebody else was on a GPU while steps were measured",
-        company,
-        of_ratios=True,
+        "a process of somebody else was on a GPU while steps were measured", company, of_ratios=True
     ),
     "mixed_software": VerdictFlag(
         "attempts ran with different versions of Python or of a package: no row over the point passes",
         mixed_software,
     ),
     "beyond_peak": VerdictFlag(
-        "more operations or bytes a second than the GPUs can do: a part of the work was left out",
-        excess,
+        "more operations or bytes a second than the GPUs can do: a part of the work was left out", excess
     ),
     "late_load": VerdictFlag(
-        "more than 0.5 % of a step's requests were sent late by the load generator, or failed by the server",
-        unserved,
+        "more than 0.5 % of a step's requests were sent late by the load generator, or failed by the server", unserved
     ),
 }
 """Flags of points that rows may not pass over. A new flag takes its line here and its function above."""
