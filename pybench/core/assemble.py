@@ -116,10 +116,9 @@ def _without_unfit(manifest: Manifest, measurements: Measurements) -> Measuremen
 
 def _unfit(point: Point, measurements: Measurements) -> Skip | None:
     records = measurements.attempts(point.id)
-    failures = [record.failure for record in records]
-    if not failures or any(failure is None or failure.cause != "out_of_memory" for failure in failures):
-        return None
-    if failures[0] is None or any(record.health is not None and record.health.others for record in records):
+    failures = [each.failure for each in records if each.failure and each.failure.cause == "out_of_memory"]
+    shared = any(record.health is not None and record.health.others for record in records)
+    if shared or not failures or len(failures) < len(records):
         return None
     return skipped(point, f"does not fit: {failures[0].message}", "points that do not fit the memory")
 

@@ -93,15 +93,13 @@ def by_decision(
     open_rows = [row for row in judging if row.verdict not in ("pass", "fail")]
     undecided_ids = {id_ for row in open_rows for id_ in row.point_ids}
     groups = _groups([point for point, _ in owed], judging)
-    takes_s: dict[str, float] = {}
 
     def decides(point: Point, number: int) -> bool:
         return point.id in groups and (number == 1 or (number <= _DECIDING_ROUNDS and point.id in undecided_ids))
 
-    for point, number in owed:
-        if decides(point, number):
-            group = groups[point.id]
-            takes_s[group] = takes_s.get(group, 0.0) + attempt_s.get(point.digest, math.inf)
+    deciding = [point for point, number in owed if decides(point, number)]
+    times_s = grouped((groups[point.id], attempt_s.get(point.digest, math.inf)) for point in deciding)
+    takes_s = {group: sum(own) for group, own in times_s.items()}
     num_rows = Counter(groups[row.point_ids[0]] for row in open_rows if row.point_ids and row.point_ids[0] in groups)
     order = sorted(takes_s, key=lambda group: (takes_s[group] / max(1, num_rows[group]), -num_rows[group]))
     places = {group: place for place, group in enumerate(order)}

@@ -87,16 +87,16 @@ def outlying_attempts(samples: Samples) -> tuple[int, ...]:
     values = [math.log(value) for value in found] if _have_logarithms(found) else found
     if len(values) < _MIN_FOR_OUTLIER:
         return ()
-    return tuple(place for place in range(len(values)) if _is_outlier(values, place))
 
+    def is_outlier(place: int) -> bool:
+        others = [value for index, value in enumerate(values) if index != place]
+        distance, size = abs(values[place] - fmean(others)), max(1.0, abs(fmean(others)))
+        error = stdev(others) * math.sqrt(1 + 1 / len(others))
+        if error <= 1e-12 * size:
+            return distance > 1e-9 * size
+        return upper_tail(distance / error, len(others) - 1) < _FALSE_FLAG / 2 / len(values)
 
-def _is_outlier(values: Sequence[float], place: int) -> bool:
-    others = [value for index, value in enumerate(values) if index != place]
-    distance = abs(values[place] - fmean(others))
-    error = stdev(others) * math.sqrt(1 + 1 / len(others))
-    if error <= 1e-12 * max(1.0, abs(fmean(others))):
-        return distance > 1e-9 * max(1.0, abs(fmean(others)))
-    return upper_tail(distance / error, len(others) - 1) < _FALSE_FLAG / 2 / len(values)
+    return tuple(filter(is_outlier, range(len(values))))
 
 
 def prediction_reach(values: Sequence[float], spread: Spread | None = None) -> float:
