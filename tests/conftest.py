@@ -119,8 +119,8 @@ def build_fake(folder: Path, *options: str, lacks: tuple[str, ...] = ()) -> Path
 
 @pytest.fixture(scope="session")
 def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An interpreter whose workers begin with torch imported."""
-    with forking_python(tmp_path_factory.mktemp("warm")) as python:
+    """An interpreter whose workers begin with torch imported; processes of a session share it."""
+    with forking_python(made_once(tmp_path_factory, "warm", Path.is_dir)) as python:
         yield python
 
 

@@ -8,6 +8,7 @@ behind take the real one.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import json
 import os
@@ -33,6 +34,7 @@ IMPORTED = (
     "torch.distributed.tensor.parallel",
     "transformers.integrations.sdpa_attention",
     "transformers.models.llama.modeling_llama",
+    "peft",
 )
 # Room for a worker's environment where /proc shows it: processes of a run are found by it.
 _ROOM = "R" * 2**14
@@ -63,23 +65,29 @@ os._exit(code)
 
 @contextmanager
 def forking_python(folder: Path) -> Iterator[Path]:
-    """Path of a program in ``folder`` that starts scripts as this Python with ``-I -B`` does, while it is open."""
+    """Path of a program in ``folder`` that starts scripts as this Python with ``-I -B`` does, while it is open.
+
+    Processes that give the same folder share its server: the first starts it, and it ends with the last.
+    """
     address, program, client = str(folder / "server"), folder / "python", folder / "client.py"
-    client.write_text(_CLIENT.format(address=address))
-    program.write_text(_PROGRAM.format(python=sys.executable, client=client))
-    program.chmod(0o755)
-    environ = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ROOM": _ROOM}
-    command = [sys.executable, "-I", "-B", __file__, address]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, start_new_session=True
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        try:
-            assert server.stdout.readline() == b"ready\n"
-            yield program
-        finally:
-            server.stdin.close()
+    with (folder / "users").open("w") as users, (folder / "start").open("w") as start:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        fcntl.flock(start, fcntl.LOCK_EX)
+        if not _serves(address):
+            client.write_text(_CLIENT.format(address=address))
+            program.write_text(_PROGRAM.format(python=sys.executable, client=client))
+            program.chmod(0o755)
+            Path(address).unlink(missing_ok=True)
+            environ = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ROOM": _ROOM}
+            command = [sys.executable, "-I", "-B", __file__, address, users.name]
+            subprocess.run(command, stdin=subprocess.DEVNULL, env=environ, start_new_session=True, check=True)
+        fcntl.flock(start, fcntl.LOCK_UN)
+        yield program
+
+
+def _serves(address: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as server:
+        return server.connect_ex(address) == 0
 
 
 class _Server:
@@ -92,13 +100,10 @@ class _Server:
         self._events = selectors.DefaultSelector()
 
     def serve(self) -> None:
-        """Until standard input ends."""
-        self._events.register(0, selectors.EVENT_READ, None)
+        """Until it is killed."""
         self._events.register(self._listening, selectors.EVENT_READ, self._accept)
         while True:
             for key, _ in self._events.select():
-                if key.data is None:
-                    return
                 key.data(key.fileobj)
 
     def _accept(self, _: Any) -> None:
@@ -173,12 +178,35 @@ def _show_environment() -> None:
     ctypes.memmove(start, block, min(len(block), end - start))
 
 
-if __name__ == "__main__":
-    server = _Server(sys.argv[1])
+def _end_with_last(users: str, address: str, server: int) -> None:
+    """Kill the server once no process uses it. Those that would begin meanwhile wait for that."""
+    with open(users) as file:  # noqa: PTH123 - as early as can be
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.kill(server, signal.SIGKILL)
+        os.waitpid(server, 0)
+        Path(address).unlink(missing_ok=True)
+
+
+def _run_server(address: str, ready: int) -> None:
+    server = _Server(address)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in IMPORTED:
             import_module(name)
     gc.freeze()  # so that the forks share what is here
-    print("ready", flush=True)
+    os.write(ready, b"y")
+    os.close(ready)
     server.serve()
+
+
+if __name__ == "__main__":
+    address, users = sys.argv[1:]
+    waiting, ready = os.pipe()
+    if os.fork():  # this process ends when the server can be used
+        os.close(ready)
+        sys.exit(not os.read(waiting, 1))
+    if server := os.fork():
+        os.close(ready)
+        _end_with_last(users, address, server)
+    else:
+        _run_server(address, ready)
