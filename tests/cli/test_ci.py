@@ -85,7 +85,8 @@ def repository(here: Path, drill: Drill) -> tuple[Path, dict[str, str]]:
     origin, checkout, programs = here / "origin.git", here / "checkout", here / "programs"
     programs.mkdir()
     real = Path(sys.executable).with_name("pybench")
-    script = f'case $1 in run) exec "{real}" "$@" --python "{worker}";; esac\nexec "{real}" "$@"'
+    own = f'run) exec "{real}" "$@" --python "{worker}";; doctor) export PATH={programs};;'  # it finds no engine
+    script = f'case $1 in {own} esac\nexec "{real}" "$@"'
     shell_program(programs / "pybench", script)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     environ = {"PATH": path, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
