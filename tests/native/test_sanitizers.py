@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-# Their headers are read once: that takes longer than to compile them. Some have a constant of one name.
-TOGETHER = ("capability", "clock", "gpu", "nvml_api", "recorder", "recording", "sample_series", "session")
-APART = ("retention", "step_search")
+# Headers take longer to read than sources to compile, so sources are one where no two have a name of their own alike.
+SAMPLER = ("capability", "clock", "gpu", "nvml_api", "recorder", "recording", "sample_series", "session")
+SAMPLER_APART = ("retention", "step_search")
+ESTIMATE = ("counter_filter", "grid_phases", "linear_columns")
+ESTIMATE_APART = ("low_pass",)
 SANITIZERS = ("thread", "address,undefined")
+
+
+def sources(folder: Path, together: Sequence[str], apart: Sequence[str]) -> tuple[str, ...]:
+    """Paths of these sources, with ``together`` as one, which is written to ``folder``."""
+    file = folder / "together.cpp"
+    file.write_text("".join(f'#include "{name}.cpp"\n' for name in together))
+    return (str(file), *(f"csrc/{name}.cpp" for name in apart))
 
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
@@ -27,10 +36,9 @@ def test_ring(native: Callable[..., Path], sanitizer: str, tmp_path: Path) -> No
 
 def test_loops_of_an_estimate(native: Callable[..., Path], tmp_path: Path) -> None:
     """They run in the caller's thread alone."""
-    options = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
-    names = ("counter_filter", "grid_phases", "linear_columns", "low_pass")
-    sources = (f"csrc/{name}.cpp" for name in names)
-    program = native(tmp_path / "loops", "tests/native/energy_loops.cpp", *sources, *options, "-Wno-unknown-pragmas")
+    options = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Og", "-Wno-unknown-pragmas")
+    parts = ("tests/native/energy_loops.cpp", *sources(tmp_path, ESTIMATE, ESTIMATE_APART))
+    program = native(tmp_path / "loops", *parts, *options)
     done = subprocess.run([program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "every loop ended\n", "")
 
@@ -73,10 +81,8 @@ def starts(
             folder = tmp_path_factory.mktemp("sanitized")
             # As quick to build as can be: a build takes longer than the sessions compute.
             options = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-g1", "-Og")
-            together = folder / "together.cpp"
-            together.write_text("".join(f'#include "{name}.cpp"\n' for name in TOGETHER))
-            sources = ("tests/native/sampler_stress.cpp", str(together), *(f"csrc/{name}.cpp" for name in APART))
-            program = native(folder / "stress", *sources, *options)
+            parts = ("tests/native/sampler_stress.cpp", *sources(folder, SAMPLER, SAMPLER_APART))
+            program = native(folder / "stress", *parts, *options)
             fake = fake_driver(folder, *options) if sanitizer == "thread" else fake_library
             for name, told in DRIVERS.items():
                 settings = {
