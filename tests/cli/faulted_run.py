@@ -7,6 +7,7 @@ for each line of its input: a JSON object of the folder to stand in, the argumen
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -19,17 +20,19 @@ from typing import Any
 import pybench
 from pybench.cli.main import main
 from pybench.files.run import folder, journal, results_file
+from pybench.files.suite.schema import model_of
 
 FAULTS = ctypes.CDLL(None)
 
 
 def import_everything() -> None:
-    """Import everything a run needs, except other packages, and make what reads its files."""
+    """Import everything a run needs, except other packages, and make what checks its files."""
     for module in pkgutil.walk_packages(pybench.__path__, "pybench."):
         if not module.name.startswith("pybench.worker"):
             importlib.import_module(module.name)
     for reader in (folder._MANIFEST, journal._RECORD, results_file._RESULTS):
         reader._validator()
+    model_of({"benchmark": [{"workload": "generate"}]})
 
 
 def run(folder: str, arguments: list[str], call: str | None, **fault: int) -> int:
@@ -57,6 +60,7 @@ def run(folder: str, arguments: list[str], call: str | None, **fault: int) -> in
 
 
 import_everything()
+gc.freeze()  # so that the processes share what is here
 for line in sys.stdin:
     if (pid := os.fork()) == 0:
         code = 98
