@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pybench.core.statistics.distributions import approximate_quantile, quantile, upper_tail
 from pybench.core.statistics.spread import Spread, mean_and_variance
@@ -92,11 +92,12 @@ class Contrast:
 
     def _reach_by(self, num_attempts: int, level: float) -> float:
         """Distance from a limit that this number of attempts with this scatter decides."""
-        so_many = replace(
-            self,
+        so_many = Contrast(
+            value=self.value,
             variance=self.variance * self.num_attempts / num_attempts,
             freedom=self.freedom * (num_attempts - 1) / max(1, self.num_attempts - 1),
             num_attempts=num_attempts,
+            systematic_sd=self.systematic_sd,
         )
         return so_many.reach(level, approximate_quantile)
 

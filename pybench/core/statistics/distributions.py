@@ -132,19 +132,17 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 def _fraction(a: float, b: float, x: float) -> float:
     """The continued fraction of the incomplete beta function."""
-    c, d = 1.0, 1 / _off_zero(1 - (a + b) * x / (a + 1))
+    both = a + b
+    c, d = 1.0, 1 / (1 - both * x / (a + 1) or _TINY)
     value = d
     for m in range(1, _MAX_TERMS):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        place = a + 2 * m
+        even = m * (b - m) * x / ((place - 1) * place)
+        odd = -(a + m) * (both + m) * x / (place * (place + 1))
         for term in (even, odd):
-            d = 1 / _off_zero(1 + term * d)
-            c = _off_zero(1 + term / c)
+            d = 1 / (1 + term * d or _TINY)
+            c = 1 + term / c or _TINY
             value *= c * d
         if abs(c * d - 1) < _PRECISION:
             break
     return value
-
-
-def _off_zero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
