@@ -86,15 +86,18 @@ def test_equal_runs_with_fewer_attempts_than_their_references_rarely_have_a_regr
 
 @pytest.mark.no_cover
 def test_equal_runs_of_many_rows_rarely_have_a_regressed_one() -> None:
-    """Forty rows, attempts differ by 0.3 to 2 %: 2 % of 150 pairs; 18 % if each row was judged by itself."""
+    """Forty rows, attempts differ by 0.3 to 2 %: 2 % of 75 pairs, and three standard deviations.
+
+    If each row was judged by itself it was 18 %.
+    """
     random = np.random.default_rng(31)
 
     def attempts(sd: float) -> tuple[float, ...]:
         return tuple(np.exp(sd * random.standard_normal(3)))
 
     regressed = 0
-    for _ in range(150):
+    for _ in range(75):
         spreads = np.exp(random.uniform(math.log(0.003), math.log(0.02), 40))
         rows = {FigureKey(f"{place}", SPEED): Sides(attempts(sd), (attempts(sd),)) for place, sd in enumerate(spreads)}
         regressed += any(change.verdict == "differs" for change in changes_of(rows, SMALLEST).values())
-    assert regressed <= 9
+    assert regressed <= 5
