@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,13 +19,6 @@ from pybench.cli.params import (
     outputs_option,
     smallest_option,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pybench.model.figures import SmallestEffects
-    from pybench.nightly.history import Series
-    from pybench.nightly.values import Accepted
 
 
 @click.command()
@@ -164,12 +157,9 @@ def gate(
 @across_option
 @click.option("--html", "html_file", type=FILE, metavar="FILE", help="Write a page with every trend there, too.")
 @click.option(
-    "--accepted", type=FILE, metavar="FILE",
-    help="Accepted changes, for --html and --self-test; default: accepted.toml, if there.",
-)  # fmt: skip
-@smallest_option
+    "--accepted", type=FILE, metavar="FILE", help="Accepted changes, for --html; default: accepted.toml, if there."
+)
 @format_option
-@click.option("--self-test", is_flag=True, help="Print what the gate can find here, and its false alarms.")
 @click.option("--csv", "as_csv", is_flag=True, help="Every figure of every run as CSV, for pandas or DuckDB.")
 def history(
     folder: Path,
@@ -177,23 +167,22 @@ def history(
     across: tuple[str, ...],
     html_file: Path | None,
     accepted: Path | None,
-    smallest: tuple[str, ...],
     name: str,
-    self_test: bool,
     as_csv: bool,
 ) -> None:
     """Show how each row of a suite went over the runs in DIR.
 
-    The machine is that of the newest run.
+    The machine is that of the newest run. Without nights, the runs of --aa are shown.
     """
     from pybench.cli.io import echo, json_text, terminal_options
     from pybench.core.keys import check_across
-    from pybench.model.errors import RunFolderError
+    from pybench.model.errors import RunFolderError, UsageError
     from pybench.nightly.accepted import read_accepted
     from pybench.nightly.history import nights, read_history, series_of
     from pybench.nightly.history_text import csv_text, no_run, render, suite_history
 
-    _check_options(accepted, html_file, smallest, self_test=self_test, as_csv=as_csv)
+    if accepted is not None and html_file is None:
+        raise UsageError("--accepted is for --html: give both, or neither")
     found = read_history(folder)
     runs = [run for run in found.runs if suite in {None, run.suite}]
     if not runs:
@@ -203,15 +192,13 @@ def history(
         echo(csv_text(runs), nl=False)
     if as_csv and html_file is None:
         return
-    shown = nights(runs) or tuple(run for run in runs if self_test and run.part_of == "aa")
+    shown = nights(runs) or tuple(run for run in runs if run.part_of == "aa")
     if not shown:
         are = ("run", "is no night") if len(runs) == 1 else ("runs", "are no nights")
-        what = f"{are[0]} of --ab or --aa, which {are[1]}"
+        what = f"{are[0]} of --ab, which {are[1]}"
         raise RunFolderError(f"{folder}: {len(runs)} {what}; run the suite without these")
     series = series_of(shown, shown[-1], across)
-    if self_test:
-        print_self_test(series, read_accepted(accepted), effects_of(smallest))
-    elif name == "json":
+    if name == "json":
         echo(json_text(asdict(suite_history(series))), nl=False)
     elif not as_csv:
         echo(render(found, series, **terminal_options()), nl=False)
@@ -221,29 +208,3 @@ def history(
 
         write = write_bytes if as_csv else write_shown  # CSV is read by a program
         write(html_file, render_page(found, series, read_accepted(accepted)).encode())
-
-
-def _check_options(
-    accepted: Path | None, html_file: Path | None, smallest: tuple[str, ...], *, self_test: bool, as_csv: bool
-) -> None:
-    """Raise ``UsageError`` for an option without effect."""
-    from pybench.model.errors import UsageError
-
-    if accepted is not None and html_file is None and not self_test:
-        raise UsageError("--accepted is for --html and --self-test: give one of them, too, or leave it out")
-    if smallest and not self_test:
-        raise UsageError("--smallest is for --self-test: give both, or neither")
-    if as_csv and self_test:
-        raise UsageError("--csv and --self-test both print to standard output: give one of them")
-
-
-def print_self_test(series: Series, accepted: Sequence[Accepted] = (), effects: SmallestEffects | None = None) -> None:
-    """Print what the gate finds by these runs, and how often it would be wrong."""
-    from pybench.cli.io import echo, terminal_options
-    from pybench.nightly.history_text import render_self_test
-    from pybench.nightly.self_test import last_accepted, self_test
-
-    if series.last.part_of is not None:
-        echo(f"runs of --{series.last.part_of}, taken within hours; nights differ by more")
-    found, since = self_test(series, accepted, effects), last_accepted(series, accepted)
-    echo(render_self_test(found, series.last.suite, since=since, **terminal_options()), nl=False)

@@ -1,4 +1,4 @@
-"""A history of runs: every row's trend and the self-test for the terminal, and every figure as CSV."""
+"""A history of runs: every row's trend for the terminal, and every figure as CSV."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from statistics import median
 
 from rich.text import Text
 
-from pybench.core.numbers import plain, short_percent, signed_percent
+from pybench.core.numbers import plain, signed_percent
 from pybench.model.figures import RunFigures
 from pybench.model.text import abridged, listed, plural
 from pybench.model.workloads.registry import METRICS
-from pybench.nightly.baseline import MIN_NIGHTS
 from pybench.nightly.comparison import rows_of
 from pybench.nightly.history import History, Series, Trend, trends
-from pybench.nightly.self_test import Detectable, SelfTest
 from pybench.report.export.comma_separated import csv_cell
 from pybench.report.table import Table, printable
 from pybench.report.text.change_words import metric_words, sparkline, value_text
@@ -42,6 +40,8 @@ def render(history: History, series: Series, *, width: int = 80, color: bool = F
     runs = plural(len(series.runs), "run")
     days = " to ".join(dict.fromkeys((first.created_utc[:10], last.created_utc[:10])))
     out.print(Text(printable(f"{last.suite}: {runs}, {days}"), style="bold"))
+    if last.part_of is not None:
+        hanging(out, f"runs of --{last.part_of}, taken within hours; nights differ by more")
     for line in left_out(history, series):
         hanging(out, line)
     found = tuple(trends(series))
@@ -64,7 +64,8 @@ def left_out(history: History, series: Series) -> Iterator[str]:
         yield f"left out: {plural(count, 'run')} that differ{'s' * (count == 1)} in {text}"
     if (more := len(apart) - _MOST_SKIPPED) > 0:
         yield f"left out: others that differ in {more} more keys or values"
-    if parts := Counter(run.part_of for run in history.runs if run.suite == series.last.suite and run.part_of):
+    own = (run.part_of for run in history.runs if run.suite == series.last.suite)
+    if parts := Counter(part for part in own if part not in {None, series.last.part_of}):
         several = listed(f"{count} of --{name}" for name, count in sorted(parts.items()))
         yield f"left out: {several}, which are no nights"
     if series.broken:
@@ -163,45 +164,3 @@ def suite_history(series: Series) -> SuiteHistory:
     rows = (HistoryRow(*row, METRICS[row.metric].unit, tuple(series.values(row))) for row in series.rows)
     runs = (HistoryRun(run.run_id, run.created_utc) for run in series.runs)
     return SuiteHistory(series.last.suite, tuple(runs), tuple(rows))
-
-
-_HEADS = ("metric", "rows", "spread", "one night finds", "in its noisiest row")
-# A row this much noisier than the middle one is named.
-_MUCH = 2
-
-
-def render_self_test(
-    found: SelfTest | None, suite: str, *, since: str = "", width: int = 80, color: bool = False
-) -> str:
-    """Draw it; of ``None``, what is missing. ``since`` is the date of the last accepted change, if any."""
-    out = Paper(width, color=color)
-    if found is None:
-        after = f" since the change accepted from {since} on" if since else ""
-        hanging(out, printable(f"{suite}: too few quiet nights{after}; {MIN_NIGHTS + 1} or more are needed"))
-        hanging(out, "next: pybench run SUITE --aa 10, or wait for more nights")
-        return out.text()
-    title = f"{suite}: {found.num_false} of {found.num_judged} judgements are false alarms"
-    out.print(Text(printable(title), style="bold"))
-    orders = found.num_judged // found.num_quiet
-    hanging(out, f"{found.num_quiet} quiet nights, each judged by the others in {orders} orders")
-    if since:
-        hanging(out, printable(f"nights before {since} are left out: a change is accepted from then on"))
-    alarms = f"{len(found.alarms)} of {found.num_as_came} nights had an alarm, a change or a false one"
-    hanging(out, f"as they came: {alarms}")
-    for run_id in found.alarms:
-        hanging(out, f"  {run_id}")
-    hanging(out, f"a rate below 1 in {found.num_quiet} can't be seen from so few nights; reruns clear some alarms")
-    out.print()
-    title = "Changes for the worse that are found with 95 % power"
-    out.print(draw(Table(title, _HEADS, tuple(map(_detectable, found.metrics))), width))
-    for one in found.metrics:
-        if one.worst_fraction > _MUCH * one.found_fraction:
-            hanging(out, printable(f"noisiest row of {one.metric}: {one.noisiest}"))
-    return out.text()
-
-
-def _detectable(one: Detectable) -> tuple[str, ...]:
-    """A change for the worse is one down where more is better, else one up."""
-    sign = "-" if METRICS[one.metric].higher_is_better else "+"
-    found, worst = (sign + short_percent(fraction) for fraction in (one.found_fraction, one.worst_fraction))
-    return one.metric, str(one.num_rows), short_percent(one.spread_fraction), found, worst

@@ -144,8 +144,8 @@ def run_again(several: Several, times: int) -> int:
     """
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.report import name_faults, name_resuming, write_reports
-    from pybench.nightly.command import print_self_test
     from pybench.nightly.history import read_history, series_of
+    from pybench.nightly.history_text import render
     from pybench.run.suite_plan import TimeBudget
 
     budget = TimeBudget(several.options.time_limit_s)
@@ -172,6 +172,7 @@ def run_again(several: Several, times: int) -> int:
         took_s.append(time.monotonic() - begun_s)
     suite = job.manifest.suite.name
     # These runs and earlier ones of --aa in the same folder.
-    runs = [run for run in read_history(several.root).runs if run.suite == suite and run.part_of == "aa"]
-    print_self_test(series_of(runs, runs[-1]))
+    past = read_history(several.root)
+    runs = [run for run in past.runs if run.suite == suite and run.part_of == "aa"]
+    echo(render(past, series_of(runs, runs[-1]), **terminal_options()), nl=False)
     return next((code for code in _WORST_FIRST if code in codes), 0)

@@ -8,7 +8,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
@@ -56,29 +55,7 @@ def test_a_page_is_written_besides(here: Path, finished: Path) -> None:
     assert done.stdout.endswith(f"\npage.html: {len(page):,} bytes\n")
     assert "page.html" not in history("runs", "--html", "page.html", "--csv").stdout
     alone = history("runs", "--accepted", "accepted.toml")
-    assert (alone.exit_code, "--accepted is for --html and --self-test: give one of them" in alone.stderr) == (2, True)
-    alone = history("runs", "--smallest", "3")
-    assert (alone.exit_code, "--smallest is for --self-test: give both, or neither" in alone.stderr) == (2, True)
-
-
-@pytest.mark.parametrize("page", [(), ("--html", "page.html")])
-def test_csv_has_no_self_test_behind_it(finished: Path, page: tuple[str, ...]) -> None:
-    """A program reads it: the two are refused together, whether a page is written besides or not."""
-    both = history("runs", "--csv", "--self-test", *page)
-    assert (both.exit_code, both.stdout) == (2, "")
-    assert "--csv and --self-test both print to standard output: give one of them" in both.stderr
-
-
-def test_a_self_test_begins_behind_the_last_accepted_change(here: Path, finished: Path) -> None:
-    """Of ``accepted.toml``, as the gate reads it, or of ``--accepted``."""
-    entry = 'schema = 1\n[[accepted]]\nsuite = "drill"\ndate = {}\nreason = "a new board"\n'
-    (here / "accepted.toml").write_text(entry.format("2026-01-02"))
-    done = history("runs", "--self-test", "--smallest", "3")
-    assert "too few quiet nights since the change accepted from 2026-01-02 on" in " ".join(done.stdout.split()), (
-        done.output
-    )
-    (here / "other.toml").write_text(entry.format("2026-01-01").replace("drill", "other"))
-    assert "since" not in history("runs", "--self-test", "--accepted", "other.toml").stdout
+    assert (alone.exit_code, "--accepted is for --html: give both, or neither" in alone.stderr) == (2, True)
 
 
 def test_an_empty_folder_and_an_unknown_suite_are_refused(here: Path, finished: Path) -> None:
@@ -107,5 +84,10 @@ def test_runs_of_several_are_no_nights(finished: Path) -> None:
     assert {row["part_of"] for row in table} == {"", "aa", "ab"}
     shutil.rmtree(finished)
     shutil.rmtree(finished.with_name("None-3"))
-    assert "3 runs of --ab or --aa, which are no nights; run the suite without these" in history("runs").stderr
-    assert history("runs", "--self-test").stdout.startswith("runs of --aa, taken within hours")
+    done = history("runs")
+    assert "2 runs, " in done.stdout
+    assert "runs of --aa, taken within hours; nights differ by more" in done.stdout
+    assert "left out: 1 of --ab, which are no nights" in done.stdout
+    for number in range(2):
+        shutil.rmtree(finished.with_name(f"aa-{number}"))
+    assert "1 run of --ab, which is no night; run the suite without these" in history("runs").stderr

@@ -156,7 +156,7 @@ def test_a_suite_is_repeated_as_runs_of_their_own(here: Path, drill: Drill) -> N
     assert len([folder for folder in folders if (folder / "results.json").is_file()]) == 3
     assert "run 3 of 3: pass" in done.output
     assert _part_of(here) == ["aa"] * 3
-    shown = CliRunner().invoke(main, ("history", "runs", "--self-test"))
+    shown = CliRunner().invoke(main, ("history", "runs"))
     assert shown.exit_code == 0, shown.output
     assert done.output.endswith(shown.output)
 
