@@ -14,7 +14,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -94,31 +94,24 @@ def evidence_files(folder: Path) -> tuple[str, ...]:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    for name in (MANIFEST_FILE, JOURNAL_FILE, *REPORT_FILES.values()):
-        if (folder / name).is_symlink() or (folder / name).exists():
-            yield _regular(folder, folder / name)
-    for path in _below(folder, folder / "worker"):
-        yield _regular(folder, path)
-    for path in _below(folder, folder / "attempts"):
-        if _OF_ATTEMPT.fullmatch(path.relative_to(folder).as_posix()):
-            yield _regular(folder, path)
-
-
-def _below(folder: Path, top: Path) -> Iterator[Path]:
-    """Everything but folders below ``top``. Raises ``RunFolderError`` where a folder of a run is a link."""
+    """Raises ``RunFolderError`` also where a folder of a run is a link."""
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             raise error
 
-    if top.is_symlink():
-        _regular(folder, top)
-    for parent, inside, files in os.walk(top, onerror=refuse):
-        for child in inside:
-            path = Path(parent) / child
-            if path.is_symlink() and (child == "exchange" or path.parent == folder / "attempts"):
-                _regular(folder, path)
-        yield from (Path(parent) / name for name in (*files, *(i for i in inside if (Path(parent) / i).is_symlink())))
+    for name in (MANIFEST_FILE, JOURNAL_FILE, *REPORT_FILES.values()):
+        if (folder / name).is_symlink() or (folder / name).exists():
+            yield _regular(folder, folder / name)
+    for top in (folder / "worker", folder / "attempts"):
+        if top.is_symlink():
+            yield _regular(folder, top)
+        for parent, inside, files in os.walk(top, onerror=refuse):
+            links = [name for name in inside if (Path(parent) / name).is_symlink()]
+            for path in (Path(parent) / name for name in (*files, *links)):
+                is_linked = path.name in links and (path.name == "exchange" or path.parent == top)
+                if top.name == "worker" or is_linked or _OF_ATTEMPT.fullmatch(path.relative_to(folder).as_posix()):
+                    yield _regular(folder, path)
 
 
 def _regular(folder: Path, path: Path) -> str:
@@ -146,18 +139,6 @@ def parse_sums(text: str) -> dict[str, str]:
             raise ValueError(f"{SUMS}:{number}: not a digest and the name of a file that comes once")
         digests[matched[2]] = matched[1]
     return digests
-
-
-def wrong_digests(folder: Path, names: Iterable[str], digests: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Name and fault of each file that differs from its digest, is absent, or has none."""
-    present = set(names)
-    for name in sorted(present | set(digests)):
-        if name not in present:
-            yield name, f"listed in {SUMS}, but not in the bundle"
-        elif name not in digests:
-            yield name, f"in the bundle, but not listed in {SUMS}"
-        elif digest_of(folder / name) != digests[name]:
-            yield name, f"its SHA-256 is not the one in {SUMS}: the file was edited or damaged"
 
 
 def descriptions(folder: Path, digests: Mapping[str, str]) -> dict[str, str]:

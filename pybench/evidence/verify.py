@@ -26,7 +26,6 @@ from pybench.evidence.archive import (
     parse_sums,
     require_archive,
     unpack_bundle,
-    wrong_digests,
 )
 from pybench.evidence.plan import check_plan
 from pybench.evidence.signature import check_signature
@@ -39,7 +38,6 @@ from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
 from pybench.model.record import JOURNAL_FILE, Record
 from pybench.model.results import RESULTS_FILE, Results
 from pybench.model.suite import ExpectedTable
-from pybench.model.verdict import Verdict
 from pybench.power.measured_window import joined_conditions, joined_energy, window_ns
 from pybench.power.sensor import shipped_model
 from pybench.power.trace_file import read_trace
@@ -64,7 +62,6 @@ _OTHER_BUILD_TOLERANCE = 0.01
 _LATER = timedelta(days=1)
 """The wall clock of a later boot may be behind by this: it is set by hand or by NTP."""
 
-_UNDECIDED: frozenset[Verdict] = frozenset({"error", "missing", "inconclusive", "no_expectation"})
 _MALFORMED = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError),
     *(RecursionError, MemoryError),
@@ -155,10 +152,17 @@ def check_digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
         text = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
         yield Discrepancy("digest", SUMS, text)
         return
-    present = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file() and file.name != SUMS]
-    for name, text in wrong_digests(path, (*names, *present), listed):
-        yield Discrepancy("digest", name, text)
-    for name in sorted({*present} - {*names, STATEMENT, CRATE}):
+    present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file() and file.name != SUMS}
+    held = present.union(names)
+    for name in sorted(held | listed.keys()):
+        if name not in held:
+            yield Discrepancy("digest", name, f"listed in {SUMS}, but not in the bundle")
+        elif name not in listed:
+            yield Discrepancy("digest", name, f"in the bundle, but not listed in {SUMS}")
+        elif digest_of(path / name) != listed[name]:
+            text = f"its SHA-256 is not the one in {SUMS}: the file was edited or damaged"
+            yield Discrepancy("digest", name, text)
+    for name in sorted(present - {*names, STATEMENT, CRATE}):
         yield Discrepancy("digest", name, "no file of a run; a bundle holds nothing else")
 
 
