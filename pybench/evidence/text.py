@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import get_args
 
 from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
 from pybench.model.text import plural
-from pybench.report.table import printable
+from pybench.report.table import printable, wrapped
 
 _MOST_PARAGRAPHS = 40
 _MOST_PLACES = 4
@@ -21,12 +20,8 @@ def render(found: Verification, *, width: int = 80) -> str:
     for state in get_args(DiscrepancyState):
         if of_state := [each for each in found.discrepancies if each.state == state]:
             lines += [f"{state.capitalize()} ({len(of_state)})", *_listed(of_state), ""]
-    wrapped = []
-    for line in lines:
-        after = "    " if line.startswith("  ") else ""
-        parts = textwrap.wrap(line, width, subsequent_indent=after, break_on_hyphens=False, break_long_words=False)
-        wrapped += parts or [line]
-    return "\n".join(wrapped).rstrip("\n") + "\n"
+    drawn = [part for line in lines for part in wrapped(line, width, after="    " * line.startswith("  "))]
+    return "\n".join(drawn).rstrip("\n") + "\n"
 
 
 def _headline(found: Verification) -> list[str]:

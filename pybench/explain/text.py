@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from pybench.core.numbers import node_ranges, percent, plain, signed_percent
 from pybench.core.plan import point_id
@@ -16,7 +14,7 @@ from pybench.files.run.folder import RunFolder
 from pybench.model.errors import UsageError
 from pybench.report.page.charts import Section
 from pybench.report.run.view import RunView
-from pybench.report.table import Table, printable
+from pybench.report.table import Table, wrapped
 from pybench.report.text.change_words import value_text
 from pybench.report.text.labels import short_labels
 from pybench.report.text.table import draw_tables
@@ -35,10 +33,10 @@ def render(
     ``names`` are labels of points by id, for the tables.
     """
     tables = [*tables_of(explanation, names), _clocks(explanation, names), _predictions(explanation)]
-    head = _wrapped(f"{explanation.run_id}, explained by {explanation.node_run_id}", width)
-    noted = "".join(_wrapped(note, width, indent="  ") for note in notes(explanation))
+    head = wrapped(f"{explanation.run_id}, explained by {explanation.node_run_id}", width, after="  ")
+    noted = [line for note in notes(explanation) for line in wrapped(note, width, "  ", "    ")]
     drawn = draw_tables([table.without_empty_columns() for table in tables if table.rows], width=width, color=color)
-    return head + drawn + (f"\nNotes\n{noted}" if noted else "")
+    return "\n".join((*head, drawn)) + "\n".join(("\nNotes", *noted, "") if noted else ())
 
 
 def notes(explanation: Explanation) -> Iterator[str]:
@@ -52,13 +50,6 @@ def notes(explanation: Explanation) -> Iterator[str]:
         points_of.setdefault(sentence, []).append(name)
     yield from (f"{', '.join(names)}: {sentence}" for sentence, names in points_of.items())
     yield from explanation.notes
-
-
-def _wrapped(text: str, width: int, indent: str = "") -> str:
-    """Lines within ``width``; a long name stays whole."""
-    after = f"{indent}  "
-    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(printable(text), width, initial_indent=indent, subsequent_indent=after, **whole) + "\n"
 
 
 def explained_section(view: RunView, run_path: Path, node_path: Path) -> Section:

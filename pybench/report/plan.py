@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from pybench.model.machine import DoctorFinding
 from pybench.model.manifest import duration_text
 from pybench.model.suite import Plan, Skip, Suite
 from pybench.model.text import amount_text, plural
-from pybench.report.table import Table, printable
+from pybench.report.table import Table, wrapped
 from pybench.report.text.table import Paper, draw, hanging
 
 _NEVER_RUN = ("tensorrt_llm", "trtllm")
@@ -207,14 +206,7 @@ def render_findings(findings: Sequence[DoctorFinding], *, width: int = 80) -> st
     for finding in findings:
         head = f"{finding.state:8} {finding.name:{names}}  "
         room = max(width - len(head), 20)  # columns beside a name, however narrow the terminal
-        remedy = _wrapped(f"-> {finding.remedy}", room, "   ") if finding.remedy else []
-        for number, line in enumerate([*(_wrapped(finding.found, room) or [""]), *remedy]):
+        remedy = wrapped(f"-> {finding.remedy}", room, after="   ") if finding.remedy else []
+        for number, line in enumerate([*wrapped(finding.found, room), *remedy]):
             lines.append(f"{head if number == 0 else ' ' * len(head)}{line}".rstrip())
     return "\n".join(lines) + "\n"
-
-
-def _wrapped(text: str, room: int, indent: str = "") -> list[str]:
-    """Paths and commands stay whole."""
-    return textwrap.wrap(
-        printable(text), room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -78,6 +79,12 @@ def printable(text: str) -> str:
     if text.isprintable():
         return str(text)
     return "".join(char if char.isprintable() else " " for char in text)
+
+
+def wrapped(text: str, width: int, indent: str = "", after: str = "") -> list[str]:
+    """Lines of ``text``, the first behind ``indent``, the others behind ``after``; paths and commands stay whole."""
+    whole = textwrap.TextWrapper(width, indent, after, break_long_words=False, break_on_hyphens=False)
+    return whole.wrap(printable(text)) or [""]
 
 
 def cut(text: str, room: int) -> str:

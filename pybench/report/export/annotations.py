@@ -6,14 +6,13 @@ GitHub keeps at most 10 annotations of a kind and step.
 from __future__ import annotations
 
 from pybench.model.text import abridged
-from pybench.report.run.findings import Finding, findings
+from pybench.report.run.findings import MOST_SUBJECTS, Finding, findings
 from pybench.report.run.view import RunView
 from pybench.report.table import printable
 from pybench.report.text.labels import verdict_words
 
 MOST = 10
 _MOST_TEXT = 1000
-_MOST_SUBJECTS = 4
 _ERRORS = {"fail", "error", "missing"}
 
 
@@ -31,8 +30,8 @@ def render(view: RunView) -> str:
 
 
 def _line(finding: Finding) -> str:
-    title = f"{finding.verdict}: {finding.part or abridged(finding.subjects, _MOST_SUBJECTS)}"
-    text = finding.text(_MOST_SUBJECTS) if finding.part else finding.reason
+    title = f"{finding.verdict}: {finding.part or abridged(finding.subjects, MOST_SUBJECTS)}"
+    text = finding.text() if finding.part else finding.reason
     text = f"{text}; next: {finding.step}" if finding.step else text
     return command("error" if finding.verdict in _ERRORS else "warning", title, text)
 

@@ -8,8 +8,6 @@ from pybench.core.node_faults import faults
 from pybench.report.run.findings import findings
 from pybench.report.run.view import RunView
 
-_MOST_SUBJECTS = 4
-
 
 def render(view: RunView) -> str:
     """The verdict with its reason, the node's faults, the gravest first, and all findings with what to do next."""
@@ -26,9 +24,6 @@ def render(view: RunView) -> str:
             {"part": fault.part, "kind": fault.kind, "gpus": list(fault.gpus), "text": fault.sentence}
             for fault in broken
         ],
-        "findings": [
-            {"verdict": finding.verdict, "text": finding.text(_MOST_SUBJECTS), "next": finding.step}
-            for finding in findings(view)
-        ],
+        "findings": [{"verdict": f.verdict, "text": f.text(), "next": f.step} for f in findings(view)],
     }
     return json.dumps(line) + "\n"

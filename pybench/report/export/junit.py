@@ -20,8 +20,6 @@ _UNFIT = re.compile(
     "|[\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 )
 
-_MOST_SUBJECTS = 4
-
 # A point that this machine can't run is skipped; the expectation that needs it is missing, and so a failure. An
 # undecided expectation is no failed test: the gate decides about it.
 _MARKS: dict[Verdict, str | None] = {
@@ -83,7 +81,7 @@ def render(view: RunView, *, inconclusive: str = "skipped") -> str:
     for number, finding in enumerate(found for found in findings(view) if found.evidence):
         text = "\n".join((*finding.evidence, *([f"next: {finding.step}"] if finding.step else [])))
         mark = inconclusive if finding.verdict == "inconclusive" else "failure"
-        name, reason = f"{finding.part} fault {number + 1}", finding.text(_MOST_SUBJECTS)
+        name, reason = f"{finding.part} fault {number + 1}", finding.text()
         case(results.suite, name, mark, finding.verdict, reason, text)
     # Without a case of its own, a run that owes attempts would look green.
     of_run = "failure" if results.num_owed else marks[results.verdict]

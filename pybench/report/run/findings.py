@@ -52,6 +52,10 @@ _ELSEWHERE = "run on a machine that has what is missing, or leave these points o
 _SEND = "if it stays, drain the node and send its evidence: pybench bundle RUN -o NAME.zip"
 
 
+MOST_SUBJECTS = 4
+"""A reason that holds for more subjects names these, and counts the others."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One reason. ``subjects`` are the points, GPUs or links it holds for, ``step`` is what to do next.
@@ -66,7 +70,7 @@ class Finding:
     part: Part | None = None
     evidence: tuple[str, ...] = ()
 
-    def text(self, most: int) -> str:
+    def text(self, most: int = MOST_SUBJECTS) -> str:
         """Subjects and reason; at most ``most`` subjects are named."""
         if not self.subjects:
             return self.reason

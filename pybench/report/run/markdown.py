@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pybench.report.run.findings import Finding, by_part, each_step_once, findings
+from pybench.report.run.findings import MOST_SUBJECTS, Finding, by_part, each_step_once, findings
 from pybench.report.run.rows import tables
 from pybench.report.run.view import RunView, changes, sentence
 from pybench.report.table import printable
@@ -14,7 +14,6 @@ from pybench.report.text.labels import verdict_words
 MOST_BYTES = 900 * 1024
 """GitHub drops a job's whole summary beyond 1 MiB, which several steps may share."""
 
-_MOST_SUBJECTS = 4
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 _LINK = re.compile(r"://|www\.|@[\w-]+\.", re.IGNORECASE)
 
@@ -45,8 +44,8 @@ def _findings(found: Sequence[Finding]) -> Iterator[str]:
         yield from ("", f"### What did not pass{f': {part}' if part else ''}", "")
         for finding in of_part:
             step = f"<br>**next:** {escape(finding.step)}" if finding.step else ""
-            yield f"- **{finding.verdict}** {escape(finding.text(_MOST_SUBJECTS))}{step}"
-            more = (*(finding.subjects if len(finding.subjects) > _MOST_SUBJECTS else ()), *finding.evidence)
+            yield f"- **{finding.verdict}** {escape(finding.text())}{step}"
+            more = (*(finding.subjects if len(finding.subjects) > MOST_SUBJECTS else ()), *finding.evidence)
             if more:
                 lines = "<br>\n  ".join(map(escape, more))
                 yield f"  <details><summary>all {len(more)}</summary>{lines}</details>"

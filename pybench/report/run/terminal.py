@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -12,22 +12,29 @@ from rich.text import Text
 
 from pybench.model.results import Results
 from pybench.model.text import plural
-from pybench.report.run.findings import Finding, by_part, each_step_once, findings, judged_sentence, not_judged, not_run
+from pybench.report.run.findings import (
+    MOST_SUBJECTS,
+    Finding,
+    by_part,
+    each_step_once,
+    findings,
+    judged_sentence,
+    not_judged,
+    not_run,
+)
 from pybench.report.run.flags import legend, relevant
 from pybench.report.run.more_attempts import decided_sentence
 from pybench.report.run.overview import Group, groups, overviews, parts
 from pybench.report.run.rows import comparisons, tables
 from pybench.report.run.view import RunView, changes, sentence
 from pybench.report.run.work import claims, job_table
-from pybench.report.table import Table, printable
+from pybench.report.table import Table, printable, wrapped
 from pybench.report.text.labels import short_labels, verdict_words
 from pybench.report.text.table import COLOURS, Paper, draw, fits, hanging
 
 _COMMAND = re.compile(r"(?<=:) (?=(?:pybench|nvidia-smi|dcgmi|dmesg|lspci|pip) )|; (?=if it stays)|, then (?=pybench )")
 _IN_OVERVIEW = ("speedup", "expected", "energy", "verdict")
 """Columns of the points that the overview shows as well."""
-_MOST_SUBJECTS = 4
-"""A reason that holds for more points names these, and counts the others."""
 
 
 def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool = False) -> str:
@@ -41,7 +48,7 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
         job = job_table(results, names).without_empty_columns()
         for table in (comparisons(results, names), job, claims(results, names)):
             _table(out, table, width)
-    most = len(results.points) + len(results.node) if detail else _MOST_SUBJECTS
+    most = len(results.points) + len(results.node) if detail else MOST_SUBJECTS
     _listed(out, "What did not pass", each_step_once(findings(view)), most, is_named=True)
     _listed(out, "Not judged", not_judged(view), most)
     _listed(out, "Not run", not_run(results), most)
@@ -56,16 +63,18 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
 def _head(out: Console, view: RunView, *, detail: bool) -> None:
     results, state = view.results, (verdict_words(view.state), COLOURS.get(view.state, ""))
     out.print(Text.assemble((printable(f"{results.suite} on {results.machine}: "), "bold"), state))
-    if decided := decided_sentence(view):
-        out.print(Text(decided))
-    out.print(Text(printable(judged_sentence(results))))
-    if results.description:
-        out.print(Text(printable(results.description)))
     profile = f", profile {results.profile}" if results.profile else ""
-    out.print(Text(printable(f"run {results.run_id}{profile}"), style="dim"))
-    if changed := changes(results.options):
-        out.print(Text(printable(changed)))
-    out.print(Text(printable(sentence(results.provenance, detail=detail)), style="dim"))
+    lines = (
+        (decided_sentence(view), ""),
+        (judged_sentence(results), ""),
+        (results.description, ""),
+        (f"run {results.run_id}{profile}", "dim"),
+        (changes(results.options), ""),
+        (sentence(results.provenance, detail=detail), "dim"),
+    )
+    for text, style in lines:
+        if text:
+            out.print(Text(printable(text), style=style))
 
 
 def _group(out: Console, results: Results, group: Group, width: int) -> None:
@@ -75,14 +84,13 @@ def _group(out: Console, results: Results, group: Group, width: int) -> None:
     for part in parts(group) if apart else (group,):
         table = whole if part is group else _overview(results, part, width)[0]
         title = f"{table.title}: {'; '.join(part.shared)}" if part.shared else table.title
-        if cell_len(title) <= width:
-            _table(out, Table(title, table.heads, table.rows), width)
-            continue
         out.print()
-        out.print(Text(printable(table.title), style="bold"))
-        for line in part.shared:
-            hanging(out, f"  {line}")
-        out.print(draw(Table("", table.heads, table.rows), width))
+        if cell_len(title) > width:
+            out.print(Text(printable(table.title), style="bold"))
+            for line in part.shared:
+                hanging(out, f"  {line}")
+            title = ""
+        out.print(draw(replace(table, title=title), width))
     for flag, meaning in legend([flag for point in group.points for flag in relevant(point)]):
         hanging(out, f"  {group.letters[flag]} {flag}: {meaning}")
 
@@ -122,6 +130,6 @@ def _step(out: Console, step: str) -> None:
         return
     for number, line in enumerate(_COMMAND.split(step)):
         is_folded = number and not line.endswith(":") and "'" not in line
-        rows = textwrap.wrap(line, out.width - 10, break_long_words=False, break_on_hyphens=False)
-        for row in " \\\n  ".join(rows).splitlines() if is_folded else [line]:
+        rows = " \\\n  ".join(wrapped(line, out.width - 10)).splitlines() if is_folded else [line]
+        for row in rows:
             hanging(out, f"{' ' * (6 if number else 4)}{row}")
