@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from functools import cache
 from pathlib import Path
 
@@ -36,25 +35,18 @@ def verdict_rank(verdict: str) -> int:
 
 def document(template: str, *, power: PowerPayload = _NO_POWER, **content: object) -> str:
     """The page ``template`` filled with ``content``; a hash permits each of its scripts and styles, nothing else."""
-    drawn = ("uplot.min.js",) if power.attempts else ()
-    scripts = tuple(map(_asset, (*drawn, "page.js")))
-    styles = tuple(map(_asset, (*(("uplot.min.css",) if power.attempts else ()), "page.css")))
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            # Nothing may load; only these scripts and styles may act.
-            csp="default-src 'none'; base-uri 'none'; form-action 'none'; "
-            f"script-src {' '.join(map(_hash, scripts))}; style-src {' '.join(map(_hash, styles))}",
-            scripts=[Markup(text) for text in scripts],  # noqa: S704 - files of this package
-            styles=[Markup(text) for text in styles],  # noqa: S704 - as above
-            column_json={name: Markup(_json(value)) for name, value in power.columns.items()},  # noqa: S704 - as below
-            power_json=Markup(_json(power.attempts)),  # noqa: S704 - :func:`_json` escapes
-            attribution=escape(_asset("uplot.LICENSE")),  # it must travel with the code
-            power=power,
-            **content,
-        )
-        + "\n"
+    names = ("uplot.min", "page") if power.attempts else ("page",)
+    scripts, styles = ([_asset(f"{name}.{kind}") for name in names] for kind in ("js", "css"))
+    page = _environment().get_template(template)
+    return page.render(
+        # Nothing may load; only these scripts and styles may act.
+        csp="default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"script-src {' '.join(map(_hash, scripts))}; style-src {' '.join(map(_hash, styles))}",
+        scripts=scripts,
+        styles=styles,
+        attribution=escape(_asset("uplot.LICENSE")),  # it must travel with the code
+        power=power,
+        **content,
     )
 
 
@@ -66,9 +58,11 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
         # Text without invisible or direction-changing characters; the template then escapes it.
         finalize=lambda found: printable(found) if isinstance(found, str) and not isinstance(found, Markup) else found,
     )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.filters["sign"] = lambda verdict: _SIGNS.get(verdict, "-")
     made.filters["rank"] = verdict_rank
     made.filters["lines"] = lambda text: [printable(line) for line in str(text).splitlines()]
@@ -82,9 +76,3 @@ def _asset(name: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
-
-
-def _json(value: object) -> str:
-    """JSON for a script element: no character in it can end the element or start another."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
