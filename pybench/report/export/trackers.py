@@ -36,16 +36,16 @@ def render(view: RunView) -> str:
 
 def export(view: RunView, out: Path) -> str:
     """Write both files below ``out``. Raises ``UsageError`` where they can't be written."""
-    entries = {True: _entries(view.results, more=True), False: _entries(view.results, more=False)}
-    for more, name in ((True, BIGGER), (False, SMALLER)):
+    files = {BIGGER: _entries(view.results, more=True), SMALLER: _entries(view.results, more=False)}
+    for name, entries in files.items():
         try:
             out.mkdir(parents=True, exist_ok=True)
-            (out / name).write_text(json.dumps(entries[more], indent=2) + "\n", encoding="utf-8")
+            (out / name).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{out / name}: cannot write the export: {error.strerror}") from error
     return (
-        f"{len(entries[True])} figures in {out / BIGGER} (tool: customBiggerIsBetter), "
-        f"{len(entries[False])} in {out / SMALLER} (tool: customSmallerIsBetter)"
+        f"{len(files[BIGGER])} figures in {out / BIGGER} (tool: customBiggerIsBetter), "
+        f"{len(files[SMALLER])} in {out / SMALLER} (tool: customSmallerIsBetter)"
     )
 
 

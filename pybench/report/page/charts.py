@@ -8,6 +8,7 @@ from statistics import median
 
 from markupsafe import Markup
 
+from pybench.core.joint_step import joint_steps
 from pybench.core.numbers import interval, limits, plain, quantity_with_interval, shared_scale
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.registry import METRICS
@@ -164,7 +165,10 @@ def _against_throughput(
 
 def step_chart(view: RunView) -> Chart | None:
     """Every measured step of every attempt over the median of its point; ``None`` without records."""
-    steps = _step_times(view)
+    steps: dict[str, list[list[float]]] = {}
+    for record in view.good_records:
+        if lengths_s := [step.length_s for step in joint_steps(record)]:
+            steps.setdefault(record.point_id, []).append(lengths_s)
     times = {point_id: [time_s for attempt in attempts for time_s in attempt] for point_id, attempts in steps.items()}
     middles = {point_id: median(times_s) for point_id, times_s in times.items()}
     reach = {point_id: max(times[point_id]) / middle if middle else 0.0 for point_id, middle in middles.items()}
@@ -191,17 +195,6 @@ def step_chart(view: RunView) -> Chart | None:
     title = "Step times"
     described = f"{len(shown)} points, each step over its point's median"
     return Chart(title, svg.figure(title, described, parts, 760, height), (), heads, tuple(rows))
-
-
-def _step_times(view: RunView) -> dict[str, list[list[float]]]:
-    """Lengths in s of each attempt's steps, earliest start to latest end over the ranks, by point."""
-    found: dict[str, list[list[float]]] = {}
-    for record in view.good_records:
-        together = zip(*(rank.steps for rank in record.ranks), strict=True)
-        spans = [(max(s.end_ns for s in ranks) - min(s.start_ns for s in ranks)) / 1e9 for ranks in together]
-        if spans:
-            found.setdefault(record.point_id, []).append(spans)
-    return found
 
 
 _STRIP_LEFT, _STRIP_RIGHT, _STRIP_LEAST, _STRIP_MOST = 230, 744, 0.5, 1.5

@@ -37,6 +37,7 @@ def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Ta
     """Every table that has rows. ``names`` are other labels of the points than :func:`labels` makes."""
     names = labels(results.points) if names is None else names
     gpus = gpu_names(results)
+    used = [point for point in results.points if not point.metrics.keys().isdisjoint(_USES.values())]
     energies = (
         (names[point.id], gpus.get(uuid, uuid), f"{plain(joules)} J")
         for point in results.points
@@ -53,7 +54,7 @@ def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Ta
         job_table(results, names),
         _node(results, names),
         gpu_state_table(results, names),
-        _use(results, names),
+        _of_points("Use of the machine", _USES, used, names),
         _turns(results, names),
         *_phases(results, names),
         Table("Energy of one step, by GPU (boards only)", ("point", "GPU", "energy"), tuple(energies)),
@@ -289,12 +290,6 @@ _USES = {
 }
 _TURNS = {"turn": "turn_s", "switch": "switch_s", "share": "switch_fraction", "first sleep": "first_sleep_s"}
 _IDLE = "idle_gpu_fraction"
-
-
-def _use(results: Results, names: Mapping[str, str]) -> Table:
-    """The points that have any metric of use."""
-    points = (point for point in results.points if not point.metrics.keys().isdisjoint(_USES.values()))
-    return _of_points("Use of the machine", _USES, points, names)
 
 
 def _turns(results: Results, names: Mapping[str, str]) -> Table:
