@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Container, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -132,23 +133,24 @@ def not_judged(view: RunView) -> tuple[Finding, ...]:
     names = short_labels(results.points, with_benchmark=True)
     measured = {point.id: point.metrics for point in results.points if point.status == "ok"}
     alone = _flagged(results, "single_attempt")
-    rows: list[tuple[ExpectationRow, str | None]] = []
-    of_point: dict[str, set[tuple[str, str | None]]] = {}
-    for row in results.expectations:
-        if row.point_id in measured:
-            step = _WITH_TABLE if row.reason == NO_TABLE else _EXPECT if NO_FIGURE in row.reason else None
-            if step is not None:  # pybench expect takes good runs of two attempts
-                first = "" if results.verdict in GOOD else "when its other rows pass, "
-                step = f"{first if alone.isdisjoint(row.point_ids) else 'measure two attempts or more, then '}{step}"
-            rows.append((row, step if row.metric in measured[row.point_id] else None))
-            of_point.setdefault(row.point_id, set()).add((row.reason, rows[-1][1]))
+
+    def step(row: ExpectationRow) -> str | None:
+        """How a table gets the row's figure; ``pybench expect`` takes good runs of two attempts."""
+        way = _WITH_TABLE if row.reason == NO_TABLE else _EXPECT if NO_FIGURE in row.reason else None
+        if way is None or row.metric not in measured[row.point_id]:
+            return None
+        first = "" if results.verdict in GOOD else "when its other rows pass, "
+        return f"{first if alone.isdisjoint(row.point_ids) else 'measure two attempts or more, then '}{way}"
+
+    rows = [(row, step(row)) for row in results.expectations if row.point_id in measured]
+    # Where all rows of a point have one reason and step, the point is enough.
+    kinds = Counter(point_id for point_id, *_ in {(row.point_id, row.reason, way) for row, way in rows})
     found = []
-    for row, step in rows:
+    for row, way in rows:
         if row.verdict == "no_expectation":
             name = names.get(row.point_id, row.point_id)
-            # Where all rows of a point are alike, the point is enough.
-            subject = f"{name} {row.metric}" if len(of_point[row.point_id]) > 1 else name
-            found.append(Finding("no_expectation", row.reason, (subject,), step))
+            subject = f"{name} {row.metric}" if kinds[row.point_id] > 1 else name
+            found.append(Finding("no_expectation", row.reason, (subject,), way))
     return each_step_once(_filled(_by_step(_merged(found)), view))
 
 
@@ -236,28 +238,21 @@ def _of_rows(results: Results, names: dict[str, str], more: MoreAttempts, broken
         lacks_point = row.verdict in {"missing", "error"} and not unmeasured.isdisjoint(row.point_ids)
         if row.verdict in BY_IMPORTANCE and not lacks_point and not is_consequence(row, broken):
             name = f"{names.get(row.point_id, row.point_id)} {row.metric}"
+            step: str | None = None
             if row.point_id in beside:
-                step: str | None = _IN_COMPANY
+                step = _IN_COMPANY
             elif row.point_id in beyond:
                 step = _LEFT_OUT
-            elif row.verdict == "inconclusive" and not short_of_time.isdisjoint(row.point_ids):
-                step = _finish(results)
-            else:
-                step = more.step(row) if row.verdict == "inconclusive" else _of_verdict(row, nodes)
+            elif row.verdict == "inconclusive":
+                step = more.step(row) if short_of_time.isdisjoint(row.point_ids) else _finish(results)
+            elif row.verdict == "missing":
+                step = _ELSEWHERE
+            elif row.verdict == "fail" and isinstance(row, CheckResult):
+                # Some points measure the node itself.
+                step = _ALIKE if row.point_id in nodes else _CHECK_NODE if row.table else _LOWER_LOAD
+            elif row.verdict == "fail":
+                step = _EXPLAIN
             yield Finding(row.verdict, row.reason, (name,), step)
-
-
-def _of_verdict(row: ExpectationRow, nodes: Container[str | None]) -> str | None:
-    """The next step for a failed row; ``nodes`` are points that measure the node itself."""
-    if row.verdict == "missing":
-        return _ELSEWHERE
-    if row.verdict != "fail":
-        return None
-    if not isinstance(row, CheckResult):
-        return _EXPLAIN
-    if row.point_id in nodes:
-        return _ALIKE
-    return _CHECK_NODE if row.table else _LOWER_LOAD
 
 
 def _is_limited(results: Results) -> bool:
