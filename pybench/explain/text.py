@@ -17,7 +17,7 @@ from pybench.report.run.view import RunView
 from pybench.report.table import Table, wrapped
 from pybench.report.text.change_words import value_text
 from pybench.report.text.labels import short_labels
-from pybench.report.text.table import draw_tables
+from pybench.report.text.table import Paper
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 """Points have their ids in full."""
@@ -32,11 +32,12 @@ def render(
 
     ``names`` are labels of points by id, for the tables.
     """
-    tables = [*tables_of(explanation, names), _clocks(explanation, names), _predictions(explanation)]
     head = wrapped(f"{explanation.run_id}, explained by {explanation.node_run_id}", width, after="  ")
     noted = [line for note in notes(explanation) for line in wrapped(note, width, "  ", "    ")]
-    drawn = draw_tables([table.without_empty_columns() for table in tables if table.rows], width=width, color=color)
-    return "\n".join((*head, drawn)) + "\n".join(("\nNotes", *noted, "") if noted else ())
+    out = Paper(width, color=color)
+    for table in (*tables_of(explanation, names), _clocks(explanation, names), _predictions(explanation)):
+        out.table(table.without_empty_columns())
+    return "\n".join((*head, out.text())) + "\n".join(("\nNotes", *noted, "") if noted else ())
 
 
 def notes(explanation: Explanation) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pybench.model.manifest import duration_text
 from pybench.model.suite import Plan, Skip, Suite
 from pybench.model.text import amount_text, plural
 from pybench.report.table import Table, wrapped
-from pybench.report.text.table import Paper, draw, hanging
+from pybench.report.text.table import Paper, hanging
 
 _NEVER_RUN = ("tensorrt_llm", "trtllm")
 """Backends and servers that no GPU has run with pybench yet."""
@@ -46,9 +46,7 @@ def render(
     planned = () if assumed is None else (f"planned for {assumed}, not for this machine",)
     for line in filter(None, (suite.description, *planned, *_batches(suite), *_container(suite.container))):
         hanging(out, line)
-    if plan.points:
-        out.print()
-        out.print(draw(_points(plan, gpu_memory_bytes, judges), width))
+    out.table(_points(plan, gpu_memory_bytes, judges))
     out.print()
     for line in (
         *_reasons(((skip.id, skip.reason) for skip in plan.skips), "skipped: "),

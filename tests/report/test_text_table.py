@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pybench.report.table import Cell, Table
-from pybench.report.text.table import Paper, draw_tables, hanging
+from pybench.report.text.table import Paper, hanging
 
 HEADS = ("point", "found", "allowed", "nothing", "reason")
 ROWS = (("one", "1" * 20, "2" * 20, "-", "a limit"), ("two", "3" * 20, "-", "-", ""))
 
 
 def drawn(table: Table, width: int) -> list[str]:
-    return draw_tables([table], width=width).splitlines()[1:]
+    out = Paper(width)
+    out.table(table)
+    return out.text().splitlines()[1:]
 
 
 def test_a_name_goes_on_below_before_a_table_becomes_blocks() -> None:

@@ -47,13 +47,13 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     if not detail:
         job = job_table(results, names).without_empty_columns()
         for table in (comparisons(results, names), job, claims(results, names)):
-            _table(out, table, width)
+            out.table(table)
     most = len(results.points) + len(results.node) if detail else MOST_SUBJECTS
     _listed(out, "What did not pass", each_step_once(findings(view)), most, is_named=True)
     _listed(out, "Not judged", not_judged(view), most)
     _listed(out, "Not run", not_run(results), most)
     for number, table in enumerate(tables(results, names) if detail else ()):
-        _table(out, table if number else table.without(_IN_OVERVIEW), width)
+        out.table(table if number else table.without(_IN_OVERVIEW))
     out.print()
     state = (verdict_words(view.state), COLOURS.get(view.state, ""))
     out.print(Text.assemble("verdict: ", state, printable(f" - {view.reason}")), soft_wrap=True)
@@ -99,12 +99,6 @@ def _overview(results: Results, group: Group, width: int) -> tuple[Table, Table]
     """The fullest table that fits, else the narrowest; and the one without columns that give way."""
     tables = overviews(results, group)
     return next((table for table in tables if fits(table, width)), tables[-1]), tables[1]
-
-
-def _table(out: Console, table: Table, width: int) -> None:
-    if table.rows:
-        out.print()
-        out.print(draw(table, width))
 
 
 def _listed(out: Console, title: str, found: Sequence[Finding], most: int, *, is_named: bool = False) -> None:

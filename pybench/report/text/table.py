@@ -55,18 +55,15 @@ class Paper(Console):
             highlight=False,
         )
 
+    def table(self, table: Table) -> None:
+        """A table behind an empty line; nothing without rows."""
+        if table.rows:
+            self.print()
+            self.print(draw(table, self.width))
+
     def text(self) -> str:
         """What was printed, without the spaces that fill its lines; colours stay."""
         return _TRAILING.sub(lambda found: found.group().replace(" ", ""), self._stream.getvalue())
-
-
-def draw_tables(drawn: Sequence[Table], *, width: int, color: bool = False) -> str:
-    """Tables alone, each behind an empty line."""
-    out = Paper(width, color=color)
-    for table in drawn:
-        out.print()
-        out.print(draw(table, width))
-    return out.text()
 
 
 @dataclass(frozen=True)
