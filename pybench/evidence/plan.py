@@ -17,6 +17,7 @@ from pybench.files.suite.own_files import FILE_SETTINGS
 from pybench.model.errors import FileError, PybenchError
 from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
 from pybench.model.suite import NOT_INSTALLED, ExpectedTable, Plan, Point, Skip, Suite
+from pybench.model.text import by_key
 
 _SENDERS = "the sender's own, no {kind} that pybench comes with; check with one that you trust: --suite FILE"
 
@@ -166,11 +167,8 @@ def _points(manifest: Manifest, *, same_build: bool) -> Iterator[Discrepancy]:
 
 def _entries(plan: Plan) -> dict[str, list[_Entry]]:
     """By the point's id, which an edited plan may have more than once."""
-    entries: dict[str, list[_Entry]] = {}
-    for state, members in (("measured", plan.points), ("skipped", plan.skips), ("left out", plan.left_out)):
-        for entry in members:
-            entries.setdefault(entry.id, []).append((state, entry))
-    return entries
+    states = (("measured", plan.points), ("skipped", plan.skips), ("left out", plan.left_out))
+    return by_key((entry.id, (state, entry)) for state, members in states for entry in members)
 
 
 def _lacks_package(claimed: list[_Entry], follows: list[_Entry]) -> bool:

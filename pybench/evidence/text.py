@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
-from pybench.model.text import plural
+from pybench.model.text import by_key, plural
 from pybench.report.table import printable, wrapped
 
 _MOST_PARAGRAPHS = 40
@@ -48,11 +48,8 @@ def _headline(found: Verification) -> list[str]:
 
 def _listed(found: Sequence[Discrepancy]) -> list[str]:
     """A paragraph for each; many places of one text share theirs."""
-    places: dict[str, list[str]] = {}
-    for each in found:
-        places.setdefault(each.text, []).append(each.place)
     paragraphs = []
-    for text, own in places.items():
+    for text, own in by_key((each.text, each.place) for each in found).items():
         if len(own) > _MOST_PLACES:
             listed = "; ".join(map(printable, own[:_MOST_PLACES]))
             more = f"; and {len(own) - _MOST_PLACES} more (--json FILE has all)"

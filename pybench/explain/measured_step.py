@@ -16,6 +16,7 @@ from pybench.explain.predict import predicted_phases, refuse_launch_bound, runs_
 from pybench.explain.step_time import Baseline, BaselinePhase, NodeRates, StepTime, UnmeasuredError, total
 from pybench.model.record import gpu_label
 from pybench.model.suite import AxisValue, Point
+from pybench.model.text import by_key
 from pybench.model.workloads.settings import NODES, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
@@ -135,9 +136,7 @@ def measured_steps(measurements: Measurements) -> Iterator[MeasuredStep]:
 
 def grouped(steps: Iterable[MeasuredStep]) -> list[list[MeasuredStep]]:
     """Groups of points that differ only in parallel degrees, the fewest GPUs first."""
-    groups: dict[str, list[MeasuredStep]] = {}
-    for step in steps:
-        groups.setdefault(f"{step.point.benchmark} {sorted(step.group.items())!r}", []).append(step)
+    groups = by_key((f"{step.point.benchmark} {sorted(step.group.items())!r}", step) for step in steps)
     return [sorted(group, key=lambda measured: measured.point.num_gpus) for group in groups.values()]
 
 

@@ -12,6 +12,7 @@ from pybench.explain.explanation import explanation_of
 from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanation
 from pybench.files.run.folder import RunFolder
 from pybench.model.errors import UsageError
+from pybench.model.text import by_key
 from pybench.report.page.charts import Section
 from pybench.report.run.view import RunView
 from pybench.report.table import Table, wrapped
@@ -43,13 +44,10 @@ def render(
 def notes(explanation: Explanation) -> Iterator[str]:
     """Reasons without a prediction, bounds of baselines and waits, each once with its points; then cautions."""
     points: tuple[ExplainedBaseline | ExplainedPoint, ...] = (*explanation.baselines, *explanation.points)
-    noted = [(point.point_id, f"not predicted: {point.reason}") for point in points if point.reason is not None]
-    noted += [(point.point_id, point.bound) for point in explanation.baselines if point.bound is not None]
-    noted += [(point.point_id, point.wait) for point in explanation.points if point.wait is not None]
-    points_of: dict[str, list[str]] = {}
-    for name, sentence in noted:
-        points_of.setdefault(sentence, []).append(name)
-    yield from (f"{', '.join(names)}: {sentence}" for sentence, names in points_of.items())
+    noted = [(f"not predicted: {point.reason}", point.point_id) for point in points if point.reason is not None]
+    noted += [(point.bound, point.point_id) for point in explanation.baselines if point.bound is not None]
+    noted += [(point.wait, point.point_id) for point in explanation.points if point.wait is not None]
+    yield from (f"{', '.join(names)}: {sentence}" for sentence, names in by_key(noted).items())
     yield from explanation.notes
 
 

@@ -10,6 +10,7 @@ from statistics import median
 from pybench.core.numbers import plain, quantity, signed_percent, spread
 from pybench.model.figures import Change
 from pybench.model.results import Estimate
+from pybench.model.text import by_key
 from pybench.model.workloads.registry import HEADLINES
 
 _METRICS = {
@@ -33,12 +34,8 @@ def metric_words(metric: str) -> str:
 
 def rows_text(rows: Iterable[tuple[str, str]], names: Mapping[str, str]) -> str:
     """Points with their metrics, which points that have the same share: ``TP 1; TP 2 (speed, energy of each)``."""
-    words: dict[str, list[str]] = {}
-    for point, metric in rows:
-        words.setdefault(names.get(point, point), []).append(metric_words(metric))
-    alike: dict[str, list[str]] = {}
-    for name, found in words.items():
-        alike.setdefault(", ".join(found), []).append(name)
+    words = by_key((names.get(point, point), metric_words(metric)) for point, metric in rows)
+    alike = by_key((", ".join(found), name) for name, found in words.items())
     return "; ".join(
         f"{'; '.join(points)} ({metrics}{' of each' * (len(points) > 1)})" for metrics, points in alike.items()
     )

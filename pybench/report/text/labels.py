@@ -9,7 +9,7 @@ from typing import Protocol
 from pybench.core.plan import point_id
 from pybench.model.figures import RunFigures
 from pybench.model.suite import AxisValue
-from pybench.model.text import amount_text, plural
+from pybench.model.text import amount_text, by_key, plural
 
 _WORDS = {
     "tensor_parallel": "TP {}",
@@ -98,9 +98,7 @@ def axis_text(name: str, value: AxisValue) -> str:
 
 def _common(points: Sequence[Named]) -> dict[str, dict[str, AxisValue]]:
     """Axes that all points of a benchmark share, by benchmark."""
-    siblings: dict[str, list[Named]] = {}
-    for point in points:
-        siblings.setdefault(point.benchmark, []).append(point)
+    siblings = by_key((point.benchmark, point) for point in points)
     return {benchmark: shared_axes(own) for benchmark, own in siblings.items()}
 
 
