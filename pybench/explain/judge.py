@@ -149,23 +149,18 @@ class _Kept:
         points = self._measured(row.metric, row.point_id)
         if not points or row.value is None:
             return row
-        minimum, maximum, source, hosts = row.minimum, row.maximum, row.source, row.hosts
-        table = self._tables.get(row.table or "")
+        limited, table = row, self._tables.get(row.table or "")
         context = context_of(self.results, row.metric, points[0].settings.to_json(), points[0].shape)
         if table is not None and (found := figure_row(table, context, points[0].num_gpus)):
             least, most = found.limits
-            more = METRICS[row.metric].higher_is_better
-            minimum, maximum = least if more else None, None if more else most
-            source, hosts = found.source, found.hosts
-        if minimum is None and maximum is None:
+            minimum, maximum = (least, None) if METRICS[row.metric].higher_is_better else (None, most)
+            limited = replace(row, minimum=minimum, maximum=maximum, source=found.source, hosts=found.hosts)
+        if limited.minimum is None and limited.maximum is None:
             return row
         evidence = row_statistics(self.measurements, row.metric, points)
-        verdict, reason, _, decision = judge_value(evidence, row.value.unit, minimum, maximum)
-        reason = "; ".join(filter(None, (reason, provisional(hosts))))
-        return replace(
-            row, minimum=minimum, maximum=maximum, source=source, hosts=hosts,
-            verdict=verdict, reason=reason, decision=decision,
-        )  # fmt: skip
+        verdict, reason, _, decision = judge_value(evidence, row.value.unit, limited.minimum, limited.maximum)
+        reason = "; ".join(filter(None, (reason, provisional(limited.hosts))))
+        return replace(limited, verdict=verdict, reason=reason, decision=decision)
 
     def comparison(self, row: ComparisonResult) -> ComparisonResult:
         """The ratio of two points; how a ratio changes along an axis stays as it is."""

@@ -17,7 +17,7 @@ from pybench.core.numbers import quantity_with_interval, spread
 from pybench.core.provenance import worker_packages
 from pybench.core.statistics.interval import location
 from pybench.core.verdict import ONE_ATTEMPT
-from pybench.explain.step_time import AlphaBeta, NodeRates, fit
+from pybench.explain.step_time import MIN_SIZES, AlphaBeta, NodeRates, fit
 from pybench.files.reader import first_fault
 from pybench.files.run.folder import RunFolder, earlier_runs
 from pybench.files.run.results_file import read_results
@@ -38,7 +38,6 @@ _OF_EACH_GPU = ("matmul_flops_per_s", "memory_bytes_per_s")
 _ON_GPUS = "launch_s"
 NODE_METRICS = (*_OF_EACH_GPU, "peer_copy_bytes_per_s", "collective_s", _ON_GPUS)
 """The metrics that predictions are made from."""
-_MIN_SIZES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +147,7 @@ def _collectives(node: MeasuredNode) -> dict[int, dict[tuple[str, int], AlphaBet
             curves.setdefault(key, {})[settings.message_bytes] = point.values["collective_s"]
     fits: dict[int, dict[tuple[str, int], AlphaBeta]] = {}
     for (num_nodes, operation, count), curve in curves.items():
-        if len(curve) >= _MIN_SIZES:
+        if len(curve) >= MIN_SIZES:
             fits.setdefault(num_nodes, {})[operation, count] = fit(list(curve.items()))
     return fits
 
@@ -215,7 +214,7 @@ def rates_of(settings: Iterable[Settings]) -> set[tuple[str | int, ...]]:
             rates.add((each.workload, each.gpus, each.precision))
         elif isinstance(each, MemoryBandwidth | PeerCopy):
             rates.add((each.workload, each.gpus))
-    return rates | {rate for rate, of_rate in sizes.items() if len(of_rate) >= _MIN_SIZES}
+    return rates | {rate for rate, of_rate in sizes.items() if len(of_rate) >= MIN_SIZES}
 
 
 def run_with_rates(root: Path, fingerprint: str, points: Sequence[Point]) -> str | None:

@@ -9,7 +9,7 @@ from operator import add, mul
 
 # An all-reduce does the work of a reduce-scatter and an all-gather, so it bounds either where that was not measured.
 _BOUND = "all_reduce"
-_MIN_SIZES = 2
+MIN_SIZES = 2
 
 
 class UnmeasuredError(Exception):
@@ -49,7 +49,7 @@ def fit(curve: Sequence[tuple[float, float]]) -> AlphaBeta:
     Relative errors give small sizes, which alone show the latency, the weight of large ones. Raises ``ValueError`` with
     fewer than two sizes, or with a time that is not positive.
     """
-    if len({size for size, _ in curve}) < _MIN_SIZES or any(time_s <= 0 for _, time_s in curve):
+    if len({size for size, _ in curve}) < MIN_SIZES or any(time_s <= 0 for _, time_s in curve):
         raise ValueError(f"a fit needs times of two sizes, found {list(curve)}")
     # Columns of the design matrix, each row divided by its time: alpha / t + beta s / t should be 1.
     ones, sizes = [1 / t for _, t in curve], [s / t for s, t in curve]

@@ -101,9 +101,7 @@ def document(suite: ET.Element) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _rows(
-    results: Results,
-) -> Iterator[tuple[str, str, ScalingResult | CheckResult | ComparisonResult | NodeCheck]]:
+def _rows(results: Results) -> Iterator[tuple[str, str, ScalingResult | CheckResult | ComparisonResult | NodeCheck]]:
     """Everything judged: its point, or the suite, the name of its case, and the row."""
     for row in results.scaling:
         yield row.point_id, f"{row.metric} {row.baseline_count} to {row.count} GPUs", row

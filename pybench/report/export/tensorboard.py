@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pybench.core.metrics import step_values
 from pybench.files.run.folder import attempt_name
@@ -37,11 +36,16 @@ def export(view: RunView, out: Path) -> str:
         raise UsageError(
             f"--format tensorboard needs the package tensorboard ({error}): pip install tensorboard"
         ) from error
-    writer = (EventFileWriter, event_pb2.Event, summary_pb2.Summary)
     for record in view.good_records:
         folder = out / attempt_name(record.point_id, record.attempt)
         try:
-            _write(writer, folder, scalars(points[record.point_id], record, view.trace(record.trace)))
+            for earlier in folder.glob("events.out.tfevents.*"):  # a second export would add to the first
+                earlier.unlink()
+            writer = EventFileWriter(str(folder))
+            for tag, step, value, at_s in scalars(points[record.point_id], record, view.trace(record.trace)):
+                values = summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag=tag, simple_value=value)])
+                writer.add_event(event_pb2.Event(wall_time=at_s, step=step, summary=values))
+            writer.close()
         except OSError as error:
             raise UsageError(f"{folder}: cannot write event files: {error.strerror}") from error
     written = plural(len(view.good_records), "attempt")
@@ -66,14 +70,3 @@ def scalars(point: Point, record: Record, trace: PowerTrace | None) -> Iterator[
             tag = gpu.uuid if gpu.index is None else f"gpu{gpu.index}"
             for step, (t_ns, value) in enumerate(zip(times_ns, power_mw, strict=True)):
                 yield f"power_w/{tag}", step, float(value) / 1e3, (int(t_ns) + offset_ns) / 1e9
-
-
-def _write(writer: Any, folder: Path, found: Iterator[Scalar]) -> None:  # noqa: ANN401 - an optional package without types
-    open_writer, event, summary = writer
-    for earlier in folder.glob("events.out.tfevents.*"):  # a second export would add to the first
-        earlier.unlink()
-    files = open_writer(str(folder))
-    for tag, step, value, at_s in found:
-        values = summary(value=[summary.Value(tag=tag, simple_value=value)])
-        files.add_event(event(wall_time=at_s, step=step, summary=values))
-    files.close()

@@ -17,7 +17,7 @@ from pybench.core.node_faults import PARTS, Fault, Part, faults, is_consequence,
 from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.results import CheckResult, ExpectationRow, Results
 from pybench.model.suite import NOT_INSTALLED, provisional
-from pybench.model.text import plural
+from pybench.model.text import by_key, plural
 from pybench.model.verdict import PREDICTION
 from pybench.report.run.headline import is_passed_guard
 from pybench.report.run.more_attempts import MoreAttempts
@@ -123,8 +123,8 @@ def by_part(found: Sequence[Finding]) -> tuple[tuple[str, tuple[Finding, ...]], 
     """Findings under the part they point to; without any such, all under no name."""
     if not any(finding.part for finding in found):
         return (("", tuple(found)),) if found else ()
-    parts = dict.fromkeys(finding.part or "figures" for finding in found)
-    return tuple((part, tuple(f for f in found if (f.part or "figures") == part)) for part in parts)
+    parts = by_key((finding.part or "figures", finding) for finding in found)
+    return tuple((part, tuple(of_part)) for part, of_part in parts.items())
 
 
 def not_judged(view: RunView) -> tuple[Finding, ...]:
@@ -285,7 +285,5 @@ def _by_step(found: Sequence[Finding]) -> list[Finding]:
 
 def _merged(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """One finding for each reason and step, its subjects in order."""
-    alike: dict[Finding, list[str]] = {}
-    for finding in found:
-        alike.setdefault(replace(finding, subjects=()), []).extend(finding.subjects)
+    alike = by_key((replace(finding, subjects=()), name) for finding in found for name in finding.subjects)
     return tuple(replace(finding, subjects=tuple(dict.fromkeys(names))) for finding, names in alike.items())

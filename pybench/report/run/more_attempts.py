@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from pybench.core.schedule import pending
-from pybench.model.results import JudgedRow, NodeCheck, Results
+from pybench.model.results import JudgedRow, Results
 from pybench.model.text import by_key, rough_time
 from pybench.report.run.view import RunView
 
@@ -37,7 +37,7 @@ class MoreAttempts:
         for row in results.rows:
             attempts = row.decision.attempts_to_decide if row.decision else None
             if row.verdict == "inconclusive" and attempts is not None:
-                name = _benchmark(row, benchmarks)
+                name = benchmarks.get(row.point_id or "", "")
                 needed[name] = max(attempts, needed.get(name, 0))
         aliased = {point.id for point in results.points if "alias_risk" in point.flags}
         return cls(needed, benchmarks, any(option.startswith(_OPTION) for option in results.options), aliased)
@@ -58,12 +58,7 @@ class MoreAttempts:
             return f"measure two attempts or more: {_OPTION} 2, or attempts of the benchmark"
         if not names_number:
             return "the figure lies too near its limit: find what holds it back, or move the limit"
-        return f"set max_attempts of the benchmark to {self.needed[_benchmark(row, self.benchmarks)]}"
-
-
-def _benchmark(row: JudgedRow, benchmarks: Mapping[str, str]) -> str:
-    """A check of the node has that of its point."""
-    return benchmarks.get(row.point_id or "", "") if isinstance(row, NodeCheck) else row.benchmark
+        return f"set max_attempts of the benchmark to {self.needed[self.benchmarks.get(row.point_id or '', '')]}"
 
 
 def decided_sentence(view: RunView) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pybench.core.loss_curve import METRIC as LOSS_GUARD
 from pybench.core.numbers import Scale, gate, plain, quantity, shared_scale, with_spread
 from pybench.model.results import CheckResult, PointResult, Results
-from pybench.model.text import plural
+from pybench.model.text import by_key, plural
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import AUTO
 from pybench.model.workloads.train_rules import STRATEGIES
@@ -27,7 +27,7 @@ from pybench.report.run.headline import (
 )
 from pybench.report.table import Cell, Table
 from pybench.report.text.change_words import metric_words
-from pybench.report.text.labels import axis_text, shared_axes, short_labels
+from pybench.report.text.labels import axes_by_benchmark, axis_text, shared_axes, short_labels
 
 EVERY_POINT = "all"
 """Replaces a flag's letter where every row has the flag, so that no row repeats it."""
@@ -88,9 +88,8 @@ def parts(group: Group) -> tuple[Group, ...]:
     names = [name for name, value in axes.items() if any(point.axes.get(name) != value for point in group.points)]
     if not names:
         return (group,)
-    values = dict.fromkeys(point.axes[names[0]] for point in group.points)
-    split = ([point for point in group.points if point.axes[names[0]] == value] for value in values)
-    return tuple(_group(group.benchmarks, points, group.letters) for points in split)
+    split = by_key((point.axes[names[0]], point) for point in group.points)
+    return tuple(_group(group.benchmarks, points, group.letters) for points in split.values())
 
 
 def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[str, ...]:
@@ -98,11 +97,11 @@ def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[s
     everywhere = shared_axes(points) if len(points) > 1 or len(benchmarks) == 1 else {}
     texts = [", ".join(axis_text(*axis) for axis in everywhere.items())]
     if len(benchmarks) > 1:
-        by_words: dict[str, list[str]] = {}
-        for name in benchmarks:
-            axes = shared_axes([point for point in points if point.benchmark == name])
-            words = ", ".join(axis_text(*axis) for axis in axes.items() if axis[0] not in everywhere)
-            by_words.setdefault(words, []).append(name)
+        of_each = {
+            name: ", ".join(axis_text(*axis) for axis in axes.items() if axis[0] not in everywhere)
+            for name, axes in axes_by_benchmark(points).items()
+        }
+        by_words = by_key((of_each[name], name) for name in benchmarks)
         texts += [f"{words}: {', '.join(names)}" for words, names in by_words.items() if words]
     attempts = {point.attempts for point in points if point.attempts}
     if attempts:

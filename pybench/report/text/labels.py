@@ -35,7 +35,7 @@ class Named(Protocol):
 
 def labels(points: Sequence[Named]) -> dict[str, str]:
     """Label of each point by its id: the benchmark and the axes that vary, e.g. ``decode[tensor_parallel=2]``."""
-    common = _common(points)
+    common = axes_by_benchmark(points)
     return {point.id: point_id(point.benchmark, _without(point.axes, common[point.benchmark])) for point in points}
 
 
@@ -44,7 +44,7 @@ def short_labels(points: Sequence[Named], *, with_benchmark: bool) -> dict[str, 
 
     Only axes that vary within a benchmark are named; ``with_benchmark`` adds its name in front.
     """
-    common = _common(points)
+    common = axes_by_benchmark(points)
     found = {}
     for point in points:
         words = ", ".join(axis_text(*axis) for axis in _without(point.axes, common[point.benchmark]).items())
@@ -64,7 +64,7 @@ def labels_of_runs(runs: Iterable[RunFigures]) -> dict[str, str]:
 
 def common_axes(points: Sequence[Named]) -> tuple[str, ...]:
     """What :func:`labels` leaves out, once for each benchmark, e.g. ``decode[backend=torch]``."""
-    return tuple(point_id(benchmark, axes) for benchmark, axes in _common(points).items() if axes)
+    return tuple(point_id(benchmark, axes) for benchmark, axes in axes_by_benchmark(points).items() if axes)
 
 
 def shared_axes(points: Sequence[Named]) -> dict[str, AxisValue]:
@@ -96,7 +96,7 @@ def axis_text(name: str, value: AxisValue) -> str:
     return _WORDS.get(name, f"{name} {{}}").format(value)
 
 
-def _common(points: Sequence[Named]) -> dict[str, dict[str, AxisValue]]:
+def axes_by_benchmark(points: Sequence[Named]) -> dict[str, dict[str, AxisValue]]:
     """Axes that all points of a benchmark share, by benchmark."""
     siblings = by_key((point.benchmark, point) for point in points)
     return {benchmark: shared_axes(own) for benchmark, own in siblings.items()}
