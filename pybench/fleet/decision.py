@@ -18,7 +18,7 @@ from pybench.fleet.figures import SlowFigures, group_of
 from pybench.fleet.pairs import SlowPairs, slow_pairs
 from pybench.fleet.values import BY_IMPORTANCE, FleetNode, FleetResult, NodeRun, NodeState, PairFigure, Symptom
 from pybench.model.figures import NOT_ALONE, SmallestEffects, key_values
-from pybench.model.text import plural
+from pybench.model.text import by_key, plural
 
 
 def judge_fleet(
@@ -105,10 +105,7 @@ class _Fleet:
 
     @cached_property
     def _runs_by_node(self) -> Mapping[str, list[NodeRun]]:
-        found: dict[str, list[NodeRun]] = {}
-        for run in self.runs:
-            found.setdefault(run.node, []).append(run)
-        return found
+        return by_key((run.node, run) for run in self.runs)
 
     @cached_property
     def _groups(self) -> dict[str, set[str]]:

@@ -29,6 +29,7 @@ from pybench.core.statistics.units import (
 )
 from pybench.fleet.values import GpuOfNode, GroupSpread, NodeRun, Symptom
 from pybench.model.figures import FigureKey, SmallestEffects
+from pybench.model.text import by_key
 from pybench.model.workloads.registry import HEADLINES, METRICS, SLOWER_FRACTIONS
 
 _GROUPS = {
@@ -211,9 +212,7 @@ class SlowFigures:
         """Figures that are slow among all nodes, GPUs and groups, by node."""
         whole = {(GpuOfNode(node, ""), group): p for (node, group), p in self.nodes.probabilities.items()}
         slow = discoveries({**whole, **self.gpus.probabilities})
-        gpus: dict[tuple[str, str], list[GpuOfNode]] = {}
-        for unit, group in self.gpus.probabilities:
-            gpus.setdefault((unit.node, group), []).append(unit)
+        gpus = by_key(((unit.node, group), unit) for unit, group in self.gpus.probabilities)
         found: dict[str, list[Symptom]] = {}
         for node, group in self.nodes.probabilities:
             units = gpus.get((node, group), [])

@@ -26,6 +26,7 @@ from pybench.fleet.figures import bad_fraction
 from pybench.fleet.values import FleetLink, PairFigure, Symptom
 from pybench.model.errors import UsageError
 from pybench.model.figures import SmallestEffects
+from pybench.model.text import by_key
 from pybench.model.workloads.registry import METRICS
 
 DECISION_ROUNDS = 3
@@ -70,16 +71,11 @@ class SlowPairs:
 
 def slow_pairs(pairs: Sequence[PairFigure], effects: SmallestEffects) -> SlowPairs:
     """Judge each kind of pairs separately."""
-    by_kind: dict[tuple[object, ...], list[PairFigure]] = {}
-    for pair in pairs:
-        by_kind.setdefault(pair.kind, []).append(pair)
     symptoms: dict[str, list[Symptom]] = {}
     links: list[FleetLink] = []
     notes: list[str] = []
-    for of_kind in by_kind.values():
-        measured: dict[Pair, list[PairFigure]] = {}
-        for pair in of_kind:
-            measured.setdefault(_ends(pair), []).append(pair)
+    for of_kind in by_key((pair.kind, pair) for pair in pairs).values():
+        measured = by_key((_ends(pair), pair) for pair in of_kind)
         values = {ends: _value(own) for ends, own in sorted(measured.items())}
         rest = _Kind(of_kind, values, math.log1p(effects.of(of_kind[0].metric)))
         while slow := rest.slowest():
@@ -100,10 +96,7 @@ class _Kind:
 
     def slowest(self) -> tuple[str, Symptom] | None:
         """The slowest node all of whose pairs are low beyond chance."""
-        by_node: dict[str, list[float]] = {}
-        for pair, value in self.values.items():
-            for node in pair:
-                by_node.setdefault(node, []).append(value)
+        by_node = by_key((node, value) for pair, value in self.values.items() for node in pair)
         slow = []
         for node, own in by_node.items():
             others = [value for pair, value in self.values.items() if node not in pair]
