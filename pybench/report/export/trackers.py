@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from pybench.core.numbers import spread
 from pybench.model.errors import UsageError
 from pybench.model.results import Results
 from pybench.model.workloads.registry import METRICS
@@ -56,9 +57,7 @@ def _entries(results: Results, *, more: bool) -> list[dict[str, str | float]]:
         for name, figure in tracked(results, point).items():
             if name in METRICS and METRICS[name].higher_is_better == more:
                 named = {"name": printable(f"{point.id} {name}"), "unit": figure.unit}
-                entries.append({**named, "value": figure.value})
-                if figure.low is not None and figure.high is not None:
-                    half = max(figure.value - figure.low, figure.high - figure.value)
-                    entries[-1]["range"] = f"± {half:.6g}"
-                entries[-1]["extra"] = f"run {results.run_id}"
+                half = spread(figure.value, figure.low, figure.high)
+                known = {} if half is None else {"range": f"± {half:.6g}"}
+                entries.append({**named, "value": figure.value, **known, "extra": f"run {results.run_id}"})
     return entries

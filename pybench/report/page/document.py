@@ -65,7 +65,6 @@ def _environment() -> Environment:
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.filters["sign"] = lambda verdict: _SIGNS.get(verdict, "-")
     made.filters["rank"] = verdict_rank
-    made.filters["lines"] = lambda text: [printable(line) for line in str(text).splitlines()]
     return made
 
 

@@ -34,11 +34,6 @@ _BAD = ("fail", "error")
 
 def render(view: RunView, sections: Sequence[Section] = ()) -> str:
     """One HTML file with everything that is known of a run, and ``sections`` of other commands."""
-    power = power_payload(view)
-    return document("run.html.j2", power=power, view=view, results=view.results, sections=sections, **_content(view))
-
-
-def _content(view: RunView) -> dict[str, Any]:
     results = view.results
     names = short_labels(results.points, with_benchmark=True)
     flags = [flag for point in results.points for flag in relevant(point)]
@@ -49,27 +44,32 @@ def _content(view: RunView) -> dict[str, Any]:
     known = {name: value for name, value in vars(results.provenance).items() if value not in _UNKNOWN}
     provenance |= {name.replace("_", " "): _words(value) for name, value in known.items()}
     points = point_table(results, names).without_empty_columns()
-    return {
-        "judged": "; ".join(filter(None, (decided_sentence(view), judged_sentence(results)))),
-        "findings": by_part(each_step_once(findings(view))),
-        "not_judged": by_part(not_judged(view)),
-        "not_run": by_part(not_run(results)),
-        "points": points,
-        "verdicts": sorted(set(points.verdicts), key=verdict_rank),
-        "charts": (*scaling_charts(results), *throughput_charts(results)),
-        "comparisons": comparisons(results, names),
-        "jobs": job_table(results, names).without_empty_columns(),
-        "steps": step_chart(view),
-        "attempt_energy": _attempt_energy(view, names),
-        "power_reason": view.manifest.power_reason if view.manifest else None,
-        "cards": _gpu_cards(results),
-        "matrix": _link_matrix(view),
-        "flag_legend": legend(flags),
-        "details": [table for table in tables(results, names) if not table.title.startswith(shown)],
-        "provenance": provenance.items(),
-        "changed": changes(results.options),
-        "sentence": sentence(results.provenance, detail=False, where="listed below"),
-    }
+    return document(
+        "run.html.j2",
+        power=power_payload(view),
+        view=view,
+        results=results,
+        sections=sections,
+        judged="; ".join(filter(None, (decided_sentence(view), judged_sentence(results)))),
+        findings=by_part(each_step_once(findings(view))),
+        not_judged=by_part(not_judged(view)),
+        not_run=by_part(not_run(results)),
+        points=points,
+        verdicts=sorted(set(points.verdicts), key=verdict_rank),
+        charts=(*scaling_charts(results), *throughput_charts(results)),
+        comparisons=comparisons(results, names),
+        jobs=job_table(results, names).without_empty_columns(),
+        steps=step_chart(view),
+        attempt_energy=_attempt_energy(view, names),
+        power_reason=view.manifest.power_reason if view.manifest else None,
+        cards=_gpu_cards(results),
+        matrix=_link_matrix(view),
+        flag_legend=legend(flags),
+        details=[table for table in tables(results, names) if not table.title.startswith(shown)],
+        provenance=provenance.items(),
+        changed=changes(results.options),
+        sentence=sentence(results.provenance, detail=False, where="listed below"),
+    )
 
 
 def _attempt_energy(view: RunView, names: dict[str, str]) -> list[tuple[str, ...]]:

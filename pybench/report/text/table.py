@@ -204,17 +204,12 @@ def _pieces(word: str, room: int) -> list[str]:
     return pieces
 
 
-def word(cell: str) -> Text:
-    """A cell; colour repeats the meaning of a verdict's word."""
-    return Text(printable(cell), style=COLOURS.get(cell, ""))
-
-
 def _behind_heads(cells: Sequence[tuple[str, str]], room: int, start: str = "") -> Text:
     """Each cell behind its head; a line ends between cells where each cell fits on a line."""
     line, drawn = cell_len(start), Text(start)
     for number, (head, cell) in enumerate(cells):
         comma = "," if number + 1 < len(cells) else ""
-        piece = Text.assemble((f"{printable(head)} ", "dim"), word(cell), comma)
+        piece = Text.assemble((f"{printable(head)} ", "dim"), (printable(cell), COLOURS.get(cell, "")), comma)
         length = cell_len(piece.plain)
         if drawn.plain:
             is_full = line + 1 + length > room >= length
