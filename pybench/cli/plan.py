@@ -190,12 +190,11 @@ def ci(system: str, suite: str, runner: str, gpus: int, schedule: str, time_limi
     It runs SUITE and judges it against earlier nights.
     """
     from pybench.files.shipped import find_suite, is_bare
-    from pybench.report.workflow import Workflow, render
+    from pybench.report.workflow import render
 
-    workflow = Workflow(
-        suite=suite, runner=runner, gpus=gpus, schedule=schedule, time_limit_s=time_limit_s, branch=branch
+    text = render(
+        system, suite=suite, runner=runner, gpus=gpus, schedule=schedule, time_limit_s=time_limit_s, branch=branch
     )
-    text = render(system, workflow)
     named = Path(suite)
     if is_bare(named):
         find_suite(named)

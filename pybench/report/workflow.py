@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -22,28 +21,17 @@ _SPARE_S = 1800.0
 """Seconds of a job beyond its attempts: images, reports, the gate's reruns."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Workflow:
-    """The suite, runner and schedule of a workflow. ``runner`` is the label of the machines that have the GPUs.
+def render(system: str, *, suite: str, runner: str, gpus: int, schedule: str, time_limit_s: float, branch: str) -> str:
+    """The file's text. ``runner`` is the label of the machines that have the GPUs; ``branch`` keeps the nights.
 
-    A run on fewer than ``gpus`` is no pass; 0 demands none.
+    A run on fewer than ``gpus`` is no pass; 0 demands none. Raises ``UsageError`` for text that could be taken for
+    another part of the file.
     """
-
-    suite: str
-    runner: str = "gpu"
-    gpus: int = 1
-    schedule: str = "17 2 * * *"
-    time_limit_s: float = 7200.0
-    branch: str = "pybench-history"
-
-
-def render(system: str, workflow: Workflow) -> str:
-    """The file's text. Raises ``UsageError`` for text that could be taken for another part of the file."""
-    for option, text in (("--suite", workflow.suite), ("--runner", workflow.runner), ("--branch", workflow.branch)):
+    for option, text in (("--suite", suite), ("--runner", runner), ("--branch", branch)):
         if not _PLAIN.fullmatch(text):
             raise UsageError(f"{option} {text!r}: may have letters, digits, spaces and _ . / @ + = - only")
-    if not _CRON.fullmatch(workflow.schedule):
-        raise UsageError(f"--schedule {workflow.schedule!r}: expected five fields of cron, such as '17 2 * * *'")
+    if not _CRON.fullmatch(schedule):
+        raise UsageError(f"--schedule {schedule!r}: expected five fields of cron, such as '17 2 * * *'")
     # Sources for programs, none of it HTML; what goes in is checked above.
     environment = Environment(
         loader=FileSystemLoader(_ASSETS),
@@ -54,8 +42,11 @@ def render(system: str, workflow: Workflow) -> str:
         keep_trailing_newline=True,
     )
     return environment.get_template(SYSTEMS[system]).render(
-        workflow=workflow,
-        require=f"--require gpus={workflow.gpus} " if workflow.gpus else "",
-        limit=duration_text(workflow.time_limit_s),
-        minutes=round((workflow.time_limit_s + _SPARE_S) / 60),
+        suite=suite,
+        runner=runner,
+        schedule=schedule,
+        branch=branch,
+        require=f"--require gpus={gpus} " if gpus else "",
+        limit=duration_text(time_limit_s),
+        minutes=round((time_limit_s + _SPARE_S) / 60),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,16 @@ import yaml  # type: ignore[import-untyped]
 from tree_sitter import Language, Parser
 
 from pybench.model.errors import UsageError
-from pybench.report.workflow import SYSTEMS, Workflow, render
+from pybench.report.workflow import SYSTEMS, render
 
-PLAIN = Workflow(suite="suites/node check.toml", runner="h200", gpus=4, schedule="5 1 * * 1-5", time_limit_s=5400.0)
+PLAIN: dict[str, Any] = {
+    "suite": "suites/node check.toml",
+    "runner": "h200",
+    "gpus": 4,
+    "schedule": "5 1 * * 1-5",
+    "time_limit_s": 5400.0,
+    "branch": "pybench-history",
+}
 
 
 def _schema(name: str) -> Any:
@@ -41,7 +47,7 @@ def _github(text: str) -> Any:
 
 def test_a_github_workflow_is_one() -> None:
     """By GitHub's published schema; one with a wrong key is refused by it."""
-    document = _github(render("github", PLAIN))
+    document = _github(render("github", **PLAIN))
     schema = _schema("github-workflows.json")
     assert _problems(schema, document) == []
     assert _problems(schema, {**document, "jobz": {}})
@@ -55,7 +61,7 @@ def test_a_github_workflow_is_one() -> None:
 
 def test_a_gitlab_job_is_one() -> None:
     """By GitLab's published schema."""
-    document = yaml.safe_load(render("gitlab", PLAIN))
+    document = yaml.safe_load(render("gitlab", **PLAIN))
     schema = _schema("gitlab-ci.json")
     assert _problems(schema, document) == []
     assert _problems(schema, {"pybench": {**document["pybench"], "scripts": []}})
@@ -67,7 +73,7 @@ def test_a_gitlab_job_is_one() -> None:
 def test_a_jenkinsfile_is_groovy() -> None:
     """By Groovy's grammar; Jenkins itself checks a pipeline only on a server."""
     parser = Parser(Language(tree_sitter_groovy.language()))
-    text = render("jenkins", PLAIN)
+    text = render("jenkins", **PLAIN)
     assert not parser.parse(text.encode()).root_node.has_error
     assert parser.parse(text.replace("pipeline {", "pipeline {{", 1).encode()).root_node.has_error
     assert "agent { label 'h200' }" in text
@@ -76,7 +82,7 @@ def test_a_jenkinsfile_is_groovy() -> None:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_machine_without_gpus_needs_none(system: str) -> None:
     """No demand is written."""
-    assert "--require" not in render(system, replace(PLAIN, gpus=0))
+    assert "--require" not in render(system, **{**PLAIN, "gpus": 0})
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -97,6 +103,5 @@ def test_a_machine_without_gpus_needs_none(system: str) -> None:
 )
 def test_text_that_is_more_than_text_is_refused(system: str, field: str, text: str) -> None:
     """It would be read by YAML, Groovy or a shell."""
-    changed: dict[str, Any] = {field: text}
     with pytest.raises(UsageError, match=f"--{field} "):
-        render(system, replace(PLAIN, **changed))
+        render(system, **{**PLAIN, field: text})
