@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from pybench.core.plan import point_id
-from pybench.model.figures import RunFigures
-from pybench.model.suite import AxisValue
+from pybench.model.figures import PointFigures, RunFigures
+from pybench.model.results import PointResult
+from pybench.model.suite import AxisValue, Point
 from pybench.model.text import amount_text, by_key, plural
 
 _WORDS = {
@@ -22,15 +22,8 @@ _WORDS = {
 }
 
 
-class Named(Protocol):
-    """A point of any kind: planned, measured, compared."""
-
-    @property
-    def id(self) -> str: ...  # noqa: D102
-    @property
-    def benchmark(self) -> str: ...  # noqa: D102
-    @property
-    def axes(self) -> dict[str, AxisValue]: ...  # noqa: D102
+Named = Point | PointResult | PointFigures
+"""A point of any kind: planned, measured, compared."""
 
 
 def labels(points: Sequence[Named]) -> dict[str, str]:
