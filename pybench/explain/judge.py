@@ -6,6 +6,7 @@ they are: joules and watts, checks of the node, and rows over a point that share
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -65,16 +66,13 @@ def judged_again(results: Results, node: MeasuredNode | None) -> Results:
 def _counts(counts: Counts, before: Sequence[JudgedRow], now: Sequence[JudgedRow]) -> Counts:
     """The counts moved by the rows whose verdict changed. Rows without a table did not count before."""
     names = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive", "no_expectation": "without_figure"}
-    moved = dict.fromkeys(names.values(), 0)
-    for old, new in zip(before, now, strict=True):
-        if old.verdict != new.verdict:
-            moved[names[old.verdict]] -= 1
-            moved[names[new.verdict]] += 1
+    moved = Counter(names.get(row.verdict) for row in now)
+    moved.subtract(names.get(row.verdict) for row in before)
     judged = moved["passed"] + moved["failed"] + moved["inconclusive"]
     shown = sum(old.reason == NO_TABLE != new.reason for old, new in zip(before, now, strict=True))
     shown = max(shown, -moved["without_figure"] - counts.without_figure)  # results of before had another reason
     moved["without_figure"] += shown
-    numbers = {name: getattr(counts, name) + number for name, number in moved.items()}
+    numbers = {name: getattr(counts, name) + moved[name] for name in names.values()}
     return replace(counts, judged=counts.judged + judged, expected=counts.expected + shown, **numbers)
 
 

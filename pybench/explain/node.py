@@ -279,17 +279,17 @@ def node_doubts(results: Results) -> Iterator[str]:
     """Sentences about its verdict, wide intervals, and points measured once, which have no interval."""
     if results.verdict not in {"pass", "no_expectation"}:
         yield f"the node's run has the verdict {results.verdict}: {results.reason}"
-    figures = [(point, name) for point in results.points for name in point.metrics if name in NODE_METRICS]
-    wide = []
-    for point, name in figures:
-        estimate = point.metrics[name]
-        half = spread(estimate.value, estimate.low, estimate.high)
-        if half is not None and half > _WIDE * abs(estimate.value):
-            wide.append(f"{name} of {point.id} {quantity_with_interval(estimate)}")
+    metrics = ((point.id, *metric) for point in results.points for metric in point.metrics.items())
+    figures = [(point_id, name, found) for point_id, name, found in metrics if name in NODE_METRICS]
+    wide = [
+        f"{name} of {point_id} {quantity_with_interval(found)}"
+        for point_id, name, found in figures
+        if (spread(found.value, found.low, found.high) or 0.0) > _WIDE * abs(found.value)
+    ]
     if wide:
         yield f"figures of the node's run have wide intervals, and so have predictions: {abridged(wide, _MOST_NAMED)}"
-    points = {point.id for point, _ in figures}
-    once = {point.id for point, name in figures if point.metrics[name].low is None}
+    points = {point_id for point_id, *_ in figures}
+    once = {point_id for point_id, _, found in figures if found.low is None}
     if once and ONE_ATTEMPT not in results.reason:
         of_all = "its points" if once == points else f"{len(once)} of its {plural(len(points), 'point')}"
         yield f"the node's run measured {of_all} once: how far these figures scatter is not known"
