@@ -37,7 +37,7 @@ def test_json_has_every_gpu_and_each_scope_by_its_name() -> None:
 
 def test_a_gpu_that_could_not_be_opened_goes_by_its_uuid() -> None:
     text = energy_table(ENERGY, {}, "no RAPL zone")
-    assert "GPU-1  unknown           -        -        -  -               lost, insufficient" in text
+    assert "GPU-1  unknown               -        -        -  -\n    lost, insufficient\n" in text
     assert "all    unknown" in text
     assert text.count("  lost: the GPU stopped responding while power was recorded\n") == 1
     assert "CPU packages: unknown: no RAPL zone" in text
@@ -50,12 +50,12 @@ def test_joules_of_several_gpus_fit_80_columns() -> None:
     energy = replace(ENERGY, gpus=(used, flagged))
     lines = energy_table(energy, {"package-0": 90.0}, None).splitlines()
     assert lines[:6] == [
-        "GPU     energy               bound      mean     peak  method",
-        "─────────────────────────────────────────────────────────────────────",
-        "0    123,457 J  [123,400, 124,000]  1400.0 W  410.0 W  counter+series",
-        "1    123,457 J  [123,400, 124,000]  1400.0 W  410.0 W  counter+series",
+        "GPU     energy        sensor's bound      mean     peak  method",
+        "───────────────────────────────────────────────────────────────────────",
+        "0    123,457 J  [123,400, 124,000] J  1400.0 W  410.0 W  counter+series",
+        "1    123,457 J  [123,400, 124,000] J  1400.0 W  410.0 W  counter+series",
         "    short_window, temperature_drift",
-        "all  246,913 J  [246,800, 248,000]  2800.0 W        -",
+        "all  246,913 J  [246,800, 248,000] J  2800.0 W        -",
     ]
     assert "  package-0: 90 J (CPU package, by RAPL)" in lines
     assert max(map(len, lines)) <= 80
@@ -66,7 +66,7 @@ def test_joules_of_several_gpus_fit_80_columns() -> None:
 def test_one_gpu_without_a_flag_has_no_column_of_them() -> None:
     """And no line for all."""
     lines = energy_table(replace(ENERGY, gpus=(KNOWN,)), {}, None).splitlines()
-    assert lines[0].split() == ["GPU", "energy", "bound", "mean", "peak", "method"]
+    assert lines[0].split() == ["GPU", "energy", "sensor's", "bound", "mean", "peak", "method"]
     assert lines[3].startswith("  1 s; scope: gpu_board, without NVSwitch")
 
 
