@@ -14,17 +14,17 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1732, 11),
+    "cli": (1724, 11),
     "core": (7187, 42),
-    "evidence": (1164, 8),
-    "explain": (1985, 12),
+    "evidence": (1139, 8),
+    "explain": (1960, 12),
     "files": (2797, 17),
-    "fleet": (1564, 10),
+    "fleet": (1539, 10),
     "machine": (1473, 12),
-    "model": (5053, 29),
+    "model": (5064, 29),
     "nightly": (3804, 20),
     "power": (4303, 22),
-    "report": (3967, 37),
+    "report": (3867, 37),
     "run": (6893, 40),
     "worker": (9462, 73),
 }
