@@ -36,7 +36,7 @@ fast: $(STAMP)
 	$(PYTEST) -m "pure or process" $(addprefix --ignore ,$(WAITING)) -n $(shell expr $(CORES) + 1) --dist worksteal
 
 covered: $(STAMP)
-	$(PYTEST) -m pure $(TRACED) -n $(CORES) --dist worksteal --cov --cov-report= --cov-fail-under=95
+	$(PYTEST) -m "pure and not no_cover" $(TRACED) -n $(CORES) --dist worksteal --cov --cov-report= --cov-fail-under=95
 
 waiting: $(STAMP)
 	$(PYTEST) -m "pure or process" $(WAITING) -n $(shell expr 2 \* $(CORES)) --dist worksteal
