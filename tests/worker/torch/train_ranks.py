@@ -1,4 +1,4 @@
-"""One of several gloo ranks: trains five steps by each given strategy and saves the losses. Started by torchrun."""
+"""One of several gloo ranks: trains three steps by each given strategy and saves the losses. Started by torchrun."""
 
 from __future__ import annotations
 
@@ -56,12 +56,13 @@ FAMILY_SHAPES: dict[str, dict[str, Any]] = {
     "gpt_oss": GPT_OSS,
 }
 """Changes of the tiny shape by family; windows are shorter than the samples."""
-NUM_STEPS = 5
+NUM_STEPS = 3
 
 
 def settings_of(options: dict[str, Any]) -> Train:
-    """Eight samples of 16 tokens, at a rate that shows every mistake at once."""
-    usual = {"dtype": "float32", "global_batch_size": 8, "sequence_tokens": 16, "learning_rate": 1e-2}
+    """Eight samples of 16 tokens, at a rate that shows every mistake at once: adapters start at nothing."""
+    rate = 3e-2 if options.get("lora_rank") else 1e-2
+    usual = {"dtype": "float32", "global_batch_size": 8, "sequence_tokens": 16, "learning_rate": rate}
     return Train(backend="torch", model="tiny", **{**usual, **options})
 
 
