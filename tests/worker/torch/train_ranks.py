@@ -75,6 +75,8 @@ def trained(spec: dict[str, Any], ranks: TorchRanks) -> dict[str, Any]:
     """Losses of the first steps, values of the last, and the metrics after them."""
     options = dict(spec)
     architecture = {**TINY, **options.pop("architecture", {})}
+    if compiler := options.pop("compiler", None):
+        torch.compiler.set_default_backend(compiler)
     if options.pop("broken", False):
         ddp.replicated = learning_alone  # type: ignore[assignment]
     losses: list[float | None] = []
