@@ -87,6 +87,7 @@ def test_a_fleet_of_two_kinds_is_two_groups() -> None:
     assert named(judged(slow={**slower, "node02": 0.14})) == {"node02"}
 
 
+@pytest.mark.no_cover  # more nodes for code that the tests above cover
 def test_a_large_fleet_is_judged_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """512 nodes with 60 points: values are pulled in a few times for each row, not for each node."""
     calls = []
