@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pybench.core.gpu_models import machine_kind
+from pybench.core.measurements import grouped
 from pybench.core.plan import expand, parse_filter, parse_required, skipped, with_effort, with_words
 from pybench.core.provenance import fingerprint, run_fields
 from pybench.evidence.values import Discrepancy, DiscrepancyState
@@ -17,7 +18,6 @@ from pybench.files.suite.own_files import FILE_SETTINGS
 from pybench.model.errors import FileError, PybenchError
 from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
 from pybench.model.suite import NOT_INSTALLED, ExpectedTable, Plan, Point, Skip, Suite
-from pybench.model.text import by_key
 
 _SENDERS = "the sender's own, no {kind} that pybench comes with; check with one that you trust: --suite FILE"
 
@@ -168,7 +168,7 @@ def _points(manifest: Manifest, *, same_build: bool) -> Iterator[Discrepancy]:
 def _entries(plan: Plan) -> dict[str, list[_Entry]]:
     """By the point's id, which an edited plan may have more than once."""
     states = (("measured", plan.points), ("skipped", plan.skips), ("left out", plan.left_out))
-    return by_key((entry.id, (state, entry)) for state, members in states for entry in members)
+    return grouped((entry.id, (state, entry)) for state, members in states for entry in members)
 
 
 def _lacks_package(claimed: list[_Entry], follows: list[_Entry]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
+from pybench.core.measurements import grouped
 from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
-from pybench.model.text import by_key, plural
+from pybench.model.text import plural
 from pybench.report.table import printable, wrapped
 
 _MOST_PARAGRAPHS = 40
@@ -49,7 +50,7 @@ def _headline(found: Verification) -> list[str]:
 def _listed(found: Sequence[Discrepancy]) -> list[str]:
     """A paragraph for each; many places of one text share theirs."""
     paragraphs = []
-    for text, own in by_key((each.text, each.place) for each in found).items():
+    for text, own in grouped((each.text, each.place) for each in found).items():
         if len(own) > _MOST_PLACES:
             listed = "; ".join(map(printable, own[:_MOST_PLACES]))
             more = f"; and {len(own) - _MOST_PLACES} more (--json FILE has all)"

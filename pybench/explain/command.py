@@ -83,13 +83,13 @@ def predictions_of_run(run: RunFolder, manifest: Manifest, measurements: Measure
 
     A suite that measures no rates takes those of the latest run on the same machine.
     """
-    from pybench.explain.measured_step import grouped, measured_steps
+    from pybench.explain.measured_step import groups_of, measured_steps
     from pybench.explain.node import MeasuredNode, has_rates, latest_node_run, measured_node
     from pybench.explain.predictions import predictions
     from pybench.model.errors import RunFolderError
 
     steps, plan = list(measured_steps(measurements)), manifest.plan
-    if all(len(group) == 1 for group in grouped(steps)):
+    if all(len(group) == 1 for group in groups_of(steps)):
         return ()
     if plan.rates_run is None and has_rates(plan.points):
         return predictions(steps, MeasuredNode.of_run(manifest, measurements))

@@ -15,7 +15,7 @@ from pybench.core.measurements import Measurements
 from pybench.core.plan import point_id
 from pybench.core.provenance import differences, worker_packages
 from pybench.core.train_feasibility import pass_reasons, split_reasons
-from pybench.explain.measured_step import MeasuredStep, grouped, measured_steps, shared_rates
+from pybench.explain.measured_step import MeasuredStep, groups_of, measured_steps, shared_rates
 from pybench.explain.node import MeasuredNode, latest_node_run, measured_node
 from pybench.explain.predict import launch_bound, predicted_phases, raised_degree
 from pybench.explain.step_time import NodeRates, UnmeasuredError, total
@@ -54,7 +54,7 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
 
     Raises ``UsageError`` when the run measured no model, or the node's run lacks the rates that every prediction needs.
     """
-    groups = grouped(measured_steps(measurements))
+    groups = groups_of(measured_steps(measurements))
     if not groups:
         raise UsageError(f"{manifest.run_id}: it measured no model; nothing to explain")
     notes = list(_cautions(manifest, measurements, node))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pybench.core.joint_step import joint_steps, phase_cuts_ns
-from pybench.core.measurements import Measurements
+from pybench.core.measurements import Measurements, grouped
 from pybench.core.node_driver import POWER_LIMIT, gpu_states
 from pybench.core.numbers import percent
 from pybench.core.statistics.interval import location
@@ -16,7 +16,6 @@ from pybench.explain.predict import predicted_phases, refuse_launch_bound, runs_
 from pybench.explain.step_time import Baseline, BaselinePhase, NodeRates, StepTime, UnmeasuredError, total
 from pybench.model.record import gpu_label
 from pybench.model.suite import AxisValue, Point
-from pybench.model.text import by_key
 from pybench.model.workloads.settings import NODES, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
@@ -134,9 +133,9 @@ def measured_steps(measurements: Measurements) -> Iterator[MeasuredStep]:
         )
 
 
-def grouped(steps: Iterable[MeasuredStep]) -> list[list[MeasuredStep]]:
+def groups_of(steps: Iterable[MeasuredStep]) -> list[list[MeasuredStep]]:
     """Groups of points that differ only in parallel degrees, the fewest GPUs first."""
-    groups = by_key((f"{step.point.benchmark} {sorted(step.group.items())!r}", step) for step in steps)
+    groups = grouped((f"{step.point.benchmark} {sorted(step.group.items())!r}", step) for step in steps)
     return [sorted(group, key=lambda measured: measured.point.num_gpus) for group in groups.values()]
 
 

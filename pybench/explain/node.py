@@ -12,7 +12,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from pybench.core.assemble import assemble
-from pybench.core.measurements import Measurements
+from pybench.core.measurements import Measurements, grouped
 from pybench.core.numbers import quantity_with_interval, spread
 from pybench.core.provenance import worker_packages
 from pybench.core.statistics.interval import location
@@ -27,7 +27,7 @@ from pybench.model.manifest import Manifest
 from pybench.model.record import RankReport, Record
 from pybench.model.results import Results
 from pybench.model.suite import Point
-from pybench.model.text import abridged, by_key, plural
+from pybench.model.text import abridged, plural
 from pybench.model.verdict import Verdict
 from pybench.model.workloads.node import Collective, Matmul, MemoryBandwidth, PeerCopy
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
@@ -92,7 +92,7 @@ def _of_records(measurements: Measurements) -> Iterator[NodePoint]:
             by_gpu: dict[str, dict[str, float]] = {}
             for metric in values.keys() & _OF_EACH_GPU:
                 reported = ((rank, [step.values[metric] for step in rank.steps]) for rank in ranks)
-                of_gpus = by_key((name, steps) for rank, steps in reported for name in _names_of(rank))
+                of_gpus = grouped((name, steps) for rank, steps in reported for name in _names_of(rank))
                 by_gpu[metric] = {name: location(steps) for name, steps in of_gpus.items()}
             yield NodePoint(settings=point.settings, values=values, by_gpu=by_gpu)
 

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from pybench.core.numbers import plain
-from pybench.explain.measured_step import MeasuredStep, grouped, shared_rates
+from pybench.explain.measured_step import MeasuredStep, groups_of, shared_rates
 from pybench.explain.node import MeasuredNode
 from pybench.explain.step_time import UnmeasuredError
 from pybench.files.shipped import Band, load_bands, load_models
@@ -60,7 +60,7 @@ def predicted_speedups(
 
     Pairs that the model cannot predict are left out.
     """
-    for group in grouped(steps):
+    for group in groups_of(steps):
         for base, other in combinations(group, 2):
             try:
                 rates = shared_rates(node, (base, other))

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from pybench.core.measurements import grouped
 from pybench.core.numbers import node_ranges, percent, plain, signed_percent
 from pybench.core.plan import point_id
 from pybench.explain.explanation import explanation_of
 from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanation
 from pybench.files.run.folder import RunFolder
 from pybench.model.errors import UsageError
-from pybench.model.text import by_key
 from pybench.report.page.charts import Section
 from pybench.report.run.view import RunView
 from pybench.report.table import Table, wrapped
@@ -47,7 +47,7 @@ def notes(explanation: Explanation) -> Iterator[str]:
     noted = [(f"not predicted: {point.reason}", point.point_id) for point in points if point.reason is not None]
     noted += [(point.bound, point.point_id) for point in explanation.baselines if point.bound is not None]
     noted += [(point.wait, point.point_id) for point in explanation.points if point.wait is not None]
-    yield from (f"{', '.join(names)}: {sentence}" for sentence, names in by_key(noted).items())
+    yield from (f"{', '.join(names)}: {sentence}" for sentence, names in grouped(noted).items())
     yield from explanation.notes
 
 

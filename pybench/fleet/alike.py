@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pybench.core.keys import differing, point_difference
+from pybench.core.measurements import grouped
 from pybench.fleet.values import NodeRun
-from pybench.model.text import by_key
 
 _NODES_SUITE = "node_check"
 """The shipped suite that measures every GPU and link of a node."""
@@ -111,7 +111,7 @@ def _usual_run(runs: Sequence[NodeRun], across: Collection[str]) -> NodeRun:
 
 def _of_equal_settings(runs: Sequence[NodeRun], across: Collection[str]) -> tuple[list[NodeRun], list[str]]:
     """Leave out points that were measured with other settings than on most nodes."""
-    by_id = by_key((point.id, point) for run in runs for point in run.figures.points)
+    by_id = grouped((point.id, point) for run in runs for point in run.figures.points)
     usual = {}
     for name, points in by_id.items():
         digests = Counter(point.digest for point in points if point.digest is not None).most_common(1)

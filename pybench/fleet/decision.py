@@ -12,13 +12,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from pybench.core.measurements import grouped
 from pybench.core.statistics.units import MIN_UNITS
 from pybench.fleet.alike import Alike, alike, identify, suite_to_judge
 from pybench.fleet.figures import SlowFigures, group_of
 from pybench.fleet.pairs import SlowPairs, slow_pairs
 from pybench.fleet.values import BY_IMPORTANCE, FleetNode, FleetResult, NodeRun, NodeState, PairFigure, Symptom
 from pybench.model.figures import NOT_ALONE, SmallestEffects, key_values
-from pybench.model.text import by_key, plural
+from pybench.model.text import plural
 
 
 def judge_fleet(
@@ -105,7 +106,7 @@ class _Fleet:
 
     @cached_property
     def _runs_by_node(self) -> Mapping[str, list[NodeRun]]:
-        return by_key((run.node, run) for run in self.runs)
+        return grouped((run.node, run) for run in self.runs)
 
     @cached_property
     def _groups(self) -> dict[str, set[str]]:

@@ -13,6 +13,7 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import Generic, NamedTuple
 
+from pybench.core.measurements import grouped
 from pybench.core.node_checks import SLOWER_FRACTION
 from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, discoveries, joint_probability
 from pybench.core.statistics.interval import as_fraction
@@ -29,7 +30,6 @@ from pybench.core.statistics.units import (
 )
 from pybench.fleet.values import GpuOfNode, GroupSpread, NodeRun, Symptom
 from pybench.model.figures import FigureKey, SmallestEffects
-from pybench.model.text import by_key
 from pybench.model.workloads.registry import HEADLINES, METRICS, SLOWER_FRACTIONS
 
 _GROUPS = {
@@ -212,7 +212,7 @@ class SlowFigures:
         """Figures that are slow among all nodes, GPUs and groups, by node."""
         whole = {(GpuOfNode(node, ""), group): p for (node, group), p in self.nodes.probabilities.items()}
         slow = discoveries({**whole, **self.gpus.probabilities})
-        gpus = by_key(((unit.node, group), unit) for unit, group in self.gpus.probabilities)
+        gpus = grouped(((unit.node, group), unit) for unit, group in self.gpus.probabilities)
         found: dict[str, list[Symptom]] = {}
         for node, group in self.nodes.probabilities:
             units = gpus.get((node, group), [])

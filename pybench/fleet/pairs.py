@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, median
 
+from pybench.core.measurements import grouped
 from pybench.core.node_checks import SLOWER_FRACTION
 from pybench.core.statistics.distributions import upper_tail
 from pybench.core.statistics.false_discovery import FALSE_DISCOVERIES, discoveries
@@ -26,7 +27,6 @@ from pybench.fleet.figures import bad_fraction
 from pybench.fleet.values import FleetLink, PairFigure, Symptom
 from pybench.model.errors import UsageError
 from pybench.model.figures import SmallestEffects
-from pybench.model.text import by_key
 from pybench.model.workloads.registry import METRICS
 
 DECISION_ROUNDS = 3
@@ -74,8 +74,8 @@ def slow_pairs(pairs: Sequence[PairFigure], effects: SmallestEffects) -> SlowPai
     symptoms: dict[str, list[Symptom]] = {}
     links: list[FleetLink] = []
     notes: list[str] = []
-    for of_kind in by_key((pair.kind, pair) for pair in pairs).values():
-        measured = by_key((_ends(pair), pair) for pair in of_kind)
+    for of_kind in grouped((pair.kind, pair) for pair in pairs).values():
+        measured = grouped((_ends(pair), pair) for pair in of_kind)
         values = {ends: _value(own) for ends, own in sorted(measured.items())}
         rest = _Kind(of_kind, values, math.log1p(effects.of(of_kind[0].metric)))
         while slow := rest.slowest():
@@ -96,7 +96,7 @@ class _Kind:
 
     def slowest(self) -> tuple[str, Symptom] | None:
         """The slowest node all of whose pairs are low beyond chance."""
-        by_node = by_key((node, value) for pair, value in self.values.items() for node in pair)
+        by_node = grouped((node, value) for pair, value in self.values.items() for node in pair)
         slow = []
         for node, own in by_node.items():
             others = [value for pair, value in self.values.items() if node not in pair]

@@ -17,7 +17,7 @@ from statistics import median
 
 from pybench.core.assemble import assemble
 from pybench.core.keys import run_figures
-from pybench.core.measurements import Measurements
+from pybench.core.measurements import Measurements, grouped
 from pybench.core.node_ranks import PointRecords
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.journal import DEFECTS
@@ -29,7 +29,6 @@ from pybench.model.machine import Machine
 from pybench.model.manifest import MANIFEST_FILE
 from pybench.model.results import RESULTS_FILE, NodeCheck, Results
 from pybench.model.suite import Point
-from pybench.model.text import by_key
 from pybench.model.workloads.node import Collective
 from pybench.model.workloads.registry import SLOWER_FRACTIONS, TRAITS_OF
 
@@ -190,7 +189,7 @@ def node_run(node: str, results: Results, gpus: dict[FigureKey, dict[str, tuple[
 
 def _faults(results: Results) -> Iterator[str]:
     """Each failed check once for its subject, with the number of points; and missed limits of a table."""
-    failed = by_key(((check.name, check.subject), check) for check in results.node if check.verdict == "fail")
+    failed = grouped(((check.name, check.subject), check) for check in results.node if check.verdict == "fail")
     for checks in failed.values():
         yield f"{_text(checks[0])}{f', at {len(checks)} points' if len(checks) > 1 else ''}"
     for figure in results.checks:

@@ -1,14 +1,11 @@
-"""Text for people and files: numbers with nouns, amounts of memory, times, bytes of the system; names by a key."""
+"""Text for people and files: numbers with nouns, amounts of memory, times, bytes of the system."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
 
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 BYTE_SCALES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 _WHOLE_FROM = 100
 _MINUTE_S, _HOUR_S = 60.0, 3600.0
@@ -41,14 +38,6 @@ def plural(number: int, noun: str, ending: str = "s") -> str:
 def counted(names: Iterable[str]) -> str:
     """Each name once, as it first comes: ``2 x NVIDIA H200, 1 x NVIDIA A100``; empty without any."""
     return ", ".join(f"{count} x {name}" for name, count in Counter(names).items())
-
-
-def by_key(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
-    """The values of each key; keys and values in the order of ``pairs``."""
-    found: dict[_Key, list[_Value]] = {}
-    for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
 
 
 def listed(names: Iterable[str]) -> str:

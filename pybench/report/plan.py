@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pybench.core.judged_by import judged_sentence
+from pybench.core.measurements import grouped
 from pybench.core.memory import may_not_fit, memory_need
 from pybench.core.schedule import sessions
 from pybench.model.container import ContainerRequest
 from pybench.model.machine import DoctorFinding
 from pybench.model.manifest import duration_text
 from pybench.model.suite import Plan, Skip, Suite
-from pybench.model.text import amount_text, by_key, plural
+from pybench.model.text import amount_text, plural
 from pybench.report.table import Table, wrapped
 from pybench.report.text.table import Paper, hanging
 
@@ -124,7 +125,7 @@ def _points(plan: Plan, gpu_memory_bytes: float | None, judges: Mapping[str, tup
 
 def _reasons(found: Iterable[tuple[str, str]], state: str) -> Iterator[str]:
     """Each reason of a point once: behind its point, or above its points where it has several."""
-    for reason, names in by_key((reason, name) for name, reason in found).items():
+    for reason, names in grouped((reason, name) for name, reason in found).items():
         if len(names) == 1:
             yield f"{names[0]}: {state}{reason}"
         else:

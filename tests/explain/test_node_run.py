@@ -55,7 +55,7 @@ def test_the_run_that_the_plan_names_predicts_else_the_runs_own_rates(
         return ("a prediction",)
 
     monkeypatch.setattr("pybench.explain.predictions.predictions", predicted)
-    monkeypatch.setattr("pybench.explain.measured_step.grouped", lambda _steps: [("base", "point")])
+    monkeypatch.setattr("pybench.explain.measured_step.groups_of", lambda _steps: [("base", "point")])
     first, second, own = (RunFolder.open(_written(tmp_path, hour)) for hour in (8, 9, 10))
     names = [folder.read_manifest().run_id for folder in (first, second)]
     without = runs.manifest((), fingerprint=MANIFEST.fingerprint)

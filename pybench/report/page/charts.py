@@ -9,9 +9,9 @@ from statistics import median
 from markupsafe import Markup
 
 from pybench.core.joint_step import joint_steps
+from pybench.core.measurements import grouped
 from pybench.core.numbers import interval, limits, plain, quantity_with_interval, shared_scale
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
-from pybench.model.text import by_key
 from pybench.model.workloads.registry import METRICS
 from pybench.report.page import svg
 from pybench.report.page.svg import Axes
@@ -46,13 +46,13 @@ class Section:
 
 def scaling_charts(results: Results) -> tuple[Chart, ...]:
     """One for each benchmark and metric with measured ratios."""
-    kinds = by_key(((row.benchmark, row.metric), row) for row in results.scaling if row.speedup is not None)
+    kinds = grouped(((row.benchmark, row.metric), row) for row in results.scaling if row.speedup is not None)
     return tuple(_scaling(*kind, rows) for kind, rows in kinds.items())
 
 
 def _scaling(benchmark: str, metric: str, rows: Sequence[ScalingResult]) -> Chart:
     more = METRICS[metric].higher_is_better if metric in METRICS else True
-    groups = by_key((_group(row), row) for row in sorted(rows, key=lambda row: row.count))
+    groups = grouped((_group(row), row) for row in sorted(rows, key=lambda row: row.count))
     names = list(dict.fromkeys(map(_group, rows)))
     counts = sorted({row.count for row in rows} | {row.baseline_count for row in rows})
     tops = [value for row in rows for value in (row.speedup, row.speedup_high)]
@@ -162,7 +162,7 @@ def _against_throughput(
 def step_chart(view: RunView) -> Chart | None:
     """Every measured step of every attempt over the median of its point; ``None`` without records."""
     lengths_s = ((record.point_id, [step.length_s for step in joint_steps(record)]) for record in view.good_records)
-    steps = by_key((point_id, attempt) for point_id, attempt in lengths_s if attempt)
+    steps = grouped((point_id, attempt) for point_id, attempt in lengths_s if attempt)
     times = {point_id: [time_s for attempt in attempts for time_s in attempt] for point_id, attempts in steps.items()}
     middles = {point_id: median(times_s) for point_id, times_s in times.items()}
     reach = {point_id: max(times[point_id]) / middle if middle else 0.0 for point_id, middle in middles.items()}

@@ -12,12 +12,13 @@ from itertools import pairwise
 from pybench.core.counts import BY_IMPORTANCE
 from pybench.core.good_run import GOOD
 from pybench.core.lookup import NO_FIGURE, NO_TABLE
+from pybench.core.measurements import grouped
 from pybench.core.node_checks import SLOWEST
 from pybench.core.node_faults import PARTS, Fault, Part, faults, is_consequence, names_part, remedies, short_id
 from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.results import CheckResult, ExpectationRow, Results
 from pybench.model.suite import NOT_INSTALLED, provisional
-from pybench.model.text import by_key, plural
+from pybench.model.text import plural
 from pybench.model.verdict import PREDICTION
 from pybench.report.run.headline import is_passed_guard
 from pybench.report.run.more_attempts import MoreAttempts
@@ -123,7 +124,7 @@ def by_part(found: Sequence[Finding]) -> tuple[tuple[str, tuple[Finding, ...]], 
     """Findings under the part they point to; without any such, all under no name."""
     if not any(finding.part for finding in found):
         return (("", tuple(found)),) if found else ()
-    parts = by_key((finding.part or "figures", finding) for finding in found)
+    parts = grouped((finding.part or "figures", finding) for finding in found)
     return tuple((part, tuple(of_part)) for part, of_part in parts.items())
 
 
@@ -285,5 +286,5 @@ def _by_step(found: Sequence[Finding]) -> list[Finding]:
 
 def _merged(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """One finding for each reason and step, its subjects in order."""
-    alike = by_key((replace(finding, subjects=()), name) for finding in found for name in finding.subjects)
+    alike = grouped((replace(finding, subjects=()), name) for finding in found for name in finding.subjects)
     return tuple(replace(finding, subjects=tuple(dict.fromkeys(names))) for finding, names in alike.items())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container
 
 from pybench.core.loss_curve import METRIC as LOSS_GUARD
+from pybench.core.measurements import grouped
 from pybench.core.numbers import ONE, percent, plain, quantity, with_spread
 from pybench.model.results import CheckResult, Estimate, ExpectationRow, PointResult, Results, ScalingResult
-from pybench.model.text import by_key
 from pybench.model.workloads.registry import HEADLINES
 
 NONE = "-"
@@ -65,7 +65,7 @@ class Expectations:
 
     def __init__(self, results: Results) -> None:
         self.baselines = {row.baseline_id for row in results.scaling if row.speedup is not None}
-        self._rows = by_key((row.point_id, row) for row in results.expectations)
+        self._rows = grouped((row.point_id, row) for row in results.expectations)
 
     def verdict(self, point: PointResult) -> str:
         """The worst verdict of everything expected of the point; its status where it was not measured, else a dash.

@@ -8,9 +8,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from pybench.core.measurements import grouped
 from pybench.core.schedule import pending
 from pybench.model.results import JudgedRow, Results
-from pybench.model.text import by_key, rough_time
+from pybench.model.text import rough_time
 from pybench.report.run.view import RunView
 
 _OPTION = "--attempts"
@@ -71,7 +72,7 @@ def decided_sentence(view: RunView) -> str | None:
     num_decided, num_open = counts.passed + counts.failed, counts.inconclusive + counts.missing
     if view.manifest is None or view.manifest.options.time_limit_s is None or not num_open or not view.records:
         return None
-    took_s = by_key((record.point_id, record.duration_s) for record in view.records)
+    took_s = grouped((record.point_id, record.duration_s) for record in view.records)
     whole_s = sum(map(sum, took_s.values()))
     needed = Counter(point.id for point, _ in pending(view.manifest.plan.points, view.records))
     for row in view.results.rows:

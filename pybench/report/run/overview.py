@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pybench.core.loss_curve import METRIC as LOSS_GUARD
+from pybench.core.measurements import grouped
 from pybench.core.numbers import Scale, gate, plain, quantity, shared_scale, with_spread
 from pybench.model.results import CheckResult, PointResult, Results
-from pybench.model.text import by_key, plural
+from pybench.model.text import plural
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import AUTO
 from pybench.model.workloads.train_rules import STRATEGIES
@@ -88,7 +89,7 @@ def parts(group: Group) -> tuple[Group, ...]:
     names = [name for name, value in axes.items() if any(point.axes.get(name) != value for point in group.points)]
     if not names:
         return (group,)
-    split = by_key((point.axes[names[0]], point) for point in group.points)
+    split = grouped((point.axes[names[0]], point) for point in group.points)
     return tuple(_group(group.benchmarks, points, group.letters) for points in split.values())
 
 
@@ -101,7 +102,7 @@ def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[s
             name: ", ".join(axis_text(*axis) for axis in axes.items() if axis[0] not in everywhere)
             for name, axes in axes_by_benchmark(points).items()
         }
-        by_words = by_key((of_each[name], name) for name in benchmarks)
+        by_words = grouped((of_each[name], name) for name in benchmarks)
         texts += [f"{words}: {', '.join(names)}" for words, names in by_words.items() if words]
     attempts = {point.attempts for point in points if point.attempts}
     if attempts:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
+from pybench.core.measurements import grouped
 from pybench.core.numbers import plain, quantity, signed_percent, spread
 from pybench.model.figures import Change
 from pybench.model.results import Estimate
-from pybench.model.text import by_key
 from pybench.model.workloads.registry import HEADLINES
 
 _METRICS = {
@@ -34,8 +34,8 @@ def metric_words(metric: str) -> str:
 
 def rows_text(rows: Iterable[tuple[str, str]], names: Mapping[str, str]) -> str:
     """Points with their metrics, which points that have the same share: ``TP 1; TP 2 (speed, energy of each)``."""
-    words = by_key((names.get(point, point), metric_words(metric)) for point, metric in rows)
-    alike = by_key((", ".join(found), name) for name, found in words.items())
+    words = grouped((names.get(point, point), metric_words(metric)) for point, metric in rows)
+    alike = grouped((", ".join(found), name) for name, found in words.items())
     return "; ".join(
         f"{'; '.join(points)} ({metrics}{' of each' * (len(points) > 1)})" for metrics, points in alike.items()
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from pybench.core.measurements import grouped
 from pybench.core.plan import point_id
 from pybench.model.figures import PointFigures, RunFigures
 from pybench.model.results import PointResult
 from pybench.model.suite import AxisValue, Point
-from pybench.model.text import amount_text, by_key, plural
+from pybench.model.text import amount_text, plural
 
 _WORDS = {
     "tensor_parallel": "TP {}",
@@ -91,7 +92,7 @@ def axis_text(name: str, value: AxisValue) -> str:
 
 def axes_by_benchmark(points: Sequence[Named]) -> dict[str, dict[str, AxisValue]]:
     """Axes that all points of a benchmark share, by benchmark."""
-    siblings = by_key((point.benchmark, point) for point in points)
+    siblings = grouped((point.benchmark, point) for point in points)
     return {benchmark: shared_axes(own) for benchmark, own in siblings.items()}
 
 
