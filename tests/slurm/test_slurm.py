@@ -91,14 +91,12 @@ def place(slurm: Cluster, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.mark.timeout(TEST_LIMIT_S)
-def test_training_over_two_nodes_has_the_loss_of_one_host(place: Place) -> None:
-    """A rank on each node by gloo, with torch; the loss at each step is that of one rank on one node.
-
-    That one starts no torchrun: importing torch is nearly all of this test.
-    """
+def test_training_over_two_nodes_has_the_loss_of_one_host(place: Place, warm_python: Path) -> None:
+    """A rank on each node by gloo, with torch; the loss at each step is that of one rank on one node."""
     axes = "[benchmark.axes]\ndata_parallel = [1, 2]\nnodes = [1, 2]"
     (place.folder / "train.toml").write_text(training_over_hosts(behind=axes, max_warmup_steps=2, time_limit_s=200))
-    code, out = place.run("train.toml", "-k", "(data_parallel=1 and nodes=1) or (data_parallel=2 and nodes=2)")
+    chosen = "(data_parallel=1 and nodes=1) or (data_parallel=2 and nodes=2)"
+    code, out = place.run("train.toml", "-k", chosen, "--python", str(warm_python))
     assert code == 4, out  # nothing is expected but the loss
     assert "on each of the hosts n1 and n2 (clocks joined to" in " ".join(out.split())
     records = {record.point_id: record for record in place.measured.journal.records()}
