@@ -28,6 +28,7 @@ from typing import Any
 
 # What ranks and their launcher import. No pybench: a worker's is that of its stage.
 IMPORTED = (
+    "torch._inductor.compile_fx",  # which peft's layers import, too
     "torch.distributed.run",
     "torch.distributed.fsdp",
     "torch.distributed.pipelining",
