@@ -52,7 +52,6 @@ COMMANDS = (
 )  # fmt: skip
 
 EXTENSIONS = {
-    "comparison": f"{_NIGHTLY}.command:comparison_report",
     "several": f"{_NIGHTLY}.run_several:Several",
     "ab": f"{_NIGHTLY}.run_several:run_ab",
     "aa": f"{_NIGHTLY}.run_several:run_again",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("run_path", metavar="RUN", type=RUN)
-@click.argument("reference_paths", metavar="[REFERENCE]...", type=PATH, nargs=-1)
 @click.option("--format", "name", type=click.Choice(tuple(FORMATS)), default="terminal", show_default=True,
               metavar="NAME", help=f"One of {', '.join(FORMATS)}.")  # fmt: skip
 @click.option("-o", "--output", type=PATH, metavar="PATH", help="File to write, or folder for several files.")
@@ -35,7 +34,6 @@ def report(
     /,
     *,
     run_path: Path,
-    reference_paths: tuple[Path, ...],
     name: str,
     output: Path | None,
     node_path: Path | None,
@@ -44,7 +42,7 @@ def report(
 ) -> None:
     """Rebuild a report of RUN.
 
-    RUN is a run's folder or its results.json. With REFERENCEs, RUN is reported against them.
+    RUN is a run's folder or its results.json. `pybench compare` sets it against other runs.
     """
     from pybench.files.run.folder import RunFolder
     from pybench.model.errors import UsageError
@@ -55,38 +53,31 @@ def report(
         (detail and name != "terminal", f"-v belongs to --format terminal; --format {name} is always complete"),
         (inconclusive is not None and name != "junit", "--inconclusive belongs to --format junit"),
         (
-            node_path is not None and (name != "html" or bool(reference_paths)),
-            "--node belongs to --format html of one run; pybench explain prints the same for the terminal",
+            node_path is not None and name != "html",
+            "--node belongs to --format html; pybench explain prints the same for the terminal",
         ),
         (kind == "folder" and output is None, f"--format {name} writes several files; give their folder with -o DIR"),
         (kind == "bytes" and output is None, f"--format {name} is not text; give its file with -o FILE"),
-        (
-            bool(reference_paths) and name not in {"terminal", "html"},
-            f"--format {name} is of one run; several are compared with --format terminal or html",
-        ),
     )
     for text in (text for is_wrong, text in faults if is_wrong):
         raise UsageError(text)
     options: dict[str, object] = {"detail": detail} if name == "terminal" else {}
     if inconclusive is not None:
         options["inconclusive"] = inconclusive
-    if reference_paths:
-        text = ctx.obj("comparison")(run_path, reference_paths, name, detail=detail)
-    else:
-        is_file = run_path.suffix == ".json" and not run_path.is_dir()
-        view = RunView.of_file(run_path) if is_file else RunView.of_folder(RunFolder.open(run_path))
-        if node_path is not None:
-            options["sections"] = [ctx.obj("explanation")(view, run_path, node_path)]
-        if output is not None and kind == "folder":
-            echo(export(view, name, output))
-            return
-        if output is not None and kind == "bytes":
-            write_shown(output, render_bytes(view, name))
-            return
-        if output is None and name == "terminal":
-            print_terminal_report(view, detail=detail)
-            return
-        text = render(view, name, **options)
+    is_file = run_path.suffix == ".json" and not run_path.is_dir()
+    view = RunView.of_file(run_path) if is_file else RunView.of_folder(RunFolder.open(run_path))
+    if node_path is not None:
+        options["sections"] = [ctx.obj("explanation")(view, run_path, node_path)]
+    if output is not None and kind == "folder":
+        echo(export(view, name, output))
+        return
+    if output is not None and kind == "bytes":
+        write_shown(output, render_bytes(view, name))
+        return
+    if output is None and name == "terminal":
+        print_terminal_report(view, detail=detail)
+        return
+    text = render(view, name, **options)
     if output is None:
         echo(text, nl=False)
     else:

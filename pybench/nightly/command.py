@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -69,21 +68,6 @@ def compare(
     echo(render(found, (*references, run), detail=detail, **terminal_options()), nl=False)
     write_outputs(outputs, judged(found, (*references, run)), asdict(found))
     ctx.exit(EXIT_CODES[found.verdict])
-
-
-def comparison_report(run_path: Path, reference_paths: Sequence[Path], name: str, *, detail: bool) -> str:
-    """``pybench report`` of a run against references, in the format ``name``: a page, or text for the terminal."""
-    from pybench.cli.io import terminal_options
-    from pybench.core.keys import run_figures
-    from pybench.files.run.results_file import results_of
-    from pybench.nightly import comparison_page, comparison_text
-    from pybench.nightly.comparison import compare as compare_runs
-
-    run, *references = (run_figures(results_of(path)) for path in (run_path, *reference_paths))
-    found = compare_runs(run, references)
-    if name == "html":
-        return comparison_page.render(found, run, references)
-    return comparison_text.render(found, (*references, run), detail=detail, **terminal_options())
 
 
 @click.command()

@@ -17,7 +17,6 @@ from pybench.cli.params import FILE
 from pybench.model.errors import MachineError, PybenchError, UsageError
 
 if TYPE_CHECKING:
-    from pybench.power.measured_command import CommandPower
     from pybench.power.trace import PowerTrace
 
 # As for any other file that a command can't write.
@@ -100,7 +99,7 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
 @_GPUS
 @_JSON
 @_TRACE
-@click.option("--plot", "plot_file", type=FILE, metavar="FILE", help="Draw watts over time: .html or .svg.")
+@click.option("--plot", "plot_file", type=FILE, metavar="FILE", help="Write a page of watts over time, .html.")
 @click.option(
     "--period-ms",
     type=click.FloatRange(min=0, min_open=True),
@@ -120,10 +119,13 @@ def record(
 ) -> None:
     """Run COMMAND and report its energy; exit with its exit code."""
     from pybench.power.measured_command import record_command
+    from pybench.power.page import render
     from pybench.power.text import energy_json, energy_table
 
     if trace_file is not None:
         _check_trace_file(trace_file)
+    if plot_file is not None and plot_file.suffix != ".html":
+        raise UsageError(f'--plot {plot_file}: "{plot_file.suffix}" is not .html')
     files = (("--json", json_file), ("--trace", trace_file), ("--plot", plot_file))
     require_apart(files)
     for option, file in files:
@@ -136,7 +138,7 @@ def record(
     writers: tuple[tuple[Path | None, Callable[[Path], None]], ...] = (
         (json_file, lambda file: write_json(file, written)),
         (trace_file, lambda file: _write_trace_file(file, used.trace)),
-        (plot_file, lambda file: _write_plot(file, used)),
+        (plot_file, lambda file: write_bytes(file, render(used).encode())),
     )
     failed = False
     for chosen, write in writers:
@@ -197,13 +199,6 @@ def _write_trace_file(file: Path, trace: PowerTrace) -> None:
         parquet.write_table(csv.read_csv(BytesIO(content)), whole)
         content = whole.getvalue()
     write_bytes(file, content)
-
-
-def _write_plot(file: Path, used: CommandPower) -> None:
-    """A page for .html, else a picture."""
-    from pybench.power.page import render, svg
-
-    write_bytes(file, (render(used) if file.suffix == ".html" else svg(used.trace, used.energy)).encode())
 
 
 def _say(text: str) -> None:

@@ -38,7 +38,6 @@ _LIST = (
     Format(name="markdown", module="run.markdown", file="summary.md"),
     Format(name="html", module="page.render", file="report.html"),
     Format(name="perfetto", module="export.perfetto", output="bytes"),
-    Format(name="tensorboard", module="export.tensorboard", output="folder"),
     Format(name="github-annotations", module="export.annotations"),
     Format(name="csv", module="export.comma_separated"),
     Format(name="openmetrics", module="export.openmetrics"),

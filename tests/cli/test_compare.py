@@ -99,15 +99,14 @@ def test_a_bad_option_is_refused(finished: Path, arguments: tuple[str, ...], mes
 def test_a_run_that_is_given_twice_is_refused(here: Path, measure: Measure) -> None:
     """A run as its own reference, or named twice, by folder or results, is refused: it would agree with itself."""
     then, now = measure("then"), measure("now")
-    for command in ("compare", "report"):
-        for paths, message in {
-            (now, now): f"{Path(now).name} is the run itself",
-            (now, f"{now}/results.json"): f"{Path(now).name} is the run itself",
-            (now, then, f"{then}/results.json"): f"{Path(then).name} is given twice as a reference",
-        }.items():
-            done = CliRunner().invoke(main, [command, *paths])
-            assert (done.exit_code, done.stdout) == (2, ""), done.output
-            assert message in done.stderr
+    for paths, message in {
+        (now, now): f"{Path(now).name} is the run itself",
+        (now, f"{now}/results.json"): f"{Path(now).name} is the run itself",
+        (now, then, f"{then}/results.json"): f"{Path(then).name} is given twice as a reference",
+    }.items():
+        done = CliRunner().invoke(main, ["compare", *paths])
+        assert (done.exit_code, done.stdout) == (2, ""), done.output
+        assert message in done.stderr
 
 
 def test_what_is_no_run_is_refused(here: Path, finished: Path) -> None:
@@ -127,23 +126,6 @@ def test_what_is_no_run_is_refused(here: Path, finished: Path) -> None:
         assert done.exit_code == 2, name
         assert message in done.stderr
         assert done.stdout == ""
-
-
-def test_report_of_several_runs_is_the_comparison(here: Path, measure: Measure) -> None:
-    """In the terminal the table of compare; as HTML a page; other formats are of one run."""
-    then, now = measure("then"), measure("now", 1.03, "tensor_parallel=2")
-    report = CliRunner().invoke(main, ["report", now, then])
-    assert (report.exit_code, report.stdout) == (0, compare(now, then).stdout)
-    assert CliRunner().invoke(main, ["report", now, then, "--format", "html", "-o", "page.html"]).exit_code == 0
-    page = (here / "page.html").read_text()
-    assert "<h1>drill" in page
-    assert "TP 2" in page
-    for arguments, message in (
-        (("--format", "json"), "--format json is of one run"),
-        (("--format", "html", "--node", then), "--node belongs to --format html of one run"),
-    ):
-        refused = CliRunner().invoke(main, ["report", now, then, *arguments])
-        assert (refused.exit_code, message in refused.stderr) == (2, True), refused.output
 
 
 def test_a_page_of_a_file_is_explained_by_nothing(finished: Path) -> None:

@@ -43,15 +43,14 @@ def test_an_empty_path_is_refused(here: Path, arguments: tuple[str, ...], option
     assert f"Invalid value for {option}: an empty path; is a variable of the shell not set?" in result.stderr
 
 
-def test_event_files_need_a_folder_of_their_own(here: Path, finished: Path) -> None:
-    """One for each attempt; the other formats write nothing."""
-    pytest.importorskip("tensorboard")
+def test_a_format_without_a_place_for_it_is_refused(here: Path, finished: Path) -> None:
+    """Files need a folder, bytes a file; nothing is written."""
     run = str(finished)
-    result = pybench("report", run, "--format", "tensorboard", "-o", "events")
-    assert (result.exit_code, result.stdout.partition(";")[0]) == (0, "4 attempts written")
-    assert len(list((here / "events").glob("decode_tensor_parallel=*/events.out.tfevents.*"))) == 4
     for arguments, reason in (
-        (("--format", "tensorboard"), "--format tensorboard writes several files; give their folder with -o DIR"),
+        (
+            ("--format", "github-benchmark"),
+            "--format github-benchmark writes several files; give their folder with -o DIR",
+        ),
         (("--format", "perfetto"), "--format perfetto is not text; give its file with -o FILE"),
         (("--format", "json", "-o", "."), ".: cannot be written: Is a directory; give a file"),
         (
@@ -59,6 +58,10 @@ def test_event_files_need_a_folder_of_their_own(here: Path, finished: Path) -> N
             "absent/results.json: cannot be written: No such file or directory; make its folder first",
         ),
         (("--format", "json", "-v"), "-v belongs to --format terminal; --format json is always complete"),
+        (
+            ("--format", "json", "--node", run),
+            "--node belongs to --format html; pybench explain prints the same for the terminal",
+        ),
     ):
         refused = pybench("report", run, *arguments)
         assert (refused.exit_code, refused.stderr) == (2, f"pybench: {reason}\n")

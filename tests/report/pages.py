@@ -11,9 +11,7 @@ from pybench.explain.values import ExplainedPoint, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
-from pybench.nightly import comparison_page as comparison
 from pybench.nightly import history_page as history
-from pybench.nightly.comparison import compare
 from pybench.nightly.history import History, series_of
 from pybench.nightly.values import Accepted
 from pybench.power import page as command
@@ -22,7 +20,7 @@ from pybench.power.trace import PowerTrace
 from pybench.report.page.render import render
 from pybench.report.run.view import RunView
 from pybench.report.text.labels import short_labels
-from tests.runs_against_runs import nights, point, run, scaled
+from tests.runs_against_runs import nights, point, scaled
 
 STEADY = (100.0, 100.1, 99.9)
 
@@ -47,26 +45,6 @@ class PageReader(HTMLParser):
 def _point(degree: int, medians: dict[str, tuple[float, ...]], absence: str | None = None) -> PointFigures:
     name = f"decode[tensor_parallel={degree}]"
     return point(name, axes={"tensor_parallel": degree}, medians=medians, absence=absence)
-
-
-def comparison_page(reason: str = "8 GPUs wanted, 4 here", **keys: str) -> str:
-    """A row that is slower, one that is costlier, one that is faster, one that is absent; ``keys`` of the reference."""
-    cheap = {"energy_j_per_output_token": (0.1612, 0.1611, 0.1613)}
-    dear = {"energy_j_per_output_token": (0.1700, 0.1701, 0.1699)}
-    then = run(
-        _point(1, {**scaled(1, STEADY), **cheap}),
-        _point(2, scaled(1.3, STEADY)),
-        _point(4, scaled(1.6, STEADY)),
-        run_id="then",
-        **keys,
-    )
-    now = run(
-        _point(1, {**scaled(0.9, STEADY), **dear}),
-        _point(2, scaled(1.33, STEADY)),
-        _point(4, {}, reason),
-        _point(8, scaled(2.0)),
-    )
-    return comparison.render(compare(now, [then]), now, [then])
 
 
 def history_page(

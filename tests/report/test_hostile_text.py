@@ -53,7 +53,7 @@ def evil() -> Results:
 def written(name: str, results: Results, folder: Path) -> str:
     """Everything that a format writes."""
     # Formats of attempts refuse results without a folder; this one has no attempt.
-    view = RunView(results=results, manifest=MANIFEST if name in {"perfetto", "tensorboard"} else None)
+    view = RunView(results=results, manifest=MANIFEST if name == "perfetto" else None)
     match FORMATS[name].output:
         case "text":
             return render(view, name)

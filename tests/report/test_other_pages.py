@@ -1,4 +1,4 @@
-"""Pages of a comparison, of one command, and of an explanation as text."""
+"""Pages of a history, of one command, and of an explanation as text."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from pybench.explain.text import section_of
 from pybench.explain.values import ExplainedBaseline, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.results import Results
-from pybench.nightly.comparison import compare
-from pybench.nightly.comparison_page import render as comparison_of
 from pybench.nightly.history import History, series_of
 from pybench.nightly.history_page import render as history_of
 from pybench.nightly.values import Accepted
@@ -22,33 +20,8 @@ from pybench.report.page.render import render
 from pybench.report.run.view import RunView
 from tests.report.conftest import HOSTILE
 from tests.report.page_run import SECOND, power_trace
-from tests.report.pages import PageReader, command_page, comparison_page, explained_page, history_page
-from tests.runs_against_runs import nights, run
-
-
-def test_a_comparison_has_every_row() -> None:
-    """Each row has its interval, its better direction and the reason of an absent value; the verdict comes first."""
-    text = comparison_page()
-    shown = unescape(text)
-    assert "of 4 rows: 2 differs, 1 not measured, 1 improved; smallest effect 1 %" in shown
-    for words in ("-10.0 %", "[-10.2 %, -9.8 %]", "less is better", "8 GPUs wanted, 4 here", "+8.8 mJ/token"):
-        assert words in shown
-    assert text.count('class="mark ') == 3
-    assert "TP 8" in shown
-
-
-def test_runs_that_differ_have_no_chart() -> None:
-    """Differences are listed with the next step; the table of keys has both values."""
-    text = comparison_page(driver='"581"')
-    assert "driver: 581 -&gt; 580.1" in text
-    assert "or allow it: --across driver (pybench compare)" in text
-    assert "<svg" not in text
-
-
-def test_a_run_without_rows() -> None:
-    """Nothing in common is no error."""
-    now, then = run(run_id="now"), run(run_id="then")
-    assert "the runs have no row in common" in comparison_of(compare(now, [then]), now, [then])
+from tests.report.pages import PageReader, command_page, explained_page, history_page
+from tests.runs_against_runs import nights
 
 
 def test_an_explanation_has_the_parts_of_each_shortfall(results: Results) -> None:
@@ -155,17 +128,15 @@ def test_a_command_has_its_joules() -> None:
     assert "pybench has not measured the power sensor" in shown
 
 
-@pytest.mark.parametrize("make", ["comparison", "command", "explained", "history"])
+@pytest.mark.parametrize("make", ["command", "explained", "history"])
 def test_hostile_text_stays_text(make: str, results: Results) -> None:
     """Reasons, command lines and notes make no element."""
     pages = {
-        "comparison": lambda: comparison_page(HOSTILE),
         "command": lambda: command_page(power_trace(1, 100), 2 * SECOND, 11 * SECOND, (HOSTILE,)),
         "explained": lambda: explained_page(results, HOSTILE),
         "history": lambda: history_page(5, HOSTILE),
     }
     harmless = {
-        "comparison": lambda: comparison_page("x"),
         "command": lambda: command_page(power_trace(1, 100), 2 * SECOND, 11 * SECOND, ("x",)),
         "explained": lambda: explained_page(results, "x"),
         "history": lambda: history_page(5, "x"),

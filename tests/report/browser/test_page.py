@@ -28,7 +28,7 @@ from pybench.report.run.view import RunView
 from tests.docs_script import script
 from tests.documents import ROOT
 from tests.report.page_run import SECOND, power_trace, traced_run
-from tests.report.pages import command_page, comparison_page, explained_page, history_page
+from tests.report.pages import command_page, explained_page, history_page
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(
@@ -204,12 +204,10 @@ def test_the_printed_page_has_every_table(open_page: Open, traced: RunView) -> N
     assert len(printed.pages) < 15
 
 
-@pytest.fixture(params=["comparison", "incomparable", "history", "command", "explained"])
+@pytest.fixture(params=["history", "command", "explained"])
 def other_page(request: pytest.FixtureRequest, results: Results) -> str:
     """A page that is not of one run alone."""
     pages: dict[str, Callable[[], str]] = {
-        "comparison": comparison_page,
-        "incomparable": lambda: comparison_page(driver='"581"'),
         "history": history_page,
         "command": lambda: command_page(power_trace(4, 600), 2 * SECOND, 11 * SECOND),
         "explained": lambda: explained_page(results),
@@ -224,18 +222,6 @@ def test_axe_finds_nothing_serious_in_other_pages(open_page: Open, other_page: s
     found = Axe().run(page).response["violations"]
     assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in {"serious", "critical"}] == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_a_comparison_sorts_and_filters(open_page: Open) -> None:
-    """Rows are sorted by the change in per cent; rows without one come last."""
-    page = open_page(comparison_page())
-    head = page.locator("#point-table thead th", has_text="change")
-    head.locator("button").click()
-    shown = page.locator("#point-table tbody tr").all_inner_texts()
-    assert [line.split()[1] for line in shown] == ["1", "2", "1", "4"]
-    page.select_option("#verdict", "not measured")
-    assert page.inner_text("#shown") == "1 of 4 rows"
-    assert page.locator("#point-table tbody tr:visible th").all_inner_texts() == ["TP 4"]
 
 
 def test_the_power_of_a_command_is_drawn(open_page: Open) -> None:
