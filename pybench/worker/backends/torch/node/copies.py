@@ -6,7 +6,6 @@ from itertools import permutations
 
 import torch
 from torch import distributed
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from pybench.model.workloads.node import HostDeviceCopy, MemoryBandwidth, PeerCopy
 from pybench.worker.backends.common_torch.process_group import TorchRanks
@@ -111,7 +110,8 @@ class PeerCopyBench(Measured):
     def __init__(self, settings: PeerCopy, ranks: TorchRanks) -> None:
         super().__init__(ranks)
         self._settings = settings
-        self._barrier = HostBarrier(ranks)
+        # Ranks that wait on their GPUs keep a kernel spinning there, which takes turns with the copies to such a GPU.
+        self._on_cpus = distributed.new_group(backend="gloo")
         self._own = random_bytes(settings.peer_bytes, self.device, settings.seed + ranks.rank)
         others = [peer for peer in range(ranks.world_size) if peer != ranks.rank]
         # Ranks are numbered as devices are: one node, one rank for each.
@@ -123,7 +123,7 @@ class PeerCopyBench(Measured):
         """Bytes/s from this rank to each other one (``link_to_3_bytes_per_s``), and over its slowest link."""
         rates: dict[int, float] = {}
         for sender, receiver in permutations(range(self.ranks.world_size), 2):
-            self._barrier.wait()
+            distributed.barrier(self._on_cpus)
             if self.ranks.rank == sender:
                 num_bytes = self._own.nbytes * self._settings.peer_copies
                 rates[receiver] = num_bytes / timed_s(self.device, lambda peer=receiver: self._send(peer))  # type: ignore[misc]
@@ -131,7 +131,7 @@ class PeerCopyBench(Measured):
                 for _ in range(self._settings.peer_copies):
                     distributed.recv(self._targets[sender], sender)
                 distributed.send(self._done, sender)
-        self._barrier.wait()  # whoever is done early would wait in a collective
+        distributed.barrier(self._on_cpus)  # whoever is done early would wait in a collective
         links = {f"link_to_{peer}_bytes_per_s": speed for peer, speed in rates.items()}
         return {"peer_copy_bytes_per_s": min(rates.values()), **links}
 
@@ -144,30 +144,3 @@ class PeerCopyBench(Measured):
         if self.device.type == "cpu":
             # A send may return before its bytes are there: the receiver's word ends the time.
             distributed.recv(self._done, peer)
-
-
-_HOST = "127.0.0.1"
-
-
-class HostBarrier:
-    """Ranks of one host wait on their CPUs, at a store of rank 0's; made by all ranks together.
-
-    Ranks that wait in a collective keep a kernel spinning on their GPUs, which takes turns there with whatever another
-    process has to do on them: copies to such a GPU would wait for the turn.
-    """
-
-    def __init__(self, ranks: TorchRanks) -> None:
-        self._world_size = ranks.world_size
-        self._num_waits = 0
-        mine = TCPStore(_HOST, 0, is_master=True, wait_for_workers=False) if ranks.rank == 0 else None
-        ports = [mine.port if mine else None]
-        distributed.broadcast_object_list(ports, src=0, device=ranks.device)
-        self._store = mine or TCPStore(_HOST, ports[0] or 0, is_master=False, wait_for_workers=False)
-
-    def wait(self) -> None:
-        """Return when every rank has come."""
-        self._num_waits += 1
-        everyone = f"all came to {self._num_waits}"
-        if self._store.add(f"came to {self._num_waits}", 1) == self._world_size:
-            self._store.set(everyone, "yes")
-        self._store.wait([everyone])
