@@ -25,7 +25,7 @@ from pybench.worker.backend import UnsupportedError, generation_of
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import show_by_number, visible_gpus
 from pybench.worker.process import end_group_with_me
-from pybench.worker.ranks import RankNumbers, Ranks, rank_numbers
+from pybench.worker.ranks import Ranks, rank_numbers, replica_of
 from pybench.worker.seeds import sample_seed
 
 _GROUPS = {"group_size": 128, "has_zero_point": False, "pre_quant_scale": True}
@@ -105,7 +105,7 @@ def joined_replica(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
     """
     end_group_with_me()
     numbers = rank_numbers()
-    replica = replica_of(order, numbers)
+    replica = replica_of(order, numbers.rank)
     if order.device == "cuda":
         size, rest = divmod(order.settings.num_gpus, numbers.world_size)
         visible = visible_gpus()
@@ -133,12 +133,6 @@ def joined_replica(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
         ranks = TorchRanks(numbers.rank, numbers.world_size, torch.device("cpu"))
     forget_torchrun()
     yield ranks, device
-
-
-def replica_of(order: WorkOrder, numbers: RankNumbers | Ranks) -> int:
-    """The replica that a process is part of: one that spans hosts has a process on each."""
-    spanned = order.settings.nodes_of_replica if isinstance(order.settings, Generate) else 1
-    return numbers.rank // spanned
 
 
 def forget_torchrun() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from torch import distributed
 
 from pybench.model.backend import BACKENDS
 from pybench.model.wire import WorkOrder
-from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import NodeSettings
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.collective_watch import CollectiveWatch
@@ -32,11 +32,6 @@ def describe(device: torch.device, replica: int) -> Device:
         return Device("cpu", torch.backends.cpu.get_cpu_capability(), replica=replica)
     properties = torch.cuda.get_device_properties(device)
     return Device("cuda", properties.name, nvml_uuid(properties.uuid), replica=replica)
-
-
-def replica_of(order: WorkOrder, rank: int) -> int:
-    """The replica that a rank is part of; ranks of one training report their joint work, as one replica."""
-    return rank // order.settings.tensor_parallel if isinstance(order.settings, Generate) else 0
 
 
 def _named(name: str, before: str) -> Callable[..., Any]:
@@ -83,18 +78,17 @@ class TorchRanks(Ranks):
 
     def agree(self, decision: bool) -> bool:
         """Rank 0's decision."""
-        if self.world_size == 1:
-            return decision
-        flag = torch.tensor([int(decision)], device=self.device)
-        distributed.broadcast(flag, src=0)
-        return bool(flag.item())
+        return self._decided(decision, partial(distributed.broadcast, src=0))
 
     def unanimous(self, here: bool) -> bool:
         """Whether it holds on every rank."""
+        return self._decided(here, partial(distributed.all_reduce, op=distributed.ReduceOp.MIN))
+
+    def _decided(self, own: bool, exchange: Callable[[torch.Tensor], object]) -> bool:
         if self.world_size == 1:
-            return here
-        flag = torch.tensor([int(here)], device=self.device)
-        distributed.all_reduce(flag, distributed.ReduceOp.MIN)
+            return own
+        flag = torch.tensor([int(own)], device=self.device)
+        exchange(flag)
         return bool(flag.item())
 
     def watched(self, gpu: str, events: EventStream) -> AbstractContextManager[None]:

@@ -17,10 +17,11 @@ from pybench.model.wire import WorkOrder
 from pybench.model.workloads.settings import NodeSettings, WorkloadName
 from pybench.worker.backend import Session, UnsupportedError, Workload
 from pybench.worker.backends.common_torch.memory import with_own_memory
-from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined, replica_of
+from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined
 from pybench.worker.backends.torch.node.measured import node_workload
 from pybench.worker.exchange import Device
 from pybench.worker.imports import needs_package, spared_by_collector
+from pybench.worker.ranks import replica_of
 
 _OTHER_NAMES: dict[WorkloadName, tuple[str, str]] = {
     "generate": ("generate", "generations"),

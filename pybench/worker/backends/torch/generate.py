@@ -25,6 +25,7 @@ from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.tensor_parallel import replica_mesh, without_sums
 from pybench.worker.backends.torch.train.update import summed_loss
+from pybench.worker.ranks import replica_of
 
 
 @contextmanager
@@ -238,7 +239,7 @@ def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRa
 def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Generation]:
     """Cache and buffers of one point, and on a GPU its decode round captured."""
     settings, _ = generation_of(order)
-    work = Generation(settings, model, ranks.device, ranks.rank // settings.tensor_parallel, ranks)
+    work = Generation(settings, model, ranks.device, replica_of(order, ranks.rank), ranks)
     if ranks.device.type == "cuda":
         work.capture()
     with closing(work):

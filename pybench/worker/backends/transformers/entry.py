@@ -20,17 +20,11 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, Workload, generation_of
 from pybench.worker.backends.common_torch.memory import memory_metrics, with_own_memory
-from pybench.worker.backends.common_torch.process_group import (
-    RoundClock,
-    TorchRanks,
-    describe,
-    joined,
-    replica_of,
-)
+from pybench.worker.backends.common_torch.process_group import RoundClock, TorchRanks, describe, joined
 from pybench.worker.backends.common_torch.samples import Decoding, GenerationEvaluation, LossEvaluation
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import VISIBLE_DEVICES
-from pybench.worker.ranks import rank_numbers
+from pybench.worker.ranks import rank_numbers, replica_of
 from pybench.worker.seeds import WEIGHT_STD, weight_seed
 
 # Numbers drawn, then repeated: drawing one for every weight of a large model would take minutes on a CPU.
@@ -181,8 +175,7 @@ def _workload(order: WorkOrder, model: Any, ranks: TorchRanks) -> AbstractContex
     settings = order.settings
     if not isinstance(settings, Evaluate):
         settings, _ = generation_of(order)
-        replica = ranks.rank // settings.tensor_parallel
-        return nullcontext(TransformersGeneration(settings, model, ranks.device, replica))
+        return nullcontext(TransformersGeneration(settings, model, ranks.device, replica_of(order, ranks.rank)))
     if settings.method == "loss":
         loss_of: Any = lambda tokens, labels: model(input_ids=tokens, labels=labels, use_cache=False).loss  # noqa: E731
         return nullcontext(LossEvaluation(settings, model.config.vocab_size, ranks, loss_of))

@@ -25,7 +25,6 @@ from pybench.worker.backends.engine import (
     joined_replica,
     merged,
     own_concurrency,
-    replica_of,
     requests_of,
     wanted_at_a_time,
     work_of,
@@ -35,7 +34,7 @@ from pybench.worker.backends.vllm.translation import Iterations, ReplicaHosts, e
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import visible_gpus
 from pybench.worker.imports import needs_package
-from pybench.worker.ranks import Ranks, read_own_place
+from pybench.worker.ranks import Ranks, read_own_place, replica_of
 
 
 def join(order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
@@ -112,7 +111,7 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         relative = folder.relative_to(Path.cwd())
         ours, decided = engine_arguments(settings, relative, hosts), decided_arguments("vllm", Generate)
         arguments = merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", decided)
-        replica = replica_of(order, ranks)
+        replica = replica_of(order, ranks.rank)
         if hosts is not None and hosts.place:
             with closing(Follower(arguments, is_batch=settings.is_batch)) as follower:
                 yield lambda point: nullcontext(Following(point, replica))
