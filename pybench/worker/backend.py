@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
+from pybench.model.backend import is_out_of_memory, without_allocator
 from pybench.model.wire import Failure, FailureCause, Metric, RequestTimes, Span, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import BackendName
 from pybench.worker.exchange import Device
 from pybench.worker.ranks import Ranks
 
@@ -116,14 +115,3 @@ def failure_of(error: BaseException) -> Failure:
     # Bytes of a file's name that are no UTF-8 are half characters in a message, which no event may have.
     message, detail = (text.encode("utf-8", "backslashreplace").decode() for text in (message, detail))
     return Failure(cause=cause_of(error), message=message, detail=detail)
-
-
-def missing_package(error: ImportError, backend: BackendName) -> Failure:
-    """The event for a backend whose import failed."""
-    name = error.name or str(error)
-    return Failure(
-        cause="missing_package",
-        message=f"backend {backend!r} needs the package {name!r}, which the worker's Python can't import; "
-        f"{BACKENDS[backend].remedy}",
-        detail="".join(traceback.format_exception(type(error), error, error.__traceback__)),
-    )

@@ -38,8 +38,12 @@ _BUILD = ", or build its image: pybench images build train"
 
 
 @contextmanager
-def needs_package(needed_by: str, extra: str = "train") -> Iterator[None]:
-    """Turn a failed import into :class:`MissingPackageError`, which names what needs it and how to get it."""
+def needs_package(needed_by: str, extra: str = "train", remedy: str | None = None) -> Iterator[None]:
+    """Turn a failed import into :class:`MissingPackageError`, which names what needs it and how to get it.
+
+    The remedy is to install ``extra`` where no other is given.
+    """
+    remedy = remedy or f"{install(extra)}{_BUILD if extra in _IN_IMAGE else ''}"
     try:
         with without_collector():
             yield
@@ -49,7 +53,7 @@ def needs_package(needed_by: str, extra: str = "train") -> Iterator[None]:
             bottom = bottom.__cause__
         raise MissingPackageError(
             f"{needed_by} needs the package {bottom.name or str(bottom)!r}, which the worker's Python can't import; "
-            f"{install(extra)}{_BUILD if extra in _IN_IMAGE else ''}"
+            f"{remedy}"
         ) from error
 
 

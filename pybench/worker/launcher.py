@@ -16,9 +16,9 @@ from pathlib import Path
 
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import STARTER_VARIABLE
-from pybench.worker.backend import missing_package
+from pybench.worker.backend import MissingPackageError
 from pybench.worker.exchange import EventStream, read_orders
-from pybench.worker.main import blind_header, import_backend, run_rank
+from pybench.worker.main import import_backend, report_missing, run_rank
 from pybench.worker.process import die_with_parent
 from pybench.worker.ranks import own_place
 
@@ -67,11 +67,9 @@ def launch(exchange: Path, given: Mapping[str, str]) -> int:
             variables = {"MASTER_ADDR": _LOOPBACK, "MASTER_PORT": str(listening.getsockname()[1])}
             variables["WORLD_SIZE"] = str(num_ranks)
             return _run_ranks(exchange, num_ranks, variables, serves=True, listening=listening)
-    except ImportError as error:
+    except MissingPackageError as error:
         with closing(EventStream(exchange, 0)) as events:
-            events.write(blind_header(order))
-            events.write(missing_package(error, order.settings.backend))
-        return 1
+            return report_missing(error, order, events)
 
 
 def _run_ranks(

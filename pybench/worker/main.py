@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from pybench.model.wire import Event, Header, Phase, WorkOrder
-from pybench.worker.backend import Backend, Session, failure_of, missing_package
+from pybench.model.backend import BACKENDS
+from pybench.model.wire import Event, Phase, WorkOrder
+from pybench.worker.backend import Backend, MissingPackageError, Session, failure_of
 from pybench.worker.exchange import Device, EventStream, read_header, read_orders, wait_for_go
 from pybench.worker.gpus import NvlinkTraffic
-from pybench.worker.imports import import_before_engine, spared_by_collector
+from pybench.worker.imports import import_before_engine, needs_package, spared_by_collector
 from pybench.worker.ranks import Ranks, place_scratch, rank_numbers
 from pybench.worker.timing import TimingLoop
 
@@ -29,10 +30,8 @@ def run_rank(exchange: Path) -> int:
     with closing(EventStream(exchange, rank_numbers().rank)) as events:
         try:
             backend = import_backend(orders[0])
-        except ImportError as error:
-            events.write(blind_header(orders[0]))
-            events.write(missing_package(error, orders[0].settings.backend))
-            return 1
+        except MissingPackageError as error:
+            return report_missing(error, orders[0], events)
         try:
             run_session(orders, backend, events, partial(wait_for_go, exchange))
         except Exception as error:  # noqa: BLE001 - whatever broke is the point's result
@@ -45,16 +44,19 @@ def run_rank(exchange: Path) -> int:
 
 
 def import_backend(order: WorkOrder) -> Backend:
-    """Import the order's backend. Raises ``ImportError`` when a package is missing."""
-    with spared_by_collector():
+    """Import the order's backend. Raises :class:`MissingPackageError` when a package is missing."""
+    name = order.settings.backend
+    with spared_by_collector(), needs_package(f"backend {name!r}", remedy=BACKENDS[name].remedy):
         import_before_engine(order.settings)
-        return cast("Backend", importlib.import_module(f"pybench.worker.backends.{order.settings.backend}.entry"))
+        return cast("Backend", importlib.import_module(f"pybench.worker.backends.{name}.entry"))
 
 
-def blind_header(order: WorkOrder) -> Header:
-    """Header of a rank that could not reach its device."""
+def report_missing(error: MissingPackageError, order: WorkOrder, events: EventStream) -> int:
+    """Report a backend whose import failed, by a rank that could not reach its device. Returns the exit code."""
     numbers = rank_numbers()
-    return read_header(numbers.rank, numbers.world_size, Device(order.device, "unknown"))
+    events.write(read_header(numbers.rank, numbers.world_size, Device(order.device, "unknown")))
+    events.write(failure_of(error))
+    return 1
 
 
 def run_session(
