@@ -40,12 +40,11 @@ def rail_of(rank: int, num_ranks: int, num_nodes: int) -> tuple[int, ...]:
     return tuple(range(rank % each, num_ranks, each))
 
 
-class CollectiveBench(Measured):
+class CollectiveBench(Measured[Collective]):
     """One operation, again and again."""
 
     def __init__(self, settings: Collective, ranks: TorchRanks) -> None:
-        super().__init__(ranks)
-        self._settings = settings
+        super().__init__(settings, ranks)
         dtype = getattr(torch, settings.element)
         # Who takes part in this rank's operations, ``None`` for all; every rank makes the groups of all rails.
         group, self._members = None, tuple(range(ranks.world_size))

@@ -20,24 +20,22 @@ _STORED = {
     "tfloat32": torch.float32,
     "float32": torch.float32,
 }
-# Ada and Hopper are the first with FP8 units.
-_FP8_CAPABILITY = (8, 9)
-_TF32_CAPABILITY = (8, 0)
+_NEEDS = {"tfloat32": ((8, 0), "float32"), "float8_e4m3fn": ((8, 9), "bfloat16")}
+"""Least compute capability of a precision, and what to use below it. Ada and Hopper are the first with FP8 units."""
 
 
-class MatmulBench(Measured):
+class MatmulBench(Measured[Matmul]):
     """Products on this rank's device, one after the other."""
 
     def __init__(self, settings: Matmul, ranks: TorchRanks) -> None:
-        super().__init__(ranks)
+        super().__init__(settings, ranks)
         capability = torch.cuda.get_device_capability(self.device) if self.device.type == "cuda" else (0, 0)
-        if settings.precision == "tfloat32" and capability < _TF32_CAPABILITY:
-            raise UnsupportedError("precision tfloat32 needs a GPU of compute capability 8.0 or higher; use float32")
-        if settings.precision == "float8_e4m3fn" and capability < _FP8_CAPABILITY:
+        (major, minor), other = _NEEDS.get(settings.precision, ((0, 0), ""))
+        if capability < (major, minor):
             raise UnsupportedError(
-                "precision float8_e4m3fn needs a GPU of compute capability 8.9 or higher; use bfloat16"
+                f"precision {settings.precision} needs a GPU of compute capability {major}.{minor} or higher; "
+                f"use {other}"
             )
-        self._settings = settings
         torch.set_float32_matmul_precision("high" if settings.precision == "tfloat32" else "highest")
         dtype = _STORED[settings.precision]
         size = (settings.m + settings.n) * settings.k * dtype.itemsize
@@ -76,12 +74,11 @@ CHECKSUM_MODULUS = 2**53
 _BITS = {2: torch.int16, 4: torch.int32}
 
 
-class BurnBench(Measured):
+class BurnBench(Measured[Burn]):
     """The same product again and again; every result is held against the first, bit for bit, on the device."""
 
     def __init__(self, settings: Burn, ranks: TorchRanks) -> None:
-        super().__init__(ranks)
-        self._settings = settings
+        super().__init__(settings, ranks)
         # Float32 products must not fall to TF32, whose results are another kernel's.
         torch.set_float32_matmul_precision("highest")
         dtype = getattr(torch, settings.burn_precision)
@@ -136,7 +133,7 @@ _VOCABULARY = 8192
 _LEARNING_RATE, _BETAS, _EPSILON = 1e-3, (0.9, 0.95), 1e-8
 
 
-class TrainingStepBench(Measured):
+class TrainingStepBench(Measured[TrainingStep]):
     """The same updates again and again; the weights are compared with the first trained weights, on the device.
 
     Every operation adds in a fixed order, so equal devices compute equal bits. Fused attention does not: its backward
@@ -144,8 +141,7 @@ class TrainingStepBench(Measured):
     """
 
     def __init__(self, settings: TrainingStep, ranks: TorchRanks) -> None:
-        super().__init__(ranks)
-        self._settings = settings
+        super().__init__(settings, ranks)
         # Float32 products must not fall to TF32, whose results are another kernel's.
         torch.set_float32_matmul_precision("highest")
         self._dtype = getattr(torch, settings.step_precision)
@@ -221,23 +217,22 @@ def _attention(mixed: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
 _ROUND_TRIPS_FRACTION = 0.1
 
 
-class LaunchLatencyBench(Measured):
+class LaunchLatencyBench(Measured[LaunchLatency]):
     """Additions to one number. On a CPU, which launches nothing, what remains is torch's own way to its kernel."""
 
     def __init__(self, settings: LaunchLatency, ranks: TorchRanks) -> None:
-        super().__init__(ranks)
-        self._launches = settings.launches
+        super().__init__(settings, ranks)
         self._number = torch.zeros(1, device=self.device)
 
     def measure(self) -> dict[str, float]:
         """Host seconds of one launch, and of one launch with the wait for its end."""
         wait_for(self.device)
         start_s = time.perf_counter()
-        for _ in range(self._launches):
+        for _ in range(self._settings.launches):
             self._number.add_(1)
-        launch_s = (time.perf_counter() - start_s) / self._launches
+        launch_s = (time.perf_counter() - start_s) / self._settings.launches
         wait_for(self.device)
-        num_trips = max(1, round(self._launches * _ROUND_TRIPS_FRACTION))
+        num_trips = max(1, round(self._settings.launches * _ROUND_TRIPS_FRACTION))
         start_s = time.perf_counter()
         for _ in range(num_trips):
             self._number.add_(1)

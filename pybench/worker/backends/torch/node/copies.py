@@ -17,12 +17,11 @@ _DTYPE = torch.float32
 _ARRAYS = {"copy": 2, "triad": 3}
 
 
-class MemoryBandwidthBench(Measured):
+class MemoryBandwidthBench(Measured[MemoryBandwidth]):
     """Passes over arrays in this rank's device memory (a CPU's: the host's)."""
 
     def __init__(self, settings: MemoryBandwidth, ranks: TorchRanks) -> None:
-        super().__init__(ranks)
-        self._settings = settings
+        super().__init__(settings, ranks)
         self._arrays = [self._array(number) for number in range(_ARRAYS[settings.pattern])]
 
     def measure(self) -> dict[str, float]:
@@ -45,7 +44,7 @@ class MemoryBandwidthBench(Measured):
                 torch.add(self._arrays[1], self._arrays[2], alpha=_SCALAR, out=self._arrays[0])
 
 
-class HostDeviceCopyBench(Measured):
+class HostDeviceCopyBench(Measured[HostDeviceCopy]):
     """Copies of this rank's device, from and to pinned memory.
 
     Without a GPU "the device" is another part of the host's memory: a real copy, by the CPU, of no link, and both
@@ -53,8 +52,7 @@ class HostDeviceCopyBench(Measured):
     """
 
     def __init__(self, settings: HostDeviceCopy, ranks: TorchRanks) -> None:
-        super().__init__(ranks)
-        self._settings = settings
+        super().__init__(settings, ranks)
         self._on_gpu = self.device.type == "cuda"
         directions = ("h2d", "d2h") if settings.direction == "both" else (settings.direction,)
         self._pairs = [self._pair(direction) for direction in directions]
@@ -100,7 +98,7 @@ class HostDeviceCopyBench(Measured):
         return (host, torch.empty_like(device)) if direction == "h2d" else (device, host)
 
 
-class PeerCopyBench(Measured):
+class PeerCopyBench(Measured[PeerCopy]):
     """One ordered pair at a time; the rank that sends measures.
 
     On GPUs the sender's process copies into the peer's memory itself (cudaMemcpy from device to device: peer-to-peer
@@ -108,8 +106,7 @@ class PeerCopyBench(Measured):
     """
 
     def __init__(self, settings: PeerCopy, ranks: TorchRanks) -> None:
-        super().__init__(ranks)
-        self._settings = settings
+        super().__init__(settings, ranks)
         # Ranks that wait on their GPUs keep a kernel spinning there, which takes turns with the copies to such a GPU.
         self._on_cpus = distributed.new_group(backend="gloo")
         self._own = random_bytes(settings.peer_bytes, self.device, settings.seed + ranks.rank)

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -23,10 +24,10 @@ _MODULES: dict[WorkloadName, str] = {
 """The module here with a workload's class: ``MatmulBench`` for settings of class ``Matmul``."""
 
 
-def node_workload(settings: NodeSettings, ranks: TorchRanks) -> AbstractContextManager[Measured]:
+def node_workload(settings: NodeSettings, ranks: TorchRanks) -> AbstractContextManager[Measured[Any]]:
     """Fill the memory that the workload of these settings works on."""
     module = importlib.import_module(f"{__package__}.{_MODULES[settings.workload]}")
-    measured: Measured = getattr(module, f"{type(settings).__name__}Bench")(settings, ranks)
+    measured: Measured[Any] = getattr(module, f"{type(settings).__name__}Bench")(settings, ranks)
     return nullcontext(measured)
 
 
@@ -68,10 +69,14 @@ def random_bytes(count: int, device: torch.device, seed: int) -> torch.Tensor:
     return words.random_(-(2**63), None, generator=generator).view(torch.uint8)[:count]
 
 
-class Measured:
+AnySettings = TypeVar("AnySettings", bound=NodeSettings)
+
+
+class Measured(Generic[AnySettings]):
     """A workload that measures itself: every step reports what :meth:`measure` found on this rank."""
 
-    def __init__(self, ranks: TorchRanks) -> None:
+    def __init__(self, settings: AnySettings, ranks: TorchRanks) -> None:
+        self._settings = settings
         self.ranks = ranks
         self.device: torch.device = ranks.device
 
