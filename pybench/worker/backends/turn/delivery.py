@@ -13,9 +13,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from pybench.model.workloads.train import lora_shape
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import WrongResultError
+from pybench.worker.backends.torch.train.update import lora_options
 
 Named = tuple[str, torch.Tensor]
 
@@ -95,16 +95,7 @@ def adapter_config(settings: Turn) -> dict[str, object] | None:
     """The adapters' shape as peft's config has it; ``None`` where all weights are trained."""
     if settings.lora_rank is None:
         return None
-    shape = lora_shape(settings.training)
-    return {
-        "peft_type": "LORA",
-        "r": shape.rank,
-        "lora_alpha": shape.alpha,
-        "target_modules": list(shape.targets),
-        "bias": "none",
-        "lora_dropout": 0.0,
-        "fan_in_fan_out": False,
-    }
+    return {"peft_type": "LORA", **lora_options(settings.training), "fan_in_fan_out": False}
 
 
 # Elements of a chunk. Each needs 16 bytes: a chunk fits a CPU's cache, or keeps a GPU busy.

@@ -13,7 +13,7 @@ from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.architecture import Changed, Weights, empty_model, plain
 from pybench.worker.backends.torch.train.learner import Task
-from pybench.worker.backends.torch.train.update import loss_of, return_loss
+from pybench.worker.backends.torch.train.update import lora_options, loss_of, return_loss
 from pybench.worker.imports import needs_package
 
 # Phi 3 has several projections in one.
@@ -27,17 +27,11 @@ def add_adapters(model: nn.Module, settings: Train, dtype: torch.dtype) -> None:
     """Freeze the empty ``model`` and give its projections adapters in ``dtype``."""
     with needs_package("lora_rank"):
         from peft import LoraConfig, inject_adapter_in_model
-    shape = lora_shape(settings)
     own = {name.rpartition(".")[2] for name, _ in model.named_modules()}
-    targets = dict.fromkeys(target if target in own else _FUSED.get(target, target) for target in shape.targets)
-    config = LoraConfig(
-        r=shape.rank,
-        lora_alpha=shape.alpha,
-        target_modules=list(targets),
-        lora_dropout=settings.lora_dropout or 0.0,
-        bias="none",
+    targets = dict.fromkeys(
+        target if target in own else _FUSED.get(target, target) for target in lora_shape(settings).targets
     )
-    inject_adapter_in_model(config, model)
+    inject_adapter_in_model(LoraConfig(**{**lora_options(settings), "target_modules": list(targets)}), model)
     for name, module in model.named_modules():
         if name.endswith((".lora_A", ".lora_B")):
             module.to(dtype)  # peft keeps adapters in float32, which a sharded layer can't mix with its weights

@@ -1,4 +1,4 @@
-"""Loss and optimizer of a training step, the same for every strategy."""
+"""Loss, optimizer and adapters of a training, the same for every strategy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from pybench.model.workloads.train import Train
+from pybench.model.workloads.train import Train, lora_shape
 from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.imports import needs_package
 
@@ -75,6 +75,18 @@ def optimizer_of(parameters: Iterable[nn.Parameter], settings: Train) -> torch.o
         from bitsandbytes import optim
     found: torch.optim.Optimizer = getattr(optim, _OF_BITSANDBYTES[name])(listed, **rates)
     return found
+
+
+def lora_options(settings: Train) -> dict[str, Any]:
+    """The adapters' shape, by the names of peft's config."""
+    shape = lora_shape(settings)
+    return {
+        "r": shape.rank,
+        "lora_alpha": shape.alpha,
+        "target_modules": list(shape.targets),
+        "lora_dropout": settings.lora_dropout or 0.0,
+        "bias": "none",
+    }
 
 
 def clip(parameters: Iterable[nn.Parameter], max_norm: float) -> None:

@@ -18,11 +18,12 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch.nn import functional
 
-from pybench.model.workloads.train import Train, lora_shape
+from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.memory import forget_peak
 from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.backends.engine import config_folder
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Task
+from pybench.worker.backends.torch.train.update import lora_options
 from pybench.worker.imports import needs_package
 
 # Read when it is imported. No downloads that count its users; and all weights are filled after it has loaded a
@@ -128,15 +129,7 @@ def loading(task: Task, folder: str) -> dict[str, Any]:
 
 def adapting(settings: Train) -> dict[str, Any]:
     """Keywords of ``FastLanguageModel.get_peft_model``."""
-    shape = lora_shape(settings)
-    return {
-        "r": shape.rank,
-        "lora_alpha": shape.alpha,
-        "target_modules": list(shape.targets),
-        "lora_dropout": settings.lora_dropout or 0.0,
-        "bias": "none",
-        "use_gradient_checkpointing": checkpointing(settings),
-    }
+    return {**lora_options(settings), "use_gradient_checkpointing": checkpointing(settings)}
 
 
 def checkpointing(settings: Train) -> bool | str:
