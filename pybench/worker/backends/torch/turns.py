@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from pybench.worker.backends.torch.train.model import rounded, trainable_model
 from pybench.worker.backends.turn.delivery import Named, digest, read
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.trainer import Parked, log_probabilities
-from pybench.worker.backends.turn.turns import Turns, taking_turns
+from pybench.worker.backends.turn.turns import Turns
 
 
 class TorchEngine:
@@ -160,5 +160,5 @@ def turns(settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> It
     party = Party(ranks.rank, ranks.world_size, ranks.device, (uuid,) if uuid else (), trains=trains)
     training = ranks if settings.num_trainers > 1 else TorchRanks(0, 1, ranks.device)
     engine = TorchEngine(settings, architecture, ranks)
-    with taking_turns(settings, architecture, party, engine, training) as work:
+    with closing(Turns(settings, architecture, party, engine, training)) as work:
         yield work

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from pybench.model.backend import is_out_of_memory
 from pybench.model.text import amount_text
 from pybench.model.wire import Metric, Span, Work
 from pybench.model.workloads.turn import CHECK, Turn
-from pybench.worker.backend import StepOutcome
+from pybench.worker.backend import StepOutcome, cause_of
 from pybench.worker.backends.common_torch.memory import device_memory_used, memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks, wait_for
 from pybench.worker.backends.common_torch.samples import step_prompts
@@ -34,21 +33,10 @@ from pybench.worker.backends.turn.trainer import Trainer
 _DISCARDED = 2
 
 
-@contextmanager
-def taking_turns(
-    settings: Turn, architecture: dict[str, Any], party: Party, engine: InferenceEngine | None, training: TorchRanks
-) -> Iterator[Turns]:
-    """Turns of ``engine`` and a trainer over the ranks ``training``; both are closed in the end."""
-    with (
-        nullcontext() if engine is None else closing(engine),
-        closing(Turns(settings, architecture, party, engine, training)) as work,
-    ):
-        yield work
-
-
 class Turns:
     """This rank's part of every turn. A rank may have an engine, a trainer, or both; together they have one of each.
 
+    The trainer is over the ranks ``training``. Closing ends the engine, which a failure to begin does as well.
     With ``async_weight_syncing`` a turn begins with the engine's sleep and ends with generating, halfway through which
     the engine gets its new weights.
     """
@@ -108,9 +96,11 @@ class Turns:
         return (*memory, *((first,) if self._engine else ()))
 
     def close(self) -> None:
-        """Free what a handover left in memory."""
+        """End the engine, and free what a handover left in memory."""
         if self._folder is not None:
             self._folder.remove()
+        if self._engine is not None:
+            self._engine.close()
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -130,6 +120,12 @@ class Turns:
         device_bytes = party.device_bytes()
         span = Span(name=name, start_ns=start_ns, end_ns=end_ns, device_bytes=device_bytes, host_bytes=host_bytes)
         self._spans.append(span)
+
+    def _engine_phase(self, name: str, work: Callable[[InferenceEngine], None]) -> None:
+        """A phase in which only the engine works, on the ranks that have it."""
+        with self._phase(name):
+            if self._engine is not None:
+                work(self._engine)
 
     def _begin(self, architecture: dict[str, Any], training: TorchRanks) -> float:
         """The trainer's first step, with its weights handed over: both sides are as they are before every turn.
@@ -174,9 +170,8 @@ class Turns:
         if settings.async_weight_syncing:
             self._generate(number)
         else:
-            with self._phase("first_token"):
-                if engine is not None:
-                    engine.first_token(self._sequences[0, : settings.prompt_tokens])
+            prompt = self._sequences[0, : settings.prompt_tokens]
+            self._engine_phase("first_token", lambda engine: engine.first_token(prompt))
         with self._phase(CHECK):
             self._compare_held()
             # The engine's log-probabilities of the sequence against the trainer's, after its step and before.
@@ -202,9 +197,7 @@ class Turns:
             self._sequences = self._party.shared(sequences, (len(prompts), self._settings.longest_sequence_tokens))
 
     def _fall_asleep(self) -> None:
-        with self._phase("engine_sleep"):
-            if self._engine is not None:
-                self._engine.sleep(self._settings.sleep_level)
+        self._engine_phase("engine_sleep", lambda engine: engine.sleep(self._settings.sleep_level))
         self._resident_bytes = self._spans[-1].device_bytes
 
     def _train(self) -> None:
@@ -233,15 +226,11 @@ class Turns:
             self._offload()
             self._wake_weights()
             if not behind:
-                with self._phase("handover"):
-                    if engine is not None:
-                        if isinstance(message, Path):
-                            engine.read(message)
-                        else:
-                            engine.receive(message)
-        with self._phase("wake_cache"):
-            if engine is not None:
-                engine.wake_cache()
+                self._engine_phase(
+                    "handover",
+                    lambda engine: engine.read(message) if isinstance(message, Path) else engine.receive(message),
+                )
+        self._engine_phase("wake_cache", lambda engine: engine.wake_cache())
         if behind and engine is not None:
             assert isinstance(message, Path), "only a file is read while the engine generates"
             engine.prefetch(message)
@@ -273,13 +262,9 @@ class Turns:
                 self._trainer.offload_weights()
 
     def _wake_weights(self) -> None:
-        with self._phase("wake_weights"):
-            if self._engine is not None:
-                self._engine.wake_weights()
+        self._engine_phase("wake_weights", lambda engine: engine.wake_weights())
         if self._settings.sleep_level == _DISCARDED:
-            with self._phase(CHECK):
-                if self._engine is not None:
-                    self._engine.poison()
+            self._engine_phase(CHECK, lambda engine: engine.poison())
 
     def _expected(self) -> Digests:
         """Expected digests of each shard of this rank's engine. All ranks of the trainer gather together."""
@@ -303,7 +288,7 @@ class Turns:
         try:
             yield
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(str(error)) and not isinstance(error, MemoryError):
+            if cause_of(error) != "out_of_memory":
                 raise
             held = "an unknown amount" if self._resident_bytes is None else amount_text(self._resident_bytes)
             raise RuntimeError(

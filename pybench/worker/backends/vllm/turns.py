@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,7 +25,7 @@ from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.turn.delivery import Named, adapter_config
 from pybench.worker.backends.turn.party import Party
-from pybench.worker.backends.turn.turns import Turns, taking_turns
+from pybench.worker.backends.turn.turns import Turns
 from pybench.worker.backends.vllm.engines import BatchEngine, engine_errors, sampling
 from pybench.worker.backends.vllm.translation import engine_arguments, prompt_of
 from pybench.worker.backends.vllm.worker import ADAPTER_ID, CACHE, WEIGHTS, Layout, cut
@@ -65,7 +65,7 @@ def turns(order: WorkOrder, ranks: Ranks) -> Iterator[Turns]:
     with config_folder(architecture, settings.dtype) as folder:
         task = Task(settings.training, architecture, training)
         engine = _engine(settings, task, folder)
-        with taking_turns(settings, architecture, party, engine, training) as work:
+        with closing(Turns(settings, architecture, party, engine, training)) as work:
             yield work
 
 
