@@ -6,6 +6,7 @@ import gc
 import math
 import statistics
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -66,16 +67,10 @@ def largest_fitting(fits: Callable[[int], bool], sizes: Iterable[int]) -> int:
     while position < len(ascending) and fits(ascending[position]):
         good = position
         position = next((n for n, size in enumerate(ascending) if size >= 2 * ascending[good]), len(ascending))
-    bad = position
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if fits(ascending[middle]):
-            good = middle
-        else:
-            bad = middle
     if good < 0:
         raise UnsupportedError(f"batch_size_per_gpu = {AUTO!r}: not even {ascending[0]} fits into memory")
-    return ascending[good]
+    between = ascending[good + 1 : position]
+    return ascending[good + bisect_left(between, True, key=lambda size: not fits(size))]
 
 
 def _out_of_memory(work: Callable[[], object]) -> BaseException | None:
