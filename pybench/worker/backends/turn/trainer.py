@@ -16,7 +16,7 @@ from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.samples import IGNORED
-from pybench.worker.backends.torch.train.data import Parts, with_labels
+from pybench.worker.backends.torch.train.data import Parts, passes_of, with_labels
 from pybench.worker.backends.torch.train.learner import Batch, Task, WholeModel, learner_of, local, whole
 from pybench.worker.backends.turn.delivery import Named
 
@@ -133,16 +133,14 @@ class Trainer:
 
     def train(self, sequences: torch.Tensor) -> None:
         """Take one step over all sequences; this rank takes its part."""
-        training, group = self._task.settings, self._settings.group_size
-        size = training.micro_batch_size
-        first = self._learner.portion.replica * size * training.num_passes
+        group = self._settings.group_size
         batches = []
-        for start in range(first, first + training.num_passes * size, size):
-            tokens, labels = with_labels(sequences[start : start + size])
+        for place in passes_of(self._task.settings, self._learner.portion):
+            tokens, labels = with_labels(sequences[place])
             labels[:, : self._settings.prompt_tokens - 1] = IGNORED  # only answers have labels
             batch = self._parts.batch(tokens, labels)
             if group is not None:
-                part = advantages(len(sequences), group)[start : start + size]
+                part = advantages(len(sequences), group)[place]
                 batch = replace(batch, advantages=part.to(self._device))
             batches.append(batch)
         num_labels = len(sequences) * self._settings.output_tokens

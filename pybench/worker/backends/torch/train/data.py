@@ -32,10 +32,7 @@ class Source:
         self._num_passes, self._loads, self._wait_s = settings.num_passes, workers is not None, 0.0
         pins = self._loads and bool(settings.pin_memory)
         parts = Parts(task, portion, non_blocking=pins)
-        size = settings.micro_batch_size
-        first = portion.replica * size * settings.num_passes
-        # The numbers of this rank's sequences, pass by pass.
-        places = [list(range(start, start + size)) for start in range(first, first + size * settings.num_passes, size)]
+        places = [list(range(place.start, place.stop)) for place in passes_of(settings, portion)]
         self._batches: Iterator[Batch]
         if workers is None:
             self._batches = cycle([parts.batch(*_stacked([data[number] for number in place])) for place in places])
@@ -68,6 +65,13 @@ class Source:
     def close(self) -> None:
         """End the loader's workers."""
         self._batches = iter(())
+
+
+def passes_of(settings: Train, portion: Portion) -> list[slice]:
+    """This rank's place among a step's sequences, pass by pass."""
+    size = settings.micro_batch_size
+    first = portion.replica * settings.num_passes
+    return [slice(number * size, (number + 1) * size) for number in range(first, first + settings.num_passes)]
 
 
 class Samples(Dataset[torch.Tensor]):
