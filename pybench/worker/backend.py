@@ -63,7 +63,8 @@ class Workload(Protocol):
         """Do one step; return only after the device is done."""
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Values that only the backend knows; read once, after the last step."""
+        """Values that only the backend knows, by default none; read once, after the last step."""
+        return ()
 
 
 Session = Callable[[WorkOrder], AbstractContextManager[Workload]]

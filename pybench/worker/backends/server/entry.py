@@ -20,9 +20,9 @@ from pathlib import Path
 
 from pybench.model.servers import server_command, server_config, server_of
 from pybench.model.tuning import LOOPBACK
-from pybench.model.wire import SHARED_VARIABLE, Metric, WorkOrder
+from pybench.model.wire import SHARED_VARIABLE, WorkOrder
 from pybench.model.workloads.generate import Generate, gap_values
-from pybench.worker.backend import EngineError, Session, StepOutcome, WrongResultError, generation_of
+from pybench.worker.backend import EngineError, Session, StepOutcome, Workload, WrongResultError, generation_of
 from pybench.worker.backends.engine import config_folder, joined_replica, requests_of, wanted_at_a_time, work_of
 from pybench.worker.backends.server.client import LoadClient, RequestError
 from pybench.worker.imports import needs_package
@@ -123,8 +123,8 @@ _CORES_A_REPLICA = 4
 """With fewer cores for each replica the load generator shares those of its server."""
 
 
-class ServerLoad:
-    """A server, and the requests of every step of one point."""
+class ServerLoad(Workload):
+    """A server, and the requests of every step of one point; its values come with the steps."""
 
     def __init__(self, order: WorkOrder, server: Server, replica: int) -> None:
         settings, requests = requests_of(order, replica)
@@ -165,10 +165,6 @@ class ServerLoad:
             },
             late_values=self._server_values,
         )
-
-    def metrics(self) -> tuple[Metric, ...]:
-        """All there is to report comes with the steps."""
-        return ()
 
     def close(self) -> None:
         """Close every connection."""

@@ -20,8 +20,8 @@ from vllm.v1.engine.llm_engine import LLMEngine
 from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
 from pybench.model.backend import BACKENDS
-from pybench.model.wire import Metric, RequestTimes, Work, WorkOrder
-from pybench.worker.backend import EngineError, StepOutcome
+from pybench.model.wire import RequestTimes, Work, WorkOrder
+from pybench.worker.backend import EngineError, StepOutcome, Workload
 from pybench.worker.backends.engine import Request, drive, requests_of
 from pybench.worker.backends.vllm.translation import Iterations, prompt_of, salts, times_of
 
@@ -116,8 +116,8 @@ class Follower:
             os._exit(1)
 
 
-class Following:
-    """The steps of one point as this host sees them: the first host's requests, driven from there."""
+class Following(Workload):
+    """The steps of one point as this host sees them: the first host's requests, driven and reported from there."""
 
     def __init__(self, order: WorkOrder, replica: int) -> None:
         _, requests = requests_of(order, replica)
@@ -130,10 +130,6 @@ class Following:
     def step(self, _index: int) -> StepOutcome:
         """Return at once: the barrier after a step waits for the first host."""
         return StepOutcome(work=self._work)
-
-    def metrics(self) -> tuple[Metric, ...]:
-        """The first host reports those of all workers."""
-        return ()
 
 
 class BatchEngine:
