@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -169,7 +170,6 @@ class WholeModel(Learner):
 
     task: Task
     model: Any
-    masks: Masks = None
     optimizer: Any = None
     portion: Portion = Portion()
     averaged_over: int = 1
@@ -222,8 +222,20 @@ class WholeModel(Learner):
         return name, weight
 
     def _inputs(self, batch: Batch) -> dict[str, Any]:
-        masks = {"attention_mask": self.masks, "position_ids": batch.positions}
+        masks = {"attention_mask": self._masks, "position_ids": batch.positions}
         return {"input_ids": batch.tokens, **masks, "use_cache": False}
+
+    @cached_property
+    def _masks(self) -> Masks:
+        """Masks of this rank's chunk of every sequence, over all of it."""
+        from pybench.worker.backends.torch.attention import chunk_masks, sequence_masks
+
+        config, portion = getattr(self.model, "module", self.model).config, self.portion
+        length, device = self.task.settings.sequence_tokens, self.task.ranks.device
+        if portion.num_chunks == 1:
+            return sequence_masks(config, length, device)
+        positions = torch.arange(length, device=device)
+        return chunk_masks(config, positions.chunk(portion.num_chunks)[portion.chunk], positions)
 
     def update(self) -> None:
         """Clip where there is a limit, step and clear."""

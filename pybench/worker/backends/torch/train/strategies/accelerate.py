@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, WholeModel
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.update import optimizer_of
@@ -26,7 +25,6 @@ def learner(task: Task) -> Learner:
     return WholeModel(
         task,
         prepared,
-        sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
         optimizer,
         portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,

@@ -12,7 +12,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from transformers import AttentionInterface
 
-from pybench.worker.backends.torch.attention import Masks, attend, chunk_masks
+from pybench.worker.backends.torch.attention import attend
 from pybench.worker.backends.torch.tensor_parallel import gathered
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
@@ -34,7 +34,7 @@ def learner(task: Task) -> Learner:
     weights.fill()
     compile_layers(task, model)
     portion = Portion(chunk=mesh.get_local_rank(), num_chunks=mesh.size())
-    return ddp.replica_learner(task, model, chunk_masks_of(task, model.config, mesh), portion)
+    return ddp.replica_learner(task, model, portion)
 
 
 def attend_over(mesh: DeviceMesh, model: Any) -> None:
@@ -52,9 +52,3 @@ def attend_over(mesh: DeviceMesh, model: Any) -> None:
 
     AttentionInterface.register(NAME, attend_to_all)
     model.config._attn_implementation = NAME  # noqa: SLF001 - the library's setter refuses masks of our own
-
-
-def chunk_masks_of(task: Task, config: Any, mesh: DeviceMesh) -> Masks:
-    """Masks of this rank's chunk of the sequence, over all of it."""
-    positions = torch.arange(task.settings.sequence_tokens, device=task.ranks.device)
-    return chunk_masks(config, positions.chunk(mesh.size())[mesh.get_local_rank()], positions)

@@ -13,7 +13,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pybench.model.wire import Metric
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.attention import Masks, sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, WholeModel
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 
@@ -27,12 +26,11 @@ def learner(task: Task) -> Learner:
     model, weights = trainable_model(task)
     weights.fill()
     compile_layers(task, model)
-    masks = sequence_masks(model.config, task.settings.sequence_tokens, task.ranks.device)
-    return replica_learner(task, model, masks)
+    return replica_learner(task, model)
 
 
 def replica_learner(
-    task: Task, model: Any, masks: Masks, portion: Portion | None = None, kind: type[WholeModel] = WholeModel
+    task: Task, model: Any, portion: Portion | None = None, kind: type[WholeModel] = WholeModel
 ) -> WholeModel:
     """The learner of a rank's replica ``model``, whose gradients are averaged over all ranks.
 
@@ -42,7 +40,6 @@ def replica_learner(
     whole = kind(
         task,
         replica,
-        masks,
         portion=portion or Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
         quiet=nullcontext if replica is model else replica.no_sync,

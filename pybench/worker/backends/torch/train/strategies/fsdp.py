@@ -9,18 +9,9 @@ from typing import Any
 import torch
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from pybench.worker.backends.torch.attention import sequence_masks
-from pybench.worker.backends.torch.train.learner import (
-    HOSTS,
-    SHARDS,
-    Learner,
-    Portion,
-    Task,
-    WholeModel,
-    device_mesh,
-)
+from pybench.worker.backends.torch.train.learner import HOSTS, SHARDS, Learner, Portion, Task, WholeModel, device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, trainable_model
-from pybench.worker.backends.torch.train.strategies.context_parallel import attend_over, chunk_masks_of
+from pybench.worker.backends.torch.train.strategies.context_parallel import attend_over
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
 
 
@@ -57,15 +48,10 @@ def learner(task: Task) -> Learner:
         fully_shard(layer, **options)
     weights.fill()
     fully_shard(model, **options)
-    if settings.context_parallel > 1:
-        masks = chunk_masks_of(task, model.config, mesh["context_parallel"])
-    else:
-        masks = sequence_masks(model.config, settings.sequence_tokens, task.ranks.device)
     chunk = mesh.get_local_rank("context_parallel")
     return WholeModel(
         task,
         model,
-        masks,
         portion=Portion(replica=replica, chunk=chunk, num_chunks=settings.context_parallel),
         averaged_over=settings.data_parallel * settings.context_parallel,
         same_loss_on=settings.tensor_parallel,

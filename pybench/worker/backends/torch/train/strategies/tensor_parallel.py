@@ -14,7 +14,6 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
 from pybench.worker.backends.common_torch.samples import IGNORED
-from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.tensor_parallel import (
     columns,
     first_row,
@@ -42,8 +41,7 @@ def learner(task: Task) -> Learner:
         before_update = partial(sum_gradients, model, mesh.get_group())
     weights.fill()
     compile_layers(task, model)
-    masks = sequence_masks(model.config, settings.sequence_tokens, task.ranks.device)
-    return WholeModel(task, model, masks, same_loss_on=settings.tensor_parallel, before_update=before_update)
+    return WholeModel(task, model, same_loss_on=settings.tensor_parallel, before_update=before_update)
 
 
 def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:

@@ -57,7 +57,7 @@ def learner(task: Task) -> Learner:
         model = FastLanguageModel.get_peft_model(model, **adapting(settings))
     _fill(task, model, four_bits)
     model = FastLanguageModel.for_training(model, use_gradient_checkpointing=bool(checkpointing(settings)))
-    return replica_learner(task, model, None, kind=Fast)
+    return replica_learner(task, model, kind=Fast)
 
 
 class Fast(WholeModel):
