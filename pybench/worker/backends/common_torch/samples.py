@@ -91,6 +91,19 @@ class Decoding(Workload):
         return step_prompts(self._settings, self._replica, index, self._model.config.vocab_size).to(self._device)
 
 
+def next_logits(model: Any, tokens: torch.Tensor, masks: Any, positions: torch.Tensor, cache: Any) -> torch.Tensor:
+    """Logits of the token that follows ``tokens``, of shape (sequences, vocabulary); the cache gets theirs."""
+    found: torch.Tensor = model(
+        input_ids=tokens,
+        attention_mask=masks,
+        position_ids=positions,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    ).logits
+    return found[:, -1]
+
+
 @dataclass
 class GenerationEvaluation:
     """Every answer decoded, as generation does it; a pass over whole answers takes ``inputs`` and their tokens."""

@@ -20,7 +20,13 @@ from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, StepOutcome, Workload, generation_of
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import RoundClock, TorchRanks
-from pybench.worker.backends.common_torch.samples import IGNORED, Decoding, GenerationEvaluation, LossEvaluation
+from pybench.worker.backends.common_torch.samples import (
+    IGNORED,
+    Decoding,
+    GenerationEvaluation,
+    LossEvaluation,
+    next_logits,
+)
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.tensor_parallel import replica_mesh, without_sums
@@ -114,7 +120,7 @@ class Generation(Decoding):
         self.output.fill_(_NOT_PRODUCED)
         self._slot.zero_()
         self._position.fill_(self._settings.prompt_tokens)
-        self._produce(prompts, self._prompt_positions, self._prompt_masks)
+        self._take(next_logits(self._model, prompts, self._prompt_masks, self._prompt_positions, self._cache))
 
     def decode(self) -> None:
         """Produce the next token of each sequence."""
@@ -191,7 +197,7 @@ class Generation(Decoding):
                 past_key_values=self._cache,
                 use_cache=True,
             ).last_hidden_state
-            self._take(linear(hidden[:, -1:], own_head))
+            self._take(linear(hidden[:, -1:], own_head)[:, -1])
             self._position.add_(1)
 
         with without_sums(self._model):
@@ -207,22 +213,11 @@ class Generation(Decoding):
 
     def _decode_round(self) -> None:
         masks = decode_masks(self._config, self._position, self._length)
-        self._produce(self._token, self._position[None], masks)
+        self._take(next_logits(self._model, self._token, masks, self._position[None], self._cache))
         self._position.add_(1)
 
-    def _produce(self, tokens: torch.Tensor, positions: torch.Tensor, masks: Any) -> None:
-        logits = self._model(
-            input_ids=tokens,
-            attention_mask=masks,
-            position_ids=positions,
-            past_key_values=self._cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits
-        self._take(logits)
-
     def _take(self, logits: torch.Tensor) -> None:
-        self._token.copy_(logits[:, -1].argmax(dim=-1, keepdim=True))
+        self._token.copy_(logits.argmax(dim=-1, keepdim=True))
         self.output.index_copy_(1, self._slot, self._token)
         self._slot.add_(1)
 

@@ -13,7 +13,7 @@ from transformers.cache_utils import DynamicCache
 from pybench.model.wire import Metric
 from pybench.model.workloads.train_rules import DEFAULT_OUTPUT_TOKENS
 from pybench.worker.backend import WrongResultError
-from pybench.worker.backends.common_torch.samples import sample_tokens
+from pybench.worker.backends.common_torch.samples import next_logits, sample_tokens
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.train.data import Parts, with_labels
 from pybench.worker.backends.torch.train.learner import Batch, Task, WholeModel
@@ -102,15 +102,8 @@ def greedy_answers(model: Any, prompts: torch.Tensor, outputs: int) -> tuple[tor
     positions, masks = torch.arange(length, device=device), sequence_masks(model.config, length, device)
     given, answers, scores = prompts, [], torch.zeros(len(prompts), device=device)
     for position in range(length, length + outputs):
-        logits = model(
-            input_ids=given,
-            attention_mask=masks,
-            position_ids=positions[None],
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits
-        best, tokens = torch.log_softmax(logits[:, -1].float(), dim=-1).max(dim=-1)
+        logits = next_logits(model, given, masks, positions[None], cache)
+        best, tokens = torch.log_softmax(logits.float(), dim=-1).max(dim=-1)
         answers.append(tokens)
         scores += best
         positions = torch.tensor([position], device=device)
