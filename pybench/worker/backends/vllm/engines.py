@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import sys
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import vllm
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs, EngineArgs
 from vllm.sampling_params import RequestOutputKind
@@ -21,8 +23,10 @@ from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
 from pybench.model.backend import BACKENDS
 from pybench.model.wire import RequestTimes, Work, WorkOrder
+from pybench.model.workloads.generate import Generate, decided_arguments
+from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import EngineError, StepOutcome, Workload
-from pybench.worker.backends.engine import Request, drive, requests_of
+from pybench.worker.backends.engine import Request, drive, merged, requests_of
 from pybench.worker.backends.vllm.translation import Iterations, prompt_of, salts, times_of
 
 _NOT_STARTED = BACKENDS["vllm"].log_not_started
@@ -189,6 +193,13 @@ class BatchEngine:
     def close(self) -> None:
         """End the engine's processes."""
         self.engine.engine_core.shutdown()
+
+
+def completed(ours: dict[str, Any], settings: Generate | Turn) -> dict[str, Any]:
+    """Keywords of ``EngineArgs`` with those of the suite. Raises :class:`UnsupportedError` for any that vLLM lacks."""
+    valid = {field.name for field in dataclasses.fields(EngineArgs)}
+    decided = decided_arguments("vllm", type(settings))
+    return merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", decided)
 
 
 def sampling(output_tokens: int, **options: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -11,25 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import vllm
-from vllm.engine.arg_utils import EngineArgs
 
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import Metric, WorkOrder
-from pybench.model.workloads.generate import Generate, decided_arguments
+from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
 from pybench.worker.backends.engine import (
     config_folder,
     joined_replica,
-    merged,
     own_concurrency,
     requests_of,
     wanted_at_a_time,
     work_of,
 )
-from pybench.worker.backends.vllm.engines import BatchEngine, Follower, Following, ServingEngine
+from pybench.worker.backends.vllm.engines import BatchEngine, Follower, Following, ServingEngine, completed
 from pybench.worker.backends.vllm.translation import Iterations, ReplicaHosts, engine_arguments, meet_hosts
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import visible_gpus
@@ -106,11 +103,9 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         uuids = tuple(gpu.uuid for gpu in visible_gpus())
         hosts = meet_hosts(settings.nodes_of_replica, read_own_place(), uuids)
     with config_folder(architecture, settings.dtype) as folder:
-        valid = {field.name for field in dataclasses.fields(EngineArgs)}
         # By a relative path: vLLM's key of compiled code has the path.
         relative = folder.relative_to(Path.cwd())
-        ours, decided = engine_arguments(settings, relative, hosts), decided_arguments("vllm", Generate)
-        arguments = merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", decided)
+        arguments = completed(engine_arguments(settings, relative, hosts), settings)
         replica = replica_of(order, ranks.rank)
         if hosts is not None and hosts.place:
             with closing(Follower(arguments, is_batch=settings.is_batch)) as follower:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -10,23 +9,20 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-import vllm
 from vllm.config.lora import MaxLoRARanks
-from vllm.engine.arg_utils import EngineArgs
 from vllm.lora.request import LoRARequest
 
 from pybench.model.wire import WorkOrder
-from pybench.model.workloads.generate import decided_arguments
 from pybench.model.workloads.train import lora_shape
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined
-from pybench.worker.backends.engine import config_folder, forget_torchrun, merged
+from pybench.worker.backends.engine import config_folder, forget_torchrun
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.turn.delivery import Named, adapter_config
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.turns import Turns
-from pybench.worker.backends.vllm.engines import BatchEngine, engine_errors, sampling
+from pybench.worker.backends.vllm.engines import BatchEngine, completed, engine_errors, sampling
 from pybench.worker.backends.vllm.translation import engine_arguments, prompt_of
 from pybench.worker.backends.vllm.worker import ADAPTER_ID, CACHE, WEIGHTS, Layout, cut
 from pybench.worker.exchange import Device
@@ -75,11 +71,7 @@ def _engine(settings: Turn, task: Task, folder: Path) -> VllmEngine | None:
     split = _drives_in_process(settings)
     if rank > 0 and not split:
         return None
-    valid = {field.name for field in dataclasses.fields(EngineArgs)}
-    decided = decided_arguments("vllm", Turn)
-    started = BatchEngine(
-        merged(turn_arguments(settings, folder), settings.engine_args, valid, f"vllm {vllm.__version__}", decided)
-    )
+    started = BatchEngine(completed(turn_arguments(settings, folder), settings))
     try:
         return VllmEngine(settings, task, started, (rank,) if split else range(degree))
     except BaseException:
