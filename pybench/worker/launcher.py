@@ -20,7 +20,7 @@ from pybench.worker.backend import MissingPackageError
 from pybench.worker.exchange import EventStream, read_orders
 from pybench.worker.main import import_backend, report_missing, run_rank
 from pybench.worker.process import die_with_parent
-from pybench.worker.ranks import own_place
+from pybench.worker.ranks import OWN_PLACE
 
 _OWN_END_S = 0.3
 """Time for other ranks to report the same failure before they are ended."""
@@ -51,8 +51,7 @@ def launch(exchange: Path, given: Mapping[str, str]) -> int:
     os.environ[STARTER_VARIABLE] = str(os.getpid())
     num_ranks = int(given["--ranks"])
     if spans_hosts := "--nodes" in given:
-        local_address, local_port = given["--local"].split(" ")
-        os.environ.update(own_place(local_address, int(local_port)))
+        os.environ[OWN_PLACE] = given["--local"]
     order = read_orders(exchange)[0]
     for name, value in {**LOOPBACK, "OMP_NUM_THREADS": "1"}.items():
         os.environ.setdefault(name, value)

@@ -41,12 +41,8 @@ def replica_of(order: WorkOrder, rank: int) -> int:
     return rank * settings.data_parallel // BACKENDS[settings.backend].num_processes(settings)
 
 
-_ADDRESS, _PORT = "PYBENCH_OWN_ADDRESS", "PYBENCH_OWN_PORT"
-
-
-def own_place(address: str, port: int) -> dict[str, str]:
-    """Variables for ranks that meet those of other hosts: see :func:`read_own_place`."""
-    return {_ADDRESS: address, _PORT: str(port)}
+OWN_PLACE = "PYBENCH_OWN_PLACE"
+"""Variable of ranks that meet those of other hosts, with the launcher's ``--local``: see :func:`read_own_place`."""
 
 
 def read_own_place() -> tuple[str, int]:
@@ -54,7 +50,8 @@ def read_own_place() -> tuple[str, int]:
 
     The host holds that port: no other program is given it; a server with SO_REUSEADDR, as torch's, may listen there.
     """
-    return os.environ[_ADDRESS], int(os.environ[_PORT])
+    address, port = os.environ[OWN_PLACE].split(" ")
+    return address, int(port)
 
 
 _scratch: list[Path] = []

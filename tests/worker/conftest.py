@@ -18,7 +18,7 @@ from pybench.model.wire import ORDERS_FILE, Event, Header, Result, Step, WorkOrd
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import AnySettings
 from pybench.run.events.reader import decode_event
-from pybench.worker.ranks import own_place
+from pybench.worker.ranks import OWN_PLACE
 from tests.builders import TINY
 from tests.ports import port_for
 
@@ -133,8 +133,7 @@ def run_engine(
         monkeypatch.setenv("FAKE_NVML_DEVICES", str(devices))
         monkeypatch.setenv("FAKE_ENGINE", behaviour)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-        for name, value in own_place("127.0.0.1", port_for(monkeypatch)).items():
-            monkeypatch.setenv(name, value)
+        monkeypatch.setenv(OWN_PLACE, f"127.0.0.1 {port_for(monkeypatch)}")
         processes = order.data_parallel * order.nodes_of_replica
         return run_worker(order, architecture, processes, device="cuda", then=then)
 
