@@ -49,11 +49,10 @@ class CollectiveBench(Measured[Collective]):
         # Who takes part in this rank's operations, ``None`` for all; every rank makes the groups of all rails.
         group, self._members = None, tuple(range(ranks.world_size))
         if settings.groups == "rails":
-            firsts = range(ranks.world_size // settings.nodes)
-            rails = [rail_of(rank, ranks.world_size, settings.nodes) for rank in firsts]
-            groups = [distributed.new_group(rail) for rail in rails]
-            own = next(place for place, rail in enumerate(rails) if ranks.rank in rail)
-            group, self._members = groups[own], rails[own]
+            of_node = range(ranks.world_size // settings.nodes)
+            rails = [list(rail_of(rank, ranks.world_size, settings.nodes)) for rank in of_node]
+            group, _ = distributed.new_subgroups_by_enumeration(rails)  # type: ignore[no-untyped-call]
+            self._members = rail_of(ranks.rank, ranks.world_size, settings.nodes)
         # Whole elements on every rank, as nccl-tests rounds; up, so that each rank has one in the smallest message.
         length = -(-settings.message_bytes // (dtype.itemsize * len(self._members)))
         # Sums overflow after some operations; their speed does not depend on it.
