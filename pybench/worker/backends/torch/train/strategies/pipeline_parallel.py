@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from torch.distributed.pipelining.schedules import PipelineScheduleMulti
 
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.stage_layers import stage_layers
@@ -67,7 +68,11 @@ def stage_module(task: Task, index: int, count: int) -> nn.Module:
 
 
 _NS_PER_S = 1e9
-_SINGLE = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+_SCHEDULES: dict[str, Any] = {
+    "gpipe": ScheduleGPipe,
+    "1f1b": Schedule1F1B,
+    "interleaved_1f1b": ScheduleInterleaved1F1B,
+}
 
 
 class Pipeline(Learner):
@@ -112,11 +117,8 @@ class Pipeline(Learner):
         self._is_last = stages[-1].is_last
         self._optimizer = optimizer_of(self.parameters(), task.settings)
         options = {"n_microbatches": microbatches, "loss_fn": self._loss, "scale_grads": False}
-        self._schedule: Any = (
-            ScheduleInterleaved1F1B(stages, **options)
-            if schedule == "interleaved_1f1b"
-            else _SINGLE[schedule](stages[0], **options)
-        )
+        kind = _SCHEDULES[schedule]
+        self._schedule: Any = kind(stages if issubclass(kind, PipelineScheduleMulti) else stages[0], **options)
 
     def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:  # noqa: ARG002 - replicas sync each pass
         """One walk of all microbatches, forward and backward; the last stage's rank knows their losses."""
