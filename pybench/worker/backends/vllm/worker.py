@@ -181,12 +181,17 @@ class TurnWorker(DeviceReport):
         torch.cuda.synchronize(self.device)
 
     def pybench_receive(self, given: Any, adapter: dict[str, Any] | None) -> None:
-        """Tensors of this process, as they are."""
-        self._take(given, adapter)
+        """Tensors of this process, as they are; of a model, vLLM keeps this shard's part of each."""
+        if adapter is not None:
+            self._take_adapter(list(given), adapter)
+        else:
+            with torch.no_grad():
+                self.model_runner.model.load_weights(given)
+        torch.cuda.synchronize(self.device)
 
     def pybench_read(self, file: str) -> None:
-        """The whole file, weight by weight; vLLM keeps this shard's part."""
-        self._take(read(Path(file), self.device), None)
+        """The whole file, weight by weight."""
+        self.pybench_receive(read(Path(file), self.device), None)
 
     def pybench_prefetch(self, file: str) -> None:
         """Read the file to pinned host memory, in a thread."""
@@ -201,7 +206,7 @@ class TurnWorker(DeviceReport):
         """Take what the thread read. Raises what kept it from reading."""
         assert self._arriving is not None
         arriving = self._arriving.result()
-        self._take(((name, tensor.to(self.device, non_blocking=True)) for name, tensor in arriving), None)
+        self.pybench_receive(((name, tensor.to(self.device, non_blocking=True)) for name, tensor in arriving), None)
         self._arriving = None
 
     def pybench_poison(self) -> None:
@@ -223,14 +228,6 @@ class TurnWorker(DeviceReport):
     def pybench_pinned_bytes(self) -> int:
         """Pinned bytes of this worker's process."""
         return pinned_bytes()
-
-    def _take(self, tensors: Any, adapter: dict[str, Any] | None) -> None:
-        if adapter is not None:
-            self._take_adapter(list(tensors), adapter)
-        else:
-            with torch.no_grad():
-                self.model_runner.model.load_weights(tensors)
-        torch.cuda.synchronize(self.device)
 
     def _take_adapter(self, tensors: list[Named], config: dict[str, Any]) -> None:
         """Load adapters from memory, in the way of vLLM's loader of files."""
