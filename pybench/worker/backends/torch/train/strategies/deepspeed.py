@@ -56,10 +56,9 @@ def configuration(task: Task, *, own_adam: bool) -> dict[str, Any]:
     """
     settings = task.settings
     zero: dict[str, Any] = {"stage": settings.zero_stage or DEFAULT_STAGE}
-    if settings.offload_optimizer:
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": task.ranks.device.type == "cuda"}
-    if settings.offload_parameters:
-        zero["offload_param"] = {"device": "cpu", "pin_memory": task.ranks.device.type == "cuda"}
+    offloads = {"offload_optimizer": settings.offload_optimizer, "offload_param": settings.offload_parameters}
+    host = {"device": "cpu", "pin_memory": task.ranks.device.type == "cuda"}
+    zero |= {name: {**host} for name, wanted in offloads.items() if wanted}
     params = {"lr": settings.learning_rate, "weight_decay": WEIGHT_DECAY, "torch_adam": not own_adam}
     decided = {
         "train_micro_batch_size_per_gpu": settings.micro_batch_size,
