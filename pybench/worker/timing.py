@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from pybench.model.wire import STEADY_STEPS, Event, Phase, Result, Step, WorkOrder, are_steady, fit
@@ -22,22 +23,15 @@ def _spare_collector() -> None:
     gc.freeze()
 
 
+@dataclass
 class TimingLoop:
     """Runs steps of ``workload`` and reports each. Times are CLOCK_MONOTONIC nanoseconds."""
 
-    def __init__(
-        self,
-        workload: Workload,
-        ranks: Ranks,
-        report: Callable[[Event], None],
-        clock: Callable[[], int] = time.monotonic_ns,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._workload = workload
-        self._ranks = ranks
-        self._report = report
-        self._clock = clock
-        self._sleep = sleep
+    workload: Workload
+    ranks: Ranks
+    report: Callable[[Event], None]
+    clock: Callable[[], int] = time.monotonic_ns
+    sleep: Callable[[float], None] = time.sleep
 
     def run(self, order: WorkOrder) -> Result:
         """Warm up until steady or the ceiling, then measure ``order.steps`` steps, or as many as fit the run's time.
@@ -47,22 +41,22 @@ class TimingLoop:
         """
         try:
             _spare_collector()
-            self._report(Phase(name="warmup", start_ns=self._clock()))
+            self.report(Phase(name="warmup", start_ns=self.clock()))
             num_warmup, steady = self._warm_up(order)
             _spare_collector()
-            self._report(Phase(name="measure", start_ns=self._clock()))
+            self.report(Phase(name="measure", start_ns=self.clock()))
             dither = Dither(order.dither_ms * 1e6, order.steps) if order.dither_ms else None
             longest_ns = 0
             for index in range(num_warmup, num_warmup + order.steps):
                 if index > num_warmup and not self._fit(1, longest_ns, order):
                     break
                 if dither:
-                    self._sleep(dither.pause_ns(self._clock()) / 1e9)
+                    self.sleep(dither.pause_ns(self.clock()) / 1e9)
                 step = self._step(index, "measure")
                 longest_ns = max(longest_ns, step.duration_ns)
                 if dither:
                     dither.begun(step.start_ns)
-            self._report(Phase(name="finish", start_ns=self._clock()))
+            self.report(Phase(name="finish", start_ns=self.clock()))
             return Result(warmup_steps=num_warmup, steady=steady)
         finally:
             gc.unfreeze()
@@ -77,19 +71,19 @@ class TimingLoop:
             durations_ns.append(step.duration_ns)
             # Ranks time slightly differently: one decides for all, or they would part ways.
             last = (durations_ns[-STEADY_STEPS:], durations_ns[-STEADY_STEPS + 1 :])
-            steady = self._ranks.agree(any(map(are_steady, last)))
+            steady = self.ranks.agree(any(map(are_steady, last)))
         return len(durations_ns), steady
 
     def _fit(self, num_steps: int, step_ns: int, order: WorkOrder) -> bool:
         """Whether the run has time for more steps, by rank 0's clock."""
-        return order.end_ns is None or self._ranks.agree(fit(num_steps, step_ns, self._clock(), order.end_ns))
+        return order.end_ns is None or self.ranks.agree(fit(num_steps, step_ns, self.clock(), order.end_ns))
 
     def _step(self, index: int, phase: Literal["warmup", "measure"]) -> Step:
-        self._ranks.barrier()
-        start_ns = self._clock()
-        outcome = self._workload.step(index)
-        self._ranks.barrier()
-        end_ns = self._clock()
+        self.ranks.barrier()
+        start_ns = self.clock()
+        outcome = self.workload.step(index)
+        self.ranks.barrier()
+        end_ns = self.clock()
         step = Step(
             index=index,
             phase=phase,
@@ -102,7 +96,7 @@ class TimingLoop:
             values={**outcome.values, **outcome.late_values()},
             spans=outcome.spans,
         )
-        self._report(step)
+        self.report(step)
         return step
 
 

@@ -91,7 +91,7 @@ def test_fsdp_holds_whole_gradients_between_a_steps_passes(options: dict[str, An
     with first_of(8):
         task = task_of({**options, "global_batch_size": 16, "grad_accum": 2}, 8)
         with trainer(task) as work:
-            first, _ = work._source.passes()
+            first, _ = work.source.passes()
             work.learner.backward(first, 1.0, last=False)
             held = sum(_unsharded_gradient_bytes(module) for module in _model(work.learner).modules())
     assert held == pytest.approx(held_back_bytes(task.settings, SHAPE), rel=0.01)

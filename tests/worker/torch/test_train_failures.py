@@ -44,8 +44,8 @@ _steps = []
 
 def _break(self):
     _steps.append(1)
-    drill = _NAMES[self._task.settings.seed]
-    if self._task.ranks.rank == 1 and len(_steps) == 2:
+    drill = _NAMES[self.task.settings.seed]
+    if self.task.ranks.rank == 1 and len(_steps) == 2:
         if drill == "out_of_memory":
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         if drill == "killed":

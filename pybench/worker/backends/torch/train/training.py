@@ -9,7 +9,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -134,14 +134,13 @@ _LEAST_STEPS_TRIED, _MOST_STEPS_TRIED = 3, 10
 """Steps of each batch size: on an H100, sizes settled in the third to fifth step."""
 
 
+@dataclass
 class Training:
     """A learner and this rank's part of the batch."""
 
-    def __init__(self, task: Task, learner: Learner, samples: Source) -> None:
-        self.learner = learner
-        self._task = task
-        self._source = samples
-        self._scale = learner.averaged_over / samples.num_labels
+    task: Task
+    learner: Learner
+    source: Source
 
     def step(self, index: int) -> StepOutcome:
         """Train on the batch. The loss is the mean over all ranks' tokens, before the update.
@@ -149,29 +148,30 @@ class Training:
         Raises ``FloatingPointError`` when it is not finite: nothing measured from there on means anything.
         """
         share = self.train()
-        if self._task.ranks.world_size > 1:
+        if self.task.ranks.world_size > 1:
             distributed.all_reduce(share)
-        loss = share.item() / self._source.num_labels
+        loss = share.item() / self.source.num_labels
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss is {loss} at step {index}: training diverged")
-        work = Work(samples=self._task.settings.effective_batch_size)
-        return StepOutcome(work=work, loss=loss, values=self._source.values(), late_values=self.learner.values)
+        work = Work(samples=self.task.settings.effective_batch_size)
+        return StepOutcome(work=work, loss=loss, values=self.source.values(), late_values=self.learner.values)
 
     def train(self) -> torch.Tensor:
         """All passes and the update; returns this rank's share of the summed loss."""
-        share = torch.zeros((), device=self._task.ranks.device)
-        for number, batch in enumerate(self._source.passes(), 1):
-            share += self.learner.backward(batch, self._scale, last=number == self._task.settings.num_passes)
+        share = torch.zeros((), device=self.task.ranks.device)
+        scale = self.learner.averaged_over / self.source.num_labels
+        for number, batch in enumerate(self.source.passes(), 1):
+            share += self.learner.backward(batch, scale, last=number == self.task.settings.num_passes)
         self.learner.update()
         return share
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory, batch size, metrics of the strategy and of the control steps."""
-        settings, ranks = self._task.settings, self._task.ranks
+        settings, ranks = self.task.settings, self.task.ranks
         metrics = [
             *memory_metrics(ranks.device),
             Metric(name="batch_size_per_gpu", value=settings.micro_batch_size, unit="samples"),
-            trained_parameters(self._task, self.learner),
+            trained_parameters(self.task, self.learner),
             *self.learner.metrics(),
         ]
         if settings.cpu_offload or settings.offload_optimizer:
@@ -180,7 +180,7 @@ class Training:
             if settings.evaluation_every_steps is not None:
                 from pybench.worker.backends.torch.train.evaluation import Evaluation
 
-                metrics += Evaluation(self._task, self.learner).metrics()
+                metrics += Evaluation(self.task, self.learner).metrics()
             if settings.has_control_steps and settings.control_steps:
                 metrics += control_metrics(self.train, self.learner.silence(), ranks, settings.control_steps)
         return tuple(metrics)
