@@ -23,7 +23,7 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.collective_watch import CollectiveWatch
 from pybench.worker.exchange import Device, EventStream
 from pybench.worker.gpus import nvml_uuid
-from pybench.worker.ranks import Ranks, rank_numbers
+from pybench.worker.ranks import Ranks, rank_numbers, replica_of
 
 
 def describe(device: torch.device, replica: int) -> Device:
@@ -99,7 +99,7 @@ class TorchRanks(Ranks):
 
 
 @contextmanager
-def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[TorchRanks]:
+def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[tuple[TorchRanks, Device]]:
     """Meet the other ranks, on the visible GPU ``local_rank``, which is this rank's own number unless given.
 
     Raises :class:`UnsupportedError` when ranks or devices don't fit the order.
@@ -128,7 +128,7 @@ def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[TorchRan
         with _nccl_log(isinstance(order.settings, NodeSettings) and on_gpu) as log:
             distributed.init_process_group(library, timeout=patience, device_id=bound)
             ranks.has_nvls = nvls_of_log(log.read_text(errors="replace")) if log else None
-    yield ranks
+    yield ranks, describe(device, replica_of(order, ranks.rank))
     # gloo's own clean-up hung one run in ten, and the rank is about to leave through os._exit anyway.
     if numbers.world_size > 1 and on_gpu:
         distributed.destroy_process_group()

@@ -17,11 +17,9 @@ from pybench.model.wire import WorkOrder
 from pybench.model.workloads.settings import NodeSettings, WorkloadName
 from pybench.worker.backend import Session, UnsupportedError, Workload
 from pybench.worker.backends.common_torch.memory import with_own_memory
-from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined
+from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
 from pybench.worker.backends.torch.node.measured import node_workload
-from pybench.worker.exchange import Device
 from pybench.worker.imports import needs_package, spared_by_collector
-from pybench.worker.ranks import replica_of
 
 _OTHER_NAMES: dict[WorkloadName, tuple[str, str]] = {
     "generate": ("generate", "generations"),
@@ -33,11 +31,7 @@ _OTHER_NAMES: dict[WorkloadName, tuple[str, str]] = {
 """Module and function of a workload that runs a model; both have the workload's name where it is not listed."""
 
 
-@contextmanager
-def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
-    """Take this rank's device and meet the other ranks."""
-    with joined(order) as ranks:
-        yield ranks, describe(ranks.device, replica_of(order, ranks.rank))
+join = joined
 
 
 @contextmanager

@@ -157,7 +157,7 @@ def turns(settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> It
     """Start the engine, then the trainer where this rank trains."""
     uuid = describe(ranks.device, 0).uuid
     trains = settings.num_trainers > 1 or ranks.rank == 0
-    party = Party(ranks.rank, ranks.world_size, ranks.device, (uuid,) if uuid else (), trains=trains)
+    party = Party(ranks, (uuid,) if uuid else (), trains=trains)
     training = ranks if settings.num_trainers > 1 else TorchRanks(0, 1, ranks.device)
     engine = TorchEngine(settings, architecture, ranks)
     with closing(Turns(settings, architecture, party, engine, training)) as work:

@@ -187,17 +187,16 @@ def _workload(order: WorkOrder, model: Any, ranks: TorchRanks) -> AbstractContex
 def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
     """Take this rank's GPU, or its group of GPUs where layers are spread, and meet the other ranks."""
     stages = getattr(order.settings, "pipeline_parallel", 1)
-    spread = order.device == "cuda" and stages > 1
-    if spread:
-        # Only this process's group stays visible, before CUDA starts: ``device_map`` takes all that it sees.
-        rank, visible = rank_numbers().local_rank, os.environ.get(VISIBLE_DEVICES, "").split(",")
-        os.environ[VISIBLE_DEVICES] = ",".join(visible[rank * stages : (rank + 1) * stages])
-    with joined(order, local_rank=0 if spread else None) as ranks:
-        device = describe(ranks.device, replica_of(order, ranks.rank))
-        if spread:
-            every = (describe(torch.device("cuda", index), 0).uuid for index in range(stages))
-            device = replace(device, uuids=tuple(uuid for uuid in every if uuid is not None))
-        yield ranks, device
+    if order.device == "cpu" or stages == 1:
+        with joined(order) as joining:
+            yield joining
+        return
+    # Only this process's group stays visible, before CUDA starts: ``device_map`` takes all that it sees.
+    rank, visible = rank_numbers().local_rank, os.environ.get(VISIBLE_DEVICES, "").split(",")
+    os.environ[VISIBLE_DEVICES] = ",".join(visible[rank * stages : (rank + 1) * stages])
+    with joined(order, local_rank=0) as (ranks, first):
+        every = (describe(torch.device("cuda", index), 0).uuid for index in range(stages))
+        yield ranks, replace(first, uuids=tuple(uuid for uuid in every if uuid is not None))
 
 
 @contextmanager

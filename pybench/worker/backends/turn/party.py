@@ -10,7 +10,7 @@ from typing import Protocol, cast
 import torch
 from torch import distributed
 
-from pybench.worker.backends.common_torch.process_group import wait_for
+from pybench.worker.backends.common_torch.process_group import TorchRanks, wait_for
 from pybench.worker.backends.turn.delivery import Named
 from pybench.worker.gpus import used_bytes
 
@@ -85,14 +85,13 @@ class Party:
     Ranks wait for each other in host memory: a rank that waited on its GPU would keep it from working for the others.
     """
 
-    rank: int
-    world_size: int
-    device: torch.device
-    gpu_uuids: tuple[str, ...] = ()
+    ranks: TorchRanks
+    gpu_uuids: tuple[str, ...]
     trains: bool = True
 
     def __post_init__(self) -> None:
-        self._group = distributed.new_group(backend="gloo") if self.world_size > 1 else None
+        self.device = self.ranks.device
+        self._group = distributed.new_group(backend="gloo") if self.ranks.world_size > 1 else None
 
     def barrier(self) -> None:
         """Wait for this rank's device, then for all ranks."""

@@ -245,7 +245,7 @@ class Turns:
             assert self._trainer is not None, "adapters go from memory to memory where each rank trains"
             return [(name, weight.clone()) for name, weight in weights]
         file = None
-        if self._folder is not None and self._party.rank == 0:
+        if self._folder is not None and self._party.ranks.rank == 0:
             file = str(self._folder.write(weights, adapter_config(self._settings)))
         else:
             for _ in weights:

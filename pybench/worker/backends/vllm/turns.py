@@ -15,7 +15,7 @@ from vllm.lora.request import LoRARequest
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.train import lora_shape
 from pybench.model.workloads.turn import Turn
-from pybench.worker.backends.common_torch.process_group import TorchRanks, describe, joined
+from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
 from pybench.worker.backends.engine import config_folder, forget_torchrun
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
@@ -39,10 +39,10 @@ def joined_trainers(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
     """Take this trainer's GPU and meet the other ones. Must come before anything that starts CUDA."""
     end_group_with_me()
     show_by_number(visible_gpus())
-    with joined(order) as ranks:
+    with joined(order) as joining:
         if not _drives_in_process(_settings(order)):
             forget_torchrun()
-        yield ranks, describe(ranks.device, 0)
+        yield joining
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def turns(order: WorkOrder, ranks: Ranks) -> Iterator[Turns]:
     training = TorchRanks(ranks.rank, ranks.world_size, device)
     gpus = tuple(gpu.uuid for gpu in visible_gpus())
     watched = gpus[ranks.rank :][:1] if settings.num_trainers > 1 else gpus[: settings.tensor_parallel]
-    party = Party(ranks.rank, ranks.world_size, device, watched)
+    party = Party(training, watched)
     with config_folder(architecture, settings.dtype) as folder:
         task = Task(settings.training, architecture, training)
         engine = _engine(settings, task, folder)
