@@ -76,12 +76,10 @@ class Evaluation:
         every = settings.evaluation_accumulation_steps or len(batches)
         model.eval()
         results: list[tuple[torch.Tensor, ...]] = []
-        kept: list[tuple[torch.Tensor, ...]] = []
-        for number, batch in enumerate(batches, 1):
-            kept.append(judge(batch))
-            if number % every == 0 or number == len(batches):
-                results += [tuple(tensor.cpu() for tensor in batch_found) for batch_found in kept]
-                kept.clear()
+        for first in range(0, len(batches), every):
+            kept = list(map(judge, batches[first : first + every]))
+            results += [tuple(tensor.cpu() for tensor in found) for found in kept]
+            del kept  # before the next ones take memory
         model.train()
         return results
 
