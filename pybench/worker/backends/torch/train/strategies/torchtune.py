@@ -72,15 +72,11 @@ def decoder_of(config: Any, settings: Train) -> Any:
     )
 
 
-def _converted(convert: Any, config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
+def _converted(convert: Any, config: Any, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
     """One weight under its other name; llama's queries and keys also have their rows in another order there."""
-    converted: dict[str, torch.Tensor] = convert(
-        {name: weight},
-        num_heads=config.num_attention_heads,
-        num_kv_heads=config.num_key_value_heads,
-        dim=config.hidden_size,
-    )
-    return converted
+    heads = {"num_heads": config.num_attention_heads, "num_kv_heads": config.num_key_value_heads}
+    [(other_name, converted)] = convert({name: weight}, dim=config.hidden_size, **heads).items()
+    return other_name, converted
 
 
 def learner(task: Task) -> Learner:
@@ -138,8 +134,7 @@ class Tuned(WholeModel):
     def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
         """Name and rows in transformers, by torchtune's converters."""
         back = _CONVERTERS[self.config.model_type][1]
-        [found] = _converted(back, self.config, name.replace(_RECOMPUTED, ""), weight).items()
-        return found
+        return _converted(back, self.config, name.replace(_RECOMPUTED, ""), weight)
 
 
 @torch.no_grad()
@@ -155,7 +150,7 @@ def _fill(task: Task, model: Any, source: Any) -> None:
                 module.rope_init()
     for name, weight in Weights(source, device, seed).named():
         into = _CONVERTERS[source.config.model_type][0]
-        [(own, value)] = _converted(into, source.config, name, weight).items()
+        own, value = _converted(into, source.config, name, weight)
         if task.ranks.world_size > 1:
             offloads = bool(task.settings.cpu_offload)
             training.load_from_full_model_state_dict(model, {own: value}, device, cpu_offload=offloads)
