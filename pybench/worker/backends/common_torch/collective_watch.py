@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -38,7 +38,7 @@ class Collective:
     """The last operation that a rank entered in one process group, ``number`` counted from 1 in that group."""
 
     group: str
-    members: tuple[int, ...]
+    members: Sequence[int]
     operation: str
     number: int
     is_over: bool
@@ -47,10 +47,8 @@ class Collective:
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a rank: its GPU, its point, and its last collective of each group by name."""
+    """The place of a rank: its point, and its last collective of each group by name."""
 
-    rank: int
-    gpu: str
     at: str
     last: dict[str, Collective] = field(default_factory=dict)
 
@@ -153,7 +151,7 @@ class CollectiveWatch:
 
     def _end(self) -> None:
         """Write where this rank is, wait for the others, report, and leave: that is what frees the others."""
-        place = Place(self._rank, self._gpu, self._events.at, recorded(time.time_ns()))
+        place = Place(self._events.at, recorded(time.time_ns()))
         whole = self._folder / f"{self._rank}.part"
         whole.write_text(json.dumps(asdict(place)), encoding="utf-8")
         whole.replace(whole.with_suffix(".json"))
@@ -164,9 +162,8 @@ class CollectiveWatch:
         places: dict[int, Place] = {}
         for path in self._folder.glob("*.json"):
             values = json.loads(path.read_text(encoding="utf-8"))
-            groups = values["last"].items()
-            last = {name: Collective(**{**one, "members": tuple(one["members"])}) for name, one in groups}
-            places[values["rank"]] = Place(**{**values, "last": last})
+            last = {name: Collective(**one) for name, one in values["last"].items()}
+            places[int(path.stem)] = Place(values["at"], last)
         gpus = {int(path.stem): path.read_text(encoding="utf-8") for path in self._folder.glob("*.gpu")}
         stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))  # noqa: SLF001 - of another thread
         message = account(places, gpus, self._limit_s, own)
