@@ -74,8 +74,6 @@ class TensorrtEngine:
         self.loop = asyncio.new_event_loop()
         if settings.prefix_caching and _SALT not in inspect.signature(LLM.generate_async).parameters:
             raise UnsupportedError(f"prefix_caching needs a newer TensorRT-LLM, whose generate_async takes {_SALT}")
-        if (graphs := graph_arguments(settings)) is not None:
-            arguments = {**arguments, GRAPHS: CudaGraphConfig(**graphs)}
         self.llm: Any = LLM(**arguments, kv_cache_config=KvCacheConfig(**cache_arguments(settings)))
         self.num_points = 0
         self.num_steps = 0
@@ -187,9 +185,9 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
             {GRAPHS: "enforce_eager"} if settings.enforce_eager else {}
         )
         given = merged(ours, settings.engine_args, valid, f"tensorrt_llm {tensorrt_llm.__version__}", decided)
-        arguments = {**given, GRAPHS: None}
+        graphs = graph_arguments(settings)
         try:
-            engine = TensorrtEngine(settings, arguments)
+            engine = TensorrtEngine(settings, {**given, GRAPHS: None if graphs is None else CudaGraphConfig(**graphs)})
         except RuntimeError as error:
             if not any(words in str(error) for words in BACKENDS["tensorrt_llm"].log_not_started):
                 raise
