@@ -80,11 +80,7 @@ def policy_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
     in its group: the cost of a step does not depend on them.
     """
     assert batch.advantages is not None
-    shape = batch.labels.shape
-    negative = functional.cross_entropy(
-        logits.flatten(0, 1).float(), batch.labels.flatten(), ignore_index=IGNORED, reduction="none"
-    )
-    log_probability = -negative.view(shape)
+    log_probability = log_probabilities(logits.flatten(0, 1), batch.labels.flatten()).view(batch.labels.shape)
     ratio = torch.exp(log_probability - log_probability.detach())
     weighted = ratio * batch.advantages[:, None] * (batch.labels != IGNORED)
     return -weighted.sum()
@@ -156,8 +152,7 @@ class Trainer:
             self._states = Parked(
                 value for state in states for value in state.values() if torch.is_tensor(value) and value.numel() > 1
             )
-        self._states.leave(keep=True)
-        _let_go(self._device)
+        self._leave(self._states)
 
     def offload_weights(self) -> None:
         """Take the weights to the host."""
@@ -166,15 +161,19 @@ class Trainer:
             # With the scales of the blocks of each weight of four bits.
             states = [getattr(parameter, "quant_state", None) for parameter in parameters]
             self._weights = Parked([*parameters, *(state.absmax for state in states if state is not None)])
-        self._weights.leave(keep=True)
-        _let_go(self._device)
+        self._leave(self._weights)
+
+    def _leave(self, parked: Parked) -> None:
+        """To the host. Freed memory is given back: the engine is another allocator."""
+        parked.leave(keep=True)
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def load(self) -> None:
         """Bring weights and states back to the device."""
-        if self._weights is not None:
-            self._weights.come_back()
-        if self._states is not None:
-            self._states.come_back()
+        for parked in (self._weights, self._states):
+            if parked is not None:
+                parked.come_back()
 
     def weights(self, *, trainable: bool | None = None) -> Iterator[Named]:
         """Each weight whole, by its name in transformers; gathered when its turn comes, by all ranks together.
@@ -201,9 +200,3 @@ class Trainer:
             distributed.all_gather(parts, own.contiguous())
             own = torch.cat(parts[:num_chunks])
         return own[:-1].cpu()
-
-
-def _let_go(device: torch.device) -> None:
-    """Give freed memory back: the engine is another allocator."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
