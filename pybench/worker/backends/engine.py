@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from pybench.model.backend import MODEL_CLASSES
 from pybench.model.wire import RequestTimes, Work, WorkOrder
 from pybench.model.workloads.generate import Generate, decided_text, drawn_lengths
-from pybench.worker.backend import UnsupportedError, generation_of
+from pybench.worker.backend import UnsupportedError, Workload, generation_of
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import show_by_number, visible_gpus
 from pybench.worker.process import end_group_with_me
@@ -172,12 +172,6 @@ def draw_requests(settings: Generate, vocab_size: int, replica: int) -> tuple[Re
     )
 
 
-def requests_of(order: WorkOrder, replica: int) -> tuple[Generate, tuple[Request, ...]]:
-    """Settings of an order to generate, and the requests of replica ``replica`` in each step."""
-    settings, architecture = generation_of(order)
-    return settings, draw_requests(settings, architecture["vocab_size"], replica)
-
-
 def work_of(requests: Sequence[RequestTimes]) -> Work:
     """Work of a step that finished these requests."""
     return Work(
@@ -197,6 +191,16 @@ def wanted_at_a_time(settings: Generate, num_requests: int) -> int | None:
     if settings.request_rate_per_s is not None:
         return None
     return min(num_requests, own_concurrency(settings) or num_requests)
+
+
+class RequestedWork(Workload):
+    """The requests of replica ``replica`` in each step of one point, and how many of them run at a time."""
+
+    def __init__(self, order: WorkOrder, replica: int) -> None:
+        self.settings, architecture = generation_of(order)
+        self.requests = draw_requests(self.settings, architecture["vocab_size"], replica)
+        self.concurrency = own_concurrency(self.settings)
+        self.wanted = wanted_at_a_time(self.settings, len(self.requests))
 
 
 Outcome = TypeVar("Outcome")

@@ -22,8 +22,8 @@ from pybench.model.servers import server_command, server_config, server_of
 from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import SHARED_VARIABLE, WorkOrder
 from pybench.model.workloads.generate import Generate, gap_values
-from pybench.worker.backend import EngineError, Session, StepOutcome, Workload, WrongResultError, generation_of
-from pybench.worker.backends.engine import config_folder, joined_replica, requests_of, wanted_at_a_time, work_of
+from pybench.worker.backend import EngineError, Session, StepOutcome, WrongResultError, generation_of
+from pybench.worker.backends.engine import RequestedWork, config_folder, joined_replica, work_of
 from pybench.worker.backends.server.client import LoadClient, RequestError
 from pybench.worker.imports import needs_package
 from pybench.worker.ranks import Ranks, scratch_folder
@@ -123,18 +123,17 @@ _CORES_A_REPLICA = 4
 """With fewer cores for each replica the load generator shares those of its server."""
 
 
-class ServerLoad(Workload):
+class ServerLoad(RequestedWork):
     """A server, and the requests of every step of one point; its values come with the steps."""
 
     def __init__(self, order: WorkOrder, server: Server, replica: int) -> None:
-        settings, requests = requests_of(order, replica)
+        super().__init__(order, replica)
+        settings = self.settings
         self._server = server
         self._traits = server_of(settings)
         self._caches = bool(settings.prefix_caching)
-        self._num_requests = len(requests)
-        concurrency = wanted_at_a_time(settings, len(requests))
         self._loop = asyncio.new_event_loop()
-        self._client = LoadClient(server.url, requests, concurrency, settings.request_limit_s)
+        self._client = LoadClient(server.url, self.requests, self.wanted, settings.request_limit_s)
         self._loop.run_until_complete(self._client.open())
         self._counters = self._read_counters()
 
@@ -160,7 +159,7 @@ class ServerLoad(Workload):
                 **gap_values(load.gaps_s),
                 "num_failed_requests": float(load.faults.total()),
                 "num_cancelled_requests": float(load.faults["cancelled"]),
-                "late_arrival_fraction": load.num_late / self._num_requests,
+                "late_arrival_fraction": load.num_late / len(self.requests),
                 "client_cpu_fraction": load.client_cpu_s / ((time.monotonic_ns() - start_ns) / 1e9),
             },
             late_values=self._server_values,

@@ -21,17 +21,7 @@ from pybench.model.tuning import LOOPBACK
 from pybench.model.wire import Metric, RequestTimes, WorkOrder
 from pybench.model.workloads.generate import Generate, decided_arguments, gap_values
 from pybench.worker.backend import EngineError, Session, StepOutcome, UnsupportedError, generation_of
-from pybench.worker.backends.engine import (
-    Request,
-    config_folder,
-    drive,
-    joined_replica,
-    merged,
-    own_concurrency,
-    requests_of,
-    wanted_at_a_time,
-    work_of,
-)
+from pybench.worker.backends.engine import Request, RequestedWork, config_folder, drive, joined_replica, merged, work_of
 from pybench.worker.backends.tensorrt_llm.translation import (
     GRAPHS,
     KEPT_ITERATIONS,
@@ -79,14 +69,13 @@ class TensorrtEngine:
         self.num_steps = 0
 
 
-class TensorrtGeneration:
+class TensorrtGeneration(RequestedWork):
     """An engine and the requests of every step of one point."""
 
     def __init__(self, order: WorkOrder, engine: TensorrtEngine, replica: int) -> None:
-        settings, self._requests = requests_of(order, replica)
+        super().__init__(order, replica)
+        settings = self.settings
         self._engine = engine
-        self._concurrency = own_concurrency(settings)
-        self._wanted = wanted_at_a_time(settings, len(self._requests))
         # A token's own time is known to who streams it alone; an offline batch need not pay for that.
         self._streaming = not settings.is_batch
         self._caches = bool(settings.prefix_caching)
@@ -104,7 +93,7 @@ class TensorrtGeneration:
         self._gaps_s = []
         self._engine.num_steps += 1
         with engine_works():
-            times = self._engine.loop.run_until_complete(drive(self._requests, self._concurrency, self._submit))
+            times = self._engine.loop.run_until_complete(drive(self.requests, self.concurrency, self._submit))
         return StepOutcome(
             work=work_of(times),
             requests=tuple(times),
@@ -140,7 +129,7 @@ class TensorrtGeneration:
     def metrics(self) -> tuple[Metric, ...]:
         """The engine's report of its memory."""
         self._take_stats(_WAIT_AT_END_S)
-        return self._iterations.metrics(self._wanted)
+        return self._iterations.metrics(self.wanted)
 
 
 def times_of(output: Any, prompt_tokens: int, arrival_ns: int, sent_ns: int) -> RequestTimes:

@@ -25,8 +25,8 @@ from pybench.model.backend import BACKENDS
 from pybench.model.wire import RequestTimes, Work, WorkOrder
 from pybench.model.workloads.generate import Generate, decided_arguments
 from pybench.model.workloads.turn import Turn
-from pybench.worker.backend import EngineError, StepOutcome, Workload
-from pybench.worker.backends.engine import Request, drive, merged, requests_of
+from pybench.worker.backend import EngineError, StepOutcome
+from pybench.worker.backends.engine import Request, RequestedWork, drive, merged
 from pybench.worker.backends.vllm.translation import Iterations, prompt_of, salts, times_of
 
 _NOT_STARTED = BACKENDS["vllm"].log_not_started
@@ -120,15 +120,15 @@ class Follower:
             os._exit(1)
 
 
-class Following(Workload):
+class Following(RequestedWork):
     """The steps of one point as this host sees them: the first host's requests, driven and reported from there."""
 
     def __init__(self, order: WorkOrder, replica: int) -> None:
-        _, requests = requests_of(order, replica)
+        super().__init__(order, replica)
         self._work = Work(
-            prompt_tokens=sum(len(request.prompt) for request in requests),
-            output_tokens=sum(request.output_tokens for request in requests),
-            samples=len(requests),
+            prompt_tokens=sum(len(request.prompt) for request in self.requests),
+            output_tokens=sum(request.output_tokens for request in self.requests),
+            samples=len(self.requests),
         )
 
     def step(self, _index: int) -> StepOutcome:

@@ -18,14 +18,7 @@ from pybench.model.wire import Metric, WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
-from pybench.worker.backends.engine import (
-    config_folder,
-    joined_replica,
-    own_concurrency,
-    requests_of,
-    wanted_at_a_time,
-    work_of,
-)
+from pybench.worker.backends.engine import RequestedWork, config_folder, joined_replica, work_of
 from pybench.worker.backends.vllm.engines import BatchEngine, Follower, Following, ServingEngine, completed
 from pybench.worker.backends.vllm.translation import Iterations, ReplicaHosts, engine_arguments, meet_hosts
 from pybench.worker.exchange import Device
@@ -45,23 +38,21 @@ def join(order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
     return joined_replica(order)
 
 
-class VllmGeneration:
+class VllmGeneration(RequestedWork):
     """An engine and the requests of every step of one point."""
 
     def __init__(
         self, order: WorkOrder, engine: BatchEngine | ServingEngine, iterations: Iterations, replica: int
     ) -> None:
-        settings, self._requests = requests_of(order, replica)
+        super().__init__(order, replica)
         self._engine = engine
         self._iterations = iterations
-        self._concurrency = own_concurrency(settings)
-        self._wanted = wanted_at_a_time(settings, len(self._requests))
         engine.ask_workers("pybench_forget_peak")
 
     def step(self, _index: int) -> StepOutcome:
         """Generate for every request."""
         self._iterations.clear()
-        times = self._engine.generate(self._requests, self._concurrency)
+        times = self._engine.generate(self.requests, self.concurrency)
         ends_ns, values = tuple(self._iterations.end_ns), self._iterations.values()
         return StepOutcome(work=work_of(times), token_end_ns=ends_ns, requests=tuple(times), values=values)
 
@@ -76,8 +67,8 @@ class VllmGeneration:
         cache_tokens = min(report[3] for report in reports)
         if cache_tokens:
             metrics.append(Metric(name="kv_cache_tokens", value=cache_tokens, unit="tokens"))
-        if self._wanted is not None:
-            metrics.append(Metric(name="num_runnable", value=min(self._wanted, limit), unit=""))
+        if self.wanted is not None:
+            metrics.append(Metric(name="num_runnable", value=min(self.wanted, limit), unit=""))
         return tuple(metrics)
 
 
