@@ -26,7 +26,7 @@ CEILINGS = {
     "power": (4303, 22),
     "report": (3872, 37),
     "run": (6893, 40),
-    "worker": (9462, 73),
+    "worker": (9304, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (54386, 354)
