@@ -102,22 +102,18 @@ def read_whole(block: nn.Module, group: ProcessGroup, *, tokens_split: bool) -> 
     Each rank has an equal share of all samples' tokens in one row, so that an exchange needs no reordering. Only
     attention needs the ends of sequences.
     """
+    whole_states = gathered if tokens_split else copied
 
     def read(_module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if given:
-            return (whole_states(given[0], group, tokens_split=tokens_split), *given[1:]), named
-        hidden = whole_states(named["hidden_states"], group, tokens_split=tokens_split)
+            return (whole_states(given[0], group), *given[1:]), named
+        hidden = whole_states(named["hidden_states"], group)
         if tokens_split and "position_embeddings" in named:
             sequence_tokens = named["position_embeddings"][0].shape[-2]
             hidden = hidden.view(-1, sequence_tokens, hidden.shape[-1])
         return given, named | {"hidden_states": hidden}
 
     block.register_forward_pre_hook(read, with_kwargs=True)
-
-
-def whole_states(hidden: torch.Tensor, group: ProcessGroup, *, tokens_split: bool) -> torch.Tensor:
-    """The hidden states of all tokens, for a rank's own columns to read."""
-    return (gathered if tokens_split else copied)(hidden, group)
 
 
 def columns(module: nn.Linear, given: torch.Tensor) -> torch.Tensor:

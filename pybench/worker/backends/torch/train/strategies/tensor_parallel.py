@@ -16,14 +16,15 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.backends.torch.tensor_parallel import (
     columns,
+    copied,
     first_row,
+    gathered,
     own_places,
     read_whole,
     share_norm,
     split_linears,
     split_vocabulary,
     sum_gradients,
-    whole_states,
 )
 from pybench.worker.backends.torch.train.learner import Learner, Task, WholeModel, device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
@@ -68,12 +69,12 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
             # Once for all projections that read it: else each of their gradients would be reduced alone.
             read_whole(layer.get_submodule(block), group, tokens_split=along)
     # Called with labels, the model returns its loss; each rank computes its part of the vocabulary.
-    first = first_row(head.weight.shape[0], group)
+    first, whole_states = first_row(head.weight.shape[0], group), gathered if along else copied
     return_loss(
         model,
         lambda hidden, labels: split_loss(columns(head, hidden), labels, first, group),
         task.settings.loss_chunk_tokens,
-        read=lambda hidden: whole_states(hidden, group, tokens_split=along),
+        read=lambda hidden: whole_states(hidden, group),
     )
     if task.settings.async_tensor_parallel:
         # The compiler cuts collectives and matrix products into pieces that overlap.
