@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import click
 
 from pybench.cli.io import echo
 from pybench.cli.params import PATH
+from pybench.model.errors import MachineError, UsageError
 from pybench.report.table import printable
 from pybench.run.engines import CONTAINER_ENGINES
 
@@ -90,9 +92,6 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
 
     The change is shown.
     """
-    from dataclasses import replace
-
-    from pybench.model.errors import UsageError
     from pybench.run.images.lock import chosen
     from pybench.run.images.registry import fetch_manifest, lock_diff, registry_tool, resolved, with_image
 
@@ -157,8 +156,6 @@ def _write(lock: ImageLock) -> None:
 
 def _store(name: str | None) -> EngineFacts:
     """The engine called ``name``, or the first that can be used and has a store of images."""
-    from pybench.model.errors import MachineError
-
     stores, reasons = _stores((name,) if name else CONTAINER_ENGINES)
     if not stores:
         raise MachineError(f"no engine can be used: {'; '.join(reasons)}")

@@ -82,8 +82,6 @@ class Commands(ErrorBoundary):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command; ``help`` is a word for ``--help``."""
         if cmd_name == "help":
-            from pybench.cli.io import echo
-
             return click.Command("help", callback=lambda: echo(ctx.get_help()), add_help_option=False)
         entry = _BY_NAME.get(cmd_name)
         command: click.Command | None = imported(entry.place) if entry else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybench.cli.io import require_apart
+from pybench.files.safe_folder import read_named
 from pybench.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -179,7 +180,6 @@ def read_defaults(folder: Path) -> dict[str, str]:
     """Defaults in ``pybench.toml``, else in ``[tool.pybench]`` of ``pyproject.toml``. Raises ``FileError``."""
     import tomllib
 
-    from pybench.files.safe_folder import read_named
     from pybench.files.toml_file import MAX_FILE_BYTES, describe, refuse, valid_text
 
     for file, keys in ((folder / "pybench.toml", ()), (folder / "pyproject.toml", ("tool", "pybench"))):

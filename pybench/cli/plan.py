@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.core import ParameterSource
 
+from pybench.cli.exit_codes import MACHINE
 from pybench.cli.io import echo, json_text, terminal_options
 from pybench.cli.params import FILE, FOLDER, SUITE, Duration, format_option
-from pybench.model.errors import PybenchError
+from pybench.model.errors import PybenchError, UsageError
 from pybench.model.text import plural
 
 if TYPE_CHECKING:
@@ -100,7 +101,6 @@ def plan(
     from pybench.files.shipped import described_suites
     from pybench.files.suite.expected_table import load_tables
     from pybench.machine.environment import snapshot
-    from pybench.model.errors import UsageError
     from pybench.model.manifest import PlanOptions
     from pybench.report.plan import plan_values, render, render_suites
     from pybench.run.suite_plan import earlier_attempts_s, kept_attempts_s, plan_suite
@@ -145,8 +145,6 @@ def predicts_here(ctx: click.Context, root: Path, machine: Machine, plan: Plan) 
 
 def of_product(ctx: click.Context, name: str) -> Any:  # noqa: ANN401 - a function of a product
     """A product's function of this name; ``None`` where the product was removed."""
-    from pybench.model.errors import UsageError
-
     try:
         return ctx.obj(name)
     except UsageError:
@@ -158,7 +156,6 @@ def of_product(ctx: click.Context, name: str) -> Any:  # noqa: ANN401 - a functi
 @click.pass_context
 def doctor(ctx: click.Context, name: str) -> None:
     """Report what this machine has and lacks, each with its remedy."""
-    from pybench.cli.exit_codes import MACHINE
     from pybench.machine.doctor import examine
     from pybench.machine.environment import snapshot
     from pybench.report.plan import render_findings
@@ -244,7 +241,6 @@ def example(folder: Path) -> None:
     import tarfile
 
     from pybench.files.shipped import shipped_suites
-    from pybench.model.errors import UsageError
 
     if folder.exists():
         raise UsageError(f"{folder}: is there already; remove it, or name another folder")

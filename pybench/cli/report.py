@@ -9,6 +9,7 @@ import click
 
 from pybench.cli.io import echo, terminal_options, write_shown
 from pybench.cli.params import PATH, RUN
+from pybench.model.errors import UsageError
 from pybench.report.formats import FORMATS, REPORT_FILES, export, render, render_bytes
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ def report(
     RUN is a run's folder or its results.json. `pybench compare` sets it against other runs.
     """
     from pybench.files.run.folder import RunFolder
-    from pybench.model.errors import UsageError
     from pybench.report.run.view import RunView
 
     kind = FORMATS[name].output

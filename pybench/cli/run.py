@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pybench.cli.exit_codes import BY_VERDICT, INTERNAL, INTERRUPTED, exit_code_of
 from pybench.cli.io import echo
 from pybench.cli.params import FOLDER, PATH, SUITE, Duration
-from pybench.cli.plan import plan_options
+from pybench.cli.plan import of_product, plan_options, predicts_here
+from pybench.model.errors import PybenchError, UsageError
 from pybench.report.formats import TEXTS
 from pybench.run.engines import CONTAINER_ENGINES, ENGINES, LOCAL
 
@@ -44,8 +46,6 @@ class HostOptions:
     @property
     def given(self) -> bool:
         """Whether the run is over several hosts. Raises ``UsageError`` for options that lack others."""
-        from pybench.model.errors import UsageError
-
         together = {self.rendezvous is None, self.nodes is None}
         if len(together) > 1 or (self.rendezvous is None and (self.node_rank, self.join_limit_s) != (None, None)):
             raise UsageError(
@@ -76,7 +76,6 @@ class RunOptions:
     @classmethod
     def read(cls, given: dict[str, Any]) -> RunOptions:
         """Sort the values of click's parameters. Raises ``UsageError`` for options that contradict each other."""
-        from pybench.model.errors import UsageError
         from pybench.model.manifest import PlanOptions
         from pybench.run.engines.base import EngineOptions
 
@@ -98,7 +97,6 @@ class RunOptions:
     def on_this_host(self) -> RunOptions:
         """Complete the options by the Slurm task that this process is. Raises ``UsageError``."""
         from pybench.files.run.folder import RunFolder
-        from pybench.model.errors import UsageError
         from pybench.run.slurm import task_of
 
         hosts, engine = self.hosts, self.engine
@@ -152,7 +150,6 @@ class RunOptions:
 @click.pass_context
 def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fields of RunOptions and of its parts
     """Run SUITE, judge it, and exit with its verdict."""
-    from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.progress import make_progress
     from pybench.cli.report import name_faults, name_resuming, write_reports
     from pybench.run.slurm import run_step, srun_command, submit_batch
@@ -192,7 +189,6 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
 
 def _name_judges(ctx: click.Context, job: Run, progress: Progress) -> None:
     """Say before the first attempt what judges the points, and how long they take where no earlier run shows it."""
-    from pybench.cli.plan import predicts_here
     from pybench.core.judged_by import judged_by, judged_sentence
     from pybench.report.plan import takes_text
     from pybench.run.suite_plan import earlier_attempts_s, kept_attempts_s
@@ -208,7 +204,6 @@ def _name_judges(ctx: click.Context, job: Run, progress: Progress) -> None:
 
 def _prepare(ctx: click.Context, options: RunOptions, gathering: Gathering | None, progress: Progress) -> Run:
     """Plan the suite, or read the run to resume; choose what starts its workers."""
-    from pybench.cli.plan import of_product
     from pybench.run.engines.choice import choose_launcher
     from pybench.run.prepare import choose_on_all, prepare_run, resume_run
 
@@ -272,8 +267,6 @@ def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callab
 @contextmanager
 def _verdict_left() -> Iterator[None]:
     """Where this is a task that :func:`run_step` started: leave the exit code in a file."""
-    from pybench.cli.exit_codes import INTERNAL, INTERRUPTED, exit_code_of
-    from pybench.model.errors import PybenchError
     from pybench.run.slurm import STEP_VARIABLE, write_verdict
 
     code = INTERNAL

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from pybench.cli.io import echo, terminal_options, write_json
 from pybench.cli.params import FILE, NAMED_PATH, PATH, across_option, effects_of, smallest_option
+from pybench.model.errors import UsageError
 
 
 @click.group()
@@ -40,15 +42,12 @@ def check(
 
     Each RUN is a folder, a results.json, or a folder of those.
     """
-    from dataclasses import asdict
-
     from pybench.core.keys import check_across
     from pybench.fleet import text as report
     from pybench.fleet.decision import judge_fleet
     from pybench.fleet.pair_file import read_pairs
     from pybench.fleet.runs import CollectedRuns, read_fleet
     from pybench.fleet.values import EXIT_CODES
-    from pybench.model.errors import UsageError
 
     if not run_paths and pair_file is None:
         raise UsageError("nothing to judge; give runs of nodes, or --pairs FILE")
@@ -87,7 +86,6 @@ def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, 
     from pybench.fleet.pair_file import read_pairs
     from pybench.fleet.pairs import DECISION_ROUNDS, pair_rounds
     from pybench.fleet.runs import read_fleet
-    from pybench.model.errors import UsageError
 
     if every and rounds is not None:
         raise UsageError("--all prints every round: leave out --rounds, or --all")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from pybench.cli.io import echo, json_text, terminal_options, write_bytes, write_outputs, write_shown
 from pybench.cli.params import (
     FILE,
     FOLDER,
@@ -18,6 +19,7 @@ from pybench.cli.params import (
     outputs_option,
     smallest_option,
 )
+from pybench.model.errors import MachineError, RunFolderError, UsageError
 
 
 @click.command()
@@ -50,10 +52,8 @@ def compare(
 
     Each is a run's folder or its results.json.
     """
-    from pybench.cli.io import echo, terminal_options, write_outputs
     from pybench.core.keys import run_figures
     from pybench.files.run.results_file import results_of
-    from pybench.model.errors import UsageError
     from pybench.model.workloads.registry import METRICS
     from pybench.nightly.comparison import EXIT_CODES
     from pybench.nightly.comparison import compare as compare_runs
@@ -102,10 +102,8 @@ def gate(
 
     The gate names slower rows and rows with more joules, and measures them again where it can.
     """
-    from pybench.cli.io import echo, terminal_options, write_outputs
     from pybench.core.keys import BUILD, check_across, run_figures
     from pybench.files.run.results_file import results_of
-    from pybench.model.errors import MachineError, RunFolderError
     from pybench.nightly.accepted import read_accepted, unused
     from pybench.nightly.gate import judge_night
     from pybench.nightly.gate_text import judged, render
@@ -158,9 +156,7 @@ def history(
 
     The machine is that of the newest run. Without nights, the runs of --aa are shown.
     """
-    from pybench.cli.io import echo, json_text, terminal_options
     from pybench.core.keys import check_across
-    from pybench.model.errors import RunFolderError, UsageError
     from pybench.nightly.accepted import read_accepted
     from pybench.nightly.history import nights, read_history, series_of
     from pybench.nightly.history_text import csv_text, no_run, render, suite_history
@@ -187,7 +183,6 @@ def history(
     elif not as_csv:
         echo(render(found, series, **terminal_options()), nl=False)
     if html_file is not None:
-        from pybench.cli.io import write_bytes, write_shown
         from pybench.nightly.history_page import render as render_page
 
         write = write_bytes if as_csv else write_shown  # CSV is read by a program

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shutil import rmtree, which
 
+from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
 from pybench.cli.io import echo, terminal_options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pybench.model.manifest import PartOf, PlanOptions
-    from pybench.model.progress import Progress
-    from pybench.model.suite import Plan
-    from pybench.run.engines.base import EngineOptions
-    from pybench.run.loop import Run
+from pybench.cli.report import name_faults, name_resuming, write_reports
+from pybench.core.keys import run_figures
+from pybench.model.errors import UsageError
+from pybench.model.manifest import PartOf, PlanOptions
+from pybench.model.progress import Progress
+from pybench.model.suite import Plan
+from pybench.model.text import plural
+from pybench.nightly import comparison_text, history_text
+from pybench.nightly.comparison import EXIT_CODES, compare
+from pybench.nightly.history import read_history, series_of
+from pybench.nightly.side_by_side import SideBySide
+from pybench.run.engines import LOCAL
+from pybench.run.engines.base import EngineOptions
+from pybench.run.engines.choice import choose_launcher
+from pybench.run.loop import Run
+from pybench.run.prepare import prepare_run
+from pybench.run.suite_plan import TimeBudget
 
 _WORST_FIRST = (3, 1, 4)
 """Exit codes of verdicts."""
@@ -36,9 +47,6 @@ class Several:
 
     def prepared(self, engine: EngineOptions, part_of: PartOf) -> Run:
         """A run of its own, ready to measure."""
-        from pybench.run.engines.choice import choose_launcher
-        from pybench.run.prepare import prepare_run
-
         choose = partial(choose_launcher, engine, notify=self._note_once)
         return prepare_run(self.suite, self.root, choose, self.options, part_of=part_of)
 
@@ -50,16 +58,6 @@ class Several:
 
 def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     """Measure two stacks in turn, print how B compares with A, and give the exit code of that."""
-    import shlex
-
-    from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
-    from pybench.cli.report import name_faults, name_resuming, write_reports
-    from pybench.core.keys import run_figures
-    from pybench.nightly.comparison import EXIT_CODES, compare
-    from pybench.nightly.comparison_text import render
-    from pybench.nightly.history import read_history
-    from pybench.nightly.side_by_side import SideBySide
-
     jobs = _both(several, stacks)
     name_faults(jobs[0], several.progress)
     try:
@@ -73,7 +71,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     before, now = map(run_figures, results)
     found = compare(now, [before], across=("software",), others=read_history(several.root).runs)
     # A row that is unchanged is an answer, too.
-    echo(render(found, (before, now), detail=True, **terminal_options()), nl=False)
+    echo(comparison_text.render(found, (before, now), detail=True, **terminal_options()), nl=False)
     for name, stack, job in zip("AB", stacks, jobs, strict=True):
         echo(f"{name}: {stack}: {job.folder.path}")
     a, b = (shlex.quote(str(job.folder.path)) for job in jobs)
@@ -86,8 +84,6 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
 
 def _both(several: Several, stacks: tuple[str, str]) -> tuple[Run, Run]:
     """Runs of both stacks, or none."""
-    from shutil import rmtree
-
     engines = [_with_stack(several, stack) for stack in stacks]
     first = several.prepared(engines[0], "ab")
     folders = [first.folder.path]
@@ -104,9 +100,6 @@ def _both(several: Several, stacks: tuple[str, str]) -> tuple[Run, Run]:
 
 def _check_common(a: Plan, b: Plan, progress: Progress) -> None:
     """Note what one stack alone can measure, which is compared with nothing. Raises ``UsageError`` if all is."""
-    from pybench.model.errors import UsageError
-    from pybench.model.text import plural
-
     ids = {point.id for plan in (a, b) for point in plan.points}
     found = []
     for name, plan in (("A", a), ("B", b)):
@@ -120,11 +113,6 @@ def _check_common(a: Plan, b: Plan, progress: Progress) -> None:
 
 def _with_stack(several: Several, stack: str) -> EngineOptions:
     """The options for a Python of this machine or, where there is no such program, for an image."""
-    from shutil import which
-
-    from pybench.model.errors import UsageError
-    from pybench.run.engines import LOCAL
-
     engine = several.engine
     if engine.python or engine.image:
         raise UsageError("--ab names both stacks: leave out --python and --image")
@@ -142,12 +130,6 @@ def run_again(several: Several, times: int) -> int:
     All runs together share the time limit. The first is made in any case, another
     one if it ends in time when it takes as long as the longest before it.
     """
-    from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
-    from pybench.cli.report import name_faults, name_resuming, write_reports
-    from pybench.nightly.history import read_history, series_of
-    from pybench.nightly.history_text import render
-    from pybench.run.suite_plan import TimeBudget
-
     budget = TimeBudget(several.options.time_limit_s)
     several = replace(several, options=replace(several.options, time_limit_s=None))
     codes: list[int] = []
@@ -174,5 +156,5 @@ def run_again(several: Several, times: int) -> int:
     # These runs and earlier ones of --aa in the same folder.
     past = read_history(several.root)
     runs = [run for run in past.runs if run.suite == suite and run.part_of == "aa"]
-    echo(render(past, series_of(runs, runs[-1]), **terminal_options()), nl=False)
+    echo(history_text.render(past, series_of(runs, runs[-1]), **terminal_options()), nl=False)
     return next((code for code in _WORST_FIRST if code in codes), 0)
