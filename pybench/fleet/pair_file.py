@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from pybench.files.safe_folder import read_named
 from pybench.files.toml_file import did_you_mean, dotted, message_of
@@ -20,14 +20,12 @@ from pybench.fleet.values import PairFigure
 from pybench.model.errors import FileError, Problem, RunFolderError
 from pybench.model.workloads.registry import METRICS
 
-_CONFIG = ConfigDict(strict=True, extra="forbid")
 _MAX_BYTES = 2**26
 _Node = Annotated[str, Field(pattern=rf"^{NODE_NAME.pattern}$")]
 _Count = Annotated[int, Field(ge=0)]
 
 
-class _Pair(BaseModel):
-    model_config = _CONFIG
+class _Pair(BaseModel, strict=True, extra="forbid"):
     round: _Count | None = None
     nodes: Annotated[tuple[_Node, ...], Field(min_length=2, max_length=2)]
     metric: str
@@ -36,8 +34,7 @@ class _Pair(BaseModel):
     message_bytes: _Count | None = None
 
 
-class _Pairs(BaseModel):
-    model_config = _CONFIG
+class _Pairs(BaseModel, strict=True, extra="forbid"):
     schema_version: Annotated[int, Field(ge=1, le=1, alias="schema")]
     pairs: Annotated[list[_Pair], Field(min_length=1, max_length=200_000)]
 

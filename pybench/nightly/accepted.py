@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from pybench.core.provenance import HOST_FIELD
 from pybench.files.toml_file import did_you_mean, dotted, message_of, nearest_line, read_toml
@@ -41,13 +41,11 @@ from pybench.nightly.history import Series
 from pybench.nightly.values import Accepted, HostShift
 
 _DEFAULT = Path("accepted.toml")
-_CONFIG = ConfigDict(strict=True, extra="forbid")
 _Text = Annotated[str, Field(min_length=1, max_length=1000)]
 _NEITHER = "names neither a point nor a suite; give `point`, or `suite` to accept all points of it"
 
 
-class _Entry(BaseModel):
-    model_config = _CONFIG
+class _Entry(BaseModel, strict=True, extra="forbid"):
     point: _Text | None = None
     metric: str | None = None
     suite: _Text | None = None
@@ -56,8 +54,7 @@ class _Entry(BaseModel):
     reason: _Text
 
 
-class _File(BaseModel):
-    model_config = _CONFIG
+class _File(BaseModel, strict=True, extra="forbid"):
     schema_version: Annotated[int, Field(ge=1, le=1, alias="schema")]
     accepted: Annotated[list[_Entry], Field(max_length=4096)] = []
 
