@@ -71,8 +71,8 @@ class Nights:
     @cached_property
     def recent(self) -> dict[int, float]:
         """Values of the present level by night, tonight's last, without nights apart."""
-        known = {night: value for night, value in enumerate(self.values) if value is not None and night >= self.start}
-        return {night: value for night, value in known.items() if night not in self.apart}
+        known = {n: value for n, value in enumerate(self.values) if value is not None and n not in self.apart}
+        return parted(known, self.start)[1]
 
 
 @dataclass(frozen=True)
@@ -115,34 +115,36 @@ class Baseline:
         return Others(self.centre, self.sd**2, self.freedom, self.num_nights, self.correlation)
 
 
+def parted(values: Mapping[int, float], start: int) -> tuple[dict[int, float], dict[int, float]]:
+    """Values by night: those before ``start``, and those since."""
+    before = {night: value for night, value in values.items() if night < start}
+    return before, {night: value for night, value in values.items() if night >= start}
+
+
 def admitted(nights: Nights, smallest: float) -> dict[int, float]:
     """Values of the nights before the last that are examples of their level, by night."""
     found: dict[int, float] = {}
     level: list[float] = []
-    recent: list[float] = []
-    is_spread_known = False
+    recent: list[float]
+    known = {n: v for n, v in enumerate(nights.values[:-1]) if v is not None and n not in nights.apart}
     # Spread from one night to the next: a change of level does not widen it, and it is known from all nights.
-    measured = [v for night, v in enumerate(nights.values[:-1]) if v is not None and night not in nights.apart]
-    steps = [abs(later - earlier) for earlier, later in pairwise(measured)]
+    steps = [abs(later - earlier) for earlier, later in pairwise(known.values())]
     least_sd = max(_SD_OF_STEP * median(steps) if steps else 0.0, LEAST_SD)
-    for night, value in enumerate(nights.values[:-1]):
-        if night == nights.start:
-            is_spread_known = len(level) >= MIN_NIGHTS
-            level, recent = [], []
-        if value is None or night in nights.apart:
-            continue
-        recent = [*recent, value][-RECENT:]
-        if len(level) >= MIN_NIGHTS:
-            is_example = _is_example(value, recent, level[-WINDOW:], smallest, least_sd)
-        else:
-            # The centre of the first nights of an accepted level is not known well yet.
-            reach = max(smallest, _OUT_SDS * least_sd * math.sqrt(1 + 1 / max(len(level), 1)))
-            is_example = not (level and is_spread_known) or abs(value - median(level)) <= reach
-        if is_example:
-            level.append(value)
-            found[night] = value
-    last = max(found, default=0)
-    known = {n: v for n, v in enumerate(nights.values[:last]) if v is not None and n not in nights.apart}
+    for of_level in parted(known, nights.start):
+        is_spread_known = len(level) >= MIN_NIGHTS
+        level, recent = [], []
+        for night, value in of_level.items():
+            recent = [*recent, value][-RECENT:]
+            if len(level) >= MIN_NIGHTS:
+                is_example = _is_example(value, recent, level[-WINDOW:], smallest, least_sd)
+            else:
+                # The centre of the first nights of an accepted level is not known well yet.
+                reach = max(smallest, _OUT_SDS * least_sd * math.sqrt(1 + 1 / max(len(level), 1)))
+                is_example = not (level and is_spread_known) or abs(value - median(level)) <= reach
+            if is_example:
+                level.append(value)
+                found[night] = value
+    known, _ = parted(known, max(found, default=0))
     several = len(known.keys() - found.keys()) > _MOST_OFF * len(known)
     return dict(sorted((known | found).items())) if several else found
 
@@ -251,9 +253,7 @@ def _without_accidents(level: Sequence[float]) -> Sequence[float]:
 
 def _levels(nights: Nights, smallest: float) -> tuple[dict[int, float], dict[int, float]]:
     """The newest admitted values before and since the last acceptance, by night."""
-    examples = admitted(nights, smallest)
-    before = [(night, value) for night, value in examples.items() if night < nights.start]
-    since = [(night, value) for night, value in examples.items() if night >= nights.start]
+    before, since = ([*part.items()] for part in parted(admitted(nights, smallest), nights.start))
     return dict(before[-WINDOW:]), dict(since[-WINDOW:])
 
 

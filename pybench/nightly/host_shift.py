@@ -19,7 +19,7 @@ from pybench.core.statistics.interval import as_fraction
 from pybench.core.statistics.spread import LEAST_SD, pooled_variance, robust_sd
 from pybench.model.figures import FigureKey, PointFigures
 from pybench.model.workloads.registry import METRICS
-from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights
+from pybench.nightly.baseline import MIN_NIGHTS, Baseline, Nights, parted
 from pybench.nightly.comparison import clock_text
 from pybench.nightly.history import Series
 from pybench.nightly.night_look import Split, lasting_change, newest_change
@@ -98,9 +98,9 @@ class HostNights:
     @cached_property
     def apart(self) -> frozenset[int]:
         """Nights before the last whose shift is unusual. Each is compared with the usual nights before it."""
-        known = {night: shift for night, shift in self.shifts.items() if night < len(self.points) - 1}
-        before = _alike({night: shift for night, shift in known.items() if night < self.start}, self.smallest_log)
-        since = {night: shift for night, shift in known.items() if night >= self.start}
+        known, _ = parted(self.shifts, len(self.points) - 1)
+        earlier, since = parted(known, self.start)
+        before = _alike(earlier, self.smallest_log)
         sd = max(robust_sd([*before.values()]), LEAST_SD) if len(before) >= MIN_NIGHTS else None
         return frozenset(known.keys() - before.keys() - _alike(since, self.smallest_log, sd).keys())
 
@@ -109,11 +109,10 @@ class HostNights:
         """Tonight's shift where it is none of the host's usual ones and most points show it."""
         tonight = len(self.points) - 1
         usual = {night: shift for night, shift in self.shifts.items() if night < tonight and night not in self.apart}
-        level = [shift for night, shift in usual.items() if night >= self.start]
+        earlier, level = ([*part.values()] for part in parted(usual, self.start))
         value = self.shifts.get(tonight)
         if value is None or not level or len(usual) < MIN_NIGHTS or abs(value) < self.smallest_log:
             return None
-        earlier = [shift for night, shift in usual.items() if night < self.start]
         variance, freedom = pooled_variance([level, earlier])
         error = max(math.sqrt(variance), LEAST_SD) * math.sqrt(1 + 1 / len(level))
         points = self.points[-1]
