@@ -52,7 +52,6 @@ COMMANDS = (
 )  # fmt: skip
 
 EXTENSIONS = {
-    "several": f"{_NIGHTLY}.run_several:Several",
     "ab": f"{_NIGHTLY}.run_several:run_ab",
     "aa": f"{_NIGHTLY}.run_several:run_again",
     "explanation": "pybench.explain.text:explained_section",

@@ -166,8 +166,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
         options = options.on_this_host()
         progress = make_progress(sys.stderr, quiet=options.quiet)
         if options.ab or options.aa:
-            several = ctx.obj("several")(options.suite, options.root, options.plan, options.engine, progress)
-            ctx.exit(ctx.obj("ab")(several, options.ab) if options.ab else ctx.obj("aa")(several, options.aa))
+            ctx.exit(ctx.obj("ab" if options.ab else "aa")(options, options.ab or options.aa, progress))
         with _gathered(options.hosts, options.engine, progress.note) as gathering:
             if gathering is None and options.hosts.given:
                 ctx.exit(0)  # this host only took part

@@ -5,18 +5,17 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
-from pathlib import Path
+from dataclasses import replace
+from functools import cache, partial
 from shutil import rmtree, which
 
 from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
 from pybench.cli.io import echo, terminal_options
 from pybench.cli.report import name_faults, name_resuming, write_reports
+from pybench.cli.run import RunOptions
 from pybench.core.keys import run_figures
 from pybench.model.errors import UsageError
-from pybench.model.manifest import PartOf, PlanOptions
+from pybench.model.manifest import PartOf
 from pybench.model.progress import Progress
 from pybench.model.suite import Plan
 from pybench.model.text import plural
@@ -25,7 +24,7 @@ from pybench.nightly.comparison import EXIT_CODES, compare
 from pybench.nightly.history import read_history, series_of
 from pybench.nightly.side_by_side import SideBySide
 from pybench.run.engines import LOCAL
-from pybench.run.engines.base import EngineOptions
+from pybench.run.engines.base import EngineOptions, Notify
 from pybench.run.engines.choice import choose_launcher
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run
@@ -35,33 +34,12 @@ _WORST_FIRST = (3, 1, 4)
 """Exit codes of verdicts."""
 
 
-@dataclass(frozen=True)
-class Several:
-    """The suite, the folder and the command line's options of all runs."""
-
-    suite: Path
-    root: Path
-    options: PlanOptions
-    engine: EngineOptions
-    progress: Progress
-
-    def prepared(self, engine: EngineOptions, part_of: PartOf) -> Run:
-        """A run of its own, ready to measure."""
-        choose = partial(choose_launcher, engine, notify=self._note_once)
-        return prepare_run(self.suite, self.root, choose, self.options, part_of=part_of)
-
-    @cached_property
-    def _note_once(self) -> Callable[[str], None]:
-        """Prints each note once for all runs."""
-        return cache(self.progress.note)
-
-
-def run_ab(several: Several, stacks: tuple[str, str]) -> int:
+def run_ab(options: RunOptions, stacks: tuple[str, str], progress: Progress) -> int:
     """Measure two stacks in turn, print how B compares with A, and give the exit code of that."""
-    jobs = _both(several, stacks)
-    name_faults(jobs[0], several.progress)
+    jobs = _both(options, stacks, progress)
+    name_faults(jobs[0], progress)
     try:
-        results = SideBySide(*jobs).finish(several.progress)
+        results = SideBySide(*jobs).finish(progress)
     except KeyboardInterrupt:
         for job in jobs:
             name_resuming(job)
@@ -69,33 +47,41 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     for job, own in zip(jobs, results, strict=True):
         write_reports(job, own, shown=None)
     before, now = map(run_figures, results)
-    found = compare(now, [before], across=("software",), others=read_history(several.root).runs)
+    found = compare(now, [before], across=("software",), others=read_history(options.root).runs)
     # A row that is unchanged is an answer, too.
     echo(comparison_text.render(found, (before, now), detail=True, **terminal_options()), nl=False)
     for name, stack, job in zip("AB", stacks, jobs, strict=True):
         echo(f"{name}: {stack}: {job.folder.path}")
     a, b = (shlex.quote(str(job.folder.path)) for job in jobs)
-    echo(f"again: pybench compare {b} {a} --across software --history {shlex.quote(str(several.root))} -v")
+    echo(f"again: pybench compare {b} {a} --across software --history {shlex.quote(str(options.root))} -v")
     if all(own.verdict == "error" for own in results):
         echo(f"both ended in an error; the cause, and what to do: pybench report {a}")
         return BY_VERDICT["error"]
     return EXIT_CODES[found.verdict]
 
 
-def _both(several: Several, stacks: tuple[str, str]) -> tuple[Run, Run]:
+def _both(options: RunOptions, stacks: tuple[str, str], progress: Progress) -> tuple[Run, Run]:
     """Runs of both stacks, or none."""
-    engines = [_with_stack(several, stack) for stack in stacks]
-    first = several.prepared(engines[0], "ab")
+    a, b = (replace(options, engine=_with_stack(options.engine, stack, progress.note)) for stack in stacks)
+    note_once = cache(progress.note)
+    first = _prepared(a, "ab", note_once)
     folders = [first.folder.path]
     try:
-        second = several.prepared(engines[1], "ab")
+        second = _prepared(b, "ab", note_once)
         folders.append(second.folder.path)
-        _check_common(first.manifest.plan, second.manifest.plan, several.progress)
+        _check_common(first.manifest.plan, second.manifest.plan, progress)
     except BaseException:
         for folder in folders:
             rmtree(folder, ignore_errors=True)
         raise
     return first, second
+
+
+def _prepared(options: RunOptions, part_of: PartOf, notify: Notify) -> Run:
+    """A run of its own, ready to measure."""
+    assert options.suite is not None
+    choose = partial(choose_launcher, options.engine, notify=notify)
+    return prepare_run(options.suite, options.root, choose, options.plan, part_of=part_of)
 
 
 def _check_common(a: Plan, b: Plan, progress: Progress) -> None:
@@ -111,27 +97,26 @@ def _check_common(a: Plan, b: Plan, progress: Progress) -> None:
         progress.note(f"--ab: {text}")
 
 
-def _with_stack(several: Several, stack: str) -> EngineOptions:
+def _with_stack(engine: EngineOptions, stack: str, notify: Notify) -> EngineOptions:
     """The options for a Python of this machine or, where there is no such program, for an image."""
-    engine = several.engine
     if engine.python or engine.image:
         raise UsageError("--ab names both stacks: leave out --python and --image")
     if which(stack) is None:
-        several.progress.note(f"--ab {stack}: no program here has this name, so it is taken for an image")
+        notify(f"--ab {stack}: no program here has this name, so it is taken for an image")
         return replace(engine, image=stack)
     if engine.engine not in {"auto", LOCAL}:
         raise UsageError(f"--ab {stack}: a Python of this machine; it goes with --engine {LOCAL}, not {engine.engine}")
     return replace(engine, engine=LOCAL, python=stack)
 
 
-def run_again(several: Several, times: int) -> int:
+def run_again(options: RunOptions, times: int, progress: Progress) -> int:
     """Measure the suite ``times`` times, one run after another, and give the worst exit code of all.
 
     All runs together share the time limit. The first is made in any case, another
     one if it ends in time when it takes as long as the longest before it.
     """
-    budget = TimeBudget(several.options.time_limit_s)
-    several = replace(several, options=replace(several.options, time_limit_s=None))
+    budget, note_once = TimeBudget(options.plan.time_limit_s), cache(progress.note)
+    options = replace(options, plan=replace(options.plan, time_limit_s=None))
     codes: list[int] = []
     took_s: list[float] = []
     job: Run
@@ -140,10 +125,10 @@ def run_again(several: Several, times: int) -> int:
             echo(f"{budget.limit}: no time for run {number} of {times}")
             break
         begun_s = time.monotonic()
-        job = several.prepared(several.engine, "aa")
-        name_faults(job, several.progress)
+        job = _prepared(options, "aa", note_once)
+        name_faults(job, progress)
         try:
-            results = job.finish(several.progress)
+            results = job.finish(progress)
         except KeyboardInterrupt:
             echo(f"pybench: run {number} of {times} is not finished", err=True)
             name_resuming(job)
@@ -154,7 +139,7 @@ def run_again(several: Several, times: int) -> int:
         took_s.append(time.monotonic() - begun_s)
     suite = job.manifest.suite.name
     # These runs and earlier ones of --aa in the same folder.
-    past = read_history(several.root)
+    past = read_history(options.root)
     runs = [run for run in past.runs if run.suite == suite and run.part_of == "aa"]
     echo(history_text.render(past, series_of(runs, runs[-1]), **terminal_options()), nl=False)
     return next((code for code in _WORST_FIRST if code in codes), 0)
