@@ -61,7 +61,7 @@ def noun_of(metric: str) -> str | None:
 
 @dataclass(frozen=True)
 class HostNights:
-    """What all points share of one quantity, by night, the last one being looked at.
+    """Deviations of one quantity on each night; the last night is judged.
 
     ``points`` are the deviations of each night's points from their own centres. ``start`` is the first night of the
     host's present level: that from which most rows have theirs.
@@ -75,7 +75,7 @@ class HostNights:
     def of(
         cls, rows: Mapping[FigureKey, Nights], centres: Mapping[FigureKey, Baseline], noun: str, smallest_log: float
     ) -> HostNights:
-        """Those of the quantity ``noun``. A point's deviation is the median of its metrics'."""
+        """Compute the deviations of the quantity ``noun``. A point's deviation is the median over its metrics."""
         own = {row: nights for row, nights in rows.items() if noun_of(row.metric) == noun}
         points = []
         for night in range(max((len(nights.values) for nights in own.values()), default=0)):
