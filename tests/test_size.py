@@ -14,15 +14,15 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1724, 11),
+    "cli": (1696, 11),
     "core": (7187, 42),
     "evidence": (1140, 8),
     "explain": (1959, 12),
     "files": (2797, 17),
-    "fleet": (1539, 10),
+    "fleet": (1534, 10),
     "machine": (1473, 12),
     "model": (5053, 29),
-    "nightly": (3804, 20),
+    "nightly": (3383, 18),
     "power": (4303, 22),
     "report": (3872, 37),
     "run": (6893, 40),
