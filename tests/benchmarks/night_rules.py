@@ -17,7 +17,7 @@ from otava.analysis import compute_change_points
 from scipy import stats
 
 RECENT = 7
-"""Nights for which a change stays red."""
+"""A change stays red for this number of nights."""
 SMALLEST = 0.02
 _BENCHER_NIGHTS, _CONBENCH_NIGHTS = 64, 100
 
@@ -77,7 +77,7 @@ RULES: dict[str, Rule] = {
     "asv, step of 5 %": _asv,
     "github-action-benchmark, 200 %": lambda values: values[-2] - values[-1] > math.log(2),
 }
-"""By the name of the tool and its limit."""
+"""The name of each tool and its limit name a rule."""
 
 FRONTIER: dict[str, Rule] = {
     **{

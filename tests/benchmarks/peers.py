@@ -29,7 +29,7 @@ End = Callable[[str], float]
 
 
 class PowerLoop:
-    """What many programs do: read the power 100 times a second and add it up."""
+    """Read the power 100 times a second and add it up, as many programs do."""
 
     def __init__(self) -> None:
         pynvml.nvmlInit()

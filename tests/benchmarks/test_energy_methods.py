@@ -1,4 +1,4 @@
-"""Methods of other tools beside ours, on simulated boards of every kind; seeded, each on the same windows."""
+"""Compare energy methods of other tools with ours on the same windows of seeded simulated boards."""
 
 from __future__ import annotations
 

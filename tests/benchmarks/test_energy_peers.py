@@ -1,4 +1,4 @@
-"""Our joules beside those of Zeus, CodeCarbon and a 100 Hz loop, on one fake GPU in one process.
+"""Compare our joules with those of Zeus, CodeCarbon and a 100 Hz loop on one fake GPU in one process.
 
 The peers come with ``pip install 'pybench-gpu[bench]'``. They find the library by the loader's path.
 """

@@ -28,6 +28,9 @@ from pybench.model.workloads.node import Collective
 from tests.api import suite_of
 from tests.build import Build
 from tests.builders import with_settings
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.absolute")
 
 _EXPECTATION = TableFigure(metric="busbw_bytes_per_s", table="t")
 
@@ -105,7 +108,7 @@ def test_one_attempt_is_inconclusive(build: Build) -> None:
 def test_a_machine_without_a_figure_is_told(build: Build) -> None:
     """The row has the measured figure and the name of the table without a row."""
     check = _check(build, 100.0, _row(machine="h100"))
-    assert (check.verdict, check.reason) == ("no_expectation", "table t has no figure for this point on h200")
+    assert (check.verdict, check.reason) == ("no_expectation", SENTENCES["a_machine_without_a_figure_is_told"])
     assert check.value is not None
 
 

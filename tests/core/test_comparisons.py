@@ -17,6 +17,9 @@ from pybench.model.verdict import Counts, Decision
 from pybench.model.wire import Work
 from tests.build import Build
 from tests.builders import with_settings
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.comparisons")
 
 
 def _suite(order: Order = "below", **more: Any) -> Suite:
@@ -141,7 +144,7 @@ def test_a_starved_point_is_no_other_to_stay_below(build: Build) -> None:
     plan = Plan(points=(one, other), skips=())
     (row,) = comparison_results(_suite("below"), Measurements.of(plan, records))
     assert (row.verdict, row.flags, row.ratio) == ("inconclusive", ("starved_baseline",), 0.5)
-    assert row.reason == "no valid other: 3 preemptions in a step for want of key-value cache"
+    assert row.reason == SENTENCES["a_starved_point_is_no_other_to_stay"]
     assert undecided(plan.points, [row], records) == ()
     hopeful = replace(row, decision=Decision(num_attempts=2, p_pass=1, p_fail=1, pass_level=0.02, fail_level=0.02))
     assert [point.id for point, _ in undecided(plan.points, [hopeful], records)] == [one.id, other.id]
@@ -175,7 +178,7 @@ def test_no_ratio_to_nothing(build: Build) -> None:
     measurements = Measurements.of(Plan(points=(one, other), skips=()), records)
     (row,) = comparison_results(replace(suite, benchmarks=(tensor, suite.benchmarks[1])), measurements)
     assert (row.verdict, row.flags, row.ratio) == ("inconclusive", ("no_ratio",), None)
-    assert row.reason == "a ratio needs positive values, found 0 in an attempt"
+    assert row.reason == SENTENCES["no_ratio_to_nothing"]
     assert undecided((one, other), [row], records) == ()
 
 

@@ -16,6 +16,9 @@ from pybench.model.suite import Benchmark, Effort, Limits, Plan
 from tests.api import judged, suite_of
 from tests.build import Build
 from tests.builders import MANIFEST
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.does_not_fit")
 
 
 def run_of(build: Build, *, large: list[Record] | None = None, small: bool = True, **benchmark: Any) -> Results:
@@ -44,11 +47,11 @@ def test_a_point_that_runs_out_of_memory_is_left_out(build: Build) -> None:
     """The run passes by its other rows, and names what is left out."""
     results = run_of(build)
     assert [point.status for point in results.points] == ["ok", "does_not_fit"]
-    assert results.points[1].reason == "does not fit: 81 GiB asked"
+    assert results.points[1].reason == SENTENCES["a_point_that_runs_out_of_memory_is"]
     assert (results.points[1].attempts, results.points[1].failed_attempts) == (1, 1)
     assert results.verdict == "pass"
     assert (results.counts.passed, results.counts.missing) == (1, 0)
-    assert results.left_out == ("points that do not fit the memory",)
+    assert results.left_out == (SENTENCES["a_point_that_runs_out_of_memory_is_2"],)
     assert contradiction(results) is None
 
 

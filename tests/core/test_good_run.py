@@ -33,6 +33,9 @@ from pybench.model.workloads.node import Matmul
 from tests.api import good_run, judged
 from tests.build import Build
 from tests.builders import IMAGE, MANIFEST, with_attempts, with_settings
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.good_run")
 
 _STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
 _KERNEL = TableFigure(metric="matmul_flops_per_s", table="k")
@@ -113,7 +116,7 @@ def test_figures_are_medians_with_the_spread_between_attempts(build: Build) -> N
     assert ratio.tolerance == pytest.approx(MIN_TOLERANCE)
     assert (ratio.count, ratio.baseline_count) == (2, 1)
     assert (ratio.model_class, ratio.kind) == ("8b", "measured")
-    assert absolute.source == ("run r, 2026-01-01T00:00:00+00:00: 1 x NVIDIA H200, driver 580, 3 attempts of 5 steps")
+    assert absolute.source == SENTENCES["figures_are_medians_with_the_spread"]
 
 
 def test_two_attempts_apart_keep_a_least_figure(build: Build, tmp_path: Path) -> None:

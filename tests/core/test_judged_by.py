@@ -11,6 +11,9 @@ from pybench.core.judged_by import judged_by, judged_sentence
 from pybench.files.suite.expected_table import load_tables
 from pybench.run.suite_plan import plan_suite
 from tests.builders import MACHINE
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.judged_by")
 
 
 def _judges(suite: str, kind: str, num_gpus: int, *, predicted: bool = False) -> dict[str, tuple[str, ...]]:
@@ -45,5 +48,5 @@ def test_gpus_of_a_node_judge_each_other_where_each_has_a_figure() -> None:
 def test_the_sentence_names_the_run_whose_rates_predict() -> None:
     """Where the plan measures its own, none is named."""
     judges = {"a": ("prediction",), "b": ("nothing",)}
-    assert judged_sentence(judges, None) == "of 2 points judged by prediction 1, nothing 1"
+    assert judged_sentence(judges, None) == SENTENCES["the_sentence_names_the_run_whose"]
     assert judged_sentence(judges, "earlier").endswith("nothing 1 (rates of earlier)")

@@ -14,6 +14,9 @@ from pybench.model.suite import Plan
 from pybench.model.verdict import Counts
 from pybench.model.wire import Failure, Work
 from tests.build import Build
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.loss_curve")
 
 CURVE = (11.8, 9.0, 6.0, 3.0, 1.0, 0.5)
 
@@ -43,7 +46,7 @@ def test_the_same_loss_passes(build: Build) -> None:
     assert (row.point_id, row.metric, row.verdict) == (two.id, "loss_deviation", "pass")
     assert row.maximum == pytest.approx(1e-3 * (11.8 - 1.0) / 11.8)
     assert row.value.value == pytest.approx(0.01 / 11.8)
-    assert row.reason == "loss 11.81 at step 0, 11.8 at fit[data_parallel=1]"
+    assert row.reason == SENTENCES["the_same_loss_passes"]
 
 
 def test_a_strategy_that_computes_something_else_fails(build: Build) -> None:
@@ -51,7 +54,7 @@ def test_a_strategy_that_computes_something_else_fails(build: Build) -> None:
     one, two = trained(build, 1), trained(build, 2)
     (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, (11.8, 9.0, 6.5, 3.1, 1.0, 0.5))))
     assert row.verdict == "fail"
-    assert row.reason == "loss 6.5 at step 2, 6 at fit[data_parallel=1]: it does not compute the same"
+    assert row.reason == SENTENCES["a_strategy_that_computes_something"]
     verdict, reason = overall([], [], [row], counts=Counts())
     assert (verdict, reason) == ("fail", f"{two.id}: loss_deviation: {row.reason}")
 

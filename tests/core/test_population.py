@@ -20,6 +20,9 @@ from tests.api import good_run
 from tests.build import Build
 from tests.builders import H200
 from tests.core import test_good_run as of_one_run
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.population")
 
 GPU = "GPU-{:08d}-0000-0000-0000-000000000000"
 
@@ -69,7 +72,7 @@ def test_three_hosts_make_a_population(build: Build) -> None:
     assert (row.hosts, row.runs, population.num_hosts) == (3, 3, 3)
     chance = chance_below(tolerance_factor(3), 3)
     assert population.false_fail_fraction == pytest.approx(chance)
-    assert population.note == "3 hosts: a healthy host is below one of the rows in at most 1.1 % of its runs"
+    assert population.note == SENTENCES["three_hosts_make_a_population"]
 
 
 def test_hosts_are_told_apart_by_their_gpus(build: Build) -> None:
@@ -79,7 +82,7 @@ def test_hosts_are_told_apart_by_their_gpus(build: Build) -> None:
     alone = matmul_row(population_of(runs_of(build, (1, 100.0)), "mine", "k"))
     assert (row.hosts, row.runs) == (2, 3)
     assert row.limits[0] == pytest.approx(alone.limits[0], rel=1e-6)
-    assert population.note == "1 row provisional: 2 hosts; runs of 3 hosts make a population"
+    assert population.note == SENTENCES["hosts_are_told_apart_by_their_gpus"]
 
 
 def test_several_runs_of_a_host_add_their_own_spread(build: Build) -> None:

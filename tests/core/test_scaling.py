@@ -41,6 +41,9 @@ from pybench.model.workloads.train import Train
 from tests.api import judged, suite_of
 from tests.build import Build
 from tests.builders import H200, MANIFEST, with_attempts
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.scaling")
 
 _STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
 _ENERGY = dataclasses.replace(_STRONG, metric="energy_j_per_output_token")
@@ -145,7 +148,7 @@ def test_scaling_along_nodes_is_judged_by_what_joins_them(build: Build) -> None:
     assert found.speedup == pytest.approx(0.625)
     (other,) = _over_nodes(build, "ethernet", over_ib, beside)
     assert (other.verdict, other.expected) == ("no_expectation", None)
-    assert other.reason == "table t has no figure for 2 nodes over ethernet"
+    assert other.reason == SENTENCES["scaling_along_nodes_is_judged_by"]
     (unknown,) = _over_nodes(build, None, over_ib, beside)
     assert unknown.reason.startswith("what joins the 2 nodes is not known: a table's row is for infiniband, roce")
 
@@ -174,11 +177,11 @@ def test_weak_scaling_of_training(build: Build) -> None:
     (row,) = scaling_results(suite, Measurements.of(plan, records), {"t": _table()}, build.machine())
     assert (row.speedup, row.efficiency) == pytest.approx((1.6, 0.8))
     assert (row.scaling, row.verdict) == ("weak", "no_expectation")
-    assert row.reason == "table t has no figure for this point on h200"
+    assert row.reason == SENTENCES["weak_scaling_of_training"]
     alone = dataclasses.replace(benchmark, expectations=(dataclasses.replace(expectation, table=None),))
     suite = dataclasses.replace(suite, benchmarks=(alone,))
     (row,) = scaling_results(suite, Measurements.of(plan, records), {}, build.machine())
-    assert row.reason == "the suite shows it and names no table to judge it by"
+    assert row.reason == SENTENCES["weak_scaling_of_training_2"]
 
 
 def test_energy_has_a_ratio_and_no_efficiency(build: Build) -> None:
@@ -219,7 +222,7 @@ def test_a_metric_that_is_not_measured_here_lacks_no_row(build: Build) -> None:
     results = assemble(manifest, Measurements.of(plan, records))
     assert [row.verdict for row in results.scaling] == ["no_expectation"] * 2
     assert (results.counts.missing, results.counts.without_figure) == (1, 1)
-    assert results.reason == "nothing was judged: 0 of 2 expectations judged; 1 has no row for h200; 1 not measured"
+    assert results.reason == SENTENCES["a_metric_that_is_not_measured_here"]
 
 
 def test_points_that_were_not_measured_are_rows(build: Build) -> None:
@@ -262,7 +265,7 @@ def test_a_baseline_that_was_filtered_out_is_not_replaced(build: Build, baseline
         (2, 1, "no_expectation"),
         (4, 1, "no_expectation"),
     ]
-    assert rows[0].reason == "baseline: decode[tensor_parallel=1] was left out by -k"
+    assert rows[0].reason == SENTENCES["a_baseline_that_was_filtered_out_is"]
 
 
 def test_counts_are_the_axis_own_where_another_degree_is_fixed(build: Build) -> None:
@@ -418,7 +421,7 @@ def test_absolute_checks_of_a_benchmark(build: Build) -> None:
     measurements = Measurements.of(plan, [*build.measured(one, [[1.0], [1.0]]), build.failed(two)])
     checks = absolute_checks(suite, measurements, summarize(measurements), {}, build.machine())
     assert [(check.verdict, check.reason) for check in checks] == [
-        ("pass", "found 40 [40, 40] tok/s, allowed at least 20 tok/s"),
+        ("pass", SENTENCES["absolute_checks_of_a_benchmark"]),
         ("error", "out_of_memory: 81 GiB asked"),
         ("missing", "needs 4 GPUs"),
     ]

@@ -30,6 +30,9 @@ from pybench.model.suite import (
 from pybench.model.wire import Step, Work
 from tests.api import suite_of
 from tests.build import Build
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.validity")
 
 
 def _record(
@@ -89,7 +92,7 @@ def test_a_starved_point_is_flagged_and_refused_as_a_baseline(build: Build) -> N
     suite = suite_of(benchmark)
     (found,) = scaling_results(suite, Measurements.of(plan, [*hungry, *sated]), {"t": table}, build.machine())
     assert (found.verdict, found.flags, found.speedup) == ("inconclusive", ("starved_baseline",), 2.0)
-    assert found.reason == "no valid baseline: 1 preemptions in a step for want of key-value cache"
+    assert found.reason == SENTENCES["a_starved_point_is_flagged_and"]
     starved, fed = summarize(Measurements.of(plan, [*hungry, *sated]))
     assert ("kv_starved" in starved.flags, "kv_starved" in fed.flags) == (True, False)
 

@@ -16,6 +16,9 @@ from pybench.model.results import CheckResult, PointResult, ScalingResult
 from pybench.model.suite import Order, RatioRow, Skip
 from pybench.model.verdict import Counts, Expected, Verdict
 from tests.builders import CHECK, NODE_CHECK, SCALING
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.verdict")
 
 _EXPECTED = Expected(minimum=1.7, maximum=1.9, source="s", table="t")
 
@@ -118,7 +121,7 @@ def test_one_attempt_decides_nothing() -> None:
     """Even far below: the spread between runs is unknown."""
     assert judge_ratio(_evidence(None, None, 0.5), _EXPECTED, 2, more=True)[:2] == (
         "inconclusive",
-        "one attempt shows no spread between runs; two are needed",
+        SENTENCES["one_attempt_decides_nothing"],
     )
 
 
@@ -149,14 +152,14 @@ def test_absolute_limits(minimum: float | None, maximum: float | None, verdict: 
 def test_absolute_reasons() -> None:
     """Both limits are shown, with the unit."""
     found = judge_value(_evidence(95.0, 105.0, 100.0), "tokens/s", 90.0, 110.0)
-    assert found[1] == "found 100 [95, 105] tok/s, allowed at least 90 tok/s and at most 110 tok/s"
+    assert found[1] == SENTENCES["absolute_reasons"]
     assert judge_value(_evidence(None, None), "s", 90.0, None)[0] == "inconclusive"
 
 
 def test_reasons_have_the_units_and_digits_of_the_tables() -> None:
     """Bytes in GB; of a limit just below the found interval the digit that keeps them apart."""
     found = judge_value(_evidence(51.2e9, 55e9, 53e9), "bytes/s", 51e9, None)[1]
-    assert found == "found 53 [51.2, 55] GB/s, allowed at least 51 GB/s"
+    assert found == SENTENCES["reasons_have_the_units_and_digits_of"]
     expected = Expected(minimum=1.586, maximum=None, source="s", table="t")
     assert judge_ratio(_evidence(1.5851, 1.704, 1.643), expected, 2, more=True)[1].startswith(
         "at least 1.586 expected, found 1.643 [1.585, 1.704]; "
@@ -207,7 +210,7 @@ def test_a_comparison_can_ask_for_a_factor() -> None:
     """Twice the other: 2.1 to 2.2 passes, 1.1 to 1.2 does not."""
     assert judge_comparison(_evidence(2.1, 2.2), "above", 2.0)[0] == "pass"
     verdict, reason, *_ = judge_comparison(_evidence(1.1, 1.2, 1.15), "above", 2.0)
-    assert (verdict, reason) == ("fail", "at least 2 times as much expected, found 1.15 [1.1, 1.2] times the other")
+    assert (verdict, reason) == ("fail", SENTENCES["a_comparison_can_ask_for_a_factor"])
 
 
 def _scaling(verdict: Verdict) -> ScalingResult:
@@ -254,7 +257,7 @@ def test_the_worst_row_decides(verdicts: tuple[Verdict, ...], expected: Verdict)
 def test_the_first_culprit_is_named_and_the_others_counted() -> None:
     """One line for a terminal."""
     rows = [_scaling("pass"), _scaling("fail"), _scaling("fail")]
-    assert overall([_point("ok")], rows, counts=_ONE) == ("fail", "p2: m: it is fail (and 1 more)")
+    assert overall([_point("ok")], rows, counts=_ONE) == ("fail", SENTENCES["the_first_culprit_is_named_and_the"])
     assert overall([_point("ok")], [_check("fail")], counts=_ONE) == ("fail", "p: m: r")
 
 
@@ -284,16 +287,17 @@ def test_nothing_judged_is_no_pass() -> None:
     verdict, reason = overall([_point("ok")], rows, counts=unknown, machine="h100")
     assert (verdict, reason) == (
         "no_expectation",
-        "nothing was judged: 0 of 1 expectation judged; 1 has no row for h100",
+        SENTENCES["nothing_judged_is_no_pass"],
     )
 
 
 def test_of_points_without_expectations_the_verdict_says_what_was_left_out() -> None:
     """The suite may expect something of those; then not everything was measured."""
-    assert overall([_point("ok")], [], counts=_NONE)[1] == "nothing is expected of these points; all were measured"
+    assert overall([_point("ok")], [], counts=_NONE)[1] == SENTENCES["of_points_without_expectations_the"]
     left_out = ("2 GPUs (--max-gpus 1)", "4 GPUs (--max-gpus 1)")
-    assert overall([_point("ok")], [], counts=_NONE, left_out=left_out)[1] == (
-        "nothing is expected of these points; left out: 2 GPUs, 4 GPUs (--max-gpus 1)"
+    assert (
+        overall([_point("ok")], [], counts=_NONE, left_out=left_out)[1]
+        == SENTENCES["of_points_without_expectations_the_2"]
     )
 
 
@@ -302,7 +306,7 @@ def test_a_run_that_left_everything_out_is_no_pass() -> None:
     left_out = ("8 GPUs (1 here)", "vllm (not installed)")
     assert overall([_point("skipped")], [], counts=_NONE, left_out=left_out) == (
         "no_expectation",
-        "nothing was judged: left out: 8 GPUs (1 here); vllm (not installed)",
+        SENTENCES["a_run_that_left_everything_out_is_no"],
     )
 
 
@@ -315,7 +319,7 @@ def test_a_run_of_points_that_cannot_be_measured_here_names_one() -> None:
     found = overall([_point("skipped")] * 2, [], counts=_NONE, left_out=("2 GPUs (--max-gpus 1)",), skips=skips)
     assert found == (
         "missing",
-        "nothing was measured: p: needs about 312 GiB of host memory, of 126 GiB (and 1 more)",
+        SENTENCES["a_run_of_points_that_cannot_be"],
     )
     assert overall([_point("ok")], [], counts=_NONE, skips=skips)[0] == "no_expectation"
 
@@ -326,7 +330,7 @@ def test_a_pass_says_how_much_was_judged() -> None:
     left_out = ("8 GPUs (4 here)",)
     assert overall([_point("ok")], [_check("pass")], counts=counts, machine="h100", left_out=left_out) == (
         "pass",
-        "6 of 8 expectations judged; 2 have no row for h100; left out: 8 GPUs (4 here)",
+        SENTENCES["a_pass_says_how_much_was_judged"],
     )
 
 

@@ -16,6 +16,9 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import Collective
 from tests.build import Build
 from tests.builders import with_settings
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("explain.explanation")
 
 
 def test_generation_is_explained(runs: Any, build: Build) -> None:
@@ -49,12 +52,12 @@ def test_a_point_without_a_curve_has_its_reason(runs: Any, build: Build) -> None
     """The node's run has no curve of four GPUs: the laws of measured speedups extrapolate."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1), (build.generate(4), 0.08)])
     _, four = explanation.points
-    assert four.reason == "the node's run has no size curve of all_reduce on 4 GPUs"
+    assert four.reason == SENTENCES["a_point_without_a_curve_has_its"]
     assert (four.predicted_s, four.predicted_speedup, four.parts) == (None, None, None)
     assert [row.num_gpus for row in explanation.extrapolations] == [8]
     others, split, alone = explanation.notes
     assert split.startswith("decode: not extrapolated to 16, 64, 256, 1024 GPUs: 8 key-value heads of m can't be split")
-    assert others == "decode: the node's run did not measure every GPU; the rates of its slowest are used for every GPU"
+    assert others == SENTENCES["a_point_without_a_curve_has_its_2"]
     assert alone == f"decode: extrapolated from measured speedups alone: {four.reason}"
 
 

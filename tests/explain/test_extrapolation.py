@@ -13,6 +13,9 @@ from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
 from tests.build import Build
 from tests.builders import with_settings
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("explain.extrapolation")
 
 
 def test_groups_without_one_gpu_are_not_extrapolated(runs: Any, build: Build) -> None:
@@ -24,9 +27,7 @@ def test_groups_without_one_gpu_are_not_extrapolated(runs: Any, build: Build) ->
         [(build.train(1), 0.1), (build.train(2), 0.1), (_split(build, tensor_parallel=2), 0.1), (build.generate(2), 1)]
     )
     assert explanation.extrapolations == ()
-    assert explanation.notes == (
-        "fit: not extrapolated: 2 points have 2 GPUs, and a law has one speedup for each number",
-    )
+    assert explanation.notes == (SENTENCES["groups_without_one_gpu_are_not"],)
 
 
 def test_mixed_degrees_are_extrapolated(runs: Any, build: Build) -> None:

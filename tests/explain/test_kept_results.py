@@ -18,6 +18,9 @@ from pybench.explain.node import measured_node, node_rates
 from pybench.model.errors import RunFolderError
 from tests.build import Build
 from tests.builders import RESULTS
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("explain.kept_results")
 
 Edit = Callable[[dict[str, Any]], None]
 SUITES = Path(__file__).parents[2] / "suites"
@@ -56,7 +59,7 @@ def test_results_explain_a_run_with_a_caution(runs: Any, build: Build, tmp_path:
     assert "not extrapolated" in split
     explanation = explain(run, measurements, measured_node(kept(runs, tmp_path)))
     assert explanation.notes == (
-        "a results.json has the figures of the node's slowest GPU only; they are used for every GPU",
+        SENTENCES["results_explain_a_run_with_a_caution"],
         split,
     )
     assert explanation.node_run_id == "node"

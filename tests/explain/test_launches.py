@@ -11,6 +11,9 @@ from pybench.model.workloads.node import LaunchLatency
 from tests.build import Build
 from tests.builders import with_settings
 from tests.explain.conftest import Runs
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("explain.launches")
 
 LAYERS = 32
 
@@ -37,9 +40,7 @@ def test_launches_that_take_longer_than_the_gpus(build: Build) -> None:
     """40 launches a layer, 1280 of 60 us, take 76.8 ms; the GPUs need 65 ms."""
     with pytest.raises(UnmeasuredError) as caught:
         refuse_launch_bound(rates(60e-6), split(build), 4, 4)
-    assert str(caught.value) == (
-        "decode is CPU bound: its 1280 launches or more take 76.8 ms a token (60 us each), the GPUs need 65 ms"
-    )
+    assert str(caught.value) == SENTENCES["launches_that_take_longer_than_the"]
 
 
 @pytest.mark.parametrize("launch_s", [50e-6, None])

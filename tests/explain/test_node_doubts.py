@@ -10,7 +10,10 @@ from pybench.core.verdict import ONE_ATTEMPT
 from pybench.explain.node import measured_node, node_doubts
 from pybench.model.results import Estimate, Results
 from tests.builders import POINT_RESULT, RESULTS
+from tests.golden_sentences import sentences_of
 from tests.nodes import Node
+
+SENTENCES = sentences_of("explain.node_doubts")
 
 _WHEN = datetime(2026, 11, 27, tzinfo=UTC)
 _KEPT = Path(__file__).parents[2] / "suites/measured"
@@ -42,9 +45,7 @@ def test_a_wide_figure_is_named_with_its_interval() -> None:
 def test_figures_of_one_attempt_are_named_once() -> None:
     """Also if the verdict has the same reason."""
     results = _results(matmul_flops_per_s=_figure(None, None))
-    assert list(node_doubts(results)) == [
-        "the node's run measured its points once: how far these figures scatter is not known"
-    ]
+    assert list(node_doubts(results)) == [SENTENCES["figures_of_one_attempt_are_named"]]
     undecided = dataclasses.replace(results, verdict="inconclusive", reason=f"matmul: {ONE_ATTEMPT}")
     assert list(node_doubts(undecided)) == [f"the node's run has the verdict inconclusive: matmul: {ONE_ATTEMPT}"]
 
@@ -54,6 +55,6 @@ def test_a_run_and_kept_results_have_their_doubts(tmp_path: Path) -> None:
     (kept,) = measured_node(_KEPT / "node_check-h100x4-20261126.json").doubts
     assert kept.startswith("the node's run has the verdict inconclusive: matmul[backend=torch,gpus=4]: ")
     assert measured_node(Node(num_attempts=1, num_gpus=2).write(tmp_path, _WHEN)).doubts == (
-        "the node's run has the verdict missing: 10 attempts to be made",
-        "the node's run measured its points once: how far these figures scatter is not known",
+        SENTENCES["a_run_and_kept_results_have_their"],
+        SENTENCES["figures_of_one_attempt_are_named"],
     )

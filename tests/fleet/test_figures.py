@@ -18,6 +18,9 @@ from pybench.fleet.values import FleetNode, FleetResult, NodeRun
 from pybench.model.figures import FigureKey, PointFigures
 from pybench.model.record import GpuState
 from tests.fleets import Fleet, named
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("fleet.figures")
 
 FIVE_PERCENT = -math.log(0.95)
 
@@ -195,10 +198,10 @@ def test_a_node_without_figures_is_not_healthy() -> None:
     result = judge_fleet(fleet, expected=["node09"], refused={"node10": "node10.json: cut"})
     reasons = {node.name: node.reason for node in result.nodes if node.state == "not measured"}
     assert result.state == "not measured"
-    assert reasons["node02"] == "no figure: matmul: the worker was killed"
+    assert reasons["node02"] == SENTENCES["a_node_without_figures_is_not"]
     assert "a process of somebody else" in reasons["node03"]
     assert reasons["node04"].startswith("no figure of memory")
-    assert (reasons["node09"], reasons["node10"]) == ("no run of it was given", "node10.json: cut")
+    assert (reasons["node09"], reasons["node10"]) == (SENTENCES["a_node_without_figures_is_not_2"], "node10.json: cut")
 
 
 def test_a_run_that_could_not_be_read_beside_another_of_its_node_is_noted() -> None:
@@ -249,10 +252,10 @@ def test_a_node_that_lost_a_gpu_is_not_healthy() -> None:
     four = [on(4, run, 4) for run in runs()]
     lost = judge_fleet([*four[:2], on(3, runs()[2], 3), *four[3:]])
     node = state(lost, "node03")
-    assert (node.state, node.reason) == ("not compared", "unlike the compared nodes in gpu: 4 x H100 -> 3 x H100")
+    assert (node.state, node.reason) == ("not compared", SENTENCES["a_node_that_lost_a_gpu_is_not"])
     idle = judge_fleet([*four[:2], on(3, runs()[2], 4), *four[3:]])
     node = state(idle, "node03")
-    assert (node.state, node.reason) == ("not measured", "no figure that another node has, too")
+    assert (node.state, node.reason) == ("not measured", SENTENCES["a_node_that_lost_a_gpu_is_not_2"])
     assert {state(idle, run.node).state for run in (*four[:2], *four[3:])} == {"healthy"}
 
 
@@ -274,9 +277,9 @@ def test_other_suites_and_strangers_are_left_out() -> None:
     result = judge_fleet([*fleet, fleet[0], twin, stranger])
     reasons = {node.name: node.reason for node in result.nodes if node.state == "not measured"}
     assert reasons["node02"].startswith("its run is of the suite tp_scaling")
-    assert reasons["node99"] == "has the GPUs of node03: one machine under two names; give its runs one name"
+    assert reasons["node99"] == SENTENCES["other_suites_and_strangers_are_left"]
     assert reasons["node04"].startswith("two machines have this name (GPU-node04-0 and GPU-other)")
-    assert result.notes == ("node01: run run 0 was given twice; it counts once",)
+    assert result.notes == (SENTENCES["other_suites_and_strangers_are_left_2"],)
 
 
 def test_one_value_against_three() -> None:

@@ -15,7 +15,10 @@ from pybench.fleet.runs import read_fleet
 from pybench.model.errors import FileError, RunFolderError
 from pybench.model.figures import FigureKey
 from tests.builders import RESULTS
+from tests.golden_sentences import sentences_of
 from tests.nodes import Node
+
+SENTENCES = sentences_of("fleet.fleet_runs")
 
 WHEN = datetime(2026, 11, 22, 8, tzinfo=UTC)
 
@@ -100,7 +103,7 @@ def test_failed_checks_of_the_run_are_its_faults(tmp_path: Path) -> None:
     (run,) = read_fleet([str(node.write(tmp_path / "n1", WHEN))]).runs
     assert [text.partition(": ")[0] for text in run.faults] == ["GPU 1 (GPU-1)"]
     assert run.faults[0].endswith(", at 2 points")
-    assert run.warnings == ("GPU 2 (GPU-2): memory_errors: corrected ECC errors: 6; watch whether more follow",)
+    assert run.warnings == (SENTENCES["failed_checks_of_the_run_are_its"],)
 
 
 def test_what_cannot_be_read_is_named_and_loses_nothing(collected: Path) -> None:

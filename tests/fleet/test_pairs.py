@@ -13,6 +13,9 @@ from pybench.fleet.pairs import slow_pairs
 from pybench.fleet.values import FleetResult, PairFigure
 from pybench.model.figures import SmallestEffects
 from tests.fleets import Fleet, named
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("fleet.pairs")
 
 FIVE_PERCENT = -math.log(0.95)
 EFFECTS = SmallestEffects()
@@ -41,7 +44,7 @@ def test_a_slow_node_is_named_by_all_its_pairs(seed: int, shortfall: float, stat
     result = judged(seed, slow={"node05": shortfall})
     assert (named(result), result.links) == ({"node05"}, ())
     assert state in {None, result.nodes[0].state}
-    assert result.nodes[0].symptoms[0].text == "with all of its 3 partners"
+    assert result.nodes[0].symptoms[0].text == SENTENCES["a_slow_node_is_named_by_all_its"]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -76,9 +79,7 @@ def test_two_nodes_cannot_be_told_apart() -> None:
     """Also not from the link between them: three nodes have too few pairs for a link."""
     found = slow_pairs([pair("a", "b", 1.0)], EFFECTS)
     assert (found.symptoms, found.links) == ({}, ())
-    assert found.notes == (
-        "pairs: a - b: too few to show whether a node or a link is slow; measure more nodes in pairs",
-    )
+    assert found.notes == (SENTENCES["two_nodes_cannot_be_told_apart"],)
 
 
 def test_a_node_with_one_slow_pair_may_be_the_link() -> None:
@@ -86,9 +87,7 @@ def test_a_node_with_one_slow_pair_may_be_the_link() -> None:
     pairs = [pair(names[0], names[1], 1.0 + 0.001 * n) for n, names in enumerate(("ab", "cd", "ac", "bd", "ad", "bc"))]
     found = slow_pairs([*pairs, pair("d", "e", 0.85)], EFFECTS)
     assert (found.symptoms, found.links) == ({}, ())
-    assert found.notes == (
-        "pairs: e with d is 15.2 % below the other pairs, and e reaches no other node faster: node or link",
-    )
+    assert found.notes == (SENTENCES["a_node_with_one_slow_pair_may_be_the"],)
 
 
 def test_what_was_left_out_before_is_noted() -> None:

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from pybench.machine.command import guarded_argv, run_command
+from tests.golden_sentences import sentences_of
 from tests.processes import wait_for
+
+SENTENCES = sentences_of("machine.command")
 
 HOST = "import sys; from pybench.machine.command import run_command; run_command(sys.argv[2:], outlives={outlives})"
 # A program that starts another, whose session is its own and which no parent waits for, and writes its id at last.
@@ -50,7 +53,7 @@ def test_a_killed_host(tmp_path: Path, *, outlives: bool) -> None:
 def test_a_program_that_takes_too_long_ends_with_what_it_started(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     result = run_command(("sh", "-c", f"{SCRIPT.format(file)}; sleep 600"), limit_s=1.0)
-    assert result.error_line == "sh did not respond within 1 s"
+    assert result.error_line == SENTENCES["a_program_that_takes_too_long_ends"]
     # On a machine so slow that nothing was started, there is nothing to be left.
     assert not file.exists() or not is_alive(int(file.read_text()))
 

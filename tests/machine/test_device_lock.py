@@ -13,6 +13,9 @@ import pytest
 
 from pybench.machine.device_lock import locked_devices
 from pybench.model.errors import MachineError
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("machine.device_lock")
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +83,7 @@ def test_the_second_run_waits() -> None:
         first.close()
 
     with locked_devices(("GPU-a",), "process 8, runs/second", note):
-        assert notes == ["GPU-a is in use by process 7, runs/first; waiting for it to end"]
+        assert notes == [SENTENCES["the_second_run_waits"]]
         with pytest.raises(MachineError, match="in use by process 8"), locked_devices(("GPU-a",), "process 9"):
             pytest.fail("entered twice")
 

@@ -11,6 +11,9 @@ import pytest
 from pybench.machine.disk import disk_error, require_room, room_text
 from pybench.model.errors import MachineError
 from pybench.run.engines.base import engine_error
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("machine.disk")
 
 
 def test_what_a_full_device_refuses(tmp_path: Path) -> None:
@@ -124,5 +127,7 @@ def test_engines_that_meet_one(words: str) -> None:
 
 def test_engines_that_fail_otherwise() -> None:
     """With the caller's remedy, or none."""
-    assert str(engine_error("podman", "/", "can't pull x", "denied", "log in")) == "podman can't pull x: denied; log in"
+    assert (
+        str(engine_error("podman", "/", "can't pull x", "denied", "log in")) == SENTENCES["engines_that_fail_otherwise"]
+    )
     assert str(engine_error("podman", None, "can't start", "denied")) == "podman can't start: denied"

@@ -21,6 +21,9 @@ from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS
 from pybench.model.machine import DoctorFinding, GpuInfo, Machine
 from pybench.model.record import Xid
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("machine.doctor")
 
 Tell = Callable[..., None]
 
@@ -72,7 +75,7 @@ def test_no_driver_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
     gpus = found("GPUs")
     assert gpus.state == "warning"
-    assert gpus.found == "no NVIDIA driver: /nowhere/libnvidia-ml.so.1 not found"
+    assert gpus.found == SENTENCES["no_driver_is_a_warning"]
     assert "install the NVIDIA driver" in gpus.remedy
 
 
@@ -91,7 +94,7 @@ def test_a_lost_gpu_is_a_warning(healthy: Machine, monkeypatch: pytest.MonkeyPat
     machine = replace(healthy, gpu_faults=("GPU 2 can't be queried: GPU is lost",))
     monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: machine)
     lost = found("GPU left out")
-    assert (lost.state, lost.found) == ("warning", "GPU 2 can't be queried: GPU is lost")
+    assert (lost.state, lost.found) == ("warning", SENTENCES["a_lost_gpu_is_a_warning"])
     assert "kernel's log" in lost.remedy
     assert found("GPUs").state == "ok"
 
@@ -102,8 +105,8 @@ def test_a_gpu_that_takes_no_programs_has_its_own_remedy(
     fake_nvml(compute_mode="2;0")
     monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: replace(healthy, gpu_faults=snapshot().gpu_faults))
     prohibited = found("GPU left out")
-    assert prohibited.found == "GPU 0 takes no programs, by its compute mode Prohibited"
-    assert prohibited.remedy == "nvidia-smi -i 0 -c DEFAULT allows them"
+    assert prohibited.found == SENTENCES["a_gpu_that_takes_no_programs_has_its"]
+    assert prohibited.remedy == SENTENCES["a_gpu_that_takes_no_programs_has_its_2"]
 
 
 @pytest.mark.usefixtures("healthy")
@@ -112,7 +115,7 @@ def test_no_whole_backend_stops_pybench(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(doctor, "_version", {"torch": "2.11.0"}.get)
     backend = found("backend torch")
     assert (backend.state, backend.found) == ("missing", "torch 2.11.0, transformers not installed")
-    assert backend.remedy == "install it there: pip install torch transformers"
+    assert backend.remedy == SENTENCES["no_whole_backend_stops_pybench"]
 
 
 @pytest.mark.usefixtures("healthy")
@@ -120,7 +123,7 @@ def test_one_backend_suffices(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that lives in its image need not be in this Python."""
     monkeypatch.setattr(doctor, "_version", {"torch": "2.11.0+cu130", "transformers": "5.0"}.get)
     engine = found("backend vllm")
-    assert (engine.state, engine.found) == ("warning", "torch 2.11.0+cu130, transformers 5.0, vllm not installed")
+    assert (engine.state, engine.found) == ("warning", SENTENCES["one_backend_suffices"])
     assert "use its image" in engine.remedy
 
 
@@ -159,7 +162,7 @@ def test_extensions_are_looked_for(monkeypatch: pytest.MonkeyPatch, name: str, m
     older = found(name)
     assert older.state == "missing"
     assert older.found.startswith(f"extension pybench.{module} is an older build without ")
-    assert older.remedy == "reinstall with a C++17 compiler at hand: pip install ."
+    assert older.remedy == SENTENCES["extensions_are_looked_for"]
     monkeypatch.setitem(sys.modules, f"pybench.{module}", None)
     assert found(name).found.startswith(f"extension pybench.{module} not built: ")
 
@@ -212,7 +215,7 @@ def test_a_driver_that_does_not_name_its_version_has_an_unknown_one(
 ) -> None:
     """Its GPUs are found all the same."""
     monkeypatch.setattr(doctor, "snapshot", lambda _notify=None: replace(healthy, driver=None))
-    assert found("GPUs").found == "2 x NVIDIA H200 of 140 GiB, driver unknown"
+    assert found("GPUs").found == SENTENCES["a_driver_that_does_not_name_its"]
 
 
 @pytest.mark.parametrize(
@@ -295,4 +298,4 @@ def test_errors_of_hardware_in_the_kernels_log(healthy: Machine, monkeypatch: py
     switch = Xid(sequence=9, pci_bus_id="0000:c1:00.0", number=20034, of_switch=True)
     monkeypatch.setattr(doctor, "read_xids", lambda: (*xids, switch))
     lines = [finding.found for finding in examine() if finding.name == "kernel log"]
-    assert lines == ["XID 79, PCI 0000:19:00", "SXid 20034 of an NVSwitch, PCI 0000:c1:00.0"]
+    assert lines == ["XID 79, PCI 0000:19:00", SENTENCES["errors_of_hardware_in_the_kernels"]]

@@ -12,6 +12,9 @@ import pytest
 
 from pybench.machine import environment
 from pybench.machine.environment import snapshot
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("machine.environment")
 
 Tell = Callable[..., None]
 
@@ -66,7 +69,7 @@ def test_a_lost_gpu_is_told(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     machine = snapshot()
     assert (machine.gpu_count, machine.gpus[0].index, machine.gpu_reason) == (1, 1, None)
-    assert machine.gpu_faults == ("GPU 0 can't be queried: GPU is lost",)
+    assert machine.gpu_faults == (SENTENCES["a_lost_gpu_is_told"],)
 
 
 def test_a_gpu_that_takes_no_programs_is_left_out(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +79,7 @@ def test_a_gpu_that_takes_no_programs_is_left_out(fake_nvml: Tell, monkeypatch: 
     machine = snapshot()
     assert (machine.gpu_count, machine.gpus[0].index) == (1, 0)
     (fault,) = machine.gpu_faults
-    assert fault == "GPU 1 takes no programs, by its compute mode Prohibited; nvidia-smi -i 1 -c DEFAULT allows them"
+    assert fault == SENTENCES["a_gpu_that_takes_no_programs_is_left"]
 
 
 def test_without_gpus_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +87,7 @@ def test_without_gpus_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
     machine = snapshot()
     assert (machine.kind, machine.gpus, machine.driver) == ("cpu", (), None)
-    assert machine.gpu_reason == "no NVIDIA driver: /nowhere/libnvidia-ml.so.1 not found"
+    assert machine.gpu_reason == SENTENCES["without_gpus_the_rest_is_known"]
     assert machine.cpu_cores == len(os.sched_getaffinity(0))
     assert machine.memory_bytes is not None
     assert machine.memory_bytes > 2**28

@@ -10,7 +10,10 @@ import pytest
 
 from pybench.machine.gpus import find_gpus
 from pybench.model.machine import GpuInfo
+from tests.golden_sentences import sentences_of
 from tests.threads import ended_threads
+
+SENTENCES = sentences_of("machine.gpus")
 
 Tell = Callable[..., None]
 UUIDS = tuple(f"GPU-0000000{i}-fake-4000-8000-00000000000{i}" for i in range(3))
@@ -116,12 +119,12 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
     inventory = find_gpus()
     assert (inventory.gpus, inventory.driver, inventory.topology) == ((), None, ())
-    assert inventory.reason == "no NVIDIA driver: /nowhere/libnvidia-ml.so.1 not found"
+    assert inventory.reason == SENTENCES["no_driver"]
 
 
 def test_driver_not_loaded(fake_nvml: Tell) -> None:
     fake_nvml(fail="nvmlInit:9")
-    assert find_gpus().reason == "NVML does not start: Driver Not Loaded"
+    assert find_gpus().reason == SENTENCES["driver_not_loaded"]
 
 
 @pytest.mark.parametrize("call", ["nvmlDeviceGetUUID", "nvmlDeviceGetName"])
@@ -131,7 +134,7 @@ def test_a_lost_gpu_is_left_out_and_told(fake_nvml: Tell, monkeypatch: pytest.Mo
     inventory = find_gpus()
     assert [gpu.index for gpu in inventory.gpus] == [0, 2]
     assert inventory.topology == (("X", "NV18"), ("NV18", "X"))
-    assert (inventory.reason, inventory.faults) == (None, ("GPU 1 can't be queried: GPU is lost",))
+    assert (inventory.reason, inventory.faults) == (None, (SENTENCES["a_lost_gpu_is_left_out_and_told"],))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     assert [gpu.index for gpu in find_gpus().gpus] == [2]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
@@ -143,7 +146,7 @@ def test_all_gpus_lost(fake_nvml: Tell, fake_library: Path) -> None:
     fake_nvml(fail="nvmlDeviceGetUUID:15")
     driver = ctypes.CDLL(str(fake_library))
     sessions = driver.fake_nvml_sessions()
-    assert find_gpus().reason == "GPU 0 can't be queried: GPU is lost; GPU 1 can't be queried: GPU is lost"
+    assert find_gpus().reason == SENTENCES["all_gpus_lost"]
     assert driver.fake_nvml_sessions() <= sessions  # others may end meanwhile; this one was closed
 
 
@@ -161,5 +164,5 @@ def test_a_driver_that_hangs_while_gpus_are_listed_is_given_up(fake_nvml: Tell) 
     with ended_threads():
         found = find_gpus(limit_s=0.2)
         assert found.gpus == ()
-        assert found.reason == "the driver has not answered for 0.2 s"
+        assert found.reason == SENTENCES["a_driver_that_hangs_while_gpus_are"]
     assert len(find_gpus().gpus) == 2

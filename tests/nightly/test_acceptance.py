@@ -14,7 +14,10 @@ from pybench.nightly.accepted import about, of_all_points, unused
 from pybench.nightly.history import Series
 from pybench.nightly.values import Accepted, HostShift, LevelChange
 from tests.builders import H200, HOST, MACHINE, RESULTS
+from tests.golden_sentences import sentences_of
 from tests.nights import Fleet
+
+SENTENCES = sentences_of("nightly.acceptance")
 
 FIRST, SECOND = "GPU-739c0fb5-d7b3-5f86-545d-0c41f279dd44", "GPU-d3ac301e-b2a5-73e5-a265-00eba18f9fb0"
 ENTRY = Accepted(suite="s", since="2026-01-02", reason="r")
@@ -98,10 +101,10 @@ def test_an_entry_of_all_points_that_does_not_count_is_named() -> None:
         replace(ENTRY, metric="ttft_s"),
     )
     assert list(unused(entries, run(FIRST), (run(SECOND, suite="other"), run(FIRST, SECOND, night=2)))) == [
-        "not accepted: every point of s: its date, 2027-01-01, is after this run",
-        "not accepted: every point of nope: no run here is of such a suite; this one is of s",
+        SENTENCES["an_entry_of_all_points_that_does_not"],
+        SENTENCES["an_entry_of_all_points_that_does_not_2"],
         f"not accepted: every point of s on GPU-0: no run here of s has such a GPU; this one has {FIRST}",
         f"not accepted: every point of other on {FIRST}: no run here of other has such a GPU; this one has {FIRST}",
-        "not accepted: p7: no run here has such a point; this one has p0, p1",
-        "not accepted: ttft_s of every point of s: no run here has such a row",
+        SENTENCES["an_entry_of_all_points_that_does_not_3"],
+        SENTENCES["an_entry_of_all_points_that_does_not_4"],
     ]

@@ -9,6 +9,9 @@ import pytest
 
 from pybench.model.figures import FigureKey
 from pybench.nightly.change import Sides, changes_of
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("nightly.change")
 
 SPEED, ENERGY = "output_tokens_per_s", "energy_j_per_output_token"
 SMALLEST = {SPEED: 0.01, ENERGY: 0.01}
@@ -64,7 +67,7 @@ def test_one_attempt_decides_nothing_against_several_references() -> None:
     one, two = (0.5,), (0.5, 0.5005)
     references = ((1.0, 1.001), (1.001, 1.002), (0.999, 1.0))
     (change,) = changes_of({FigureKey("a", SPEED): Sides(one, references)}, SMALLEST).values()
-    assert (change.verdict, change.reason) == ("undecided", "one attempt has no spread; measure two or more")
+    assert (change.verdict, change.reason) == ("undecided", SENTENCES["one_attempt_decides_nothing_against"])
     (change,) = changes_of({FigureKey("a", SPEED): Sides(two, tuple(run[:1] for run in references))}, SMALLEST).values()
     assert change.verdict == "regressed"
 

@@ -13,7 +13,10 @@ from pybench.model.errors import UsageError
 from pybench.model.figures import FigureKey, SmallestEffects
 from pybench.nightly.comparison import compare
 from tests.builders import PROVENANCE, RESULTS
+from tests.golden_sentences import sentences_of
 from tests.runs_against_runs import point, run, scaled
+
+SENTENCES = sentences_of("nightly.comparison")
 
 NARROW = (100.0, 100.1, 99.9)
 
@@ -149,12 +152,10 @@ def test_gpus_are_counted_by_kind_where_that_shows_the_difference() -> None:
     """With the beginnings of their UUIDs; whole where these are alike."""
     four = [f"NVIDIA H200 GPU-{number}cadc31d-bee0-4000" for number in range(4)]
     found = compare(run(point(), gpu=json.dumps(four[:2])), [run(point(), run_id="then", gpu=json.dumps(four[2:]))])
-    assert found.differences == (
-        "gpu: 2 x NVIDIA H200 (GPU-2cadc31d, GPU-3cadc31d) -> 2 x NVIDIA H200 (GPU-0cadc31d, GPU-1cadc31d)",
-    )
+    assert found.differences == (SENTENCES["gpus_are_counted_by_kind_where_that"],)
     alike = '["NVIDIA H200 GPU-0cadc31d-beef"]'
     found = compare(run(point(), gpu=json.dumps(four[:1])), [run(point(), run_id="then", gpu=alike)])
-    assert found.differences == ("gpu: NVIDIA H200 GPU-0cadc31d-beef -> NVIDIA H200 GPU-0cadc31d-bee0-4000",)
+    assert found.differences == (SENTENCES["gpus_are_counted_by_kind_where_that_2"],)
 
 
 def test_how_many_gpus_stand_otherwise_is_a_difference() -> None:
@@ -272,7 +273,7 @@ def test_other_settings_of_a_point_are_incomparable_by_name() -> None:
 def test_settings_that_were_not_recorded_are_no_agreement() -> None:
     """A file of an older pybench has no digest."""
     found = compare(run(point()), [run(point(digest=None), run_id="then")])
-    assert [change.reason for change in found.changes] == ["settings: not recorded in the reference"]
+    assert [change.reason for change in found.changes] == [SENTENCES["settings_that_were_not_recorded_are"]]
 
 
 def test_references_that_differ_are_left_out_by_name() -> None:
@@ -293,20 +294,20 @@ def test_zeros_have_no_ratio_unless_equal() -> None:
     none, some = point(medians={"num_preemptions": (0.0, 0.0)}), point(medians={"num_preemptions": (0.0, 3.0)})
     assert compare(run(none), [run(none, run_id="then")]).verdict == "unchanged"
     (change,) = compare(run(some), [run(none, run_id="then")]).changes
-    assert (change.verdict, change.reason) == ("undecided", "a ratio needs positive values, found 0 in an attempt")
+    assert (change.verdict, change.reason) == ("undecided", SENTENCES["zeros_have_no_ratio_unless_equal"])
 
 
 def test_one_attempt_decides_nothing() -> None:
     """It has no spread."""
     (change,) = compare(run(point(medians=scaled(0.5, (1.0,)))), [run(point(), run_id="then")]).changes
-    assert (change.verdict, change.reason) == ("undecided", "one attempt has no spread; measure two or more")
+    assert (change.verdict, change.reason) == ("undecided", SENTENCES["one_attempt_decides_nothing"])
 
 
 def test_a_clock_that_differs_stands_beside_the_change() -> None:
     """With what held it."""
     then = run(point(sm_clock_hz=1.98e9), run_id="then")
     now = run(point(medians=scaled(0.8), sm_clock_hz=1.6e9, held_by=("power limit",)))
-    assert [c.reason for c in compare(now, [then]).changes] == ["SM clock 1980 -> 1600 MHz, held by power limit"]
+    assert [c.reason for c in compare(now, [then]).changes] == [SENTENCES["a_clock_that_differs_stands_beside"]]
 
 
 def test_what_was_measured_beside_a_foreign_process_is_undecided() -> None:
@@ -316,7 +317,7 @@ def test_what_was_measured_beside_a_foreign_process_is_undecided() -> None:
         (change,) = compare(run(now), [run(before, run_id="then")]).changes
         assert (change.verdict, change.reason.partition(";")[0]) == (
             "undecided",
-            "a process of somebody else was on a GPU while it was measured",
+            SENTENCES["what_was_measured_beside_a_foreign"],
         )
 
 
@@ -325,6 +326,4 @@ def test_two_fingerprints_are_not_shown() -> None:
     keys = {"machine": "e42f", "software": "4204", "suite": "s"}
     older = dataclasses.replace(run(point(), run_id="then"), keys=keys)
     newer = dataclasses.replace(run(point()), keys={**keys, "machine": "aa01"})
-    assert compare(newer, [older]).differences == (
-        "machine: not the same, by its fingerprint; run folders name what differs",
-    )
+    assert compare(newer, [older]).differences == (SENTENCES["two_fingerprints_are_not_shown"],)

@@ -11,6 +11,9 @@ from pybench.model.results import Estimate, Results
 from pybench.model.suite import Plan, Skip
 from tests.api import judged
 from tests.builders import MANIFEST
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("nightly.figures")
 
 
 def _results(build: Any) -> Results:
@@ -75,7 +78,4 @@ def test_results_without_medians_say_how_to_get_them(build: Any) -> None:
     results = _results(build)
     old = {name: replace(found, medians=()) for name, found in results.points[0].metrics.items()}
     (point,) = run_figures(replace(results, points=(replace(results.points[0], metrics=old),))).points
-    assert (
-        point.absence
-        == "its file does not have the attempts' medians; rebuild it with: pybench report RUN --format json"
-    )
+    assert point.absence == SENTENCES["results_without_medians_say_how_to"]

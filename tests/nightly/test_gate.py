@@ -15,7 +15,10 @@ from pybench.nightly.gate import judge_night
 from pybench.nightly.history import Series, series_of
 from pybench.nightly.rerun import confirm, flagged, reference_of, unconfirmed
 from pybench.nightly.values import Accepted, GateResult
+from tests.golden_sentences import sentences_of
 from tests.nights import Fleet, Slower, silent
+
+SENTENCES = sentences_of("nightly.gate")
 
 QUIET = Fleet(night_sds=(0.005, 0.005), bad_attempts=0.0, bad_nights=0.0)
 
@@ -127,7 +130,7 @@ def test_a_host_that_is_off_is_one_finding_with_its_evidence() -> None:
     assert speed.evidence == (
         "SM clock -3.0 %",
         "temperature +18 °C",
-        "clocks newly held by hardware thermal slowdown",
+        SENTENCES["a_host_that_is_off_is_one_finding"],
     )
 
 
@@ -336,7 +339,7 @@ def test_a_change_that_vanishes_in_cycles_is_the_clocks() -> None:
     result = judge_night(with_points(series, capped))
     (row,) = [row for row in result.rows if row.state == "clock"]
     assert row.row == FigureKey("p3", "output_tokens_per_s")
-    assert row.reason == "SM clock 1980 -> 1880 MHz, held by power limit"
+    assert row.reason == SENTENCES["a_change_that_vanishes_in_cycles_is"]
     assert [row.row.metric for row in flagged(result)] == ["energy_j_per_output_token"]
 
 
@@ -436,9 +439,9 @@ def test_an_acceptance_that_does_not_count_silences_nothing() -> None:
     unknown = (Accepted(point="p33", since="2026-01-20", reason="r"), replace(tonight, metric="ttft_s"))
     more = len(series.last.points) - 3
     assert list(unused((later, tonight, *unknown), series.last, series.runs)) == [
-        "not accepted: p3: its date, 2027-01-31, is after this run",
+        SENTENCES["an_acceptance_that_does_not_count"],
         f"not accepted: p33: no run here has such a point; this one has p0, p1, p2 and {more} more",
-        "not accepted: p3 ttft_s: no run here has such a row",
+        SENTENCES["an_acceptance_that_does_not_count_2"],
     ]
     reasons = {row.reason for row in judge_night(series, (tonight,)).rows if row.state == "learning"}
     assert reasons == {"level accepted on 2026-01-31; judged from the next night"}

@@ -11,6 +11,9 @@ from pybench.machine.environment import cpu_quota, snapshot
 from pybench.machine.gpus import find_gpus, hardware_sign
 from pybench.model.errors import MachineError
 from pybench.run.suite_plan import require_working_gpus
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("run.driver_states")
 
 Tell = Callable[..., None]
 
@@ -60,7 +63,7 @@ def test_a_slow_driver_is_announced_and_refused(fake_nvml: Tell) -> None:
     """A time limit never changes the kind of device."""
     fake_nvml(hang="nvmlDeviceGetCount_v2:3000")
     inventory = find_gpus(limit_s=0.2)
-    assert inventory.remedy == "turn on persistence mode: nvidia-smi -pm 1"
+    assert inventory.remedy == SENTENCES["a_slow_driver_is_announced_and"]
 
 
 def test_hardware_without_a_library_is_seen(tmp_path: Path) -> None:
@@ -72,7 +75,7 @@ def test_hardware_without_a_library_is_seen(tmp_path: Path) -> None:
     (device / "vendor").write_text("0x1002\n")
     assert hardware_sign(tmp_path) is None
     (device / "vendor").write_text("0x10de\n")
-    assert hardware_sign(tmp_path) == "PCI device 0000:19:00.0 is an NVIDIA GPU"
+    assert hardware_sign(tmp_path) == SENTENCES["hardware_without_a_library_is_seen"]
     (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
     assert hardware_sign(tmp_path) == "/proc/driver/nvidia is there"
 

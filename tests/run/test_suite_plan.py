@@ -18,6 +18,9 @@ from pybench.model.workloads.train import Train
 from pybench.run.engines.apptainer.engine import ApptainerLauncher
 from pybench.run.engines.local import Local, missing_packages
 from pybench.run.suite_plan import with_packages
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("run.suite_plan")
 
 
 def _point(backend: BackendName) -> Point:
@@ -67,8 +70,8 @@ def test_a_missing_extra_leaves_out_the_points_that_ask_for_it(python: str) -> N
     plan = with_packages(Plan(points=points, skips=()), Local(python))
     assert [point.id for point in plan.points] == ["ddp"]
     assert [skip.reason for skip in plan.left_out] == [
-        "strategy 'deepspeed' needs deepspeed, not found here: install it there: pip install deepspeed",
-        "lora_rank needs peft, not found here: install it there: pip install accelerate peft",
+        SENTENCES["a_missing_extra_leaves_out_the"],
+        SENTENCES["a_missing_extra_leaves_out_the_2"],
         "strategy 'torchtune' needs torchtune and torchao, not found here: " + install("torchtune"),
     ]
 

@@ -20,8 +20,11 @@ from pybench.run import attempt, loop, suite_plan
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run, resume_run
 from pybench.run.suite_plan import plan_suite
+from tests.golden_sentences import sentences_of
 from tests.run.drill import suite_text, table_text
 from tests.run.test_run import causes, fake, pass_once_a_worker_hangs
+
+SENTENCES = sentences_of("run.time_limit")
 
 
 class Notes(Progress):
@@ -54,7 +57,7 @@ def test_a_generous_limit_changes_nothing(tmp_path: Path) -> None:
     results = run.finish(notes)
     assert (results.verdict, results.options) == ("pass", ("--time-limit 10m",))
     (note,) = notes.texts
-    assert note == "--time-limit 10m: no earlier run here shows how long a point takes; what does not fit is left out"
+    assert note == SENTENCES["a_generous_limit_changes_nothing"]
     assert run.folder.read_manifest().options == PlanOptions(time_limit_s=600.0)
 
 
@@ -65,9 +68,7 @@ def test_a_point_that_no_earlier_run_has_is_named(tmp_path: Path) -> None:
     prepare_run(tmp_path / "drill.toml", tmp_path / "runs", fake, one).finish(Progress())
     notes = Notes()
     prepare(tmp_path, 600.0).finish(notes)
-    assert notes.texts[0] == (
-        "--time-limit 10m: no earlier run here shows how long 1 point takes: decode[tensor_parallel=2]"
-    )
+    assert notes.texts[0] == SENTENCES["a_point_that_no_earlier_run_has_is"]
 
 
 def test_an_attempt_that_runs_when_the_time_is_over_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +83,7 @@ def test_an_attempt_that_runs_when_the_time_is_over_is_ended(tmp_path: Path, mon
     assert "attempt 1: ended, --time-limit 4s is over" in notes.texts[1]
     assert notes.texts[2].startswith("--time-limit 4s: 3 attempts are not made: ")
     reasons = {point.id[-2]: (point.reason, point.flags) for point in results.points}
-    assert reasons["2"] == ("not measured: the run had --time-limit 4s", ())
+    assert reasons["2"] == (SENTENCES["an_attempt_that_runs_when_the_time"], ())
     assert "fewer_attempts" in reasons["1"][1]
     shown = render(RunView.of_folder(run.folder, results))
     assert "changed by --time-limit 4s" in shown
@@ -164,8 +165,8 @@ def test_attempts_at_many_points_are_counted(tmp_path: Path) -> None:
     point = prepare(tmp_path, 60.0).manifest.plan.points[0]
     owed = [(replace(point, id=f"p{place}"), number) for place in range(4) for number in (2, 3)]
     budget = suite_plan.TimeBudget(60.0)
-    assert budget.left_out_note(owed) == "--time-limit 1m: 8 attempts are not made, at 4 points"
-    assert budget.left_out_note(owed[4:]) == "--time-limit 1m: 4 attempts are not made: 2 of p2, 2 of p3"
+    assert budget.left_out_note(owed) == SENTENCES["attempts_at_many_points_are_counted"]
+    assert budget.left_out_note(owed[4:]) == SENTENCES["attempts_at_many_points_are_counted_2"]
 
 
 def test_an_attempt_without_time_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,9 +175,7 @@ def test_an_attempt_without_time_is_noted_once(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(loop, "in_time", lambda owed, *_: tuple(each for each in owed if each[1] == 1))
     notes = Notes()
     assert run.finish(notes).verdict == "inconclusive"
-    assert [text for text in notes.texts if "not made" in text] == [
-        "--time-limit 10m: 2 attempts are not made: 1 of decode[tensor_parallel=2], 1 of decode[tensor_parallel=1]"
-    ]
+    assert [text for text in notes.texts if "not made" in text] == [SENTENCES["an_attempt_without_time_is_noted"]]
 
 
 def test_the_report_begins_with_what_was_decided_and_the_time_of_the_rest(tmp_path: Path) -> None:

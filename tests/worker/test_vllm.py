@@ -21,7 +21,10 @@ from pybench.model.wire import Event, Failure, Header, Metric
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.vllm.translation import Iterations, engine_arguments
 from tests.builders import TINY
+from tests.golden_sentences import sentences_of
 from tests.worker.conftest import RunEngine, points_of, steps_of
+
+SENTENCES = sentences_of("worker.vllm")
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded/vllm-0.20.2.json"
@@ -234,7 +237,7 @@ def test_too_few_gpus(run_vllm: RunVllm) -> None:
     code, [events], _ = run_vllm(settings(tensor_parallel=2), devices=1)
     failure = events[-1]
     assert isinstance(failure, Failure)
-    assert (code, failure.message) == (1, "tiny: needs 2 GPUs in 1 processes, found 1")
+    assert (code, failure.message) == (1, SENTENCES["too_few_gpus"])
 
 
 def test_settings_in_the_engines_words(tmp_path: Path) -> None:

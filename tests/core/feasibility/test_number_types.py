@@ -17,6 +17,9 @@ from pybench.model.workloads.node import Burn, Matmul
 from pybench.model.workloads.settings import Settings
 from pybench.model.workloads.train import Train
 from tests.builders import GEMMA_4B, H200, MACHINE, TINY
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.feasibility.number_types")
 
 V100, T4, A100, ADA = ((7, 0), (7, 5), (8, 0), (8, 9))
 SIZES: dict[str, Any] = {"model": "m", "batch_size": 2, "prompt_tokens": 2, "output_tokens": 2}
@@ -87,8 +90,8 @@ def test_a_cpu_has_no_substitute_for_narrow_units() -> None:
     ]
     assert found == [
         None,
-        "precision = 'tfloat32' needs GPUs of compute capability 8.0, found none: set precision = 'float32'",
-        "precision = 'float8_e4m3fn' needs GPUs of compute capability 8.9, found none: set precision = 'bfloat16'",
+        SENTENCES["a_cpu_has_no_substitute_for_narrow"],
+        SENTENCES["a_cpu_has_no_substitute_for_narrow_2"],
     ]
 
 

@@ -14,6 +14,9 @@ from pybench.model.machine import DeviceKind, Devices
 from pybench.model.workloads.train import Train
 from tests.build import Build
 from tests.builders import TINY, with_settings
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.feasibility.train")
 
 SHAPE = DecoderShape(
     model_type="llama",
@@ -153,10 +156,7 @@ def test_what_only_a_gpu_has(options: dict[str, Any], reason: str) -> None:
 def test_torchtune_offloads_what_recomputed_layers_keep() -> None:
     """Its recipes refuse the one without the other."""
     given: dict[str, Any] = {"strategy": "torchtune", "activation_offload": True}
-    assert (
-        reasons(**given)
-        == "torchtune's recipes offload what recomputed layers keep: set activation_checkpointing = 'full'"
-    )
+    assert reasons(**given) == SENTENCES["torchtune_offloads_what_recomputed"]
     assert reasons(**given, activation_checkpointing="full") == ""
 
 
@@ -202,7 +202,4 @@ def test_experts_are_not_split_over_tensor_parallel_ranks() -> None:
     point = Build().train(1)
     split = with_settings(point, tensor_parallel=2, strategy="tensor_parallel")
     split = dataclasses.replace(split, architecture=shape)
-    assert (
-        infeasible(split, Devices("cuda", 2))
-        == "backend torch can't split the experts of gpt_oss over tensor_parallel ranks"
-    )
+    assert infeasible(split, Devices("cuda", 2)) == SENTENCES["experts_are_not_split_over_tensor"]

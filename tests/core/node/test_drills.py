@@ -15,7 +15,10 @@ from pybench.model.machine import Switch
 from pybench.model.record import Energy, GpuCounters, PcieLink, Xid
 from pybench.model.wire import Failure
 from tests.builders import with_settings
+from tests.golden_sentences import sentences_of
 from tests.nodes import Node
+
+SENTENCES = sentences_of("core.node.drills")
 
 SLOW = 5
 
@@ -175,9 +178,7 @@ def test_throttling_tells_what_was_read(node: Node) -> None:
     node.records = [dataclasses.replace(r, conditions=()) if r.point_id == last.point_id else r for r in node.records]
     (check,) = (check for check in node.checks() if check.name == "throttling")
     assert check.verdict == "pass"
-    assert check.reason == (
-        "no thermal slowdown and no power brake, read in 4 of 5 points; met their power limit: all GPUs"
-    )
+    assert check.reason == SENTENCES["throttling_tells_what_was_read"]
 
 
 def test_a_gpu_of_which_nothing_was_read_does_not_pass(node: Node) -> None:
@@ -379,7 +380,7 @@ def test_two_gpus_of_two_kinds(make_node: type[Node], monkeypatch: pytest.Monkey
     _of_two_kinds(node, {1}, monkeypatch)
     of_points = [check for check in node.checks() if check.name in {"slowest", "clock", "temperature"}]
     assert {check.verdict for check in of_points} == {"no_expectation"}
-    assert of_points[0].reason == "matmul_flops_per_s: no other GPU of its kind was measured"
+    assert of_points[0].reason == SENTENCES["two_gpus_of_two_kinds"]
 
 
 @pytest.mark.parametrize(
@@ -445,8 +446,8 @@ def test_a_link_that_was_not_read_is_neither_slow_nor_well(node: Node) -> None:
     for unread in ((), (PcieLink(uuid="GPU-7", generation_max=5, width_max=16),)):
         node.change_health(links=links + unread)
         assert [(check.subject, check.verdict, check.reason) for check in node.checks() if check.name == "pcie"] == [
-            ("GPU 7 (GPU-7)", "no_expectation", "its link was not read while measuring"),
-            ("all other GPUs", "pass", "as wide and fast as can be: 7 of 8 links"),
+            ("GPU 7 (GPU-7)", "no_expectation", SENTENCES["a_link_that_was_not_read_is_neither"]),
+            ("all other GPUs", "pass", SENTENCES["a_link_that_was_not_read_is_neither_2"]),
         ]
 
 
@@ -463,7 +464,7 @@ def test_a_slow_link_hides_no_link_that_was_not_read(node: Node) -> None:
 def test_links_that_are_well_are_counted(node: Node) -> None:
     """All of them."""
     (check,) = (check for check in node.checks() if check.name == "pcie")
-    assert (check.subject, check.reason) == ("all GPUs", "as wide and fast as can be: 8 of 8 links")
+    assert (check.subject, check.reason) == ("all GPUs", SENTENCES["links_that_are_well_are_counted"])
 
 
 @pytest.mark.parametrize(("place", "subject"), [("0000:1a:00", "GPU 1 (GPU-1)"), ("0000:99:00", "PCI 0000:99:00")])

@@ -19,6 +19,9 @@ from pybench.model.workloads.settings import BackendName, WorkloadName
 from pybench.model.workloads.train import Train
 from pybench.run.events.contract import ordered_replica
 from tests.api import suite_of
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.plan.expand")
 
 SHAPE = {
     "model_type": "llama",
@@ -105,7 +108,7 @@ def test_skipped_left_out_and_filtered() -> None:
     """Too few devices and the user's limit leave a point out, the filter drops it."""
     suite = _suite("generate", GENERATE, tensor_parallel=(1, 2))
     cpu = expand(suite, {"m": SHAPE}, Devices("cpu", 1))
-    assert [skip.reason for skip in cpu.left_out] == ["left out: 2 CPU cores (1 here)"]
+    assert [skip.reason for skip in cpu.left_out] == [SENTENCES["skipped_left_out_and_filtered"]]
     none = expand(suite, {"m": SHAPE}, Devices("cuda", 0))
     assert [skip.lacks for skip in none.left_out] == ["1 GPU (0 here)", "2 GPUs (0 here)"]
     limited = expand(suite, {"m": SHAPE}, Devices("cuda", 8), max_gpus=1)
@@ -196,7 +199,7 @@ def test_variables_of_a_benchmark_stay_on_one_node() -> None:
 @pytest.mark.parametrize("workload", ["collective", "peer_copy"])
 def test_what_needs_others(workload: WorkloadName) -> None:
     """One GPU has nobody to talk to; two have."""
-    assert _reason(workload, {"backend": "torch", "gpus": 1}) == "needs at least 2 GPUs, found 1"
+    assert _reason(workload, {"backend": "torch", "gpus": 1}) == SENTENCES["what_needs_others"]
     assert _reason(workload, {"backend": "torch", "gpus": 2}) is None
     assert _reason("matmul", {"backend": "torch", "gpus": 1}) is None
 
@@ -236,7 +239,7 @@ def test_backend_without_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend that lacks the workload is named."""
     traits = BackendTraits(model_types=("llama",), parallel_axes={"train": ()}, packages=())
     monkeypatch.setattr(feasibility, "BACKENDS", {"torch": traits})
-    assert _reason("generate", GENERATE) == "backend torch has no generate workload"
+    assert _reason("generate", GENERATE) == SENTENCES["backend_without_workload"]
 
 
 @pytest.mark.parametrize("backend", ["vllm", "tensorrt_llm"])
@@ -254,7 +257,7 @@ def test_layers_are_spread_over_gpus() -> None:
     """A CPU is one device."""
     suite = _suite("generate", {**GENERATE, "backend": "transformers"}, pipeline_parallel=(1, 2))
     (skip,) = expand(suite, {"m": SHAPE}, Devices("cpu", 8)).skips
-    assert skip.reason == "backend transformers has pipeline_parallel above 1 on GPUs only"
+    assert skip.reason == SENTENCES["layers_are_spread_over_gpus"]
 
 
 @pytest.mark.parametrize(("backend", "processes"), [("torch", 12), ("transformers", 6), ("vllm", 3)])
@@ -316,9 +319,9 @@ def test_points_over_nodes_need_as_many_hosts() -> None:
     assert [point.id for point in two.points] == ["b[nodes=1,data_parallel=2]", "b[nodes=2,data_parallel=2]"]
     assert [point.settings.num_gpus_per_node for point in two.points] == [2, 1]
     (uneven,) = two.skips
-    assert uneven.reason == "3 GPUs can't be spread evenly over 2 nodes"
+    assert uneven.reason == SENTENCES["points_over_nodes_need_as_many_hosts"]
     small = _over_nodes(num_hosts=2, count=1)
-    assert left_out_list(small)[-1] == "2 GPUs on each node (1 here)"
+    assert left_out_list(small)[-1] == SENTENCES["points_over_nodes_need_as_many_hosts_2"]
 
 
 def test_what_is_planned_for_is_not_here() -> None:
@@ -327,7 +330,7 @@ def test_what_is_planned_for_is_not_here() -> None:
     alone = expand(suite, {"m": SHAPE}, Devices("cuda", 2, assumed=True))
     assert left_out_list(alone) == ("3 GPUs (2 planned for)", "2 nodes (1 planned for)")
     two = expand(suite, {"m": SHAPE}, Devices("cuda", 1, 2, assumed=True))
-    assert left_out_list(two)[-1] == "2 GPUs on each node (1 planned for)"
+    assert left_out_list(two)[-1] == SENTENCES["what_is_planned_for_is_not_here"]
 
 
 def test_nodes_may_be_required() -> None:

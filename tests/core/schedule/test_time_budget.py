@@ -9,6 +9,9 @@ from pybench.model.manifest import PlanOptions, duration_text
 from pybench.model.suite import Plan, Point
 from tests.build import Build
 from tests.builders import with_attempts
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.schedule.time_budget")
 
 build = Build()
 
@@ -26,7 +29,7 @@ def test_points_are_left_out_once_the_time_is_spent() -> None:
     assert plan.points == (points[0], points[2])
     (skip,) = plan.left_out
     assert skip.id == points[1].id
-    assert skip.reason == "2 attempts of about 1m together do not fit: --time-limit 1m has 40s left for them"
+    assert skip.reason == SENTENCES["points_are_left_out_once_the_time_is"]
     assert skip.lacks == "points beyond --time-limit 1m"
 
 

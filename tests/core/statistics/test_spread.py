@@ -14,6 +14,9 @@ from pybench.core.statistics.spread import (
     pulled_in,
     second_speed,
 )
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("core.statistics.spread")
 
 _QUIET = [[0.0, 0.001 * (1 + 0.1 * place), -0.002] for place in range(9)]
 _NOISY = [0.0, 0.03, -0.02]
@@ -78,7 +81,7 @@ def test_a_bad_attempt_is_pulled_in_and_a_second_speed_is_not() -> None:
     assert (speeds.num_far, speeds.num_attempts, str(speeds)) == (
         6,
         30,
-        "6 of 30 attempts are about 3 % off the others",
+        SENTENCES["a_bad_attempt_is_pulled_in_and_a"],
     )
     assert spread.pulled_in(two[0]) == two[0]
     quiet = spread.moderated(1e-8, 2)

@@ -13,6 +13,9 @@ from pybench.model.errors import RunFolderError
 from pybench.model.results import Estimate, Results
 from pybench.nightly.history import History, read_history
 from tests.builders import POINT_RESULT, PROVENANCE, RESULTS
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("nightly.history.folder")
 
 
 def results(run_id: str, day: int) -> Results:
@@ -69,7 +72,7 @@ def test_two_machines_may_give_their_runs_one_id(tmp_path: Path) -> None:
     other = keep(tmp_path, "other", 1, machine_fields={"gpus": '["GPU-2"]'}, run_id="a")
     found = read_history(tmp_path)
     assert ids(found) == ["a", "a"]
-    assert found.skipped == (("copy.json", "the same run as another entry, a"),)
+    assert found.skipped == (("copy.json", SENTENCES["two_machines_may_give_their_runs_one"]),)
     assert {found.path(run).name for run in found.runs} == {"a.json", other.name}
 
 
@@ -114,7 +117,7 @@ def test_what_is_no_run_is_named_and_skipped(tmp_path: Path) -> None:
     assert "a link" in reasons["link.json"]
     assert "a folder of runs" in reasons["more"]
     assert "not JSON" in reasons["begun"]
-    assert reasons["good.json"] == "the same run as another entry, good"
+    assert reasons["good.json"] == SENTENCES["what_is_no_run_is_named_and_skipped"]
     assert all(len(reason) <= 300 for reason in reasons.values())
     assert read_history(tmp_path) == found
 
@@ -129,7 +132,7 @@ def test_text_that_cannot_be_utf_8_is_named_and_skipped(tmp_path: Path) -> None:
     reasons = dict(found.skipped)
     assert reasons.keys() == {"bad.json", r"\udcff.json"}
     assert "software_fields.torch: holds half a character" in reasons["bad.json"]
-    assert reasons[r"\udcff.json"] == "its name is not UTF-8; give it another one"
+    assert reasons[r"\udcff.json"] == SENTENCES["text_that_cannot_be_utf_8_is_named"]
     assert read_history(tmp_path) == found
 
 

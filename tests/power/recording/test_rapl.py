@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from pybench.power.measured_command import PackageCounters
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("power.recording.rapl")
 
 
 def zone(root: Path, number: str, name: str, energy_uj: int, range_uj: int = 1_000_000) -> Path:
@@ -34,7 +37,7 @@ def test_packages_are_counted_and_neither_their_parts_nor_the_platform(tmp_path:
 
 
 def test_no_zone_is_a_reason(tmp_path: Path) -> None:
-    assert PackageCounters(tmp_path).reason == "no RAPL zone: the kernel or the virtual machine does not offer powercap"
+    assert PackageCounters(tmp_path).reason == SENTENCES["no_zone_is_a_reason"]
 
 
 def test_a_broken_zone_is_a_reason(tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ from pybench.power import recorder as recorder_module
 from pybench.power.estimate import attempt_energy
 from pybench.power.recorder import POLLED_PERIOD_S, PowerRecorder, sampler_unavailable_reason
 from pybench.power.trace import GpuTrace, PowerTrace
+from tests.golden_sentences import sentences_of
 from tests.processes import wait_for
+
+SENTENCES = sentences_of("power.recording.recorder")
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
@@ -376,17 +379,17 @@ def test_one_lost_gpu_leaves_the_others_to_sample(fake_nvml: Tell) -> None:
 
 def test_unavailable_when_no_gpu_answers(fake_nvml: Tell) -> None:
     fake_nvml(fail="nvmlDeviceGetUUID:15")
-    assert sampler_unavailable_reason() == "no GPU answers: GPU is lost"
+    assert sampler_unavailable_reason() == SENTENCES["unavailable_when_no_gpu_answers"]
 
 
 def test_unavailable_without_gpu(fake_nvml: Tell) -> None:
     fake_nvml(devices=0)
-    assert sampler_unavailable_reason() == "the NVIDIA driver shows no GPU"
+    assert sampler_unavailable_reason() == SENTENCES["unavailable_without_gpu"]
 
 
 def test_unavailable_when_the_driver_is_not_loaded(fake_nvml: Tell) -> None:
     fake_nvml(fail="nvmlInit:9")
-    assert sampler_unavailable_reason() == "NVML does not start: Driver Not Loaded"
+    assert sampler_unavailable_reason() == SENTENCES["unavailable_when_the_driver_is_not"]
 
 
 def test_unavailable_without_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,10 @@ from pybench.model.errors import MachineError
 from pybench.power.estimate import attempt_energy
 from pybench.power.recorder import PowerRecorder, sampler_unavailable_reason
 from pybench.power.trace import GpuTrace, PowerTrace
+from tests.golden_sentences import sentences_of
 from tests.standstill import apart_from, standstills
+
+SENTENCES = sentences_of("power.recording.recorder_faults")
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
@@ -262,7 +265,7 @@ def _has_readings(gpu: GpuTrace) -> bool:
 def test_a_driver_that_hangs_makes_the_sampler_unavailable(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pybench.power.recorder.START_LIMIT_S", 0.2)
     fake_nvml(hang="nvmlDeviceGetCount_v2:45000")
-    assert sampler_unavailable_reason() == "the NVIDIA driver has not answered for 0.2 s"
+    assert sampler_unavailable_reason() == SENTENCES["a_driver_that_hangs_makes_the"]
 
 
 def test_glitches_and_resets_are_recorded_as_they_came(fake_nvml: Tell) -> None:

@@ -16,6 +16,9 @@ from pybench.run.engines.base import Engine, EngineOptions, LaunchRequirements
 from pybench.run.engines.choice import choose_launcher
 from pybench.run.engines.local import Local
 from pybench.run.engines.oci.engine import DOCKER, OciEngine
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("run.engines.choice")
 
 NEEDS = LaunchRequirements(backends=("torch",), device="cuda", request=ContainerRequest())
 DOWN = EngineFacts(name="docker", version=None, reason="the docker daemon doesn't answer: connection refused")
@@ -33,7 +36,7 @@ def test_auto_runs_here_and_says_why() -> None:
     """No container, and no silence about it."""
     notes: list[str] = []
     assert choose_launcher(EngineOptions(), NEEDS, notes.append) == Local(sys.executable)
-    assert notes == ["not containerised: the docker daemon doesn't answer: connection refused"]
+    assert notes == [SENTENCES["auto_runs_here_and_says_why"]]
 
 
 def test_engines_with_one_reason_give_it_once(down: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +44,7 @@ def test_engines_with_one_reason_give_it_once(down: None, monkeypatch: pytest.Mo
     monkeypatch.setattr(choice, "find_container_engines", lambda: ((DOCKER, DOWN), (DOCKER, DOWN)))
     notes: list[str] = []
     choose_launcher(EngineOptions(), NEEDS, notes.append)
-    assert notes == ["not containerised: the docker daemon doesn't answer: connection refused"]
+    assert notes == [SENTENCES["auto_runs_here_and_says_why"]]
 
 
 def test_a_device_without_an_image_is_the_only_reason(down: None) -> None:
@@ -61,7 +64,7 @@ def test_engines_that_are_absent_are_named_together(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(choice, "find_container_engines", lambda: engines)
     notes: list[str] = []
     choose_launcher(EngineOptions(), NEEDS, notes.append)
-    assert notes == ["not containerised: no-docker, no-podman, no-apptainer, no-enroot: not installed"]
+    assert notes == [SENTENCES["engines_that_are_absent_are_named"]]
 
 
 def test_a_plan_without_points_needs_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,9 @@ from pybench.model.machine import DoctorFinding, Machine
 from pybench.run.engines import doctor
 from pybench.run.engines.doctor import examine_containers
 from pybench.run.engines.oci import engine as oci_engine
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("run.engines.doctor")
 
 DOCKER = EngineFacts(name="docker", version="28.0", runtime="runc", data_root="/")
 GPU_MACHINE = cast("Machine", SimpleNamespace(gpus=("one",), driver="580.65.06"))
@@ -93,7 +96,7 @@ def test_rootless_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     spoil(monkeypatch, resource, getrlimit=lambda _limit: (8388608, 8388608))
     limited = found("docker rootless")
     assert limited.state == "warning"
-    assert limited.found == ("without the pids controller, memlock 8,388,608 bytes at most, without subordinate ids")
+    assert limited.found == SENTENCES["rootless_limits"]
     assert [remedy.split()[0] for remedy in limited.remedy.split("; ")] == ["delegate", "raise", "usermod"]
     spoil(monkeypatch, oci_engine, _delegated_controllers=lambda: ["cpu", "pids"])
     spoil(monkeypatch, oci_engine, _has_subordinate_ids=lambda: True)
@@ -114,7 +117,7 @@ def test_little_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the engine keeps images, not where runs are kept."""
     spoil(monkeypatch, oci_engine, _MIN_FREE_BYTES=2**62)
     finding = found("docker storage")
-    assert (finding.state, finding.remedy) == ("warning", "free space: images take 30 GiB each")
+    assert (finding.state, finding.remedy) == ("warning", SENTENCES["little_space"])
 
 
 def test_images(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,10 @@ from pybench.run.engines.base import get_engine
 from pybench.run.engines.oci.confinement import device_nodes, has_cdi, toolkit_version
 from pybench.run.engines.oci.images import inspect_image
 from pybench.run.images.registry import read_manifest
+from tests.golden_sentences import sentences_of
 from tests.programs import shell_program
+
+SENTENCES = sentences_of("run.engines.engines")
 
 DIGEST = "sha256:" + hashlib.sha256(b"one").hexdigest()
 OTHER = "sha256:" + hashlib.sha256(b"other").hexdigest()
@@ -76,7 +79,7 @@ def test_docker_rootless_on_containerds_store(bin_folder: Path, tmp_path: Path) 
 def test_podman_that_refuses(bin_folder: Path) -> None:
     """Its last words are the reason."""
     program(bin_folder, "podman", error="warning: x\nError: cannot set up namespace\n", code=125)
-    assert get_engine("podman").find().reason == "podman does not work here: Error: cannot set up namespace"
+    assert get_engine("podman").find().reason == SENTENCES["podman_that_refuses"]
 
 
 def test_apptainer(bin_folder: Path) -> None:
@@ -186,4 +189,4 @@ def test_a_program_that_hangs_or_is_absent(bin_folder: Path) -> None:
     """No answer is an answer."""
     assert run_command(("nonesuch",)).error_line == "nonesuch is not installed"
     shell_program(bin_folder / "hang", "exec /bin/sleep 60")
-    assert run_command(("hang",), limit_s=0.2).error_line == "hang did not respond within 0.2 s"
+    assert run_command(("hang",), limit_s=0.2).error_line == SENTENCES["a_program_that_hangs_or_is_absent"]

@@ -14,7 +14,10 @@ from pybench.run.engines.base import EngineOptions, LaunchRequirements, get_engi
 from pybench.run.engines.choice import choose_launcher
 from pybench.run.engines.enroot import engine
 from pybench.run.engines.enroot.engine import NAMESPACES, EnrootLauncher, isolations
+from tests.golden_sentences import sentences_of
 from tests.run.engines.enroot_host import IMAGE, EnrootHost, digest_of, lock_text, manifest_text
+
+SENTENCES = sentences_of("run.engines.enroot")
 
 
 @pytest.fixture
@@ -187,12 +190,12 @@ def test_a_host_that_can_run_nothing(host: EnrootHost, tmp_path: Path, monkeypat
     """Each reason with what to install or to set, before anything is fetched."""
     find = get_engine("enroot").find
     host.program("enroot", "echo 3.5.0")
-    assert find().reason == "enroot 3.5.0 can't fetch an image by digest: install 4.0 or newer"
+    assert find().reason == SENTENCES["a_host_that_can_run_nothing"]
     host.program("enroot", 'echo "mkdir: /run/enroot: Permission denied" >&2; exit 1')
     assert str(find().reason).endswith("Permission denied; let XDG_RUNTIME_DIR name a folder of yours")
     host.install()
     monkeypatch.setattr(engine, "_PROGRAMS", {"nonesuch": "a-package"})
-    assert find().reason == "enroot needs nonesuch, which is not installed: install a-package"
+    assert find().reason == SENTENCES["a_host_that_can_run_nothing_2"]
     monkeypatch.undo()
     monkeypatch.setenv("PATH", host.install())
     monkeypatch.setattr(engine, "_KERNEL", tmp_path)

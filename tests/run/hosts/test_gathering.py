@@ -24,6 +24,9 @@ from pybench.run.hosts.gathering import Gathering, gather, on_one_device
 from pybench.run.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, send, take
 from pybench.run.hosts.rendezvous import Rendezvous, held_port
 from tests.builders import H200, HOST
+from tests.golden_sentences import sentences_of
+
+SENTENCES = sentences_of("run.hosts.gathering")
 
 SECRET = b"a secret of this test alone"
 LIMIT_S = 30.0
@@ -135,8 +138,8 @@ def test_each_pair_of_hosts_on_one_machine_is_named() -> None:
     """Also a third one."""
     lines = list(on_one_device([("a", ("core-0", "core-1")), ("b", ("core-1",)), ("c", ("core-0",)), ("d", ("x/y",))]))
     assert [line.partition(";")[0] for line in lines] == [
-        "hosts a and b are one machine and share core-1",
-        "hosts a and c are one machine and share core-0",
+        SENTENCES["each_pair_of_hosts_on_one_machine_is"],
+        SENTENCES["each_pair_of_hosts_on_one_machine_is_2"],
     ]
 
 
