@@ -1,4 +1,4 @@
-"""The ways in that tests of several rooms share: a suite's plan, and what is judged of a run's records.
+"""Tests of several rooms plan a suite and judge the records of a run by these functions.
 
 Joules of simulated boards are measured by :func:`tests.physics.windows.measure`, edited runs verified by
 :meth:`tests.evidence.forgery.Forgery.verified`.

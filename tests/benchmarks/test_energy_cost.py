@@ -1,4 +1,4 @@
-"""What the joules of a window cost after a day of recording on eight GPUs."""
+"""A day of recording on eight GPUs, and the cost of the joules of one window."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Judge = Callable[[Fleet, np.random.Generator], FleetResult]
 
 
 def _rates(judge: Judge, fleet: Fleet, truth: set[Any]) -> tuple[int, int]:
-    """Number of fleets in which all of the truth is named, and in which anything else is."""
+    """Count fleets with every true fault named, and fleets with a false name."""
     random = np.random.default_rng(1)
     results = [judge(fleet, random) for _ in range(TRIALS)]
     names = [named(result) | {link.nodes for link in result.links} for result in results]
