@@ -134,7 +134,6 @@ EDITS: dict[str, tuple[Keys, Any, str]] = {
 COMMANDS = (
     ("report", "RUN"),
     ("report", "RUN", "--format", "perfetto", "-o", "trace"),
-    ("report", "GOOD", "RUN", "--format", "html"),
     ("compare", "RUN", "GOOD"),
     ("compare", "GOOD", "RUN"),
     ("gate", "RUN", "--history", "history", "--no-rerun"),
