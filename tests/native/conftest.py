@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture
 def num_windows() -> int:
-    """Three times as many as the pure tier takes."""
-    return 24
+    """Five times as many as the pure tier takes."""
+    return 40

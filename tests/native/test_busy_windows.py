@@ -54,7 +54,7 @@ def held(energies: list[Energy], truth_j: Truth) -> tuple[int, int]:
     return inside, number
 
 
-@pytest.mark.parametrize("num_gpus", [1, 8])
+@pytest.mark.parametrize("num_gpus", [1, 4, 8])
 @pytest.mark.timeout(180)
 def test_windows_of_eight_threads(fake_nvml: Callable[..., None], fake_truth_j: Truth, num_gpus: int) -> None:
     fake_nvml(devices=num_gpus, load="bursty:100:700:1", sensor="h200", latency="h200", global_lock=1)

@@ -17,7 +17,7 @@ from pybench.run.engines.local import Local
 from pybench.run.engines.process import processes_marked
 from tests.run.engines.test_starter import Stage
 
-KILLS = 50
+KILLS = 100
 LONGEST_S = 0.25
 PATIENCE_S = 30.0
 
@@ -46,7 +46,7 @@ def _parent(pid: int) -> int:
 
 
 @pytest.mark.parametrize("role", ["starter", "worker"])
-def test_nothing_is_left_of_50_kills(stage: Stage, role: str) -> None:
+def test_nothing_is_left_of_100_kills(stage: Stage, role: str) -> None:
     """SIGKILL for any process of the role, its guardian included, at moments from a fixed seed: before the fork too.
 
     All processes of the role end by themselves. A killed starter's workers end, too; a killed worker's starter goes on.

@@ -17,7 +17,7 @@ from pybench.run.engines.process import end_marked, processes_marked
 from pybench.run.engines.stage import stage_worker
 from tests.programs import shell_program
 
-KILLS = 50
+KILLS = 100
 LONGEST_S = 0.4
 # A host for each line: a fork of this process, as starting a Python each takes longer than the host lives.
 HOSTS = """
@@ -79,8 +79,8 @@ def start_host(folder: Path) -> Iterator[Callable[..., int]]:
         hosts.kill()
 
 
-def test_no_orphan_of_50_killed_hosts(start_host: Callable[..., int]) -> None:
-    """SIGKILL at 50 moments from a fixed seed, from before the worker's start to long after it."""
+def test_no_orphan_of_100_killed_hosts(start_host: Callable[..., int]) -> None:
+    """SIGKILL at 100 moments from a fixed seed, from before the worker's start to long after it."""
     numbers = random.Random(1)
     for kill in range(KILLS):
         token = f"orphans-{os.getpid()}-{kill}/"
