@@ -17,7 +17,7 @@ CEILINGS = {
     "cli": (1696, 11),
     "core": (7186, 42),
     "evidence": (1140, 8),
-    "explain": (1959, 12),
+    "explain": (1958, 12),
     "files": (2797, 17),
     "fleet": (1534, 10),
     "machine": (1473, 12),
@@ -29,7 +29,7 @@ CEILINGS = {
     "worker": (9304, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (50497, 331)
+SUM = (50496, 331)
 SMALL_LINES = 60
 NUM_SMALL = 15
 """Modules below ``SMALL_LINES`` lines with one importer or none: most could be part of it."""

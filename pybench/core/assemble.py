@@ -60,9 +60,8 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         skips=plan.skips,
         num_owed=len(owed),
         gpus=machine.gpus,
+        is_pinned=manifest.container is None or manifest.container.pinned,
     )
-    if verdict == "pass" and manifest.container and not manifest.container.pinned:
-        verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
     software = software_of(manifest, measurements.records)
     return Results(
         run_id=manifest.run_id,

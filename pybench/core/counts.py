@@ -98,13 +98,14 @@ def overall(
     skips: Sequence[Skip] = (),
     num_owed: int = 0,
     gpus: Sequence[GpuInfo] = (),
+    is_pinned: bool = True,
 ) -> tuple[Verdict, str]:
     """Verdict of a run, and what decided it.
 
     ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out; ``skips`` that lack something were
     required. ``num_owed`` attempts are to be made yet, those of points that were not measured among them. ``guards``
     are checks outside of any suite: a fail decides the verdict, a pass alone decides nothing. ``gpus`` are those of the
-    machine, whose faults are named first.
+    machine, whose faults are named first. A run in an image that is not pinned never passes.
     """
     broken = faults([row for row in rows if isinstance(row, NodeCheck)], points, gpus)
     others = [row for row in (*rows, *guards) if not is_consequence(row, broken)]
@@ -123,6 +124,8 @@ def overall(
             return verdict, _first_of(culprits)
     if not any(point.status == "ok" for point in points):
         return _of_nothing(points, left_out, skips)
+    if counts.passed and not is_pinned:
+        return "inconclusive", "every expectation passes, but in an image that isn't pinned"
     if counts.passed:
         return "pass", counted(counts, machine, left_out)
     if counts.expected:
@@ -188,10 +191,8 @@ def _contradictions(results: Results) -> Iterator[str]:
         yield f"counts.judged: {counts.judged} is not the sum of passed, failed and inconclusive"
     if counts.expected != counts.judged + counts.missing + counts.without_figure + counts.left_out:
         yield f"counts.expected: {counts.expected} is not the sum of the judged rows and the others"
-    verdict, _ = overall(results.points, results.rows, counts=counts, left_out=results.left_out)
-    containment = results.provenance.containment
-    if verdict == "pass" and containment is not None and not containment.pinned:
-        verdict = "inconclusive"
+    is_pinned = (containment := results.provenance.containment) is None or containment.pinned
+    verdict, _ = overall(results.points, results.rows, counts=counts, left_out=results.left_out, is_pinned=is_pinned)
     # Owed attempts and absent packages, which only the plan shows, make a verdict missing.
     if results.verdict != verdict and (results.verdict != "missing" or verdict in {"fail", "error"}):
         yield f"verdict: {results.verdict} is claimed, {verdict} follows from its rows and points"

@@ -81,8 +81,8 @@ def population_of(runs: Sequence[GoodRun], name: str, only: str | None = None) -
 def _row(rows: Sequence[tuple[int, ExpectedRow]]) -> tuple[ExpectedRow, float | None]:
     """The row of all hosts, and the chance of a healthy host below it."""
     first = rows[0][1]
-    # Rows of a run have a value with a tolerance.
-    by_host = grouped((host, math.log(row.value)) for host, row in rows if row.value is not None)
+    assert all(row.value is not None for _, row in rows), "rows of a run have a value with a tolerance"
+    by_host = grouped((host, math.log(row.value or 0.0)) for host, row in rows)
     more = METRICS[first.metric].higher_is_better
     centre = fmean(fmean(logs) for logs in by_host.values())
     chance = None

@@ -45,10 +45,9 @@ def judged_again(results: Results, node: MeasuredNode | None) -> Results:
     scaling, checks, comparisons = corrected(scaling, rows), corrected(checks, rows), corrected(comparisons, rows)
     rows = (*scaling, *checks, *comparisons, *results.node)
     counts = _counts(results.counts, results.rows, rows)
-    verdict, reason = overall(results.points, rows, counts=counts, machine=results.machine, left_out=results.left_out)
-    containment = results.provenance.containment
-    if verdict == "pass" and containment is not None and not containment.pinned:
-        verdict, reason = "inconclusive", results.reason
+    pinned = (containment := results.provenance.containment) is None or containment.pinned
+    points, machine, left_out = results.points, results.machine, results.left_out
+    verdict, reason = overall(points, rows, counts=counts, machine=machine, left_out=left_out, is_pinned=pinned)
     if results.verdict == "missing" and verdict not in {"fail", "error"}:
         verdict, reason = results.verdict, results.reason
     return replace(

@@ -17,6 +17,7 @@ from pybench.explain.node import measured_node
 from pybench.explain.predictions import WIDEST_BAND, predictions, steps_of_results
 from pybench.files.run.results_file import read_results
 from pybench.files.shipped import load_bands, shipped_suites
+from pybench.model.manifest import Containment
 from pybench.model.results import Estimate, Results
 from pybench.model.verdict import PREDICTION
 from pybench.report.run.results_json import render
@@ -123,6 +124,17 @@ def test_a_slow_speedup_fails_by_its_prediction(factor: float, verdict: str) -> 
     assert row.expected.minimum == pytest.approx(row.expected.predicted * (1 - row.expected.band_fraction))
     assert "node_check" in row.expected.source
     assert results.verdict == verdict
+
+
+def test_a_pass_in_an_image_that_is_not_pinned_is_none() -> None:
+    """The reason is that of today, also where another one was kept."""
+    kept = read_results(PIPELINE)
+    image = Containment(engine="docker", engine_version=None, images=("a:1",), pinned=False, relaxations=())
+    provenance = dataclasses.replace(kept.provenance, containment=image)
+    kept = dataclasses.replace(kept, reason="an old reason", provenance=provenance)
+    results = judged_again(kept, measured_node(NODE))
+    assert results.verdict == "inconclusive"
+    assert results.reason == "every expectation passes, but in an image that isn't pinned"
 
 
 def test_without_a_nodes_run_no_prediction_judges() -> None:
