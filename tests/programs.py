@@ -10,7 +10,7 @@ import click
 
 FAKE_WORKER = Path(__file__).parent / "run" / "fake_starter.py"
 SOFTWARE = '["3.11.7", {"torch": "2.9.0", "transformers": "5.0.0"}]'
-"""As a Python tells it."""
+"""Versions, as a Python prints them."""
 
 
 def commands_below(group: click.Command) -> dict[str, click.Command]:
@@ -33,8 +33,8 @@ def shell_program(path: Path, script: str) -> Path:
 def fake_python(path: Path, behaviour: str, **environment: object) -> Path:
     """Write a Python that is the fake worker with this environment, whatever module it is to run.
 
-    The launcher's arguments: -I -B worker/__main__.py EXCHANGE [--ranks N], or --starter FD. Code of the command line
-    asks for packages: it has those of the drill, and lacks none.
+    The launcher's arguments: -I -B worker/__main__.py EXCHANGE [--ranks N], or --starter FD. With ``-c`` it
+    prints the packages of the drill.
     """
     more = " ".join(f'{name}="{value}"' for name, value in environment.items())
     return shell_program(

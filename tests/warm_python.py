@@ -180,7 +180,7 @@ def _show_environment() -> None:
 
 
 def _end_with_last(users: str, address: str, server: int) -> None:
-    """Kill the server once no process uses it. Those that would begin meanwhile wait for that."""
+    """Kill the server once no process uses it. A process that begins meanwhile waits."""
     with open(users) as file:  # noqa: PTH123 - as early as can be
         fcntl.flock(file, fcntl.LOCK_EX)
         os.kill(server, signal.SIGKILL)

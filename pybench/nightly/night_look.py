@@ -201,7 +201,7 @@ class Split:
         )
 
     def at(self, nights: Sequence[int]) -> Split:
-        """The same split by other places, such as nights: ``nights`` has that of each value."""
+        """The same split by night: ``nights`` has the night of each value."""
         return replace(self, place=nights[self.place], first=nights[self.first], last=nights[self.last])
 
 

@@ -114,7 +114,7 @@ def test_commands_on_a_terminal_that_knows_few_characters(
     """Also on one that shows other scripts than ours."""
     fake_nvml(devices=1)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", str(tmp_path))  # no container engine, which takes seconds to say what it has
+    monkeypatch.setenv("PATH", str(tmp_path))  # doctor asks each engine for seconds
     for command in COMMANDS:
         result = CliRunner(charset=encoding).invoke(main, command)
         assert result.exit_code in {0, 2}, (command, result.output)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-# Headers take longer to read than sources to compile, so sources are one where no two have a name of their own alike.
+# The compiler reads each header once for sources in one file. Sources with a private name in common stay separate.
 SAMPLER = ("capability", "clock", "gpu", "nvml_api", "recorder", "recording", "sample_series", "session")
 SAMPLER_APART = ("retention", "step_search")
 ESTIMATE = ("counter_filter", "grid_phases", "linear_columns")
@@ -61,7 +61,7 @@ def starts(
     fake_library: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Starts]:
-    """What starts the stress program of each sanitizer at each driver. Those that still run are ended.
+    """What starts the stress program of each sanitizer at each driver. Programs end with the fixture.
 
     The thread sanitizer must see the driver's own locks; of the driver's memory no other sanitizer is told.
     """

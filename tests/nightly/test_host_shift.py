@@ -22,7 +22,7 @@ def usual(num: int, level: float = 0.0) -> list[float]:
 
 
 def apart(shifts: Sequence[float | None], start: int = 0) -> frozenset[int]:
-    """Nights apart of a host with five points that shift alike; none is measured on a night without a shift."""
+    """Nights on which a host is off: its five points shift alike, and a night without a shift has no figure."""
     points = tuple([] if shift is None else [shift] * MIN_POINTS for shift in shifts)
     return HostNights(points, start, SMALLEST).apart
 

@@ -1,6 +1,6 @@
 """Starter of fake workers, which are forks of it as real ones are of theirs: ``--starter FD``; else a fake worker.
 
-Its own variables are the workers' too, beside those that the host orders.
+Workers get its variables and the host's.
 """
 
 from __future__ import annotations

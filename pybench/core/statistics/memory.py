@@ -69,7 +69,7 @@ def variance_inflation(num_attempts: int, correlation: float) -> float:
 
 
 def sum_of_lags(num: int, correlation: float) -> float:
-    """Variance of the mean of ``num`` AR(1) values over that of as many independent ones."""
+    """Variance of the mean of ``num`` AR(1) values, as a multiple of the variance for independent values."""
     if not correlation:
         return 1.0
     return 1 + 2 * math.fsum((1 - lag / num) * correlation**lag for lag in range(1, num))

@@ -226,13 +226,13 @@ def _profile() -> type[BaseModel]:
 
 
 def model_of(document: Mapping[str, Any]) -> type[BaseModel]:
-    """What the file must be like, without workloads and profiles that it lacks: they would take half a second."""
+    """Check the document with the models of its own workloads; models of the others would take half a second."""
     tables = document.get("benchmark")
     named = [table.get("workload") for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
     workloads = tuple(workload for workload in SETTINGS_OF if workload in named)
     if not workloads or any(name not in workloads for name in named):
-        workloads = tuple(SETTINGS_OF)  # the error names those that are valid
-    if len(workloads) == 1:  # pydantic tells them apart only where there are two
+        workloads = tuple(SETTINGS_OF)  # the error names every valid one
+    if len(workloads) == 1:  # pydantic chooses between two or more
         workloads = (*workloads, next(workload for workload in SETTINGS_OF if workload not in workloads))
     return suite_model(workloads, profiles="profile" in document)
 

@@ -62,7 +62,7 @@ class Paper(Console):
             self.print(draw(table, self.width))
 
     def text(self) -> str:
-        """What was printed, without the spaces that fill its lines; colours stay."""
+        """The printed text with its colours; spaces at the ends of lines are removed."""
         return _TRAILING.sub(lambda found: found.group().replace(" ", ""), self._stream.getvalue())
 
 
