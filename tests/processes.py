@@ -6,6 +6,9 @@ import subprocess
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import TypeVar
+
+_Seen = TypeVar("_Seen")
 
 
 def wait_for(condition: Callable[[], object], limit_s: float = 120) -> None:
@@ -14,6 +17,17 @@ def wait_for(condition: Callable[[], object], limit_s: float = 120) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"it did not happen within {limit_s:g} s"
         time.sleep(0.02)
+
+
+def settled(look: Callable[[], _Seen], expected: _Seen, limit_s: float = 120) -> _Seen:
+    """What ``look`` sees once that is ``expected``, else at the end of ``limit_s``.
+
+    A second look may see what another process of the machine starts for a moment.
+    """
+    deadline = time.monotonic() + limit_s
+    while (seen := look()) != expected and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return seen
 
 
 def kill_on_failure() -> None:

@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from tests.processes import settled
+
 
 def test_a_process_ends_with_the_assertion_that_failed_beside_it() -> None:
     """It would sleep for ten minutes more."""
@@ -20,3 +22,11 @@ def test_a_process_without_a_failure_is_waited_for() -> None:
     with subprocess.Popen(("true",)) as process:
         pass
     assert process.returncode == 0
+
+
+def test_a_look_settles_on_what_is_expected() -> None:
+    """The look that is returned is the one that was compared; a look that never agrees is returned at the limit."""
+    looks = iter((1, 2, 3))
+    assert settled(looks.__next__, 2) == 2
+    assert next(looks) == 3
+    assert settled(lambda: 1, 2, limit_s=0) == 1

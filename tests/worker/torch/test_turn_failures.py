@@ -99,5 +99,6 @@ def test_the_suite_goes_on(drilled: Run) -> None:
     [point] = [point for point in drilled.results().points if point.id == "healthy"]
     assert point.status == "ok"
     assert point.metrics["turn_s"].value > 0
-    left = [path.name.split("-")[2] for path in Path("/dev/shm").glob("pybench-handover-*")]
-    assert [pid for pid in left if not Path(f"/proc/{pid}").exists()] == []
+    senders = {record.point_id: rank.header.pid for record in drilled.folder.journal.records() for rank in record.ranks}
+    assert sorted(senders) == sorted(DRILLS)
+    assert [path for pid in senders.values() for path in Path("/dev/shm").glob(f"pybench-handover-{pid}-*")] == []
