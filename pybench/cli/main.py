@@ -54,7 +54,6 @@ COMMANDS = (
 EXTENSIONS = {
     "ab": f"{_NIGHTLY}.run_several:run_ab",
     "aa": f"{_NIGHTLY}.run_several:run_again",
-    "explanation": "pybench.explain.text:explained_section",
     "predictions": "pybench.explain.command:predictions_of_run",
     "rates": "pybench.explain.node:run_with_rates",
     "predicts": "pybench.explain.command:predicts_here",

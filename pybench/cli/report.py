@@ -24,23 +24,10 @@ if TYPE_CHECKING:
 @click.option("--format", "name", type=click.Choice(tuple(FORMATS)), default="terminal", show_default=True,
               metavar="NAME", help=f"One of {', '.join(FORMATS)}.")  # fmt: skip
 @click.option("-o", "--output", type=PATH, metavar="PATH", help="File to write, or folder for several files.")
-@click.option("--node", "node_path", type=PATH, metavar="RUN",
-              help="Run or results.json of node_check to explain RUN by; --format html of RUN's folder.")  # fmt: skip
 @click.option("--inconclusive", type=click.Choice(("skipped", "failure")),
               help="How --format junit marks what the run could not decide; default: skipped.")  # fmt: skip
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
-@click.pass_context
-def report(
-    ctx: click.Context,
-    /,
-    *,
-    run_path: Path,
-    name: str,
-    output: Path | None,
-    node_path: Path | None,
-    inconclusive: str | None,
-    detail: bool,
-) -> None:
+def report(*, run_path: Path, name: str, output: Path | None, inconclusive: str | None, detail: bool) -> None:
     """Rebuild a report of RUN.
 
     RUN is a run's folder or its results.json. `pybench compare` sets it against other runs.
@@ -52,10 +39,6 @@ def report(
     faults = (
         (detail and name != "terminal", f"-v belongs to --format terminal; --format {name} is always complete"),
         (inconclusive is not None and name != "junit", "--inconclusive belongs to --format junit"),
-        (
-            node_path is not None and name != "html",
-            "--node belongs to --format html; pybench explain prints the same for the terminal",
-        ),
         (kind == "folder" and output is None, f"--format {name} writes several files; give their folder with -o DIR"),
         (kind == "bytes" and output is None, f"--format {name} is not text; give its file with -o FILE"),
     )
@@ -66,8 +49,6 @@ def report(
         options["inconclusive"] = inconclusive
     is_file = run_path.suffix == ".json" and not run_path.is_dir()
     view = RunView.of_file(run_path) if is_file else RunView.of_folder(RunFolder.open(run_path))
-    if node_path is not None:
-        options["sections"] = [ctx.obj("explanation")(view, run_path, node_path)]
     if output is not None and kind == "folder":
         echo(export(view, name, output))
         return

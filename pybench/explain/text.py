@@ -1,23 +1,16 @@
-"""An explanation as text, and as a section of a run's page."""
+"""An explanation as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 
 from pybench.core.measurements import grouped
 from pybench.core.numbers import node_ranges, percent, plain, signed_percent
 from pybench.core.plan import point_id
-from pybench.explain.explanation import explanation_of
 from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanation
-from pybench.files.run.folder import RunFolder
-from pybench.model.errors import UsageError
-from pybench.report.page.charts import Section
-from pybench.report.run.view import RunView
 from pybench.report.table import Table, wrapped
 from pybench.report.text.change_words import value_text
-from pybench.report.text.labels import short_labels
 from pybench.report.text.table import Paper
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
@@ -49,20 +42,6 @@ def notes(explanation: Explanation) -> Iterator[str]:
     noted += [(point.wait, point.point_id) for point in explanation.points if point.wait is not None]
     yield from (f"{', '.join(names)}: {sentence}" for sentence, names in grouped(noted).items())
     yield from explanation.notes
-
-
-def explained_section(view: RunView, run_path: Path, node_path: Path) -> Section:
-    """``pybench report --node``: the explanation of a run's folder by a node's run. Raises ``UsageError``."""
-    if view.path is None or view.manifest is None:
-        raise UsageError(f"{run_path}: --node needs the run's folder, as its attempts are not in results.json")
-    explanation = explanation_of(RunFolder.open(view.path), view.manifest, node_path)
-    return section_of(explanation, short_labels(view.results.points, with_benchmark=True))
-
-
-def section_of(explanation: Explanation, names: Mapping[str, str]) -> Section:
-    """Notes, and tables of baselines, speedups and shortfalls."""
-    tables = [table.without_empty_columns() for table in tables_of(explanation, names) if table.rows]
-    return Section(title="Explanation", notes=tuple(notes(explanation)), tables=tuple(tables))
 
 
 def tables_of(explanation: Explanation, names: Mapping[str, str]) -> tuple[Table, ...]:

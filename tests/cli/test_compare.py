@@ -126,21 +126,3 @@ def test_what_is_no_run_is_refused(here: Path, finished: Path) -> None:
         assert done.exit_code == 2, name
         assert message in done.stderr
         assert done.stdout == ""
-
-
-def test_a_page_of_a_file_is_explained_by_nothing(finished: Path) -> None:
-    """The attempts are in the run's folder alone, and that is named as what is needed."""
-    kept = finished / "results.json"
-    refused = CliRunner().invoke(main, ["report", str(kept), "--format", "html", "--node", str(finished)])
-    assert (refused.exit_code, refused.stderr) == (
-        2,
-        f"pybench: {kept}: --node needs the run's folder, as its attempts are not in results.json\n",
-    )
-
-
-def test_a_page_is_explained_by_a_run_that_measured_a_node(finished: Path) -> None:
-    """A run without a prediction is refused with the missing input, as pybench explain does."""
-    now = str(finished)
-    refused = CliRunner().invoke(main, ["report", now, "--format", "html", "--node", now])
-    explained = CliRunner().invoke(main, ["explain", now, "--node", now])
-    assert (refused.exit_code, refused.stderr) == (2, explained.stderr)

@@ -58,10 +58,6 @@ def test_a_format_without_a_place_for_it_is_refused(here: Path, finished: Path) 
             "absent/results.json: cannot be written: No such file or directory; make its folder first",
         ),
         (("--format", "json", "-v"), "-v belongs to --format terminal; --format json is always complete"),
-        (
-            ("--format", "json", "--node", run),
-            "--node belongs to --format html; pybench explain prints the same for the terminal",
-        ),
     ):
         refused = pybench("report", run, *arguments)
         assert (refused.exit_code, refused.stderr) == (2, f"pybench: {reason}\n")

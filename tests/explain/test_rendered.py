@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pybench.explain.text import render
-from pybench.explain.values import ExplainedBaseline, Explanation
+from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanation
 from tests.build import Build
 
 
@@ -75,4 +75,45 @@ def test_baselines_of_long_names_are_one_line_each() -> None:
     assert [" ".join(row[-8:]) for row in rows] == [
         "4.841 s 2.421 s 2.063 s 57.4 %",
         "1.309 s 654.5 ms 296.6 ms 77.3 %",
+    ]
+
+
+def test_a_shortfall_has_its_parts_and_a_point_without_a_prediction_its_reason() -> None:
+    """Measured and predicted speedups, and the parts of the time beyond the ideal: 2.5 s of an ideal 2 s."""
+    explained = ExplainedPoint(
+        point_id="decode[tensor_parallel=2]",
+        baseline_id="decode[tensor_parallel=1]",
+        num_gpus=2,
+        measured_s=2.5,
+        measured_speedup=1.6,
+        predicted_s=2.45,
+        predicted_speedup=1.63,
+        shortfall_s=0.5,
+        parts={"compute": 0.3, "memory": -0.1, "communication": 0.25, "rest": 0.05},
+    )
+    reason = "the node's run has no collective of 4 GPUs"
+    unknown = ExplainedPoint(
+        point_id="decode[tensor_parallel=4]", baseline_id="decode[tensor_parallel=1]", num_gpus=4, measured_s=1.0,
+        measured_speedup=2.0, reason=reason,
+    )  # fmt: skip
+    baselines = (
+        ExplainedBaseline(
+            point_id="b", num_gpus=1, measured_s=2.0, parts={"compute": 1.5}, bound="decode is CPU bound"
+        ),
+        ExplainedBaseline(point_id="l", num_gpus=1, measured_s=3.0, reason="the model knows no LoRA"),
+    )
+    notes = ("other software",)
+    explanation = Explanation(
+        run_id="r", node_run_id="n", baselines=baselines, points=(explained, unknown), extrapolations=(), notes=notes
+    )
+    lines = render(explanation, width=200).splitlines()
+    assert [line.split()[1:] for line in lines if line.startswith("decode[tensor_parallel=2]")] == [
+        ["2.5", "s", "2.45", "s", "1.600x", "1.630x", "+1.9", "%"],
+        ["500", "ms", "300", "ms", "-100", "ms", "250", "ms", "50", "ms"],
+    ]
+    assert lines[lines.index("Notes") + 1 :] == [
+        "  l: not predicted: the model knows no LoRA",
+        f"  decode[tensor_parallel=4]: not predicted: {reason}",
+        "  b: decode is CPU bound",
+        "  other software",
     ]

@@ -6,20 +6,14 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-from pybench.explain.text import section_of
-from pybench.explain.values import ExplainedPoint, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.record import Energy, GpuEnergy
-from pybench.model.results import Results
 from pybench.nightly import history_page as history
 from pybench.nightly.history import History, series_of
 from pybench.nightly.values import Accepted
 from pybench.power import page as command
 from pybench.power.measured_command import CommandPower
 from pybench.power.trace import PowerTrace
-from pybench.report.page.render import render
-from pybench.report.run.view import RunView
-from pybench.report.text.labels import short_labels
 from tests.runs_against_runs import nights, point, scaled
 
 STEADY = (100.0, 100.1, 99.9)
@@ -79,32 +73,3 @@ def command_page(trace: PowerTrace, start_ns: int, end_ns: int, argv: tuple[str,
     ]
     energy = Energy(start_ns=start_ns, end_ns=end_ns, gpus=tuple(gpus))
     return command.render(CommandPower(argv, 3, energy, trace, {}, "no RAPL here"))
-
-
-def explained_page(results: Results, note: str = "other software") -> str:
-    """The hand-made results, two of whose points are explained: one takes 2.5 s of an ideal 2 s."""
-    parts = {"compute": 0.3, "memory": -0.1, "communication": 0.25, "rest": 0.05}
-    explained = ExplainedPoint(
-        point_id="decode[backend=torch,tensor_parallel=2]",
-        baseline_id="decode[backend=torch,tensor_parallel=1]",
-        num_gpus=2,
-        measured_s=2.5,
-        measured_speedup=1.6,
-        predicted_s=2.45,
-        predicted_speedup=1.63,
-        shortfall_s=0.5,
-        parts=parts,
-    )
-    unknown = ExplainedPoint(
-        point_id="decode[backend=torch,tensor_parallel=4]",
-        baseline_id="decode[backend=torch,tensor_parallel=1]",
-        num_gpus=4,
-        measured_s=1.0,
-        measured_speedup=2.0,
-        reason="the node's run has no collective of 4 GPUs",
-    )
-    explanation = Explanation(
-        run_id="r", node_run_id="n", points=(explained, unknown), extrapolations=(), notes=(note,)
-    )
-    names = short_labels(results.points, with_benchmark=True)
-    return render(RunView(results=results), [section_of(explanation, names)])

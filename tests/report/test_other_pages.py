@@ -1,51 +1,21 @@
-"""Pages of a history, of one command, and of an explanation as text."""
+"""Pages of a history and of one command."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pybench.explain.text import section_of
-from pybench.explain.values import ExplainedBaseline, Explanation
 from pybench.model.figures import PointFigures
-from pybench.model.results import Results
 from pybench.nightly.history import History, series_of
 from pybench.nightly.history_page import render as history_of
 from pybench.nightly.values import Accepted
-from pybench.report.page.render import render
-from pybench.report.run.view import RunView
 from tests.report.conftest import HOSTILE
 from tests.report.page_run import SECOND, power_trace
-from tests.report.pages import PageReader, command_page, explained_page, history_page
+from tests.report.pages import PageReader, command_page, history_page
 from tests.runs_against_runs import nights
-
-
-def test_an_explanation_has_the_parts_of_each_shortfall(results: Results) -> None:
-    """Measured and predicted speedups, and the parts of the time beyond the ideal; else a reason."""
-    shown = unescape(explained_page(results))
-    for words in ("Measured and predicted", "why", "<td>500 ms</td><td>300 ms</td><td>-100 ms</td><td>250 ms</td>"):
-        assert words in shown
-    assert "not predicted: the node's run has no collective of 4 GPUs" in shown
-    assert "other software" in shown
-
-
-def test_an_explained_baseline_is_a_row_of_its_parts(results: Results) -> None:
-    """A row has the needed time, the time beyond it and its share of the step; a point without prediction is a note."""
-    parts = {"compute": 1.0, "memory": 0.5, "communication": 0.0}
-    baselines = (
-        ExplainedBaseline(point_id="b", num_gpus=1, measured_s=2.0, parts=parts, bound="decode is CPU bound"),
-        ExplainedBaseline(point_id="l", num_gpus=1, measured_s=3.0, reason="the model knows no LoRA"),
-    )
-    nothing: Any = {"points": (), "extrapolations": (), "notes": ()}
-    explanation = Explanation(run_id="r", node_run_id="n", baselines=baselines, **nothing)
-    shown = unescape(render(RunView(results=results), [section_of(explanation, {})]))
-    assert ">b</th><td>2 s</td><td>1 s</td><td>500 ms</td><td>500 ms</td><td>75.0 %</td>" in shown
-    assert "b: decode is CPU bound" in shown
-    assert "l: not predicted: the model knows no LoRA" in shown
 
 
 def test_a_history_has_a_trend_for_every_row() -> None:
@@ -128,17 +98,15 @@ def test_a_command_has_its_joules() -> None:
     assert "pybench has not measured the power sensor" in shown
 
 
-@pytest.mark.parametrize("make", ["command", "explained", "history"])
-def test_hostile_text_stays_text(make: str, results: Results) -> None:
+@pytest.mark.parametrize("make", ["command", "history"])
+def test_hostile_text_stays_text(make: str) -> None:
     """Reasons, command lines and notes make no element."""
     pages = {
         "command": lambda: command_page(power_trace(1, 100), 2 * SECOND, 11 * SECOND, (HOSTILE,)),
-        "explained": lambda: explained_page(results, HOSTILE),
         "history": lambda: history_page(5, HOSTILE),
     }
     harmless = {
         "command": lambda: command_page(power_trace(1, 100), 2 * SECOND, 11 * SECOND, ("x",)),
-        "explained": lambda: explained_page(results, "x"),
         "history": lambda: history_page(5, "x"),
     }
     text = pages[make]()

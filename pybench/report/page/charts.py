@@ -17,7 +17,6 @@ from pybench.report.page import svg
 from pybench.report.page.svg import Axes
 from pybench.report.run.headline import energy, headline, requests_differ
 from pybench.report.run.view import RunView
-from pybench.report.table import Table
 from pybench.report.text.labels import axis_text, short_labels, verdict_words
 
 _MOST_STRIPS = 60
@@ -33,15 +32,6 @@ class Chart:
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """A part of a run's page that a command adds: a title, notes and tables."""
-
-    title: str
-    notes: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
 
 
 def scaling_charts(results: Results) -> tuple[Chart, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -13,7 +12,7 @@ from pybench.model.errors import PybenchError
 from pybench.model.record import gpu_label
 from pybench.model.results import Results
 from pybench.power.chart import PowerPayload, power_samples, trace_chart
-from pybench.report.page.charts import Section, scaling_charts, step_chart, throughput_charts
+from pybench.report.page.charts import scaling_charts, step_chart, throughput_charts
 from pybench.report.page.document import document, verdict_rank
 from pybench.report.run.findings import by_part, each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.run.flags import legend, relevant
@@ -32,8 +31,8 @@ _HZ_PER_MHZ = 1e6
 _BAD = ("fail", "error")
 
 
-def render(view: RunView, sections: Sequence[Section] = ()) -> str:
-    """One HTML file with everything that is known of a run, and ``sections`` of other commands."""
+def render(view: RunView) -> str:
+    """One HTML file with everything that is known of a run."""
     results = view.results
     names = short_labels(results.points, with_benchmark=True)
     flags = [flag for point in results.points for flag in relevant(point)]
@@ -49,7 +48,6 @@ def render(view: RunView, sections: Sequence[Section] = ()) -> str:
         power=power_payload(view),
         view=view,
         results=results,
-        sections=sections,
         judged="; ".join(filter(None, (decided_sentence(view), judged_sentence(results)))),
         findings=by_part(each_step_once(findings(view))),
         not_judged=by_part(not_judged(view)),

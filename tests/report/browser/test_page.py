@@ -28,7 +28,7 @@ from pybench.report.run.view import RunView
 from tests.docs_script import script
 from tests.documents import ROOT
 from tests.report.page_run import SECOND, power_trace, traced_run
-from tests.report.pages import command_page, explained_page, history_page
+from tests.report.pages import command_page, history_page
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(
@@ -204,13 +204,12 @@ def test_the_printed_page_has_every_table(open_page: Open, traced: RunView) -> N
     assert len(printed.pages) < 15
 
 
-@pytest.fixture(params=["history", "command", "explained"])
-def other_page(request: pytest.FixtureRequest, results: Results) -> str:
+@pytest.fixture(params=["history", "command"])
+def other_page(request: pytest.FixtureRequest) -> str:
     """A page that is not of one run alone."""
     pages: dict[str, Callable[[], str]] = {
         "history": history_page,
         "command": lambda: command_page(power_trace(4, 600), 2 * SECOND, 11 * SECOND),
-        "explained": lambda: explained_page(results),
     }
     return pages[request.param]()
 
