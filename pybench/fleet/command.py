@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from pybench.cli.io import echo, terminal_options, write_json
-from pybench.cli.params import FILE, NAMED_PATH, PATH, across_option, effects_of, smallest_option
+from pybench.cli.params import FILE, NAMED_PATH, across_option, effects_of, smallest_option
 from pybench.model.errors import UsageError
 
 
@@ -18,8 +18,7 @@ def fleet() -> None:
 
 
 @fleet.command()
-@click.argument("run_paths", metavar="[[NODE=]RUN]...", type=NAMED_PATH, nargs=-1)
-@click.option("--pairs", "pair_file", type=FILE, metavar="FILE", help="What pairs of nodes reached together, as JSON.")
+@click.argument("run_paths", metavar="[NODE=]RUN...", type=NAMED_PATH, nargs=-1, required=True)
 @click.option("--nodes", metavar="NAME,...", default="", help="Nodes that are expected: one without a run is named.")
 @across_option
 @smallest_option
@@ -31,7 +30,6 @@ def check(
     /,
     *,
     run_paths: tuple[str, ...],
-    pair_file: Path | None,
     nodes: str,
     across: tuple[str, ...],
     smallest: tuple[str, ...],
@@ -45,18 +43,15 @@ def check(
     from pybench.core.keys import check_across
     from pybench.fleet import text as report
     from pybench.fleet.decision import judge_fleet
-    from pybench.fleet.pair_file import read_pairs
-    from pybench.fleet.runs import CollectedRuns, read_fleet
+    from pybench.fleet.runs import read_fleet
     from pybench.fleet.values import EXIT_CODES
 
-    if not run_paths and pair_file is None:
-        raise UsageError("nothing to judge; give runs of nodes, or --pairs FILE")
-    collected = read_fleet(run_paths, [pair_file] if pair_file else ()) if run_paths else CollectedRuns()
+    collected = read_fleet(run_paths)
     collected.require_names()
     check_across(across, {name for run in collected.runs for name in run.figures.keys})
     result = judge_fleet(
         collected.runs,
-        pairs=(*collected.pairs, *(read_pairs(pair_file) if pair_file else ())),
+        pairs=collected.pairs,
         expected=[name.strip() for name in nodes.split(",") if name.strip()],
         refused=collected.unreadable,
         across=across,
@@ -76,23 +71,18 @@ def check(
 @click.argument("names", metavar="NODE...", nargs=-1, required=True)
 @click.option("--rounds", type=click.IntRange(min=1), help="Rounds to print; default: 3, which decide.")
 @click.option("--all", "every", is_flag=True, help="Print every round, until each node has met every other one.")
-@click.option("--met", type=PATH, multiple=True, metavar="PATH",
-              help="Leave out pairs that have met: runs over two hosts, or a file as of --pairs.")  # fmt: skip
-def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, every: bool) -> None:
+@click.option("--met", multiple=True, metavar="RUN", help="Leave out pairs that have met: their runs over two hosts.")
+def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[str, ...], *, every: bool) -> None:
     """Print which nodes to measure in pairs.
 
     All pairs of a round are measured at the same time.
     """
-    from pybench.fleet.pair_file import read_pairs
     from pybench.fleet.pairs import DECISION_ROUNDS, pair_rounds
     from pybench.fleet.runs import read_fleet
 
     if every and rounds is not None:
         raise UsageError("--all prints every round: leave out --rounds, or --all")
-    figures = [
-        figure for path in met for figure in (read_pairs(path) if path.is_file() else read_fleet([str(path)]).pairs)
-    ]
-    every_round = pair_rounds(names, [figure.nodes for figure in figures])
+    every_round = pair_rounds(names, [figure.nodes for figure in read_fleet(met).pairs] if met else ())
     if not every_round:
         echo("every pair of these nodes has met", err=True)
     for number, of_round in enumerate(every_round if every else every_round[: rounds or DECISION_ROUNDS], 1):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -65,8 +65,8 @@ class CollectedRuns:
             raise RunFolderError(_lines(self.nameless))
 
 
-def read_fleet(given: Sequence[str], skipped: Collection[Path] = ()) -> CollectedRuns:
-    """Read every run below the paths, except ``skipped`` files. Raises ``RunFolderError`` where nothing is readable."""
+def read_fleet(given: Sequence[str]) -> CollectedRuns:
+    """Read every run below the paths. Raises ``RunFolderError`` where nothing is readable."""
     runs: list[NodeRun] = []
     pair_runs: dict[tuple[str, ...], tuple[PairFigure, ...]] = {}
     unreadable: dict[str, str] = {}
@@ -78,8 +78,6 @@ def read_fleet(given: Sequence[str], skipped: Collection[Path] = ()) -> Collecte
         named = None if os.path.lexists(text) else _NAMED.fullmatch(text)
         name, path = (named[1], Path(named[2])) if named else (None, Path(text))
         for place in _places(path):
-            if any(place.exists() and place.samefile(file) for file in skipped if file.exists()):
-                continue
             parts = [*place.parts[:-1], place.name.removesuffix(".json")]
             part = next((part for part in reversed(parts) if not _NO_NODE.fullmatch(part)), "")
             node = name or (part if NODE_NAME.fullmatch(part) else None)

@@ -22,6 +22,15 @@ def fleet(*arguments: str) -> Result:
     return CliRunner(env={"COLUMNS": "80"}).invoke(main, ["fleet", *arguments])
 
 
+def two_hosts_run(folder: Path, names: tuple[str, str], rate_bytes_per_s: float) -> None:
+    node = Node(num_gpus=2)
+    node.over_two_hosts(names)
+    node.change_values(
+        lambda *_: {"busbw_bytes_per_s": rate_bytes_per_s, "algbw_bytes_per_s": rate_bytes_per_s, "collective_s": 0.01}
+    )
+    node.write(folder, WHEN)
+
+
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five nodes of two GPUs, of which node03 has memory that is 8 % slow."""
@@ -94,11 +103,11 @@ def test_two_nodes_are_not_decided(collected: Path) -> None:
 
 
 def test_pairs_alone_name_a_link(tmp_path: Path) -> None:
-    """The command reads the rates of the rounds of ``fleet pairs``; nodes without runs are not compared."""
-    simulated = Fleet(slow_links={("node01", "node15"): 0.06}).pairs(np.random.default_rng(1))
-    pairs = [{"nodes": list(one.nodes), "metric": one.metric, "values": list(one.values)} for one in simulated]
-    (tmp_path / "pairs.json").write_text(json.dumps({"schema": 1, "pairs": pairs}))
-    done = fleet("check", "--pairs", str(tmp_path / "pairs.json"))
+    """The command reads the runs of the rounds of ``fleet pairs``; nodes without runs are not compared."""
+    for pair in Fleet(slow_links={("node01", "node15"): 0.06}).pairs(np.random.default_rng(1)):
+        rate = float(np.median(pair.values))
+        two_hosts_run(tmp_path / "-".join(pair.nodes) / "runs", pair.nodes, rate)
+    done = fleet("check", str(tmp_path))
     assert done.exit_code == 4
     assert "suspect: link node01 - node15" in done.stdout
     assert "24 measurements of pairs" in done.stdout
@@ -114,26 +123,24 @@ def test_rounds_of_pairs() -> None:
 
 
 def test_pairs_that_have_met_are_left_out(tmp_path: Path) -> None:
-    """By a file of pairs: the others are printed, and nothing once all have met."""
+    """By their runs: the others are printed, and nothing once all have met."""
 
-    def met(*pairs: list[str]) -> list[str]:
-        found = [{"nodes": pair, "metric": "busbw_bytes_per_s", "values": [1.0]} for pair in pairs]
-        (tmp_path / "pairs.json").write_text(json.dumps({"schema": 1, "pairs": found}))
-        done = fleet("pairs", "a", "b", "c", "--met", str(tmp_path / "pairs.json"))
+    def met(*pairs: tuple[str, str]) -> list[str]:
+        for pair in pairs:
+            two_hosts_run(tmp_path / "-".join(pair), pair, 46e9)
+        done = fleet("pairs", "a", "b", "c", "--met", str(tmp_path))
         assert done.exit_code == 0, done.stderr
         return [line.split(maxsplit=1)[1] for line in done.stdout.splitlines()] or [done.stderr.strip()]
 
-    assert sorted(met(["b", "a"])) == ["a c", "b c"]
-    assert met(["a", "b"], ["c", "a"], ["b", "c"]) == ["every pair of these nodes has met"]
+    assert sorted(met(("b", "a"))) == ["a c", "b c"]
+    assert met(("c", "a"), ("b", "c")) == ["every pair of these nodes has met"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("pairs", "a", "b", "--met", "absent"), "absent: no such file or folder"),
-        (("check",), "nothing to judge; give runs of nodes, or --pairs FILE"),
         (("check", "absent"), "absent: no such file or folder"),
-        (("check", "--pairs", "absent.json"), "absent.json: cannot be read: No such file or directory"),
         (("pairs", "a", "a"), "a: named twice; give each node once"),
         (("pairs", "a"), "1 node: a pair needs two"),
         (("pairs", "a", "b", "--rounds", "1", "--all"), "--all prints every round: leave out --rounds, or --all"),

@@ -33,7 +33,7 @@ def pybench(*arguments: str) -> Result:
         (("run", ""), "'[SUITE]'"),
         (("run", "drill.toml", "--runs", ""), "'--runs'"),
         (("gate", "RUN", "--history", ""), "'--history'"),
-        (("fleet", "check", ""), "'[[NODE=]RUN]...'"),
+        (("fleet", "check", ""), "'[NODE=]RUN...'"),
     ],
 )
 def test_an_empty_path_is_refused(here: Path, arguments: tuple[str, ...], option: str) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pybench.fleet.pair_file import read_pairs
 from pybench.fleet.runs import read_fleet
-from pybench.model.errors import FileError, RunFolderError
+from pybench.model.errors import RunFolderError
 from pybench.model.figures import FigureKey
 from tests.builders import RESULTS
 from tests.golden_sentences import sentences_of
@@ -107,11 +106,10 @@ def test_failed_checks_of_the_run_are_its_faults(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_named_and_loses_nothing(collected: Path) -> None:
-    """A cut file, a file without results; links are not followed. Files of pairs may be in the same folder."""
+    """A cut file; links are not followed."""
     (collected / "node04.json").write_text('{"run_id": ')
     (collected / "node05.json").symlink_to(collected / "node03.json")
-    (collected / "pairs.json").write_text("{}")
-    found = read_fleet([str(collected)], [collected / "pairs.json"])
+    found = read_fleet([str(collected)])
     assert [run.node for run in found.runs] == ["node01", "node02", "node03"]
     assert [*found.unreadable] == ["node04"]
     assert found.unreadable["node04"].startswith(f"{collected / 'node04.json'}: ")
@@ -182,52 +180,3 @@ def test_a_name_that_no_scheduler_takes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a;reboot.json").write_text(json.dumps(asdict(replace(RESULTS, run_id="a"))))
     with pytest.raises(RunFolderError, match="names no node"):
         read_fleet([str(tmp_path / "a;reboot.json")])
-
-
-PAIR = {"nodes": ["a", "b"], "metric": "busbw_bytes_per_s", "values": [4.6e10, 4.7e10]}
-
-
-def test_pairs_are_read(tmp_path: Path) -> None:
-    """With round, rail and size where they are."""
-    path = tmp_path / "pairs.json"
-    more = {**PAIR, "round": 2, "rail": 3, "message_bytes": 1024}
-    path.write_text(json.dumps({"schema": 1, "pairs": [PAIR, more]}))
-    first, second = read_pairs(path)
-    assert (first.nodes, first.values, first.kind) == (
-        ("a", "b"),
-        (4.6e10, 4.7e10),
-        ("busbw_bytes_per_s", "", None, None),
-    )
-    assert (second.round, second.kind) == (2, ("busbw_bytes_per_s", "", 1024, 3))
-
-
-@pytest.mark.parametrize(
-    ("pair", "message"),
-    [
-        ({**PAIR, "nodes": ["a", "a"]}, "pairs[0]: a is paired with itself"),
-        ({**PAIR, "metric": "busbw"}, "pairs[0]: 'busbw' is no metric"),
-        ({**PAIR, "values": [0.0]}, "pairs[0].values[0]: "),
-        ({**PAIR, "values": []}, "pairs[0].values: "),
-        ({**PAIR, "nodes": ["a"]}, "pairs[0].nodes: "),
-        ({**PAIR, "nodes": ["a", "b c"]}, "pairs[0].nodes[1]: "),
-        ({**PAIR, "node": "a"}, "pairs[0].node: "),
-    ],
-)
-def test_a_pair_that_is_none(tmp_path: Path, pair: object, message: str) -> None:
-    """File, place, fault."""
-    path = tmp_path / "pairs.json"
-    path.write_text(json.dumps({"schema": 1, "pairs": [pair]}))
-    with pytest.raises(FileError) as caught:
-        read_pairs(path)
-    assert str(caught.value).startswith(f"{path}: {message}")
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"schema": 2, "pairs": []}', "[" * 100_000])
-def test_a_file_that_has_no_pairs(tmp_path: Path, text: str) -> None:
-    """Whatever is in it."""
-    path = tmp_path / "pairs.json"
-    path.write_text(text)
-    with pytest.raises(FileError, match=r"pairs\.json"):
-        read_pairs(path)
-    with pytest.raises(RunFolderError, match="cannot be read: No such file"):
-        read_pairs(tmp_path / "absent.json")
