@@ -8,19 +8,16 @@ SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*)
 
 CORES ?= $(shell nproc)
 PYTEST := $(BIN)/python -m pytest -q
-# Those that reach the judged code, as few as reach all of it: tracing doubles a test's time.
+# Fast tests that reach the judged code, as few as reach all of it: tracing doubles a test's time.
 TRACED := tests/model tests/core tests/suites/test_turn_suite.py \
   $(patsubst %,tests/files/test_%.py,deepspeed_config generate_rules matmul_rules model_config overrides train_rules) \
   $(patsubst %,tests/nightly/test_%.py,comparison figures) tests/fleet/test_figures.py
-
-# Their tests mostly wait. Each process of pytest imports what it is to run, so those of the others are few.
-WAITING := tests/power/recording tests/machine tests/cli/test_power.py
 
 # Without bytecode, each of the hundreds of processes that tests start compiles pybench again, and each worker of
 # pytest every test. Some shells and images forbid it; empty allows it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run check test lint fast waiting covered slow docker podman bench clean
+.PHONY: run check test lint fast covered slow docker podman bench clean
 
 # Installs what a run needs and no more; a checkout for development has it already.
 run:
@@ -30,23 +27,21 @@ run:
 
 # Types take one core, for most of a minute where nothing is cached.
 check: $(STAMP)
-	$(MAKE) --no-print-directory --jobs 3 lint fast waiting
+	$(MAKE) --no-print-directory --jobs 2 lint fast
+
+# All at once, as the containers' tests mostly wait. Each fast test runs once, traced or not.
+test: $(STAMP)
+	$(MAKE) --no-print-directory --jobs 4 LEFT_OUT="$(TRACED)" docker podman slow covered fast lint
 
 fast: $(STAMP)
-	$(PYTEST) -m "pure or process" $(addprefix --ignore ,$(WAITING)) -n $(shell expr $(CORES) + 1) --dist worksteal
+	$(PYTEST) -m "pure or source" $(addprefix --ignore ,$(LEFT_OUT)) -n $(CORES) --dist worksteal
 
 covered: $(STAMP)
-	$(PYTEST) -m "pure and not no_cover" $(TRACED) -n $(CORES) --dist worksteal --cov --cov-report= --cov-fail-under=95
-
-waiting: $(STAMP)
-	$(PYTEST) -m "pure or process" $(WAITING) -n $(shell expr 2 \* $(CORES)) --dist worksteal
-
-test: check
-	$(MAKE) --no-print-directory --jobs 3 slow covered docker podman
+	$(PYTEST) -m pure $(TRACED) -n $(CORES) --dist worksteal --cov --cov-report= --cov-fail-under=95
 
 # In the order that tests/conftest.py gives them: long files first. They wait for a third of their time.
 slow: $(STAMP)
-	$(PYTEST) -m "runs or torch or native or whole" -n $(shell expr $(CORES) + 1) --dist loadfile --no-loadscope-reorder --ignore tests/containers
+	$(PYTEST) -m "process or runs or torch or native or whole" -n $(shell expr $(CORES) + 1) --dist loadfile --no-loadscope-reorder --ignore tests/containers
 
 # An engine belongs to the machine: its tests exclude each other. They wait more than they compute.
 docker: $(STAMP)

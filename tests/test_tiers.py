@@ -18,7 +18,7 @@ def test_other_tiers_start_what_they_like() -> None:
 @pytest.mark.parametrize(
     ("module", "tier"),
     [
-        ("test_floors.py", "process"),
+        ("test_floors.py", "source"),
         ("core/plan/test_expand.py", "pure"),
         ("core/node/test_drills.py", "pure"),
         ("worker/test_timing.py", "process"),
@@ -41,7 +41,7 @@ def test_a_tiers_time_limit_gives_way_to_a_tests_own(request: pytest.FixtureRequ
     """This test has no mark."""
     marker = request.node.get_closest_marker("timeout")
     assert marker is not None
-    assert marker.args == (TIME_LIMITS_S["process"],)
+    assert marker.args == (TIME_LIMITS_S["source"],)
 
 
 def test_a_new_folder_needs_a_tier() -> None:
@@ -61,7 +61,7 @@ def test_every_folder_of_tests_has_a_tier() -> None:
     [
         ("", {*TIERS}),
         ("pure", {"pure"}),
-        ("pure or process", {"pure", "process"}),
+        ("pure or source", {"pure", "source"}),
         ("not pure", {*TIERS} - {"pure"}),
         ("not pure and not native", {*TIERS}),
         ("gpu", {*TIERS}),

@@ -32,7 +32,8 @@ _RUNS_BY_RUNNER = (
 )
 TIERS: dict[str, tuple[str, ...]] = {
     "pure": ("core", "explain", "files", "fleet", "model", "nightly", "power", "report", "suites"),
-    "process": (".", "cli", "evidence", "machine", "power/recording", "run", "worker"),
+    "source": (".",),
+    "process": ("cli", "evidence", "machine", "power/recording", "run", "worker"),
     "runs": (
         *(f"cli/test_{name}.py" for name in _RUNS_BY_COMMAND),
         *(f"run/test_{name}.py" for name in _RUNS_BY_RUNNER),
@@ -42,7 +43,7 @@ TIERS: dict[str, tuple[str, ...]] = {
     "whole": ("benchmarks", "containers", "report/browser", "slurm", "whole"),
 }
 """Folders and modules below ``tests``; what is not named here has the tier of the folder that it is in."""
-TIME_LIMITS_S = {"pure": 120, "process": 120}
+TIME_LIMITS_S = {"pure": 120, "source": 120, "process": 120}
 """Of a test, where it is shorter than the ``timeout`` of pyproject.toml."""
 
 _TIER_OF = {Path(place): tier for tier, places in TIERS.items() for place in places}
@@ -65,7 +66,7 @@ def tier_of(path: Path) -> str:
 def left_out(path: Path, expression: str) -> bool:
     """Whether ``-m expression`` can't want a module: it is spared the import, which takes seconds for torch.
 
-    Only a choice of whole tiers is understood: ``pure or process``, ``not pure``.
+    Only a choice of whole tiers is understood: ``pure or source``, ``not pure``.
     """
     words = expression.split()
     if not words or set(words) - {*TIERS, "or", "not"} or words.count("not") > (words[0] == "not"):
