@@ -14,22 +14,22 @@ from tests.test_floors import imports, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1696, 11),
+    "cli": (1676, 11),
     "core": (7186, 42),
     "evidence": (1140, 8),
-    "explain": (1958, 12),
+    "explain": (1783, 12),
     "files": (2797, 17),
-    "fleet": (1534, 10),
+    "fleet": (1459, 9),
     "machine": (1473, 12),
     "model": (5053, 29),
     "nightly": (3383, 18),
     "power": (4234, 22),
-    "report": (3799, 36),
+    "report": (3787, 36),
     "run": (6893, 40),
     "worker": (9304, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (50496, 331)
+SUM = (50214, 330)
 SMALL_LINES = 60
 NUM_SMALL = 15
 """Modules below ``SMALL_LINES`` lines with one importer or none: most could be part of it."""

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from math import fsum
 from pathlib import Path
-from typing import Any
 
-from pybench.core.feasibility import batch_reasons, shape_reasons
 from pybench.core.measurements import Measurements
 from pybench.core.plan import point_id
 from pybench.core.provenance import differences, worker_packages
-from pybench.core.train_feasibility import pass_reasons, split_reasons
 from pybench.explain.measured_step import MeasuredStep, groups_of, measured_steps, shared_rates
 from pybench.explain.node import MeasuredNode, latest_node_run, measured_node
-from pybench.explain.predict import launch_bound, predicted_phases, raised_degree
+from pybench.explain.predict import launch_bound, predicted_phases
 from pybench.explain.step_time import NodeRates, UnmeasuredError, total
-from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanation, Extrapolation
+from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanation
 from pybench.files.run.folder import RunFolder
 from pybench.model.errors import UsageError
 from pybench.model.manifest import Manifest
 from pybench.model.workloads.settings import NodeSettings
-from pybench.model.workloads.train import Train
 
 _OTHER_MACHINE = "the two runs are from machines, drivers or kernels that differ: predictions may not hold"
 _NO_SINGLE_GPUS = "a results.json has the figures of the node's slowest GPU only; they are used for every GPU"
@@ -50,7 +44,7 @@ def explanation_of(run: RunFolder, manifest: Manifest, node_path: Path | None) -
 
 
 def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) -> Explanation:
-    """The baseline of each group of points of a model, the other points against it, and predictions for more GPUs.
+    """The baseline of each group of points of a model, and the other points against it.
 
     Raises ``UsageError`` when the run measured no model, or the node's run lacks the rates that every prediction needs.
     """
@@ -60,24 +54,16 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
     notes = list(_cautions(manifest, measurements, node))
     baselines: list[ExplainedBaseline] = []
     points: list[ExplainedPoint] = []
-    extrapolations: list[Extrapolation] = []
     for group in groups:
-        rates, label = shared_rates(node, group), point_id(group[0].point.benchmark, group[0].group)
+        rates = shared_rates(node, group)
         if node.has_each_gpu and not rates.gpus:
-            notes.append(f"{label}: {_OTHER_GPUS}")
+            notes.append(f"{point_id(group[0].point.benchmark, group[0].group)}: {_OTHER_GPUS}")
         baselines.append(_baseline(rates, group[0]))
-        if len(group) == 1:
-            continue
-        explained = [_explained(rates, group[0], other) for other in group[1:]]
-        further, gaps = extrapolate(rates, group, explained)
-        points += explained
-        extrapolations += further
-        notes += [f"{label}: {gap}" for gap in gaps]
+        points += [_explained(rates, group[0], other) for other in group[1:]]
     return Explanation(
         run_id=manifest.run_id,
         node_run_id=node.run_id,
         points=tuple(points),
-        extrapolations=tuple(extrapolations),
         notes=tuple(dict.fromkeys(notes)),
         baselines=tuple(baselines),
     )
@@ -142,88 +128,3 @@ def _explained(rates: NodeRates, base: MeasuredStep, other: MeasuredStep) -> Exp
     powers = f"its GPUs draw {other.power_w:.0f} W each, the baseline's {base.power_w:.0f} W"
     wait = "they wait, for their CPUs or for each other; a larger batch gives each launch more work"
     return replace(explained, wait=f"{powers}: {wait}")
-
-
-COUNTS = (4, 8, 16, 64, 256, 1024)
-Law = Callable[[int], float]
-"""Speedup over one GPU at a number of GPUs."""
-
-
-def extrapolate(
-    rates: NodeRates, group: Sequence[MeasuredStep], explained: Sequence[ExplainedPoint]
-) -> tuple[list[Extrapolation], list[str]]:
-    """Speedups over one GPU, and notes on the counts that could not be predicted."""
-    base, last = group[0], group[-1]
-    if (least := base.point.num_gpus) != 1:
-        return [], [f"not extrapolated: the laws start from one GPU, and the fewest here are {least}"]
-    (count, times), *_ = Counter(step.point.num_gpus for step in group).most_common(1)
-    if times > 1:
-        return [], [f"not extrapolated: {times} points have {count} GPUs, and a law has one speedup for each number"]
-    num_gpus, reason = last.point.num_gpus, explained[-1].reason
-    larger = [count for count in COUNTS if count > num_gpus]
-    odd = [count for count in larger if count % num_gpus]
-    splits = {count: _unsplit(last, count // num_gpus) for count in larger if count not in odd}
-    counts = [count for count, unsplit in splits.items() if unsplit is None]
-    notes = [f"not extrapolated to {', '.join(map(str, odd))} GPUs: no multiples of {num_gpus}"] if odd else []
-    if too_many := [count for count in splits if count not in counts]:
-        notes.append(f"not extrapolated to {', '.join(map(str, too_many))} GPUs: {splits[too_many[0]]}")
-    if reason is not None and counts:
-        notes.append(f"extrapolated from measured speedups alone: {reason}")
-    measured = {point.num_gpus: point.measured_speedup for point in explained}
-    by_rates = [] if reason else [_law(rates, base, last, tree=tree) for tree in (False, True)]
-    laws = (amdahl(measured), *by_rates)
-    ranges = ((count, [min(float(count), law(count)) for law in laws]) for count in counts)
-    return [
-        Extrapolation(
-            benchmark=base.point.benchmark,
-            group=base.group,
-            num_gpus=count,
-            speedup=(min(speedups) + max(speedups)) / 2,
-            low=min(speedups),
-            high=max(speedups),
-        )
-        for count, speedups in ranges
-    ], notes
-
-
-def _unsplit(last: MeasuredStep, grown: int) -> str | None:
-    """Why the model or its batch can't be split over ``grown`` times the GPUs of the largest point."""
-    settings, shape, degree = last.settings, last.point.shape, raised_degree(last.settings)
-    if shape is None:
-        return None
-    degrees: dict[str, Any] = {degree: int(getattr(settings, degree)) * grown}
-    settings = replace(settings, **degrees)
-    reasons = [*shape_reasons(settings, shape), *batch_reasons(settings)]
-    if isinstance(settings, Train):
-        reasons += (*split_reasons(settings, shape), *pass_reasons(settings))
-    return next(iter(reasons), None)
-
-
-def _law(rates: NodeRates, base: MeasuredStep, last: MeasuredStep, *, tree: bool) -> Law:
-    """The prediction from the largest point, with the collectives of the degree that grows over more GPUs."""
-    weak, joined = last.samples > base.samples, last.rates(rates.over(last.settings.num_nodes))
-    baseline = base.as_baseline(base.predicted(rates))
-    degree = int(getattr(last.settings, raised_degree(last.settings)))
-
-    def law(count: int) -> float:
-        grown = count // last.point.num_gpus
-        samples = last.samples * grown if weak else last.samples
-        wider = {
-            (operation, degree * grown): curve.at(operation, degree, degree * grown, tree=tree)
-            for (operation, measured), curve in joined.collectives.items()
-            if measured == degree
-        }
-        wider_rates = replace(joined, collectives={**joined.collectives, **wider})
-        predicted = predicted_phases(wider_rates, last.point, samples, grown=grown)
-        return samples / baseline.calibrated_s(predicted) / base.rate
-
-    return law
-
-
-def amdahl(measured: Mapping[int, float]) -> Law:
-    """S(N) = N / (1 + sigma (N - 1)), sigma by least squares of N/S - 1 over N - 1. Raises ``ValueError``."""
-    excess = [(count - 1, count / speedup - 1) for count, speedup in measured.items() if count > 1]
-    if not excess:
-        raise ValueError("a law needs a measured speedup of more than one GPU")
-    sigma = max(0.0, fsum(y * n for n, y in excess) / fsum(n**2 for n, _ in excess))
-    return lambda count: count / (1 + sigma * (count - 1))

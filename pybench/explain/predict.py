@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 from pybench.core.flops import cached_numbers, read_weights
 from pybench.explain.step_time import NodeRates, StepTime, UnmeasuredError, roofline
 from pybench.explain.training import TrainingStep
@@ -21,36 +18,25 @@ from pybench.model.workloads.settings import AUTO, DTYPE_BYTES, PARALLEL_AXES, M
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_rules import STRATEGIES, UNPREDICTED
 
-# The degree that needs least fabric first.
-_DEGREES = ("data_parallel", "pipeline_parallel", "context_parallel", "tensor_parallel")
 
-
-def predicted_phases(rates: NodeRates, point: Point, samples: float, *, grown: int = 1) -> tuple[StepTime, ...]:
-    """The phases of ``point``'s step with ``samples`` in it, its parallel degree multiplied by ``grown``.
+def predicted_phases(rates: NodeRates, point: Point, samples: float) -> tuple[StepTime, ...]:
+    """The phases of ``point``'s step with ``samples`` in it.
 
     Generation has two phases, prefill and all decode rounds at the mean context; a replica runs its sequences in waves
-    of ``max_num_seqs``. Training has one. Raises ``UnmeasuredError`` when the
-    node's run lacks a rate, or the model does not know the point's work.
+    of ``max_num_seqs``. Training has one. Raises ``UnmeasuredError`` when the node's run lacks a rate, or the model
+    does not know the point's work.
     """
     _refuse_unknown(point)
     settings, decoder = point.settings, point.shape
     assert decoder is not None, "a model without a shape was refused"
     assert isinstance(settings, (Generate, Train)), "other work was refused"
-    degree = raised_degree(settings)
-    degrees: dict[str, Any] = {degree: int(getattr(settings, degree)) * grown}
-    grown_settings = replace(settings, **degrees)
-    if isinstance(grown_settings, Train):
-        return (TrainingStep(rates, decoder, grown_settings, samples).time(),)
-    share, at_once = _wave(grown_settings, samples)
-    prompt = grown_settings.prompt_tokens
-    prefill = _forward_pass(rates, decoder, grown_settings, at_once, prompt, (0, prompt))
-    rounds = _decode_round(rates, decoder, grown_settings, at_once).times(grown_settings.output_tokens - 1)
+    if isinstance(settings, Train):
+        return (TrainingStep(rates, decoder, settings, samples).time(),)
+    share, at_once = _wave(settings, samples)
+    prompt = settings.prompt_tokens
+    prefill = _forward_pass(rates, decoder, settings, at_once, prompt, (0, prompt))
+    rounds = _decode_round(rates, decoder, settings, at_once).times(settings.output_tokens - 1)
     return prefill.times(share / at_once), rounds.times(share / at_once)
-
-
-def raised_degree(settings: ModelSettings) -> str:
-    """The parallel degree that more GPUs would raise: the highest; of equal ones, that which needs least fabric."""
-    return max(_DEGREES, key=lambda name: int(getattr(settings, name)))
 
 
 def runs_in_waves(settings: ModelSettings) -> bool:

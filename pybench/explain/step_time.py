@@ -31,17 +31,6 @@ class AlphaBeta:
         """Seconds of a message of this size."""
         return self.alpha_s + self.beta_s_per_byte * num_bytes
 
-    def at(self, operation: str, count: int, wanted: int, *, tree: bool) -> AlphaBeta:
-        """The same links with ``wanted`` ranks instead of the ``count`` that were measured.
-
-        Bandwidth follows the bytes that each rank sends (nccl-tests, doc/PERFORMANCE.md), latency the number of steps:
-        n - 1 in a ring, log2 n in a tree (Thakur, Rabenseifner, Gropp, Optimization of Collective Communication
-        Operations in MPICH, IJHPCA 19(1), 2005).
-        """
-        steps = math.log2(wanted) / math.log2(count) if tree else (wanted - 1) / (count - 1)
-        sent = 1.0 if operation == "broadcast" else (1 - 1 / wanted) / (1 - 1 / count)
-        return AlphaBeta(self.alpha_s * steps, self.beta_s_per_byte * sent)
-
 
 def fit(curve: Sequence[tuple[float, float]]) -> AlphaBeta:
     """Least squares of the relative error over (bytes, seconds), with neither latency nor bandwidth below 0.

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from pybench.core.measurements import grouped
-from pybench.core.numbers import node_ranges, percent, plain, signed_percent
-from pybench.core.plan import point_id
+from pybench.core.numbers import node_ranges, percent, signed_percent
 from pybench.explain.values import ExplainedBaseline, ExplainedPoint, Explanation
 from pybench.report.table import Table, wrapped
 from pybench.report.text.change_words import value_text
@@ -16,20 +15,19 @@ from pybench.report.text.table import Paper
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 """Points have their ids in full."""
 _PART_HEADS = {"communication": "comm."}
-_LABEL = "Prediction, not measured: speedup over one GPU, more GPUs joined as these"
 
 
 def render(
     explanation: Explanation, names: Mapping[str, str] = NO_NAMES, *, width: int = 80, color: bool = False
 ) -> str:
-    """Baselines, speedups, parts of each shortfall, clocks, predictions for more GPUs, and notes.
+    """Baselines, speedups, parts of each shortfall, clocks, and notes.
 
     ``names`` are labels of points by id, for the tables.
     """
     head = wrapped(f"{explanation.run_id}, explained by {explanation.node_run_id}", width, after="  ")
     noted = [line for note in notes(explanation) for line in wrapped(note, width, "  ", "    ")]
     out = Paper(width, color=color)
-    for table in (*tables_of(explanation, names), _clocks(explanation, names), _predictions(explanation)):
+    for table in (*tables_of(explanation, names), _clocks(explanation, names)):
         out.table(table.without_empty_columns())
     return "\n".join((*head, out.text())) + "\n".join(("\nNotes", *noted, "") if noted else ())
 
@@ -100,16 +98,3 @@ def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
     )
     heads = ("point", "at power limit", "baseline at power limit", "clock", "power")
     return Table("Clocks and power of a GPU against the baseline's", heads, rows)
-
-
-def _predictions(explanation: Explanation) -> Table:
-    rows = tuple(
-        (
-            point_id(row.benchmark, row.group),
-            str(row.num_gpus),
-            f"{plain(row.speedup, 3)}x",
-            f"[{plain(row.low, 3)}, {plain(row.high, 3)}]" if row.low < row.high else "-",
-        )
-        for row in explanation.extrapolations
-    )
-    return Table(_LABEL, ("benchmark", "GPUs", "speedup", "laws give"), rows)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pybench.model.suite import AxisValue
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedBaseline:
@@ -62,24 +60,11 @@ class ExplainedPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extrapolation:
-    """A predicted speedup over one GPU at a count that was not measured, and the range of the laws."""
-
-    benchmark: str
-    group: dict[str, AxisValue]
-    num_gpus: int
-    speedup: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """A run explained by a node's run; ``notes`` are cautions about the two."""
 
     run_id: str
     node_run_id: str
     points: tuple[ExplainedPoint, ...]
-    extrapolations: tuple[Extrapolation, ...]
     notes: tuple[str, ...]
     baselines: tuple[ExplainedBaseline, ...] = ()

@@ -126,9 +126,7 @@ def test_a_node_check_has_nothing_to_explain(tmp_path: Path, options: tuple[str,
 
 def test_an_explanation_is_as_wide_as_the_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In characters that it has, as every report."""
-    found = Explanation(
-        run_id="run", node_run_id="node", points=(), extrapolations=(), notes=("24 µs of a launch",) * 2
-    )
+    found = Explanation(run_id="run", node_run_id="node", points=(), notes=("24 µs of a launch",) * 2)
     monkeypatch.setattr("pybench.explain.explanation.explanation_of", lambda *_: found)
     monkeypatch.setenv("COLUMNS", "18")
     done = CliRunner(charset="ascii").invoke(main, ["explain", str(folder)])

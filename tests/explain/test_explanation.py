@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.core.measurements import Measurements
+from pybench.core.plan import point_id
 from pybench.explain.explanation import explain
 from pybench.explain.text import render
 from pybench.model.errors import UsageError
@@ -33,10 +34,7 @@ def test_generation_is_explained(runs: Any, build: Build) -> None:
     assert sum(point.parts.values()) == pytest.approx(point.shortfall_s)
     assert point.parts["communication"] > 0
     assert point.parts["software"] > 0
-    assert [row.num_gpus for row in explanation.extrapolations] == [4, 8]
-    assert all(row.low <= row.speedup <= row.high for row in explanation.extrapolations)
-    (note,) = explanation.notes
-    assert note.startswith("decode: not extrapolated to 16, 64, 256, 1024 GPUs: 8 key-value heads of m can't be split")
+    assert explanation.notes == ()
 
 
 def test_training_is_explained(runs: Any, build: Build) -> None:
@@ -49,16 +47,12 @@ def test_training_is_explained(runs: Any, build: Build) -> None:
 
 
 def test_a_point_without_a_curve_has_its_reason(runs: Any, build: Build) -> None:
-    """The node's run has no curve of four GPUs: the laws of measured speedups extrapolate."""
+    """The node's run has no curve of four GPUs."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1), (build.generate(4), 0.08)])
     _, four = explanation.points
     assert four.reason == SENTENCES["a_point_without_a_curve_has_its"]
     assert (four.predicted_s, four.predicted_speedup, four.parts) == (None, None, None)
-    assert [row.num_gpus for row in explanation.extrapolations] == [8]
-    others, split, alone = explanation.notes
-    assert split.startswith("decode: not extrapolated to 16, 64, 256, 1024 GPUs: 8 key-value heads of m can't be split")
-    assert others == SENTENCES["a_point_without_a_curve_has_its_2"]
-    assert alone == f"decode: extrapolated from measured speedups alone: {four.reason}"
+    assert explanation.notes == (SENTENCES["a_point_without_a_curve_has_its_2"],)
 
 
 def test_another_machine_is_noted(runs: Any, build: Build) -> None:
@@ -122,7 +116,7 @@ def test_a_lone_point_is_compared_with_the_nodes_rates(runs: Any, build: Build) 
         assert set(base.parts) == {"compute", "memory", "communication"}
         assert base.parts["communication"] == 0
         assert base.beyond_s == pytest.approx(measured_s - sum(base.parts.values()))
-    assert (explanation.points, explanation.extrapolations, explanation.notes) == ((), (), ())
+    assert (explanation.points, explanation.notes) == ((), ())
 
 
 def test_points_share_the_time_beyond_the_baselines_prediction(runs: Any, build: Build) -> None:
@@ -200,7 +194,21 @@ def test_a_run_over_nodes_is_explained_by_their_collectives(runs: Any, build: Bu
     assert over.predicted_s > within.predicted_s
     assert over.parts is not None
     assert sum(over.parts.values()) == pytest.approx(over.shortfall_s)
-    assert [row.num_gpus for row in explanation.extrapolations] == [4, 8, 16, 64, 256, 1024]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "degrees"),
+    [("fsdp", {"tensor_parallel": 2, "data_parallel": 2}), ("context_parallel", {"context_parallel": 2})],
+)
+def test_split_layers_with_copies_and_split_sequences_are_predicted(
+    runs: Any, build: Build, strategy: str, degrees: dict[str, Any]
+) -> None:
+    """Against one GPU with the same strategy."""
+    alone = with_settings(build.train(1), strategy=strategy)
+    split = dataclasses.replace(with_settings(alone, **degrees), id=point_id("fit", {**degrees}), axes={**degrees})
+    (point,) = runs.explain([(alone, 0.1), (split, 0.11)]).points
+    assert point.reason is None
+    assert point.predicted_s is not None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from pybench.explain.node import node_rates
 from pybench.explain.predict import predicted_phases
 from pybench.explain.step_time import NodeRates, UnmeasuredError
-from pybench.model.workloads.train import Train
 from tests.build import Build
 from tests.builders import with_settings
 
@@ -89,19 +88,10 @@ def test_fused_norms_read_less_memory(build: Build, rates: NodeRates) -> None:
     assert [phase.compute_s for phase in plain] == [phase.compute_s for phase in fused]
 
 
-def test_chunks_are_a_degree_that_grows(build: Build, rates: NodeRates) -> None:
-    """Two chunks compute the products of half of each sequence; twice two are four."""
+def test_chunks_share_a_sequence(build: Build, rates: NodeRates) -> None:
+    """Two chunks compute the products of half of each sequence."""
     alone = with_settings(build.train(1), strategy="context_parallel")
-    two, four = (with_settings(alone, context_parallel=degree) for degree in (2, 4))
+    two = with_settings(alone, context_parallel=2)
     (step,), (half,) = predicted_phases(rates, alone, 4), predicted_phases(rates, two, 4)
     assert 0.5 * step.compute_s < half.compute_s < 0.6 * step.compute_s
     assert half.communication_s > 0
-    assert predicted_phases(rates, two, 4, grown=2) == predicted_phases(rates, four, 4)
-
-
-def test_a_grown_degree_is_the_raised_one(build: Build, rates: NodeRates) -> None:
-    """Eight times two copies are sixteen."""
-    settings = Train(backend="torch", model="m", global_batch_size=16, sequence_tokens=8, data_parallel=2)
-    point = dataclasses.replace(build.train(2), settings=settings)
-    [grown], [wide] = predicted_phases(rates, point, 128, grown=8), predicted_phases(rates, point, 16)
-    assert grown.compute_s == pytest.approx(wide.compute_s)

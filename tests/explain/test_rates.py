@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pybench.explain.node import node_rates
-from pybench.explain.step_time import AlphaBeta, NodeRates, fit
+from pybench.explain.step_time import NodeRates, fit
 from pybench.model.errors import UsageError
 from pybench.model.workloads.node import Matmul, MemoryBandwidth
 
@@ -45,15 +45,6 @@ def test_fit_needs_two_sizes_with_positive_times(curve: list[tuple[float, float]
     """Anything else raises."""
     with pytest.raises(ValueError, match="a fit needs times of two sizes"):
         fit(curve)
-
-
-def test_more_ranks_by_ring_and_tree() -> None:
-    """From 2 to 8 ranks: 7 steps instead of 1, or 3 levels; 7/8 of the data instead of 1/2."""
-    measured = AlphaBeta(1e-5, 1e-11)
-    ring, tree = (measured.at("all_reduce", 2, 8, tree=tree) for tree in (False, True))
-    assert [ring.alpha_s, tree.alpha_s] == pytest.approx([7e-5, 3e-5])
-    assert ring.beta_s_per_byte == tree.beta_s_per_byte == pytest.approx(1.75e-11)
-    assert measured.at("broadcast", 2, 8, tree=True).beta_s_per_byte == 1e-11
 
 
 def test_rates_of_a_node(runs: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pybench.explain.text import render
@@ -20,7 +19,6 @@ def test_the_report_marks_predictions(runs: Any, build: Build) -> None:
     assert text.startswith("run, explained by node\n\nBaselines at the node's own rates\n")
     assert "\nNotes\n  decode[tensor_parallel=4]: not predicted: the node's run has no" in text
     assert "\n  the two runs are from" in text
-    assert "Prediction, not measured" in text
     assert "1.600x" in text
     assert "unexplained" in text
 
@@ -29,7 +27,6 @@ def test_the_report_without_predictions(runs: Any, build: Build) -> None:
     """Empty tables are left out."""
     text = render(runs.explain([(build.generate(2), 0.1), (build.generate(4), 0.08)]), width=200)
     assert "Measured and predicted" in text
-    assert "Prediction, not measured" not in text
     assert "and why" not in text
 
 
@@ -41,23 +38,9 @@ def test_tables_have_the_labels_of_points_that_are_given(runs: Any, build: Build
     assert rows == ["TP 1", "TP 2", "TP 2"]
 
 
-def test_a_single_law_has_no_range(runs: Any, build: Build) -> None:
-    """Equal ends are no range."""
-    explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
-    (one, other) = explanation.extrapolations
-    many = replace(other, num_gpus=1024, speedup=529.4, low=33.33, high=1024.0)
-    alone = replace(explanation, extrapolations=(one, replace(other, speedup=2.0, low=2.0, high=2.0), many))
-    rows = [line.split() for line in render(alone).splitlines() if line.startswith("decode  ") and "x" in line]
-    assert rows == [
-        ["decode", "4", f"{one.speedup:.3g}x", f"[{one.low:.3g},", f"{one.high:.3g}]"],
-        ["decode", "8", "2x", "-"],
-        ["decode", "1024", "529x", "[33.3,", "1,024]"],
-    ]
-
-
 def test_baselines_of_long_names_are_one_line_each() -> None:
     """80 columns hold every part and the share of the step."""
-    nothing: Any = {"points": (), "extrapolations": (), "notes": ()}
+    nothing: Any = {"points": (), "notes": ()}
     baselines = tuple(
         ExplainedBaseline(
             point_id=name,
@@ -104,7 +87,7 @@ def test_a_shortfall_has_its_parts_and_a_point_without_a_prediction_its_reason()
     )
     notes = ("other software",)
     explanation = Explanation(
-        run_id="r", node_run_id="n", baselines=baselines, points=(explained, unknown), extrapolations=(), notes=notes
+        run_id="r", node_run_id="n", baselines=baselines, points=(explained, unknown), notes=notes
     )
     lines = render(explanation, width=200).splitlines()
     assert [line.split()[1:] for line in lines if line.startswith("decode[tensor_parallel=2]")] == [
