@@ -105,8 +105,13 @@ def floor(module: str) -> int:
     home = room(module)
     if module == "pybench.cli.main":
         return FLOORS[""]
-    faces = home in {*PRODUCTS, "power"} and module.split(".")[2:] and module.split(".")[2].startswith(FACES)
-    return FLOORS[PRODUCTS[0]] if faces else FLOORS[home]
+    return FLOORS[PRODUCTS[0]] if is_face(module) else FLOORS[home]
+
+
+def is_face(module: str) -> bool:
+    """Whether a module serves a product's command."""
+    home, *inner = module.split(".")[1:] or ("",)
+    return home in {*PRODUCTS, "power"} and inner != [] and inner[0].startswith(FACES)
 
 
 def breaches(found: Imports) -> list[str]:
