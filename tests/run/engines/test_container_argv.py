@@ -21,7 +21,7 @@ from pybench.run.engines.base import Launch
 from pybench.run.engines.enroot.engine import NAMESPACES, EnrootLauncher, Isolation, import_argv
 from pybench.run.engines.local import Local
 from pybench.run.engines.oci.confinement import GpuOptions, cdi_options, confinement_for, node_options, toolkit_options
-from pybench.run.engines.oci.launcher import INSPECT, REMOVE, OciLauncher
+from pybench.run.engines.oci.launcher import INSPECT, REMOVE, STOP, OciLauncher
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "argv"
 PACKAGE = f"{Path(pybench.__file__).parent.parent}/"
@@ -157,7 +157,7 @@ def test_command_line_and_environment(name: str) -> None:
     parts = [*ours, "", "# client", *_lines(launcher.environment(task))]
     if isinstance(launcher, OciLauncher):
         parts += ["", "# worker", *launcher.environment_text(task).splitlines()]
-        for words in (INSPECT, ("stop", "--time", "5"), REMOVE):
+        for words in (INSPECT, STOP, REMOVE):
             parts += ["", " ".join(launcher.container_argv(task, *words))]
     actual = "\n".join(parts) + "\n"
     file = GOLDEN / f"{name}.txt"

@@ -22,17 +22,17 @@ from pybench.run.engines.environment import fixed
 from pybench.run.engines.image_launcher import MODELS, ImageLauncher
 from pybench.run.engines.oci.confinement import Confinement, GpuOptions
 from pybench.run.engines.oci.images import with_algorithm
-from pybench.run.engines.process import GRACE_S, WorkerProcess, end_marked, log_tail
+from pybench.run.engines.process import WorkerProcess, end_marked, log_tail
 
 INSPECT = ("container", "inspect")
+STOP = ("stop", "--time", "0")
+"""Kills at once: the kernel delivers no SIGTERM to a container's first process, which a worker is."""
 REMOVE = ("rm", "--force", "--volumes")
 OWNER_LABEL = "pybench.run"
 """Label of a container: the process that started it."""
 ATTEMPT_LABEL = "pybench.attempt"
 """Label of a container: the token of its job."""
 _NO_LETTERS = str.maketrans("/@", "--")
-# Docker waits its own time for a container that doesn't die; ours must be longer than the grace it is given.
-_STOP_LIMIT_S = GRACE_S + 30
 # As in a shell, a process that signal N ended has exit code 128 + N.
 _SIGNALLED = 128
 
@@ -156,12 +156,11 @@ class ContainerWorker:
         return self._found
 
     def end(self) -> None:
-        """Stop the container if it still runs, read back what it was, and leave nothing of it."""
+        """Kill the container if it still runs, read back what it was, and leave nothing of it."""
         if self._ended:
             return
         if self.wait(0) is None:
-            stop = self._launcher.container_argv(self._job, "stop", "--time", f"{GRACE_S:.0f}")
-            run_command(stop, _STOP_LIMIT_S, outlives=True)
+            run_command(self._launcher.container_argv(self._job, *STOP), outlives=True)
         self._client.end()
         if self._look():
             run_command(self._launcher.container_argv(self._job, *REMOVE), outlives=True)
@@ -223,6 +222,7 @@ def remove_orphans(engine: Sequence[str], run_mark: str) -> int:
         result = run_command((*engine, *INSPECT, container))
         labels = (json.loads(result.out)[0]["Config"]["Labels"] or {}) if result.ok else {}
         if _is_orphan(labels.get(OWNER_LABEL, "")) or labels.get(ATTEMPT_LABEL, "").startswith(f"{run_mark}/"):
+            run_command((*engine, *STOP, container), outlives=True)
             run_command((*engine, *REMOVE, container), outlives=True)
             count += 1
     return count
