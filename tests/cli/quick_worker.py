@@ -1,4 +1,7 @@
-"""A worker that starts in milliseconds and measures a speed of exactly its number of ranks: EXCHANGE [--ranks N]."""
+"""A worker that starts in milliseconds and measures a speed of exactly its number of ranks: EXCHANGE [--ranks N].
+
+Between warm-up and measurement it waits until one of the files of ``QUICK_WAIT`` exists, where that is set.
+"""
 # ruff: noqa: PTH110, PTH123 - pathlib takes as long to import as all else here
 
 import json
@@ -9,6 +12,7 @@ import time
 STEP_NS = 10_000_000
 exchange = sys.argv[1]
 ranks = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+awaited = os.environ.get("QUICK_WAIT")
 
 
 def say(source: int, kind: str, **values: object) -> None:
@@ -47,6 +51,8 @@ def work_on(steps: int, work: dict[str, int]) -> None:
         say(rank, "phase", name="warmup", start_ns=begin)
         end = max(begin + 1, time.monotonic_ns())
         say(rank, "step", index=0, phase="warmup", start_ns=begin, end_ns=end, work=work)
+    while awaited and not any(map(os.path.exists, awaited.split(os.pathsep))):
+        time.sleep(0.005)
     begun = time.monotonic_ns()
     time.sleep(steps * STEP_NS / 1e9 + 0.001)
     for rank in range(ranks):

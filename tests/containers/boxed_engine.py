@@ -22,6 +22,7 @@ from tests.builders import decode_benchmark, training_over_hosts
 from tests.containers.root_image import SITE
 
 TAG = "localhost/pybench-test:1"
+QUICK_WORKER = Path(__file__).parents[1] / "cli" / "quick_worker.py"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def job(folder: Path, number: int = 1) -> Launch:
     """An attempt to start by hand: a staged worker and an empty exchange folder."""
     exchange = folder / "attempts" / f"drill.{number}" / "exchange"
     exchange.mkdir(parents=True)
-    stage_worker(folder / "worker")
+    if not (folder / "worker").exists():
+        stage_worker(folder / "worker")
     return Launch(
         stage=folder / "worker",
         exchange=exchange,
@@ -107,14 +109,25 @@ platforms."{this_platform()}" = {{ config = "{image_id}" }}
 """
 
 
-def suite_text(container: str = "", *, attempts: int = 1, ranks: str = "[1, 2]") -> str:
+def quick_packages(folder: Path, module: str = QUICK_WORKER.read_text(encoding="utf-8")) -> Path:
+    """Packages for a suite to mount: the worker is ``module`` from the moment at which it imports torch.
+
+    The quick worker, of one rank, computes nothing: what is tested is the container around it.
+    """
+    package = folder / "packages" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(f"{module}\nos._exit(0)\n", encoding="utf-8")
+    return package.parent
+
+
+def suite_text(container: str = "", *, packages: Path | None = None, attempts: int = 1, ranks: str = "[1, 2]") -> str:
     """A real workload that takes seconds, its packages mounted."""
     return f"""
 schema = 1
 name = "boxed"
 
 [container]
-mounts = [{{ source = "{site_packages()}", target = "{SITE}" }}]
+mounts = [{{ source = "{packages or site_packages()}", target = "{SITE}" }}]
 {container}
 
 {decode_benchmark(prompt_tokens=8, output_tokens=4, attempts=attempts, steps=3)}max_attempts = {attempts}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pybench.run.engines.base import get_engine
-from pybench.run.engines.oci.launcher import remove_orphans
+from pybench.run.engines.oci.launcher import OciLauncher, remove_orphans
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, site_packages
 from tests.containers.root_image import write_image
 from tests.ports import port_for
@@ -72,8 +72,14 @@ def boxed(
         subprocess.run([name, "image", "rm", "--force", image_id], capture_output=True, check=False)
 
 
-@pytest.fixture
-def registry(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+@pytest.fixture(scope="session")
+def launcher(boxed: Boxed) -> OciLauncher:
+    """The launcher of a suite without a ``[container]``."""
+    return boxed.launcher()
+
+
+@pytest.fixture(scope="session")
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A registry on loopback that serves the image as ``pybench/test:1``; its name with the port."""
     absent = [name for name in ("docker-registry", "skopeo") if shutil.which(name) is None]
     if absent and os.environ.get(REQUIRED):
@@ -81,10 +87,10 @@ def registry(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
     if absent:
         pytest.skip(f"{absent[0]} is not installed")
     port = port_for(request.node)
-    settings = tmp_path / "registry.yml"
+    folder = tmp_path_factory.mktemp("registry")
+    settings = folder / "registry.yml"
     settings.write_text(
-        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {tmp_path}/store}}}}\n"
-        f"http: {{addr: 127.0.0.1:{port}}}\n",
+        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {folder}/store}}}}\nhttp: {{addr: 127.0.0.1:{port}}}\n",
         encoding="utf-8",
     )
     with subprocess.Popen(
@@ -99,10 +105,17 @@ def registry(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
             assert time.monotonic() < deadline
             time.sleep(0.05)
         name = f"127.0.0.1:{port}"
-        monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(tmp_path / "registries.conf"))
-        (tmp_path / "registries.conf").write_text(f'[[registry]]\nlocation = "{name}"\ninsecure = true\n')
         copy = ("skopeo", "--insecure-policy", "copy", "--dest-tls-verify=false")
-        served = (f"docker-archive:{request.getfixturevalue('archive')[0]}", f"docker://{name}/pybench/test:1")
-        subprocess.run([*copy, *served], check=True, capture_output=True)
+        image = (f"docker-archive:{request.getfixturevalue('archive')[0]}", f"docker://{name}/pybench/test:1")
+        subprocess.run([*copy, *image], check=True, capture_output=True)
         yield name
         server.terminate()
+
+
+@pytest.fixture
+def registry(served: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The registry's name, which engines and skopeo trust without a certificate."""
+    settings = tmp_path / "registries.conf"
+    settings.write_text(f'[[registry]]\nlocation = "{served}"\ninsecure = true\n')
+    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(settings))
+    return served

@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import io
 import json
+import os
 import platform
 import re
 import struct
@@ -28,7 +29,11 @@ SITE = f"/usr/local/lib/{PYTHON}/{_PACKAGES}"
 INTERPRETER = "/usr/bin/python3"
 LABELS = {"org.opencontainers.image.title": "pybench-test"}
 
-_LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "__pycache__", "idlelib", "tkinter", "ensurepip"}
+_LEFT_OUT = {
+    *("site-packages", "dist-packages", "test", "tests", "__pycache__"),
+    *("ensurepip", "idlelib", "lib2to3", "pydoc_data", "tkinter", "turtledemo"),
+}
+_LEFT_OUT_MODULES = ("_test", "_tkinter.")
 _FOLDERS = ("dev", "etc", "proc", "sys", "tmp", "run", "mnt", SITE.lstrip("/"))
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -79,9 +84,11 @@ def _layer(extensions: Iterable[Path]) -> bytes:
 
 
 def _modules(library: Path) -> Iterator[Path]:
-    for path in sorted(library.rglob("*")):
-        if path.is_file() and path.suffix != ".a" and not _LEFT_OUT.intersection(path.relative_to(library).parts):
-            yield path
+    for parent, folders, files in os.walk(library):
+        folders[:] = sorted(set(folders) - _LEFT_OUT)
+        for name in sorted(files):
+            if not name.endswith(".a") and not name.startswith(_LEFT_OUT_MODULES):
+                yield Path(parent, name)
 
 
 def _compiled(module: Path) -> bytes | None:

@@ -17,7 +17,7 @@ from pybench.cli.main import main
 from pybench.files.run.folder import RunFolder
 from pybench.run.images.lock import read_lock, this_platform
 from pybench.run.images.registry import fetch_manifest
-from tests.containers.boxed_engine import Boxed, engines_that_hold, inside, job, lock_text, suite_text
+from tests.containers.boxed_engine import Boxed, engines_that_hold, inside, job, lock_text, quick_packages, suite_text
 from tests.containers.root_image import INTERPRETER
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
@@ -90,7 +90,8 @@ def test_built_locked_and_run_in(boxed: Boxed, folder: Path, tmp_path: Path, mon
     assert f'+config = "{digest}"' in built.output
     assert boxed.name in engines_that_hold("addition", pybench("images", "list", "--lock", lock).output)
     lock.write_text(lock.read_text().replace('"cuda"', '"cpu"'))
-    (tmp_path / "boxed.toml").write_text(suite_text('image = "addition"', ranks="[1]"))
+    suite = suite_text('image = "addition"', packages=quick_packages(tmp_path), ranks="[1]")
+    (tmp_path / "boxed.toml").write_text(suite)
     ran = pybench(
         *("run", tmp_path / "boxed.toml", "--runs", tmp_path / "runs", "--engine", boxed.name, "--lock", lock)
     )

@@ -81,10 +81,9 @@ def job(folder: Path, environment: Mapping[str, str]) -> Launch:
     )
 
 
-def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
+def test_nothing_gets_out(launcher: OciLauncher, tmp_path: Path) -> None:
     """No capability, no network, nothing writable but the job's two folders and tmp; no variable of the shell."""
     shell = {**os.environ, "NCCL_DEBUG": "WARN", "SECRET": "s3cret", "HF_TOKEN": "t0ken", "TORCH_HOME": "/home/me"}
-    launcher = boxed.launcher()
     found = inside(launcher, job(tmp_path, shell), TRIES)
     assert found["capabilities"] == ["0000000000000000"]
     assert found["no_new_privileges"] == "1"
@@ -107,7 +106,7 @@ def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
     assert found["processes"] == ["1"]
 
 
-def test_what_one_worker_compiles_the_next_one_finds(boxed: Boxed, tmp_path: Path) -> None:
+def test_what_one_worker_compiles_the_next_one_finds(launcher: OciLauncher, tmp_path: Path) -> None:
     """By the variables that libraries read, as the user inside; each has another container."""
     names = ("XDG_CACHE_HOME", "CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
     write = f"""
@@ -122,7 +121,6 @@ print(json.dumps(len(folders)))
 import json, os, pathlib
 print(json.dumps([(pathlib.Path(os.environ[name]) / "code").read_text() for name in {names}]))
 """
-    launcher = boxed.launcher()
     for number, (code, expected) in enumerate(((write, 4), (read, ["compiled"] * 4))):
         folder = tmp_path / str(number)
         task = replace(job(folder, dict(os.environ)), compiled=tmp_path / "0" / "compiled" / "torch")
@@ -156,7 +154,7 @@ def test_a_secret_reaches_the_worker_and_no_record(
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_pids_are_bounded(boxed: Boxed, tmp_path: Path) -> None:
+def test_pids_are_bounded(launcher: OciLauncher, tmp_path: Path) -> None:
     """A fork bomb ends in its own container."""
     code = """
 import json, threading, time
@@ -169,7 +167,6 @@ except RuntimeError:
 print(json.dumps(count), flush=True)
 import os; os._exit(0)
 """
-    launcher = boxed.launcher()
     if launcher.confinement.pids_limit is None:
         pytest.skip("this machine lets the engine bound no pids, and the record says so")
     small = OciLauncher(**{**vars(launcher), "confinement": launcher.confinement.relaxed("test", "", pids_limit=64)})

@@ -18,8 +18,10 @@ from pybench.cli.progress import PlainProgress
 from pybench.files.run.folder import RunFolder
 from pybench.model.results import Estimate
 from pybench.run.engines.base import Launch, get_engine
-from pybench.run.engines.oci.launcher import ContainerWorker, remove_orphans
-from tests.containers.boxed_engine import Boxed, job, suite_text
+from pybench.run.engines.image_launcher import EXCHANGE
+from pybench.run.engines.oci.launcher import ContainerWorker, OciLauncher, remove_orphans
+from tests.containers.boxed_engine import Boxed, job, quick_packages, suite_text
+from tests.containers.root_image import SITE
 from tests.processes import settled, wait_for
 
 pytestmark = pytest.mark.timeout(1200)
@@ -31,8 +33,7 @@ def _cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
 
 
-def start(boxed: Boxed, task: Launch, code: str) -> ContainerWorker:
-    launcher = boxed.launcher()
+def start(launcher: OciLauncher, task: Launch, code: str) -> ContainerWorker:
     return ContainerWorker(launcher, task, launcher.start_argv(task, "-c", code), task.exchange.parent / "worker.log")
 
 
@@ -69,16 +70,13 @@ def read(path: Path) -> bytes:
         return b""
 
 
-def test_many_starts_leave_nothing(boxed: Boxed, tmp_path: Path) -> None:
+def test_many_starts_leave_nothing(boxed: Boxed, launcher: OciLauncher, tmp_path: Path) -> None:
     """Fifty in a row; files that the worker wrote are the run's own."""
-    launcher = boxed.launcher()
     before = leftovers(boxed, tmp_path, ())
     started = []
     for number in range(NUM_STARTS):
         task = job(tmp_path, number)
-        worker = ContainerWorker(
-            launcher, task, launcher.start_argv(task, "-c", "print('hello')"), task.exchange.parent / "worker.log"
-        )
+        worker = start(launcher, task, "print('hello')")
         wait_for(lambda worker=worker: worker.wait(0.1) is not None)  # type: ignore[misc]
         worker.end()
         found = worker.container()
@@ -90,11 +88,11 @@ def test_many_starts_leave_nothing(boxed: Boxed, tmp_path: Path) -> None:
     assert settled(lambda: leftovers(boxed, tmp_path, started), before) == before
 
 
-def test_a_worker_that_ignores_sigterm_is_killed(boxed: Boxed, tmp_path: Path) -> None:
-    """Stop, then kill: the exit code shows the signal."""
+def test_a_worker_that_ignores_sigterm_is_killed(boxed: Boxed, launcher: OciLauncher, tmp_path: Path) -> None:
+    """The exit code shows the signal."""
     task = job(tmp_path)
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
-    worker = start(boxed, task, code)
+    worker = start(launcher, task, code)
     wait_for(lambda: "up" in (task.exchange.parent / "worker.log").read_text(encoding="utf-8"))
     worker.end()
     found = worker.container()
@@ -103,19 +101,19 @@ def test_a_worker_that_ignores_sigterm_is_killed(boxed: Boxed, tmp_path: Path) -
     assert not boxed.containers()
 
 
-def test_a_signal_inside_is_told_as_one(boxed: Boxed, tmp_path: Path) -> None:
+def test_a_signal_inside_is_told_as_one(launcher: OciLauncher, tmp_path: Path) -> None:
     """Engines say 137; the runner's word for it is -9, as without a container."""
     task = job(tmp_path)
-    worker = start(boxed, task, "import ctypes; ctypes.string_at(0)")
+    worker = start(launcher, task, "import ctypes; ctypes.string_at(0)")
     wait_for(lambda: worker.wait(0.1) is not None)
     assert worker.wait(0) == -signal.SIGSEGV
     worker.end()
 
 
-def test_containers_of_the_living_are_left_alone(boxed: Boxed, tmp_path: Path) -> None:
+def test_containers_of_the_living_are_left_alone(boxed: Boxed, launcher: OciLauncher, tmp_path: Path) -> None:
     """Only a dead runner's are removed, or those of the run that is being gone on with."""
     task = job(tmp_path)
-    worker = start(boxed, task, "import time; time.sleep(600)")
+    worker = start(launcher, task, "import time; time.sleep(600)")
     wait_for(boxed.containers)
     assert remove_orphans((boxed.name,), "another-run") == 0
     assert boxed.containers()
@@ -127,11 +125,15 @@ def test_containers_of_the_living_are_left_alone(boxed: Boxed, tmp_path: Path) -
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_runner_leaves_no_container(boxed: Boxed, tmp_path: Path, number: signal.Signals) -> None:
     """After Ctrl-C and SIGTERM at once; after SIGKILL when the run is gone on with, which then finishes."""
-    (tmp_path / "boxed.toml").write_text(suite_text(attempts=3, ranks="[1]"), encoding="utf-8")
+    packages = quick_packages(tmp_path)
+    waits = f'environment = {{ QUICK_WAIT = "{EXCHANGE}/go{os.pathsep}{SITE}/go" }}'
+    suite = suite_text(waits, packages=packages, attempts=3, ranks="[1]")
+    (tmp_path / "boxed.toml").write_text(suite, encoding="utf-8")
     pybench = (sys.executable, "-c", "from pybench.cli.main import main; main()", "run", "--lock", str(boxed.lock))
     argv = [*pybench, str(tmp_path / "boxed.toml"), "--runs", str(tmp_path / "runs"), "--engine", boxed.name]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
-        wait_for(lambda: list((tmp_path / "runs").glob("*/attempts/*.2/exchange/events.0.jsonl")))
+        (began_of(tmp_path, 1) / "go").touch()
+        began_of(tmp_path, 2)
         runner.send_signal(number)
         code = runner.wait(120)
     assert code == (-signal.SIGKILL if number is signal.SIGKILL else 130)
@@ -140,7 +142,8 @@ def test_a_killed_runner_leaves_no_container(boxed: Boxed, tmp_path: Path, numbe
         return
     (run,) = (tmp_path / "runs").iterdir()
     before = (run / "journal.jsonl").read_bytes()
-    assert 1 <= before.count(b"\n") <= 2  # attempts last a second: a machine that stands still may be late by one
+    assert before.count(b"\n") == 1
+    (packages / "go").touch()
     again = subprocess.run([*pybench, "--resume", str(run)], capture_output=True, check=False)
     assert again.returncode == 4, again.stderr  # it expects nothing
     assert not boxed.containers()
@@ -149,9 +152,17 @@ def test_a_killed_runner_leaves_no_container(boxed: Boxed, tmp_path: Path, numbe
     assert (run / "journal.jsonl").read_bytes().startswith(before)
 
 
+def began_of(folder: Path, attempt: int) -> Path:
+    """The exchange folder of an attempt, once its worker has begun."""
+    begun = f"runs/*/attempts/*.{attempt}/exchange/events.0.jsonl"
+    wait_for(lambda: list(folder.glob(begun)))
+    return next(folder.glob(begun)).parent
+
+
 def pybench_run(boxed: Boxed, folder: Path, *, attempts: int = 1) -> Result:
     """A run of a small suite in this process."""
-    (folder / "boxed.toml").write_text(suite_text(attempts=attempts, ranks="[1]"), encoding="utf-8")
+    suite = suite_text(packages=folder / "packages", attempts=attempts, ranks="[1]")
+    (folder / "boxed.toml").write_text(suite, encoding="utf-8")
     arguments = ["run", str(folder / "boxed.toml"), "--runs", str(folder / "runs"), "--engine", boxed.name]
     return CliRunner().invoke(main, [*arguments, "--lock", str(boxed.lock)])
 
@@ -173,6 +184,7 @@ ContainerWorker(launcher, task, argv, Path({str(log)!r})).wait(3600)
         wait_for(lambda: log.exists() and "up" in log.read_text(encoding="utf-8"))
         runner.kill()
     assert len(boxed.containers()) == 1
+    quick_packages(tmp_path)
     result = pybench_run(boxed, tmp_path)
     assert result.exit_code == 4, result.output
     assert not boxed.containers()
@@ -182,6 +194,7 @@ def test_an_engine_that_goes_down_midway(boxed: Boxed, tmp_path: Path, monkeypat
     """No failed attempt is recorded; measured points stay, and the run continues once it is back."""
     if boxed.name != "docker":
         pytest.skip(f"{boxed.name} has no daemon that could be down")
+    quick_packages(tmp_path)
     finished = PlainProgress.attempt_finished
 
     def lose_it(progress: PlainProgress, point_id: str, outcome: str, ok: bool, figure: Estimate | None = None) -> None:

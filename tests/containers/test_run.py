@@ -6,7 +6,7 @@ import io
 import json
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,10 @@ from pybench.model.errors import MachineError
 from pybench.run.engines.base import EngineOptions, LaunchRequirements
 from pybench.run.engines.choice import choose_launcher
 from pybench.run.engines.oci.images import with_algorithm
+from pybench.run.engines.oci.launcher import OciLauncher
 from pybench.run.prepare import prepare_run
-from tests.containers.boxed_engine import TAG, Boxed, lock_text, suite_text
+from tests.builders import NO_DRIVER
+from tests.containers.boxed_engine import TAG, Boxed, lock_text, quick_packages, suite_text
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
 
@@ -42,47 +44,60 @@ def only_run(folder: Path) -> RunFolder:
     return RunFolder.open(path)
 
 
-def test_a_suite_runs_end_to_end(boxed: Boxed, tmp_path: Path) -> None:
-    """One rank and two over gloo without a network: measured, on record, and nothing left."""
-    result = run(boxed, tmp_path, suite_text(), "--lock", str(boxed.lock))
-    assert result.exit_code == 4, result.output  # it expects nothing
-    assert f"in {boxed.name} " in " ".join(result.output.split())
-    folder = only_run(tmp_path)
-    setup = folder.read_manifest().container
+@dataclass(frozen=True)
+class Ran:
+    """A run that is over: what was printed, its folder, and containers that were there afterwards."""
+
+    result: Result
+    folder: RunFolder
+    left: list[str]
+
+
+@pytest.fixture(scope="module")
+def ran(boxed: Boxed, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Three points of two ranks of the real torch, over gloo without a network."""
+    folder = tmp_path_factory.mktemp("ran")
+    suite = suite_text(ranks="[2]").replace("batch_size = 1\n", "") + "batch_size = [1, 2, 3]\n"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(*NO_DRIVER)
+        result = run(boxed, folder, suite, "--lock", str(boxed.lock))
+    return Ran(result, only_run(folder), boxed.containers())
+
+
+def test_a_suite_runs_end_to_end(boxed: Boxed, ran: Ran) -> None:
+    """Measured, on record, and nothing left."""
+    assert ran.result.exit_code == 4, ran.result.output  # it expects nothing
+    assert f"in {boxed.name} " in " ".join(ran.result.output.split())
+    setup = ran.folder.read_manifest().container
     assert setup is not None
     assert setup.engine == boxed.name
     assert setup.pinned
     (image,) = setup.images
     assert image.id == boxed.image_id
     assert image.labels == {"org.opencontainers.image.title": "pybench-test"}
-    records = folder.journal.records()
-    assert [record.failure for record in records] == [None, None]
+    records = ran.folder.journal.records()
+    assert [record.failure for record in records] == [None] * 3
     for record in records:
         assert record.energy is None
         assert record.container is not None
         assert record.container.image_id == boxed.image_id
-        assert record.container.exit_code == 0
         assert record.container.start_s is not None
-        assert record.startup_s is not None
-        assert record.container.start_s < record.startup_s
+        if not record.warm_after:
+            assert record.startup_s is not None
+            assert record.container.start_s < record.startup_s
         assert all(rank.header.packages["torch"] for rank in record.ranks)
         assert all(rank.header.python == image.python for rank in record.ranks)
-    assert not boxed.containers()
-    assert not list(folder.path.rglob("environment"))
+    assert not ran.left
+    assert not list(ran.folder.path.rglob("environment"))
 
 
-def test_points_that_share_a_process_share_its_container(boxed: Boxed, tmp_path: Path) -> None:
+def test_points_that_share_a_process_share_its_container(ran: Ran) -> None:
     """The host's word to go on reaches the worker inside; what ran is read back while it waits, and at its end."""
-    suite = suite_text(ranks="[2]").replace("batch_size = 1\n", "") + "batch_size = [1, 2, 3]\n"
-    result = run(boxed, tmp_path, suite, "--lock", str(boxed.lock))
-    assert result.exit_code == 4, result.output
-    records = only_run(tmp_path).journal.records()
-    assert [(record.failure, len(record.warm_after)) for record in records] == [(None, 0), (None, 1), (None, 2)]
+    records = ran.folder.journal.records()
+    assert [len(record.warm_after) for record in records] == [0, 1, 2]
     found = [record.container for record in records if record.container]
     assert len({container.id for container in found}) == 1
-    assert [container.image_id for container in found] == [boxed.image_id] * 3
     assert [container.exit_code for container in found] == [None, None, 0]
-    assert not boxed.containers()
 
 
 def test_a_false_digest_is_refused_before_anything_starts(boxed: Boxed, tmp_path: Path) -> None:
@@ -110,12 +125,11 @@ def test_a_retagged_image_changes_nothing(boxed: Boxed) -> None:
         subprocess.run([boxed.name, "image", "rm", "--force", other], capture_output=True, check=True)
 
 
-def test_another_image_that_ran_is_found_out(boxed: Boxed, tmp_path: Path) -> None:
+def test_another_image_that_ran_is_found_out(boxed: Boxed, launcher: OciLauncher, tmp_path: Path) -> None:
     """The engine's report of the container is compared with the request, for every launcher."""
-    launcher = boxed.launcher()
     (image,) = launcher.container.images
     moved = replace(launcher, container=replace(launcher.container, images=(replace(image, id=TAG),)))
-    (tmp_path / "boxed.toml").write_text(suite_text(ranks="[1]"), encoding="utf-8")
+    (tmp_path / "boxed.toml").write_text(suite_text(packages=quick_packages(tmp_path), ranks="[1]"), encoding="utf-8")
     suite, runs = tmp_path / "boxed.toml", tmp_path / "runs"
     prepared = prepare_run(suite, runs, lambda _asked: moved)
     prepared.finish(PlainProgress(io.StringIO()))
@@ -151,7 +165,10 @@ def test_an_unlocked_image_is_refused_and_with_leave_never_passes(boxed: Boxed, 
     refused = run(boxed, tmp_path, suite_text(), *options)
     assert refused.exit_code == 2
     assert "--allow-unpinned" in refused.output
-    suite = suite_text(ranks="[1]") + '\n[[benchmark.expect]]\nmetric = "step_s"\nminimum = 0.0\n'
+    suite = (
+        suite_text(packages=quick_packages(tmp_path), ranks="[1]")
+        + '\n[[benchmark.expect]]\nmetric = "step_s"\nminimum = 0.0\n'
+    )
     suite = suite.replace("attempts = 1", "attempts = 2")
     allowed = run(boxed, tmp_path, suite, *options, "--allow-unpinned")
     assert allowed.exit_code == 4, allowed.output
@@ -208,7 +225,8 @@ def test_two_images_are_measured_in_turn_and_compared(boxed: Boxed, other_image:
     lock = tmp_path / "images.toml"
     text = lock_text(boxed.image_id, "old") + lock_text(other_image, "new").replace("schema = 1", "")
     lock.write_text(text, encoding="utf-8")
-    result = run(boxed, tmp_path, suite_text(ranks="[1]"), "--lock", str(lock), "--ab", "old", "new")
+    suite = suite_text(packages=quick_packages(tmp_path), ranks="[1]")
+    result = run(boxed, tmp_path, suite, "--lock", str(lock), "--ab", "old", "new")
     assert result.exit_code in {0, 1, 4}, result.output
     folders = {read.path: read for read in map(RunFolder.open, sorted((tmp_path / "runs").iterdir()))}
     found = {}

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from tests.containers.boxed_engine import Boxed, site_packages, suite_text
+from tests.containers.boxed_engine import Boxed, quick_packages, suite_text
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
 
@@ -26,11 +26,8 @@ def test_a_secret_stays_nowhere(boxed: Boxed, tmp_path: Path, monkeypatch: pytes
     """It was there inside, and is gone from the log, the record, the exchange folder and the terminal."""
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
     monkeypatch.setenv("HF_TOKEN", SECRET)
-    package = tmp_path / "packages" / "torch"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(HOSTILE)
-    suite = suite_text('secrets = ["HF_TOKEN"]', ranks="[1]").replace(str(site_packages()), str(package.parent))
-    (tmp_path / "boxed.toml").write_text(suite)
+    packages = quick_packages(tmp_path, HOSTILE)
+    (tmp_path / "boxed.toml").write_text(suite_text('secrets = ["HF_TOKEN"]', packages=packages, ranks="[1]"))
     arguments = ["run", str(tmp_path / "boxed.toml"), "--runs", str(tmp_path / "runs"), "--engine", boxed.name]
     result = CliRunner().invoke(main, [*arguments, "--lock", str(boxed.lock)])
     assert result.exit_code == 3, result.output
