@@ -187,28 +187,31 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
     short = end_s - start_s <= 2 * RIPPLE_SPAN_S
     ends_s = [(start_s, end_s)] if short else [(start_s, start_s), (end_s, end_s)]
     ripples: list[Ripple] = []
-    # Ripples of several windows would overlap. Unfolded, they widen the bound.
-    for first_s, last_s in ends_s if len(windows_s) == 1 else ():
-        near = samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S)
-        ripple = find_ripple(near.time_s, near.power_w, noise_w(near.power_w))
-        if ripple is not None:
-            ripple = replace(ripple, tau_s=sensor.tau_s, tau_sigma_s=sensor.tau_sigma_s)
-            ripples.append(ripple.settled(samples.time_s, samples.power_w, sensor.period_s))
-    smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
+    possible_w = 0.0
+    for first_s, last_s in ends_s:
+        looked_at = samples.nearest(first_s, last_s, LOOKED_AT)
+        if len(windows_s) == 1:  # ripples of several windows would overlap; unfolded, they widen the bound
+            near = samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S)
+            ripple = find_ripple(near.time_s, near.power_w, noise_w(near.power_w))
+            if ripple is not None:
+                ripple = replace(ripple, tau_s=sensor.tau_s, tau_sigma_s=sensor.tau_sigma_s)
+                ripples.append(ripple.settled(samples.time_s, samples.power_w, sensor.period_s))
+                looked_at = _less(looked_at.near(ripple.start_s, ripple.end_s), ripples[-1:])
+        if sensor.resolves:
+            possible_w = max(possible_w, hidden_w(looked_at.time_s, looked_at.power_w, sensor.period_s))
+    smooth = _less(samples, ripples)
     most_repeat = int(min(max((end_s - start_s) / sensor.period_s / REPEATS, MOST_REPEAT), LONGEST_REPEAT))
-    curve = undo_low_pass(samples.time_s, smooth_w, sensor.tau_s, sensor.tau_sigma_s, most_repeat)
-    largest_w = 0.0
-    for first_s, last_s in ends_s if sensor.resolves else ():
-        near = replace(samples, power_w=smooth_w).nearest(first_s, last_s, LOOKED_AT)
-        around = [ripple for ripple in ripples if ripple.start_s <= last_s and ripple.end_s >= first_s]
-        for ripple in around:
-            near = near.near(ripple.start_s, ripple.end_s)
-        largest_w = max(largest_w, hidden_w(near.time_s, near.power_w, sensor, folded=bool(around)))
+    curve = undo_low_pass(smooth.time_s, smooth.power_w, sensor.tau_s, sensor.tau_sigma_s, most_repeat)
     return replace(
         curve,
         ripples=tuple(ripples),
         in_step_w=max((ripple.in_step_w(sensor.period_s) for ripple in ripples), default=0.0),
         mean_sigma_w=max((ripple.mean_sigma_w for ripple in ripples), default=0.0),
         drifting_j2=max((ripple.drifting_j2(sensor.period_s) for ripple in ripples), default=0.0),
-        hidden_w=largest_w,
+        hidden_w=possible_w,
     )
+
+
+def _less(samples: Samples, ripples: Sequence[Ripple]) -> Samples:
+    """Samples without ripples."""
+    return replace(samples, power_w=samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples))

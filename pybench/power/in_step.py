@@ -2,7 +2,7 @@
 
 Three signs. :func:`alias_fraction`: the load's known period, by errors of the counter measured on an H200.
 :func:`in_step_fraction`: samples that repeat, so errors between them add up. :func:`hidden_w`: late samples. A load
-that repeats within one to three samples looks steady, except in samples that come some ms late.
+that repeats within one or two samples looks steady, except in samples that come some ms late.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.power.samples import Column
-from pybench.power.sensor import SensorModel
 
 # Sampling period of every sensor measured by pybench; used where a trace does not show it.
 SAMPLE_PERIOD_S = 0.020
@@ -146,108 +145,59 @@ def _autocorrelation(place: npt.NDArray[np.intp], values: Column, farthest: int)
     return alike / alike[0] if alike[0] > 0 else np.zeros_like(alike)
 
 
-# Cycle in samples, with the periods of a load in it: 50 and 100 Hz, 25 and 75 Hz, 16.7, 33.3 and 66.7 Hz.
-_CYCLES = {1: (1, 2), 2: (1, 3), 3: (1, 2, 4)}
-# Frequencies looked at around each, in Hz: loads nearly in step.
-_OFFSETS_HZ = np.arange(-4, 5) * 0.1
-# Neighbours on each side, whole cycles away, whose mean a sample is compared with.
-_NEIGHBOURS = np.array([-4, -3, -2, -1, 1, 2, 3, 4])
+# A load that repeats within one or two samples is looked for.
+_CYCLES = (1, 2)
+# Waves of one and two turns in a cycle, and nearly in step, in Hz beside.
+_TURNS, _BESIDE_HZ = np.array([[1], [2]]), np.arange(-4, 5) * 0.1
+# A sample is compared with the mean of itself and this many on each side.
+REACH = 4
 MIN_COMPARED = 50
-# Slack of the neighbours' total span in s: none missing, the outer ones in time.
+# Slack in s of the time between the outer ones: none is missing.
 SPAN_SLACK_S = 3.5e-3
-# Residuals are clipped at this many standard deviations: a load's jump is no wave.
-CLIP_SIGMAS = 4.0
-MAD_SIGMAS = 1.4826
-# Added to the standard deviation in W: the resolution of the driver's power.
-RESOLUTION_SIGMA_W = 0.1
-# Ridge of the least squares, per sample: a wave equal in a sample and its neighbours gets no weight.
+# Ridge of the least squares, per sample: evenly spaced samples show no wave.
 RIDGE = 1e-3
-# Amplitude over mean power, at most: power is never negative.
-MOST_AMPLITUDE = 2.0
-# Part of a wave that adjacent samples must show, too. Square waves showed at least 0.4, prefills and idle pipelines on
-# H100s at most 0.22.
-SHOWN_PART = 0.25
-# Fisher's F (2 and some hundred degrees of freedom) from which a wave counts.
-EVIDENCE = 13.0
+# Fisher's F (2 and some hundred degrees of freedom) from which a wave counts. Loads out of step had at most 11.
+EVIDENCE = 16.0
+# Smaller errors, as a fraction of the power, are within the uncertainty of a fold.
+LEAST_HIDDEN_FRACTION = 0.02
 # Standard deviations added to a wave's amplitude; its standard deviation is amplitude / sqrt(F).
 AMPLITUDE_SIGMAS = 2.0
-# Smaller shifts of a folded load, as a fraction of its power, are within the fold's own uncertainty.
-LEAST_BESIDE_FOLD = 0.01
 
 
-def hidden_w(time_s: Column, power_w: Column, sensor: SensorModel, *, folded: bool) -> float:
-    """Possible error in W of the samples' mean power by a load in step with them; 0 without evidence of one.
+def hidden_w(time_s: Column, power_w: Column, period_s: float) -> float:
+    """Possible error in W of the samples' mean power by a load that repeats within one or two; 0 without evidence.
 
-    Only the n-th harmonic of a load that repeats after n samples moves their mean: about 1/n of the first.
-    ``folded`` samples are the residual of a ripple.
+    Of a load that repeats after two samples only the second harmonic moves their mean: about half of the first.
     """
-    evidence, amplitude_w, cycle = strongest_wave(time_s, power_w, sensor)
-    shift_w = SHAPE_TIMES * amplitude_w / cycle
-    if evidence < EVIDENCE or (folded and shift_w < LEAST_BESIDE_FOLD * float(power_w.mean())):
+    return max(
+        _in_step_w(time_s[first::cycle], power_w[first::cycle], cycle * period_s) / cycle
+        for cycle in _CYCLES
+        for first in range(cycle)
+    )
+
+
+def _in_step_w(time_s: Column, power_w: Column, period_s: float) -> float:
+    """For a load that repeats with each sample: late ones differ from their neighbours' mean as its waves do.
+
+    Waves are fitted by least squares, samples and waves both less the mean around them.
+    """
+    if len(time_s) <= 2 * REACH:
+        return 0.0
+    compared = np.abs(time_s[2 * REACH :] - time_s[: -2 * REACH] - 2 * REACH * period_s) < SPAN_SLACK_S
+    if (num := int(compared.sum())) < MIN_COMPARED:
+        return 0.0
+    frequency_hz = (_TURNS / period_s + _BESIDE_HZ).ravel()
+    rows = np.vstack((power_w, np.exp(2j * np.pi * np.outer(frequency_hz, time_s - time_s[0]))))
+    around = np.lib.stride_tricks.sliding_window_view(rows, 2 * REACH + 1, axis=1)
+    off = (rows[:, REACH:-REACH] - around.mean(axis=2))[:, compared]
+    off_w, columns = off[0].real, np.stack((off[1:].real, off[1:].imag), axis=2)
+    products, shared_w = columns.transpose(0, 2, 1) @ columns + RIDGE * num * np.eye(2), off_w @ columns
+    weight_w = np.linalg.solve(products, shared_w[:, :, None])[:, :, 0]
+    explained_w2 = (weight_w * shared_w).sum(axis=1)
+    best = int(np.argmax(explained_w2))
+    left_w2 = max(float(off_w @ off_w - explained_w2[best]), 1e-9)
+    evidence = float(explained_w2[best]) / 2 / (left_w2 / (num - 2))
+    shift_w = SHAPE_TIMES * float(np.hypot(*weight_w[best]))
+    if evidence < EVIDENCE or shift_w < LEAST_HIDDEN_FRACTION * float(power_w.mean()):
         return 0.0
     return shift_w * (1 + AMPLITUDE_SIGMAS / math.sqrt(evidence))
-
-
-def strongest_wave(time_s: Column, power_w: Column, sensor: SensorModel) -> tuple[float, float, int]:
-    """Evidence (F), amplitude in W and cycle in samples of the wave in step that explains the samples best.
-
-    Each sample is compared with the mean of its neighbours in the cycle: late samples of a wave in step differ from it.
-    """
-    best = (0.0, 0.0, 1)
-    adjacent = _comparable(time_s, 1, sensor.period_s)
-    if len(adjacent) < MIN_COMPARED:
-        return best
-    since_s = time_s - time_s[len(time_s) // 2]
-    for cycle, periods in _CYCLES.items():
-        chosen = _comparable(time_s, cycle, sensor.period_s)
-        if len(chosen) < MIN_COMPARED:
-            continue
-        in_step_hz = np.array(periods) / (cycle * sensor.period_s)
-        frequency_hz = (in_step_hz[:, None] + _OFFSETS_HZ).ravel()
-        waves = np.exp(2j * np.pi * np.outer(since_s, frequency_hz))
-        evidence, amplitude_w = _fitted(waves, power_w, chosen, cycle)
-        most_w = MOST_AMPLITUDE * power_w.mean() / np.hypot(1, 2 * np.pi * frequency_hz * sensor.tau_s)
-        possible = amplitude_w <= most_w
-        if cycle > 1:
-            possible &= _fitted(waves, power_w, adjacent, 1)[1] >= SHOWN_PART * amplitude_w
-        at = int(np.argmax(np.where(possible, evidence, 0.0)))
-        if possible[at] and evidence[at] > best[0]:
-            best = (float(evidence[at]), float(amplitude_w[at]), cycle)
-    return best
-
-
-def _comparable(time_s: Column, cycle: int, period_s: float) -> npt.NDArray[np.intp]:
-    """Samples with all neighbours at whole cycles."""
-    reach = int(_NEIGHBOURS[-1]) * cycle
-    span_s = time_s[2 * reach :] - time_s[: -2 * reach]
-    return np.flatnonzero(np.abs(span_s - 2 * reach * period_s) < SPAN_SLACK_S) + reach
-
-
-def _fitted(
-    waves: npt.NDArray[np.complex128], power_w: Column, chosen: npt.NDArray[np.intp], cycle: int
-) -> tuple[Column, Column]:
-    """F and amplitude in W of each wave by least squares, samples and waves both less their neighbours' mean.
-
-    F is of clipped residuals, the amplitude of unclipped ones.
-    """
-    neighbours = chosen[:, None] + cycle * _NEIGHBOURS
-    off_w = power_w[chosen] - power_w[neighbours].mean(axis=1)
-    means = sum(waves[chosen + cycle * step] for step in _NEIGHBOURS.tolist()) / len(_NEIGHBOURS)
-    own = waves[chosen] - means
-    most_w = CLIP_SIGMAS * (MAD_SIGMAS * float(np.median(np.abs(off_w))) + RESOLUTION_SIGMA_W)
-    clipped_w = np.clip(off_w, -most_w, most_w)
-    ridge = RIDGE * len(chosen)
-    real2, imaginary2 = (own.real**2).sum(axis=0) + ridge, (own.imag**2).sum(axis=0) + ridge
-    both = (own.real * own.imag).sum(axis=0)
-    determinant = real2 * imaginary2 - both**2
-
-    def weights(values_w: Column) -> tuple[Column, Column, Column]:
-        real_w, imaginary_w = own.real.T @ values_w, own.imag.T @ values_w
-        cosine_w = (imaginary2 * real_w - both * imaginary_w) / determinant
-        sine_w = (real2 * imaginary_w - both * real_w) / determinant
-        return cosine_w, sine_w, cosine_w * real_w + sine_w * imaginary_w
-
-    explained_w2 = weights(clipped_w)[2]
-    left_w2 = np.maximum(float(clipped_w @ clipped_w) - explained_w2, 1e-9)
-    cosine_w, sine_w, _ = weights(off_w)
-    return explained_w2 / 2 / (left_w2 / (len(chosen) - 2)), np.hypot(cosine_w, sine_w)
