@@ -35,15 +35,12 @@ CounterFilter::CounterFilter(double belief, double further_spread, double step_s
 
 void CounterFilter::follow(const CounterPart& part, size_t hypothesis) {
     const auto of = [&](const Table& table, size_t value) { return table.at(value, hypothesis); };
-    const auto counted_j2 = [&](size_t step) {
-        return of(part.spent_j2, step) + of(part.sampled_j2, step) + of(part.counted_j2, step);
-    };
     const size_t last = part.num_values - 1;
     Along along;
     for (size_t step = 0; step < last; ++step) {
         along.spent_j += of(part.spent_j, step);
         along.taken_j += of(part.taken_j, step);
-        along.counted_j2 += counted_j2(step);
+        along.spent_j2 += of(part.spent_j2, step);
         along.in_step_j += of(part.in_step_j, step);
     }
     const double first_j = of(part.value_j, 0), first_j2 = of(part.value_j2, 0);
@@ -51,7 +48,7 @@ void CounterFilter::follow(const CounterPart& part, size_t hypothesis) {
     begin(first_j, first_j2);
     Expected expected{0.0, 0.0};
     for (size_t step = 0; step < last; ++step) {
-        doubt(counted_j2(step), counted_j2(step) - of(part.taken_j2, step));
+        doubt(of(part.spent_j2, step), of(part.spent_j2, step) - of(part.taken_j2, step));
         expected.spent_j += of(part.spent_j, step);
         expected.in_step_j += of(part.in_step_j, step);
         correct(of(part.value_j, step + 1), of(part.value_j2, step + 1), expected);
@@ -76,7 +73,7 @@ FilterOutcome CounterFilter::outcome(double beyond_j, double beyond_j2) const {
 
 // A difference of the sums beyond the gain's spread and their variance is an error of the series.
 void CounterFilter::begin_gain(double counted_j, double values_j2, const Along& along) {
-    const double doubt_j2 = along.counted_j2 + values_j2 + squared(step_spread_ * along.in_step_j);
+    const double doubt_j2 = along.spent_j2 + values_j2 + squared(step_spread_ * along.in_step_j);
     const double spent_j = std::max(along.spent_j, 1e-9);
     const double off = counted_j / spent_j - 1;
     const double doubt2 = covariance_[kGain][kGain] + doubt_j2 / squared(spent_j);
@@ -113,8 +110,8 @@ void CounterFilter::add(size_t quantity, size_t other, double times) {
 }
 
 // From one value to the next. Variance outside the windows belongs to both quantities.
-void CounterFilter::doubt(double counted_j2, double outside_j2) {
-    covariance_[kCounted][kCounted] += counted_j2;
+void CounterFilter::doubt(double spent_j2, double outside_j2) {
+    covariance_[kCounted][kCounted] += spent_j2;
     covariance_[kOutside][kOutside] += outside_j2;
     covariance_[kCounted][kOutside] += outside_j2;
     covariance_[kOutside][kCounted] += outside_j2;

@@ -19,7 +19,7 @@ struct Table {
 struct CounterPart {
     size_t num_values;
     Table value_j, value_j2;
-    Table spent_j, taken_j, spent_j2, taken_j2, sampled_j2, counted_j2, in_step_j;
+    Table spent_j, taken_j, spent_j2, taken_j2, in_step_j;
 };
 
 struct FilterOutcome {
@@ -45,14 +45,14 @@ class CounterFilter {
     };
     // Sums along the curve that was followed last.
     struct Along {
-        double spent_j = 0.0, taken_j = 0.0, counted_j2 = 0.0, in_step_j = 0.0;
+        double spent_j = 0.0, taken_j = 0.0, spent_j2 = 0.0, in_step_j = 0.0;
     };
 
     void begin_gain(double counted_j, double doubt_j2, const Along& along);
     void begin(double value_j, double value_j2);
     void leave();
     void add(size_t quantity, size_t other, double times);
-    void doubt(double counted_j2, double outside_j2);
+    void doubt(double spent_j2, double outside_j2);
     void correct(double value_j, double value_j2, Expected expected);
     void weigh(double expected_j2);
     double of_value(const std::array<double, kNum>& quantities, Expected expected) const;

@@ -18,7 +18,7 @@ namespace {
 
 using Column = py::array_t<double, py::array::c_style | py::array::forcecast>;
 using Numbers = py::array_t<double>;
-using Part = std::array<Numbers, 9>;
+using Part = std::array<Numbers, 7>;
 
 size_t length(const Column& column) {
     if (column.ndim() != 1) throw std::invalid_argument("not one column");
@@ -46,7 +46,7 @@ Table table_of(const Numbers& numbers, size_t num, size_t num_hypotheses) {
 }
 
 CounterPart part_of(const Part& part, size_t num_hypotheses) {
-    const auto& [value_j, value_j2, spent_j, taken_j, spent_j2, taken_j2, sampled_j2, counted_j2, in_step_j] = part;
+    const auto& [value_j, value_j2, spent_j, taken_j, spent_j2, taken_j2, in_step_j] = part;
     if (value_j.ndim() != 2 || value_j.shape(0) < 1) throw std::invalid_argument("no value");
     const size_t num = static_cast<size_t>(value_j.shape(0));
     const auto step = [&](const Numbers& numbers) { return table_of(numbers, num - 1, num_hypotheses); };
@@ -57,8 +57,6 @@ CounterPart part_of(const Part& part, size_t num_hypotheses) {
             step(taken_j),
             step(spent_j2),
             step(taken_j2),
-            step(sampled_j2),
-            step(counted_j2),
             step(in_step_j)};
 }
 
@@ -151,8 +149,8 @@ std::pair<Numbers, double> undone_pieces(const Column& time_s, const Column& pow
     if (length(time_s) < 2) throw std::invalid_argument("less than two samples");
     const Undone result =
         undone({time_s.data(), power_w.data(), noise_w.data(), length(time_s), tau_s, period_s, gap_s});
-    constexpr std::array kRows{&Piece::end_s,      &Piece::energy_j,   &Piece::sigma_j,   &Piece::missed_j,
-                               &Piece::sampled_j2, &Piece::counted_j2, &Piece::unsteady_j};
+    constexpr std::array kRows{&Piece::end_s,    &Piece::energy_j,   &Piece::sigma_j,
+                               &Piece::missed_j, &Piece::counted_j2, &Piece::unsteady_j};
     Numbers rows(std::array{kRows.size(), result.pieces.size()});
     auto values = rows.mutable_unchecked<2>();
     for (size_t row = 0; row < kRows.size(); ++row)
@@ -169,8 +167,8 @@ PYBIND11_MODULE(_energy, module, py::mod_gil_not_used()) {
                "Median deviation of samples from their neighbours' mean, as a fraction of their power.");
     module.def("undone", &undone_pieces, py::arg("time_s"), py::arg("power_w"), py::arg("noise_w"), py::kw_only(),
                py::arg("tau_s"), py::arg("period_s"), py::arg("gap_s"),
-               "Undo a low-pass: rows end_s, energy_j, sigma_j, missed_j, sampled_j2, counted_j2, unsteady_j of the "
-               "load's pieces; and blind_s.");
+               "Undo a low-pass: rows end_s, energy_j, sigma_j, missed_j, counted_j2, unsteady_j of the load's "
+               "pieces; and blind_s.");
     module.def("filtered", &filtered, py::arg("parts"), py::arg("belief"), py::arg("gain_spread"),
                py::arg("step_spread"), py::arg("beyond_j"), py::arg("beyond_j2"),
                "Logarithm of the weight, joules, their variance and the misfit, by hypothesis.");

@@ -111,8 +111,7 @@ Piece uncertainty(const Cell& cell, double unsteady_w, Unseen jump, double perio
                               squared(cell.jump_w > cell.margin_w ? kMomentS * cell.jump_w : 0.0) +
                               squared(jump.jump_w * jump.blind_s) / 12 + squared(length_s * gap_w));
     whole.missed_j = rise_w > cell.margin_w ? kSampledFraction * period_s * rise_w : 0.0;
-    whole.sampled_j2 = squared(whole.missed_j);
-    whole.counted_j2 = squared(cell.counted_noise_w * length_s);
+    whole.counted_j2 = squared(whole.missed_j) + squared(cell.counted_noise_w * length_s);
     whole.unsteady_j = kUnsteady * unsteady_w * length_s;
     return whole;
 }
@@ -124,7 +123,6 @@ Piece piece_of(const Piece& cell, double share, double end_s, double energy_j) {
             energy_j,
             cell.sigma_j * std::sqrt(part),
             cell.missed_j * part,
-            cell.sampled_j2 * part,
             cell.counted_j2 * part,
             cell.unsteady_j * part};
 }
@@ -192,10 +190,10 @@ Undone undone(const NoisySamples& samples) {
         const double early_w = cell.stepped ? cell.before_w : cell.load_w;
         const double early_j = early_w * (length_s - back_s) - jump.jump_w * jump.blind_s / 2;
         const double whole_j = early_j + cell.after_w * back_s;
-        balances.push_back(length_s > samples.gap_s
-                               ? Balance{}
-                               : Balance{whole_j - sampled_j(samples, at),
-                                         whole.unsteady_j + std::abs(jump.jump_w) * jump.blind_s, whole.sampled_j2});
+        balances.push_back(length_s > samples.gap_s ? Balance{}
+                                                    : Balance{whole_j - sampled_j(samples, at),
+                                                              whole.unsteady_j + std::abs(jump.jump_w) * jump.blind_s,
+                                                              squared(whole.missed_j)});
         const double end_s = samples.time_s[at + 1], late = back_s / length_s;
         if (back_s > 0) {
             result.pieces.push_back(piece_of(whole, 1 - late, end_s - back_s, early_j));

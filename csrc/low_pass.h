@@ -18,8 +18,7 @@ struct NoisySamples {
 struct Piece {
     double end_s, energy_j, sigma_j;
     double missed_j;    // error of a counter of samples at a jump
-    double sampled_j2;  // its variance at jumps of any phase
-    double counted_j2;  // variance by the load's noise between such samples
+    double counted_j2;  // variance of a counter of samples, at jumps of any phase and by the load's noise between them
     double unsteady_j;  // error of samples in step with a load that jumps
 };
 

@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 
 from pybench import _energy
-from pybench.power.counter import MIN_CHANGES, Hypotheses, Readings, candidate_grids, lone_anchors, placed
+from pybench.power.counter import MIN_CHANGES, Hypotheses, Readings, candidate_grids, placed, without_grid
 from pybench.power.curve import Curve, series_curve
 from pybench.power.samples import Samples, Windows, samples_of
 from pybench.power.sensor import UNKNOWN_SENSOR, SensorModel
@@ -161,18 +161,18 @@ def estimate_by_counter(window: Window, curve: Curve | None) -> WindowEnergy | N
         if shape and shape.covers(end):
             shapes.append(shape)
     shaped = len(shapes) == len(ends)
-    many = len(readings.after_s) > MOST_READINGS
-    grids = candidate_grids(near[0], readings.beginning(BEGINNING_S)) if many else candidate_grids(readings)
-    hypotheses = placed(near, grids) if shaped else [([lone_anchors(near, grids)], 1.0)]
-    if not shaped:  # straight lines between the counter's own values
-        changes_s = np.concatenate([part.after_s[part.changes] for part in near])
-        if changes_s.min() > start_s or changes_s.max() < end_s:
+    if shaped:
+        many = len(readings.after_s) > MOST_READINGS
+        grids = candidate_grids(near[0], readings.beginning(BEGINNING_S)) if many else candidate_grids(readings)
+        hypotheses = placed(near, grids)
+        if not _keep_covered(hypotheses, shapes, window.spans_s):
             return None
-        ((anchors,), _) = hypotheses[0]
+    else:  # straight lines between the counter's own values
+        anchors = without_grid(readings)
+        if anchors.time_s[0] > start_s or anchors.time_s[-1] < end_s:
+            return None
         pieces_j = np.diff(anchors.energy_j)
-        shapes = [Curve.of_pieces(anchors.time_s, pieces_j, UNSHAPED_SPREAD * pieces_j)]
-    elif not _keep_covered(hypotheses, shapes, window.spans_s):
-        return None
+        hypotheses, shapes = [([anchors], 1.0)], [Curve.of_pieces(anchors.time_s, pieces_j, UNSHAPED_SPREAD * pieces_j)]
     lags_s = (sensor.lag_low_s, sensor.lag_high_s)
     energy_j, sigma_j, misfit = bridge(hypotheses, shapes, window.spans_s, lags_s, LEAST_SCALE if shaped else 1.0)
     shared_j = []
@@ -281,19 +281,17 @@ def bridge(
         half_s = POWER_SPAN_S / 2
         before_j, energy_j, after_j = curve.at(np.stack((at_s - half_s, at_s, at_s + half_s)))
         blurred_j = (after_j - before_j) / POWER_SPAN_S * np.repeat(blur_s, len(tried_s), axis=1)
-        sums = curve.sums_at(("variance_j2", "sampled_j2", "counted_j2", "coherent_j"), at_s)
+        series_j2, counted_j2, in_step_j = curve.sums_at(("variance_j2", "counted_j2", "coherent_j"), at_s)
         ends_j, ends_j2 = curve.at(ends_s), curve.sums_at(("variance_j2",), ends_s)[0]
         taken_j = _energy.within(ends_s, ends_j, at_s, energy_j)
-        taken_j2 = _energy.within(ends_s, ends_j2, at_s, sums[0])
+        taken_j2 = _energy.within(ends_s, ends_j2, at_s, series_j2)
         if curve.in_step_w:
-            sums[3] += curve.in_step_w * at_s / STEP_SPREAD
-        # From each value to the next: joules by the series, joules within the windows, their variances, and the other
-        # sums.
-        spent_j = np.diff(energy_j, axis=0)
-        steps = (spent_j, np.diff(taken_j, axis=0), np.diff(sums[0], axis=0) + DIGIT_J2, np.diff(taken_j2, axis=0))
-        columns.append(
-            (values_j[:, None], blurred_j**2 + DIGIT_J2 + curve.drifting_j2, *steps, *(sums[1:, 1:] - sums[1:, :-1]))
-        )
+            in_step_j += curve.in_step_w * at_s / STEP_SPREAD
+        # From each value to the next: joules by the series, and within the windows, their variances, and the error of
+        # a counter in step.
+        spent_j, grown_j2 = np.diff(energy_j, axis=0), np.diff(series_j2 + counted_j2, axis=0) + DIGIT_J2
+        steps = (spent_j, np.diff(taken_j, axis=0), grown_j2, np.diff(taken_j2, axis=0), np.diff(in_step_j, axis=0))
+        columns.append((values_j[:, None], blurred_j**2 + DIGIT_J2 + curve.drifting_j2, *steps))
         mean_spread_j = curve.mean_sigma_w * float(np.ptp(at_s))
         gain_spread = max(gain_spread, mean_spread_j / max(spent_j.sum(axis=0).max(), 1e-9))
         whole_j, whole_j2 = (float((ends[1::2] - ends[::2]).sum()) for ends in (ends_j, ends_j2))

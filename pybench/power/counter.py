@@ -144,12 +144,6 @@ OTHER_WEIGHT = 0.1
 # Periods of a family that become candidates, without and with a round one.
 NUM_OTHERS = 7
 NUM_WITH_ROUND = 3
-# Phases tried within the range that fits; a phase error only looks like a longer lag.
-PHASES = (0.5, 0.1, 0.9)
-# A grid with at most 5 % + 0.05 more unevenness than the least uneven one counts as equal; one miscounted publication
-# adds 0.5 and more.
-EVEN_FACTOR = 1.05
-EVEN_FLOOR = 0.05
 
 
 @dataclass(frozen=True)
@@ -172,20 +166,6 @@ class PublicationGrid:
         return Anchors(time_s, readings.energy_mj[first] / 1e3, np.full(len(first), PUBLICATION_BLUR_S))
 
 
-def evenest(placed: Sequence[tuple[Anchors, PublicationGrid]]) -> tuple[Anchors, PublicationGrid]:
-    """The heaviest of the grids with about the least unevenness: the choice when only the counter is known.
-
-    Unevenness is the sum of changes of the log mean power between intervals; miscounted publications make it large.
-    """
-    uneven = []
-    for anchors, _ in placed:
-        power_w = np.diff(anchors.energy_j) / np.diff(anchors.time_s)
-        uneven.append(float(np.sum(np.abs(np.diff(np.log(np.maximum(power_w, 1e-9)))))))
-    limit = EVEN_FACTOR * min(uneven) + EVEN_FLOOR
-    even = [pair for pair, changes in zip(placed, uneven, strict=True) if changes <= limit]
-    return max(even, key=lambda pair: pair[1].weight)
-
-
 Hypotheses = list[tuple[list[Anchors], float]]
 """Anchors of each part of the readings by one grid, and the grid's weight."""
 
@@ -199,14 +179,6 @@ def placed(parts: Sequence[Readings], grids: Sequence[PublicationGrid]) -> Hypot
             if len(anchors) == len(parts):
                 by_period[grid.period_s] = (anchors, grid.weight)
     return list(by_period.values()) or [([without_grid(part) for part in parts], 1.0)]
-
-
-def lone_anchors(parts: Sequence[Readings], grids: Sequence[PublicationGrid]) -> Anchors:
-    """The anchors of all parts together if only the counter is known; without a grid if none holds the readings."""
-    columns = zip(*((part.before_s, part.after_s, part.energy_mj) for part in parts), strict=True)
-    together = Readings(*(np.concatenate(column) for column in columns))
-    whole = [(anchors, grid) for grid in grids if (anchors := grid.place(together)) is not None]
-    return evenest(whole)[0] if whole else without_grid(together)
 
 
 def candidate_grids(readings: Readings, elsewhere: Readings | None = None) -> list[PublicationGrid]:
@@ -243,10 +215,9 @@ def _grids(family: Column, zero_s: float) -> list[PublicationGrid]:
     chosen = [(float(period_s[at]), at, OTHER_WEIGHT / len(spread)) for at in spread]
     if round_s is not None:
         chosen.append((round_s, int(np.argmin(np.abs(period_s - round_s))), ROUND_WEIGHT))
+    # The middle of the phases that fit: a phase error only looks like a longer lag.
     return [
-        PublicationGrid(period, zero_s + float(low_s[at] + part * (high_s[at] - low_s[at])), weight)
-        for period, at, weight in chosen
-        for part in PHASES
+        PublicationGrid(period, zero_s + float(low_s[at] + high_s[at]) / 2, weight) for period, at, weight in chosen
     ]
 
 

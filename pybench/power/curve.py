@@ -34,9 +34,9 @@ LATELY = 25
 ENDS_ALIKE = 0.5
 
 
-# Sums over time. Variances: by the series; by a sampling counter at jumps of any phase; by noise of the load. Possible
-# errors: of the counter at jumps of one phase; by a load in step with the samples.
-SUMS = ("energy_j", "variance_j2", "sampled_j2", "counted_j2", "coherent_j", "in_step_j")
+# Sums over time. Variances: of the series; of a sampling counter, at jumps of any phase and by noise of the load.
+# Possible errors: of the counter at jumps of one phase; by a load in step with the samples.
+SUMS = ("energy_j", "variance_j2", "counted_j2", "coherent_j", "in_step_j")
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def undo_low_pass(
     """
     period_s, noise = median(np.diff(time_s)), sample_noise_w(power_w)
     pieces, blind_s = _energy.undone(time_s, power_w, noise, tau_s=tau_s, period_s=period_s, gap_s=GAP_S)
-    ends_s, piece_j, sigma_j, missed_j, sampled_j2, counted_j2, unsteady_j = pieces
+    ends_s, piece_j, sigma_j, missed_j, counted_j2, unsteady_j = pieces
     may_repeat = bool(missed_j.any() or unsteady_j.any())
     in_step = in_step_fraction(time_s, power_w, period_s, most_repeat) if may_repeat else 0.0
     return Curve.of_pieces(
@@ -158,7 +158,6 @@ def undo_low_pass(
         sigma_j,
         # A load in step has all its invisible steps at the same wrong place.
         float(np.hypot(tau_sigma_s, blind_s / np.sqrt(12))),
-        sampled_j2=sampled_j2,
         counted_j2=counted_j2,
         coherent_j=in_step * missed_j,
         in_step_j=in_step * (missed_j + unsteady_j),

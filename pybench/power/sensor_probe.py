@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from pybench.machine.nvml import NvmlError, answer, begin, constant, returned_within
-from pybench.power.counter import Readings, candidate_grids, evenest
+from pybench.power.counter import Readings, candidate_grids
 from pybench.power.recorder import MIN_POLLED_PERIOD_S, PowerRecorder
 from pybench.power.samples import samples_of
 from pybench.power.trace import MISSING, GpuTrace, PowerTrace
@@ -61,7 +61,7 @@ def probe_sensors(uuids: Sequence[str]) -> tuple[SensorProbe, ...]:
 
 def _probe(gpu: GpuTrace, trace: PowerTrace) -> SensorProbe:
     readings = Readings.of(gpu.counter, trace.start_ns)
-    placed = [(anchors, grid) for grid in candidate_grids(readings) if (anchors := grid.place(readings))]
+    grids = [grid for grid in candidate_grids(readings) if grid.place(readings)]
     samples = samples_of(gpu, trace.offsets, trace.start_ns)
     spacing_s = np.diff(samples.time_s)
     # The fields are first read right after the driver's samples.
@@ -76,7 +76,7 @@ def _probe(gpu: GpuTrace, trace: PowerTrace) -> SensorProbe:
         name=gpu.name,
         scope=gpu.scope,
         capabilities=gpu.capabilities,
-        counter_period_s=evenest(placed)[1].period_s if placed else None,
+        counter_period_s=max(grids, key=lambda grid: grid.weight).period_s if grids else None,
         series_period_s=samples.period_s,
         series_spacing_s=(float(spacing_s.min()), float(spacing_s.max())) if len(spacing_s) else None,
         series_depth=int(np.sum(samples.time_s < first_poll_s)) or None,

@@ -27,8 +27,8 @@ bool values_are_filtered(size_t num_values) {
     const auto table = [](const std::vector<double>& values) { return Table{values.data(), {8, 0}}; };
     const std::vector<double> value_j = column(num_values, 0, 900), value_j2 = column(num_values, 0.1, 1),
                               energy_j = column(num_steps, 1, 90), doubt_j2 = column(num_steps, 0.1, 1);
-    const CounterPart part{num_values,      table(value_j),  table(value_j2), table(energy_j), table(energy_j),
-                           table(doubt_j2), table(doubt_j2), table(doubt_j2), table(doubt_j2), table(doubt_j2)};
+    const CounterPart part{num_values,      table(value_j),  table(value_j2), table(energy_j),
+                           table(energy_j), table(doubt_j2), table(doubt_j2), table(doubt_j2)};
     CounterFilter filter(0.5, 1e-3, 0.75);
     for (int curve = 0; curve < 2; ++curve) filter.follow(part, 3);
     const FilterOutcome outcome = filter.outcome(1.0, 0.1);

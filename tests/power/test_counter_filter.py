@@ -23,8 +23,6 @@ class Steps:
     taken_j: np.ndarray
     spent_j2: np.ndarray
     taken_j2: np.ndarray
-    sampled_j2: np.ndarray
-    counted_j2: np.ndarray
     in_step_j: np.ndarray
 
 
@@ -44,9 +42,8 @@ def textbook(parts: list[Part], belief: float, further_spread: float, beyond: tu
     log_weight, misfit, num_values = np.log(belief), FREEDOM, 0
     for number, (values_j, value_j2, steps) in enumerate(parts):
         all_j, taken_j, in_step_j = max(steps.spent_j.sum(), 1e-9), steps.taken_j.sum(), steps.in_step_j.sum()
-        counted_j2 = steps.spent_j2 + steps.sampled_j2 + steps.counted_j2
         if number == 0:
-            doubt_j2 = counted_j2.sum() + value_j2[0] + value_j2[-1] + (STEP_SPREAD * in_step_j) ** 2
+            doubt_j2 = steps.spent_j2.sum() + value_j2[0] + value_j2[-1] + (STEP_SPREAD * in_step_j) ** 2
             off = (values_j[-1] - values_j[0]) / all_j - 1
             doubt2 = covariance[GAIN, GAIN] + doubt_j2 / all_j**2
             if off**2 > OUTLIER * doubt2:
@@ -62,8 +59,8 @@ def textbook(parts: list[Part], belief: float, further_spread: float, beyond: tu
             mean[OUTSIDE] += outside_j
             mean[COUNTED], covariance[COUNTED, COUNTED] = values_j[0], value_j2[0]
         for step in range(len(values_j) - 1):
-            outside_j2 = counted_j2[step] - steps.taken_j2[step]
-            covariance[:GAIN, :GAIN] += [[counted_j2[step], outside_j2], [outside_j2, outside_j2]]
+            outside_j2 = steps.spent_j2[step] - steps.taken_j2[step]
+            covariance[:GAIN, :GAIN] += [[steps.spent_j2[step], outside_j2], [outside_j2, outside_j2]]
             spent_j = steps.spent_j[: step + 1].sum()
             row = np.array([1, 0, spent_j, steps.in_step_j[: step + 1].sum()])
             off_j, expected_j2 = values_j[step + 1] - spent_j - row @ mean, row @ covariance @ row + value_j2[step + 1]
@@ -89,8 +86,6 @@ def random_part(rng: np.random.Generator, num: int, gain: float, *, in_step: boo
         taken_j,
         spent_j2=rng.uniform(0.1, 0.3, (num - 1, 4)),
         taken_j2=rng.uniform(0, 0.1, (num - 1, 4)),
-        sampled_j2=rng.uniform(0, 0.2, (num - 1, 4)),
-        counted_j2=rng.uniform(0, 0.2, (num - 1, 4)),
         in_step_j=rng.uniform(0, 0.5, (num - 1, 4)) * in_step,
     )
     values_j = np.concatenate((np.zeros((1, 4)), np.cumsum(spent_j, axis=0))) * gain + rng.normal(0, 0.7, (num, 4))
