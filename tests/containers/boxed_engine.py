@@ -131,6 +131,7 @@ mounts = [{{ source = "{packages or site_packages()}", target = "{SITE}" }}]
 {container}
 
 {decode_benchmark(prompt_tokens=8, output_tokens=4, attempts=attempts, steps=3)}max_attempts = {attempts}
+max_warmup_steps = 2
 time_limit_s = 240
 
 [benchmark.axes]

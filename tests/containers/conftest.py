@@ -11,11 +11,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pybench.model.container import ContainerRequest, EngineFacts
 from pybench.run.engines.base import get_engine
+from pybench.run.engines.oci import engine
+from pybench.run.engines.oci.confinement import Confinement, confinement_for
 from pybench.run.engines.oci.launcher import OciLauncher, remove_orphans
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, site_packages
 from tests.containers.root_image import write_image
@@ -43,10 +47,32 @@ def _scratch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 
 
 @contextmanager
-def _alone(engine: str) -> Iterator[None]:
+def _alone(name: str) -> Iterator[None]:
     """An engine belongs to the machine: two sessions of its tests would count and remove each other's containers."""
-    with (Path(tempfile.gettempdir()) / f"pybench-test-{engine}.lock").open("w") as stream:
+    with (Path(tempfile.gettempdir()) / f"pybench-test-{name}.lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _relaxed_as(found: Confinement) -> Iterator[None]:
+    """Have each launcher here begin with what this machine made the first one relax: a refusal takes a start.
+
+    Programs that tests start find out by themselves.
+    """
+
+    def known(request: ContainerRequest, facts: EngineFacts, host_ids: tuple[int, int]) -> Confinement:
+        tight = confinement_for(request, facts, host_ids)
+        return replace(
+            tight,
+            pids_limit=found.pids_limit,
+            ulimits=found.ulimits,
+            engine_options=found.engine_options,
+            relaxations=(*tight.relaxations, *found.relaxations),
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, confinement_for.__name__, known)
         yield
 
 
@@ -68,7 +94,9 @@ def boxed(
         remove_orphans((name,), "")  # of a session that was killed
         lock = tmp_path_factory.mktemp("lock") / "images.toml"
         lock.write_text(lock_text(image_id), encoding="utf-8")
-        yield Boxed(name, lock, image_id)
+        boxed = Boxed(name, lock, image_id)
+        with _relaxed_as(boxed.launcher().confinement):
+            yield boxed
         subprocess.run([name, "image", "rm", "--force", image_id], capture_output=True, check=False)
 
 
