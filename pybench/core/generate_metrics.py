@@ -106,11 +106,11 @@ def latencies(step: JointStep, requests: Sequence[RequestTimes]) -> dict[str, fl
         if any(replica.requests for replica in step.replicas)
         else [later - earlier for replica in step.replicas for earlier, later in pairwise(replica.token_end_ns)],
     }
-    found: dict[str, float | None] = {}
+    metrics: dict[str, float | None] = {}
     for kind, values in kinds.items():
         if values:
-            found.update(zip(_NAMES[kind], _spread(values), strict=True))
-    return found
+            metrics.update(zip(_NAMES[kind], _spread(values), strict=True))
+    return metrics
 
 
 def _spread(values_ns: Sequence[float]) -> Iterable[float]:

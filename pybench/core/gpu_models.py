@@ -187,8 +187,8 @@ def _kind_and_memory_gib(word: str) -> tuple[str, float]:
         raise UsageError(f"--gpu {word}: no such kind; valid are {valid}, {forms}")
     sizes = _MEMORY_MIB.get(kind or "", {})
     if size is not None:
-        found = sizes.get(int(size))
-        return kind or f"unknown-{size}gb", float(size) if found is None else found / _MIB_PER_GIB
+        memory_mib = sizes.get(int(size))
+        return kind or f"unknown-{size}gb", float(size) if memory_mib is None else memory_mib / _MIB_PER_GIB
     if len(sizes) != 1:
         sold = " or ".join(f"{kind}-{size}gb" for size in sizes) or f"{kind}-NUMBERgb"
         raise UsageError(f"--gpu {word}: cards of that kind differ in memory; give {sold}")

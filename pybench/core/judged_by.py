@@ -38,7 +38,7 @@ def judged_by(
     """
     measurements = Measurements.of(plan, ())
     planned = {point.id: point for point in plan.points}
-    found: dict[str, set[str]] = {name: set() for name in planned}
+    judges: dict[str, set[str]] = {name: set() for name in planned}
     theirs = [machine]
     if machine.gpus and machine.fabric == "none":
         theirs = [replace(machine, fabric="nvlink"), replace(machine, fabric="pcie")]
@@ -48,11 +48,11 @@ def judged_by(
             if point is None or base is None:
                 continue
             if row.expected is not None or (METRICS[row.metric].of_all_gpus and predicts(base, point)):
-                found[point.id].add(PREDICTION if row.expected is None else TABLE)
-                found[base.id].add(BASELINE)
+                judges[point.id].add(PREDICTION if row.expected is None else TABLE)
+                judges[base.id].add(BASELINE)
         for check in absolute_checks(suite, measurements, summarize(measurements), tables, there):
-            if check.point_id in found and (check.minimum, check.maximum) != (None, None):
-                found[check.point_id].add(LIMIT if check.table is None else TABLE)
+            if check.point_id in judges and (check.minimum, check.maximum) != (None, None):
+                judges[check.point_id].add(LIMIT if check.table is None else TABLE)
     rates = {benchmark.name for benchmark in suite.benchmarks if benchmark.gives_rates}
     orders = [row for row in comparison_results(suite, measurements) if planned.keys() >= set(row.point_ids)]
     for name, word in (
@@ -64,8 +64,8 @@ def judged_by(
             if point.num_gpus > 1 and point.benchmark not in rates and point.settings.workload in _OF_EACH_GPU
         ),
     ):
-        found[name].add(word)
-    return {name: tuple(word for word in _ORDER if word in words) or (NOTHING,) for name, words in found.items()}
+        judges[name].add(word)
+    return {name: tuple(word for word in _ORDER if word in words) or (NOTHING,) for name, words in judges.items()}
 
 
 def judged_sentence(judges: Mapping[str, tuple[str, ...]], rates_run: str | None) -> str:

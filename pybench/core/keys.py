@@ -155,7 +155,7 @@ def _counted_gpus(values: Sequence[str]) -> str:
     gpus = [(match[1], match[2]) for value in values if (match := _GPU.fullmatch(value))]
     if len(gpus) < len(values):
         return _distinct(values)
-    return ", ".join(f"{len(own)} x {kind} ({', '.join(own)})" for kind, own in grouped(gpus).items())
+    return ", ".join(f"{len(uuids)} x {kind} ({', '.join(uuids)})" for kind, uuids in grouped(gpus).items())
 
 
 def _distinct(values: Sequence[str]) -> str:
@@ -167,10 +167,10 @@ def _values(value: str | None) -> list[str]:
     if value is None:
         return ["none"]
     try:
-        found = json.loads(value)
+        parsed = json.loads(value)
     except (ValueError, RecursionError):  # a file can hold any text
         return [value]
-    items = found if isinstance(found, list) else [found]
+    items = parsed if isinstance(parsed, list) else [parsed]
     return ["none" if item is None else str(item) for item in items] or ["none"]
 
 

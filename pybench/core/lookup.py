@@ -129,7 +129,7 @@ def _closeness(row: ExpectedRow) -> tuple[int, int, int]:
 
 
 def claim_result(
-    benchmark: str, row: ExpectedRow, table: str, of: tuple[str, str | None], found: Estimate, evidence: RowStatistics
+    benchmark: str, row: ExpectedRow, table: str, of: tuple[str, str | None], value: Estimate, evidence: RowStatistics
 ) -> ClaimResult:
     """One claim of a table, with the measured figure ``of`` a point, or of a point and its baseline."""
     claim = ClaimResult(
@@ -137,7 +137,7 @@ def claim_result(
         metric=row.metric,
         point_id=of[0],
         baseline_id=of[1],
-        found=found,
+        found=value,
         minimum=row.limits[0],
         maximum=row.limits[1],
         state="open",

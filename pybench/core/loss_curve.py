@@ -64,7 +64,7 @@ def _check(point: Point, curve: Sequence[float], baseline: Point, expected: Sequ
     assert isinstance(baseline.settings, Train)
     computed = max((each.computing_dtype for each in (point.settings, baseline.settings)), key=TOLERANCES.__getitem__)
     pairs = list(zip(curve, expected, strict=False))
-    deviation, step = max((abs(found - wanted) / expected[0], step) for step, (found, wanted) in enumerate(pairs))
+    deviation, step = max((abs(loss - wanted) / expected[0], step) for step, (loss, wanted) in enumerate(pairs))
     moved = max(abs(wanted - expected[0]) for _, wanted in pairs) / expected[0]
     limit = max(NOISE[computed], TOLERANCES[computed] * min(moved, 1.0))
     needed = NOISE[computed] / TOLERANCES[computed]

@@ -75,8 +75,8 @@ class Measurements:
     def measured(self, metric: str) -> Iterator[tuple[Point, Samples]]:
         """The points that have the metric, with its values."""
         for point in self.plan.points:
-            if metric in METRICS_OF[point.settings.workload] and (found := self.samples(point).get(metric)):
-                yield point, found
+            if metric in METRICS_OF[point.settings.workload] and (samples := self.samples(point).get(metric)):
+                yield point, samples
 
     def spread(self, metric: str) -> Spread | None:
         """Common spread of a metric between attempts, over all points; ``None`` if no point has two attempts."""
@@ -103,8 +103,8 @@ class Measurements:
         Of a phase's joules the phase's windows; the mean over good attempts, 0 where no bound is known.
         """
         energies = [record.energy for record in self.good(point_id) if record.energy]
-        found = [bound for energy in energies if (bound := _bound(energy, metric)) is not None]
-        return fmean(found) if found else 0.0
+        bounds = [bound for energy in energies if (bound := _bound(energy, metric)) is not None]
+        return fmean(bounds) if bounds else 0.0
 
 
 def _bound(energy: Energy, metric: str) -> float | None:
@@ -127,16 +127,16 @@ def metric_samples(point: Point, good: Sequence[Record]) -> dict[str, Samples]:
     """
     attempts = [metric_values(point, record) for record in good]
     names = METRICS_OF[point.settings.workload]
-    found = ((name, tuple([values[name] for values in attempts if name in values])) for name in names)
-    return {name: samples for name, samples in found if samples}
+    pairs = ((name, tuple([values[name] for values in attempts if name in values])) for name in names)
+    return {name: samples for name, samples in pairs if samples}
 
 
 def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
     """All values of each key; keys and values keep their order."""
-    found: dict[_Key, list[_Value]] = {}
+    groups: dict[_Key, list[_Value]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def absence(entry: Point | Skip, metric: str, measurements: Measurements, of: str = "") -> tuple[Verdict, str] | None:
@@ -146,10 +146,10 @@ def absence(entry: Point | Skip, metric: str, measurements: Measurements, of: st
         return ("missing" if entry in measurements.plan.skips else "no_expectation"), of + entry.reason
     if metric in measurements.samples(entry):
         return None
-    own = measurements.attempts(entry.id)
-    failure = next((record.failure for record in own if record.failure), None)
-    if own and not any(record.ok for record in own) and failure is not None:
+    attempts = measurements.attempts(entry.id)
+    failure = next((record.failure for record in attempts if record.failure), None)
+    if attempts and not any(record.ok for record in attempts) and failure is not None:
         return "error", f"{of}{failure.cause}: {failure.message}"
     # No other metric is absent for want of a power sensor.
-    reasons = (record.energy_reason for record in own if record.energy_reason and METRICS[metric].is_of_energy)
-    return "missing", of + (next(reasons, "the metric was not measured") if own else "not measured")
+    reasons = (record.energy_reason for record in attempts if record.energy_reason and METRICS[metric].is_of_energy)
+    return "missing", of + (next(reasons, "the metric was not measured") if attempts else "not measured")

@@ -285,7 +285,7 @@ def node_checks(measurements: Measurements, machine: Machine, rates: Collection[
     """
     planned = [p for p in measurements.plan.points if isinstance(p.settings, NodeSettings) and p.benchmark not in rates]
     measured = [PointRecords(point, good, machine) for point in planned if (good := measurements.good(point.id))]
-    found = [check for point in measured for kind in _OF_POINTS for check in kind(point)]
+    checks = [check for point in measured for kind in _OF_POINTS for check in kind(point)]
     if planned and measurements.records and machine.gpus:
-        found += [check for kind in _OF_RUNS for check in kind(measurements.records, machine)]
-    return tuple(found)
+        checks += [check for kind in _OF_RUNS for check in kind(measurements.records, machine)]
+    return tuple(checks)

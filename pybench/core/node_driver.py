@@ -34,27 +34,27 @@ def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
         yield unknown("pcie", "the driver does not report how fast its links are")
         return
     uuids = dict.fromkeys((*_watched(records), *best))
-    found: dict[str, tuple[Verdict, str]] = {}
+    by_gpu: dict[str, tuple[Verdict, str]] = {}
     for uuid, link in known.items():
         if link.speed < (link.generation_max or 0, link.width_max or 0):
             possible = f"generation {link.generation_max} x{link.width_max}"
-            found[uuid] = "fail", f"generation {link.generation} x{link.width} at best, could be {possible}"
-    found |= {uuid: (_UNREAD, "its link was not read while measuring") for uuid in uuids if uuid not in known}
+            by_gpu[uuid] = "fail", f"generation {link.generation} x{link.width} at best, could be {possible}"
+    by_gpu |= {uuid: (_UNREAD, "its link was not read while measuring") for uuid in uuids if uuid not in known}
     all_well = f"as wide and fast as can be: {len(known)} of {plural(len(uuids), 'link')}"
-    yield from _of_gpus("pcie", machine, found, all_well)
+    yield from _of_gpus("pcie", machine, by_gpu, all_well)
 
 
 _UNREAD: Verdict = "no_expectation"
 
 
 def _of_gpus(
-    name: str, machine: Machine, found: Mapping[str, tuple[Verdict, str]], all_well: str | None
+    name: str, machine: Machine, by_gpu: Mapping[str, tuple[Verdict, str]], all_well: str | None
 ) -> Iterator[NodeCheck]:
-    """A check of each GPU that is ``found`` bad or was not read; where none is bad, all others pass by ``all_well``."""
-    for uuid, (verdict, reason) in found.items():
+    """A check of each GPU of ``by_gpu``, bad or not read; where none is bad, all others pass by ``all_well``."""
+    for uuid, (verdict, reason) in by_gpu.items():
         yield node_check(name, gpu_name(uuid, machine), verdict, reason)
-    if all_well is not None and all(verdict == _UNREAD for verdict, _ in found.values()):
-        yield node_check(name, "all other GPUs" if found else "all GPUs", "pass", all_well)
+    if all_well is not None and all(verdict == _UNREAD for verdict, _ in by_gpu.values()):
+        yield node_check(name, "all other GPUs" if by_gpu else "all GPUs", "pass", all_well)
 
 
 def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
@@ -71,15 +71,15 @@ def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeC
         if after.uuid == before.uuid
     ]
     counted = {now.uuid for before, now in pairs if None not in {before.ecc_uncorrected, now.ecc_uncorrected}}
-    found = {
+    by_gpu = {
         uuid: judged
         for uuid in dict.fromkeys(after.uuid for _, after in pairs)
         if (judged := _memory_verdict([pair for pair in pairs if pair[1].uuid == uuid]))
     }
-    uncounted = [uuid for uuid in _watched(records) if uuid not in counted | found.keys()]
-    found |= {uuid: (_UNREAD, "its memory errors were not counted while measuring") for uuid in uncounted if counted}
+    uncounted = [uuid for uuid in _watched(records) if uuid not in counted | by_gpu.keys()]
+    by_gpu |= {uuid: (_UNREAD, "its memory errors were not counted while measuring") for uuid in uncounted if counted}
     all_well = "no new ECC error, no new remapped row, none pending or failed"
-    yield from _of_gpus("memory_errors", machine, found, all_well if counted else None)
+    yield from _of_gpus("memory_errors", machine, by_gpu, all_well if counted else None)
     if not counted:
         yield unknown("memory_errors", "the driver counts no memory errors here")
 
@@ -115,15 +115,15 @@ def _risen(pairs: Sequence[tuple[GpuCounters, GpuCounters]], name: str) -> int:
 def xids(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
     """Errors that the driver wrote to the kernel's log during attempts."""
     logs = [record.health.xids for record in records if record.health and record.health.xids is not None]
-    found = {xid.sequence: xid for log in logs for xid in log}
-    for xid in found.values():
+    errors = {xid.sequence: xid for log in logs for xid in log}
+    for xid in errors.values():
         slot = _slot(xid.pci_bus_id)
         uuid = next((gpu.uuid for gpu in machine.gpus if gpu.pci_bus_id and _slot(gpu.pci_bus_id) == slot), None)
         subject = f"PCI {xid.pci_bus_id}" if uuid is None else gpu_name(uuid, machine)
         yield node_check("fabric" if xid.of_switch else "xid", subject, "fail", f"{xid} in the kernel's log")
     if not logs:
         yield unknown("xid", "the kernel's log can't be read; root can")
-    elif not found:
+    elif not errors:
         yield node_check("xid", "all GPUs", "pass", "no XID in the kernel's log")
 
 
@@ -167,16 +167,16 @@ def throttling(records: Sequence[Record], machine: Machine) -> Iterator[NodeChec
         yield unknown("throttling", "no clock event reasons were read while measuring")
         return
     reason = "no clock event reasons of it were read while measuring"
-    found: dict[str, tuple[Verdict, str]] = dict.fromkeys(held_by.keys() - known.keys(), (_UNREAD, reason))
+    by_gpu: dict[str, tuple[Verdict, str]] = dict.fromkeys(held_by.keys() - known.keys(), (_UNREAD, reason))
     # A point may be over before the sensor's next reading.
     measured = {record.point_id for record in records if record.ok}
     read = {record.point_id for record in records for gpu in record.conditions if gpu.clock_event_reasons is not None}
     coverage = f"read in {len(read)} of {len(measured)} points"
     for uuid, words in known.items():
         if faults := [word for word in words if word != POWER_LIMIT]:
-            found[uuid] = "fail", f"{', '.join(faults)}, {coverage}"
+            by_gpu[uuid] = "fail", f"{', '.join(faults)}, {coverage}"
     limits = _power_limits([uuid for uuid, words in known.items() if POWER_LIMIT in words], len(known), machine)
-    yield from _of_gpus("throttling", machine, found, f"no thermal slowdown and no power brake, {coverage}; {limits}")
+    yield from _of_gpus("throttling", machine, by_gpu, f"no thermal slowdown and no power brake, {coverage}; {limits}")
 
 
 def _power_limits(capped: Sequence[str], num_known: int, machine: Machine) -> str:

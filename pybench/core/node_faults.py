@@ -84,7 +84,7 @@ def faults(checks: Iterable[NodeCheck], points: Sequence[PointResult], gpus: Seq
     links = [check for check in failed if check.name == "link"]
     found = [
         *_alike(by_subject, len(gpus), benchmarks),
-        *(_of_one(subject, own, names, benchmarks) for subject, own in by_subject.items() if own),
+        *(_fault(subject, group, names, benchmarks) for subject, group in by_subject.items() if group),
         *_of_links(links, names),
     ]
     order = list(REMEDIES)
@@ -97,22 +97,22 @@ def names_part(check: NodeCheck) -> bool:
     return check.verdict == "fail" and check.name in _OF_CHECK and (check.name != "link" or num_ends == 2)  # noqa: PLR2004
 
 
-def is_consequence(row: JudgedRow, found: Sequence[Fault]) -> bool:
+def is_consequence(row: JudgedRow, broken: Sequence[Fault]) -> bool:
     """Whether a limit is missed at a point in which a GPU or link is slow: the fault is named instead."""
     if isinstance(row, NodeCheck):
         return names_part(row)
-    slow = {check.point_id for fault in found for check in fault.checks}
+    slow = {check.point_id for fault in broken for check in fault.checks}
     return row.verdict == "fail" and not slow.isdisjoint(row.point_ids)
 
 
-def remedies(found: Sequence[Fault]) -> dict[str, str]:
+def remedies(broken: Sequence[Fault]) -> dict[str, str]:
     """What to do about each kind of fault, with the indices of all GPUs that have it."""
     indices: dict[str, set[int]] = {}
-    for fault in found:
+    for fault in broken:
         indices.setdefault(fault.kind, set()).update(fault.gpus)
     return {
-        kind: REMEDIES[kind].replace(" -i {gpus}", f" -i {','.join(map(str, sorted(own)))}" if own else "")
-        for kind, own in indices.items()
+        kind: REMEDIES[kind].replace(" -i {gpus}", f" -i {','.join(map(str, sorted(gpus)))}" if gpus else "")
+        for kind, gpus in indices.items()
     }
 
 
@@ -133,29 +133,29 @@ def _alike(by_subject: dict[str, list[NodeCheck]], num_gpus: int, benchmarks: Ma
     """A kind that every GPU has is one fault of the host; its checks are taken out of ``by_subject``."""
     if num_gpus < 2:  # noqa: PLR2004 - one GPU is itself
         return
-    having = Counter(kind for own in by_subject.values() for kind in {_kind(check) for check in own})
+    having = Counter(kind for group in by_subject.values() for kind in {_kind(check) for check in group})
     for kind, number in having.items():
         if number == num_gpus and kind in _OF_HOSTS:
-            checks = tuple(check for own in by_subject.values() for check in own if _kind(check) == kind)
-            for subject, own in by_subject.items():
-                by_subject[subject] = [check for check in own if _kind(check) != kind]
+            checks = tuple(check for group in by_subject.values() for check in group if _kind(check) == kind)
+            for subject, group in by_subject.items():
+                by_subject[subject] = [check for check in group if _kind(check) != kind]
             words = _words(kind, [check for check in checks if check.subject == checks[0].subject], benchmarks)
             sentence = f"all {num_gpus} GPUs alike: each {words}"
             yield Fault(part="host", sentence=sentence, kind=kind, checks=checks, gpus=_indices(checks))
 
 
-def _of_one(subject: str, own: Sequence[NodeCheck], names: Mapping[str, str], benchmarks: Mapping[str, str]) -> Fault:
+def _fault(subject: str, checks: Sequence[NodeCheck], names: Mapping[str, str], benchmarks: Mapping[str, str]) -> Fault:
     by_kind: dict[str, list[NodeCheck]] = {kind: [] for kind in REMEDIES}
-    for check in own:
+    for check in checks:
         by_kind[_kind(check)].append(check)
-    kinds = [kind for kind, checks in by_kind.items() if checks]
+    kinds = [kind for kind, of_kind in by_kind.items() if of_kind]
     # Slowness is named first; joules for the same work follow from any other fault.
     told = sorted((kind for kind in kinds if kind != "more_power" or len(kinds) == 1), key="slow_gpu".__ne__)
     phrases = [_words(kind, by_kind[kind], benchmarks) for kind in told]
     sentence = f"{_renamed(subject, names)} {'; it '.join(phrases)}"
     is_host = not subject.startswith(("GPU", "PCI")) or set(kinds) <= {"slow_host_copies", "narrow_pcie"}
     return Fault(
-        part="host" if is_host else "GPU", sentence=sentence, kind=kinds[0], checks=tuple(own), gpus=_indices(own)
+        part="host" if is_host else "GPU", sentence=sentence, kind=kinds[0], checks=tuple(checks), gpus=_indices(checks)
     )
 
 
@@ -165,20 +165,20 @@ def _of_links(links: Sequence[NodeCheck], names: Mapping[str, str]) -> Iterable[
     while left:
         ends = Counter(end for check in left for end in set(_ends(check)))
         shared, number = max(ends.items(), key=lambda item: item[1])
-        own = [check for check in left if shared in _ends(check)]
-        others = tuple(dict.fromkeys(end for check in own for end in _ends(check) if end != shared))
+        checks = [check for check in left if shared in _ends(check)]
+        others = tuple(dict.fromkeys(end for check in checks for end in _ends(check) if end != shared))
         if number >= _LEAST_LINKS and len(others) > 1:
-            where = f"{plural(len(own), 'link')} of {_renamed(shared, names)} are up to"
-            sentence, subjects = f"{where} {_worst(own)} slower than others of their kind", [shared]
+            where = f"{plural(len(checks), 'link')} of {_renamed(shared, names)} are up to"
+            sentence, subjects = f"{where} {_worst(checks)} slower than others of their kind", [shared]
         else:
             pair = set(_ends(left[0]))
-            own = [check for check in left if set(_ends(check)) == pair]
+            checks = [check for check in left if set(_ends(check)) == pair]
             where = listed(_renamed(end, names) for end in sorted(pair))
-            sentence = f"the link between {where} is {_worst(own)} slower than others of its kind"
-            subjects = [check.subject for check in own]
+            sentence = f"the link between {where} is {_worst(checks)} slower than others of its kind"
+            subjects = [check.subject for check in checks]
         gpus = tuple(sorted({int(index) for subject in subjects for index in _GPU.findall(subject)}))
-        yield Fault(part="link", sentence=sentence, kind="slow_link", checks=tuple(own), gpus=gpus)
-        left = [check for check in left if check not in own]
+        yield Fault(part="link", sentence=sentence, kind="slow_link", checks=tuple(checks), gpus=gpus)
+        left = [check for check in left if check not in checks]
 
 
 def _kind(check: NodeCheck) -> str:
@@ -186,42 +186,42 @@ def _kind(check: NodeCheck) -> str:
     return "slow_host_copies" if is_copy else _OF_CHECK[check.name]
 
 
-def _words(kind: str, own: Sequence[NodeCheck], benchmarks: Mapping[str, str]) -> str:
+def _words(kind: str, checks: Sequence[NodeCheck], benchmarks: Mapping[str, str]) -> str:
     """Predicate of a sentence about a GPU."""
-    first = own[0].reason
+    first, ends = checks[0].reason, _ends(checks[0])
     if kind == "slow_gpu":
         slow: dict[str, float] = {}
-        for check in own:
+        for check in checks:
             if check.name == "slowest" and check.value is not None:
                 name = benchmarks.get(check.point_id or "", "a point")
                 slow[name] = min(check.value, slow.get(name, 0.0))
         if not slow:
-            return f"runs its SM clock {_worst(own)} below its neighbours'"
+            return f"runs its SM clock {_worst(checks)} below its neighbours'"
         amounts = [f"{short_percent(-value)} in {name}" for name, value in slow.items()]
         first_amount, *rest = amounts
         return f"is {listed((first_amount.replace(' in ', ' slower than its neighbours in '), *rest))}"
     if kind == "heat":
-        held = [check.reason.partition(", read in")[0] for check in own if check.name == "throttling"]
-        warmer = [check.value for check in own if check.name == "temperature" and check.value is not None]
+        held = [check.reason.partition(", read in")[0] for check in checks if check.name == "throttling"]
+        warmer = [check.value for check in checks if check.name == "temperature" and check.value is not None]
         words = (
             *((f"had its clock held down by {'; '.join(dict.fromkeys(held))}",) if held else ()),
             *((f"is {max(warmer):.0f} °C warmer than its neighbours",) if warmer else ()),
         )
         return " and ".join(words)
     return {
-        "wrong_results": lambda: f"disagree: {first}" if len(_ends(own[0])) > 1 else f"computes wrong results: {first}",
+        "wrong_results": lambda: f"disagree: {first}" if len(ends) > 1 else f"computes wrong results: {first}",
         "memory_errors": lambda: f"has memory faults: {first}",
-        "xid": lambda: f"reported {listed(dict.fromkeys(check.reason.split(' in ')[0] for check in own))}",
-        "fabric": lambda: f"can't use its NVSwitches: {listed(dict.fromkeys(check.reason for check in own))}",
+        "xid": lambda: f"reported {listed(dict.fromkeys(check.reason.split(' in ')[0] for check in checks))}",
+        "fabric": lambda: f"can't use its NVSwitches: {listed(dict.fromkeys(check.reason for check in checks))}",
         "few_nvlinks": lambda: f"has {first}",
         "narrow_pcie": lambda: f"has a PCIe link of {first}",
-        "slow_host_copies": lambda: f"copies {_worst(own)} slower than its neighbours to or from the host",
-        "more_power": lambda: f"needs {short_percent(max(c.value or 0.0 for c in own))} more joules for the same work",
+        "slow_host_copies": lambda: f"copies {_worst(checks)} slower than its neighbours to or from the host",
+        "more_power": lambda: f"needs {short_percent(max(c.value or 0 for c in checks))} more joules for the same work",
     }[kind]()
 
 
-def _worst(own: Sequence[NodeCheck]) -> str:
-    return short_percent(-min(check.value or 0.0 for check in own))
+def _worst(checks: Sequence[NodeCheck]) -> str:
+    return short_percent(-min(check.value or 0.0 for check in checks))
 
 
 def _ends(check: NodeCheck) -> tuple[str, ...]:

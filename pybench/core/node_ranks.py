@@ -106,18 +106,18 @@ class PointRecords:
         """Ranks on devices of one name: another kind of device is faster or slower, and may round otherwise."""
         return list(grouped((self.device_name(rank), rank) for rank in ranks).values())
 
-    def slower(self, name: str, subject: str, found: Judged, tolerance: float, reason: str) -> NodeCheck:
+    def slower(self, name: str, subject: str, judged: Judged, tolerance: float, reason: str) -> NodeCheck:
         """The check that allows a throughput to be slower by ``tolerance``."""
         return node_check(
             name,
             subject,
-            found.verdict,
+            judged.verdict,
             reason,
             point=self,
-            value=found.fraction,
+            value=judged.fraction,
             limit=-tolerance,
             unit="fraction",
-            decision=found.decision,
+            decision=judged.decision,
         )
 
     def device_name(self, rank: int) -> str:
@@ -139,7 +139,7 @@ def gpu_name(uuid: str, machine: Machine) -> str:
     return uuid if index is None else f"GPU {index} ({uuid})"
 
 
-def shares_of_others(own: Samples, others: Sequence[Samples]) -> Samples:
+def shares_of_others(samples: Samples, others: Sequence[Samples]) -> Samples:
     """A throughput over the median of the others', step by step; 1 where it alone is above zero."""
 
     def share(value: float, attempt: int, step: int) -> float:
@@ -148,7 +148,7 @@ def shares_of_others(own: Samples, others: Sequence[Samples]) -> Samples:
             return max(value / usual, _NEAR_ZERO)
         return 1.0 if value > 0 else _NEAR_ZERO
 
-    return [[share(value, attempt, step) for step, value in enumerate(steps)] for attempt, steps in enumerate(own)]
+    return [[share(value, attempt, step) for step, value in enumerate(steps)] for attempt, steps in enumerate(samples)]
 
 
 def judge_alike(point: Point, shares: Mapping[_Key, Samples], tolerance: float) -> dict[_Key, Judged]:
@@ -158,7 +158,7 @@ def judge_alike(point: Point, shares: Mapping[_Key, Samples], tolerance: float) 
     many must be that much surer.
     """
     values = {key: logs(samples) for key, samples in shares.items()}
-    noise = {key: (variance_of(own), len(own) - 1) for key, own in values.items() if len(own) > 1}
+    noise = {key: (variance_of(attempts), len(attempts) - 1) for key, attempts in values.items() if len(attempts) > 1}
     level, judged = level_of([point.effort]), dict[_Key, Judged]()
     for key, samples in shares.items():
         others, spread = [variance for other, variance in noise.items() if other != key], None
@@ -182,5 +182,5 @@ def judge_alike(point: Point, shares: Mapping[_Key, Samples], tolerance: float) 
 
 def shown(judged: Mapping[_Key, Judged]) -> list[_Key]:
     """Keys that a report names: all failing and undecided ones; if all pass, the lowest."""
-    open_or_failing = [key for key, found in judged.items() if found.verdict != "pass"]
+    open_or_failing = [key for key, share in judged.items() if share.verdict != "pass"]
     return open_or_failing or [min(judged, key=lambda key: judged[key].fraction)]

@@ -186,8 +186,8 @@ def node_ranges(names: Iterable[str]) -> str:
     """
     by_prefix: dict[str, list[str]] = {}
     for name in sorted(set(names)):
-        found = _NUMBERED.fullmatch(name)
-        prefix, number = (found[1], found[2]) if found else (name, "")
+        match = _NUMBERED.fullmatch(name)
+        prefix, number = (match[1], match[2]) if match else (name, "")
         by_prefix.setdefault(prefix, []).append(number)
     texts: list[str] = []
     for prefix, numbers in sorted(by_prefix.items()):

@@ -241,9 +241,9 @@ def _with_values(benchmark: Benchmark, count: int) -> Benchmark:
     axes = {}
     for name, values in benchmark.axes.items():
         least = min((value for value in values if isinstance(value, int)), default=share)
-        word, own = (INSTALLED, able) if name == "backend" else (ALL_GPUS, [share] if share >= least else [])
+        word, expanded = (INSTALLED, able) if name == "backend" else (ALL_GPUS, [share] if share >= least else [])
         kept = (value for value in values if value != word)
-        axes[name] = tuple(dict.fromkeys((*kept, *own))) if word in values else values
+        axes[name] = tuple(dict.fromkeys((*kept, *expanded))) if word in values else values
     implied = {
         name: tuple(value for value in values if value not in benchmark.axes[name]) for name, values in axes.items()
     }

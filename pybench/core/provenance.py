@@ -68,7 +68,7 @@ def package_versions(records: Sequence[Record]) -> dict[str, dict[str, None]]:
     """Versions of ``python`` and of every package as workers saw them, each once."""
     headers = (rank.header for record in records for rank in record.ranks)
     versions = grouped(each for header in headers for each in {"python": header.python, **header.packages}.items())
-    return {name: dict.fromkeys(own) for name, own in versions.items()}
+    return {name: dict.fromkeys(seen) for name, seen in versions.items()}
 
 
 def worker_packages(records: Sequence[Record]) -> dict[str, str]:

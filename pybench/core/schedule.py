@@ -99,7 +99,7 @@ def by_decision(
 
     deciding = [point for point, number in owed if decides(point, number)]
     times_s = grouped((groups[point.id], attempt_s.get(point.digest, math.inf)) for point in deciding)
-    takes_s = {group: sum(own) for group, own in times_s.items()}
+    takes_s = {group: sum(seconds) for group, seconds in times_s.items()}
     num_rows = Counter(groups[row.point_ids[0]] for row in open_rows if row.point_ids and row.point_ids[0] in groups)
     order = sorted(takes_s, key=lambda group: (takes_s[group] / max(1, num_rows[group]), -num_rows[group]))
     places = {group: place for place, group in enumerate(order)}

@@ -150,7 +150,7 @@ def gpu_use(records: Sequence[Record]) -> tuple[GpuUse, ...]:
     A rank with several GPUs reports the memory of its fullest GPU. Memory of each GPU is then unknown; layers of each
     are known.
     """
-    reported = [found for record in records for found in _reported(record)]
+    reported = [entry for record in records for entry in _reported(record)]
     most = {
         key: max(values) for key, values in grouped(((uuid, name), value) for uuid, name, value in reported).items()
     }
@@ -171,8 +171,8 @@ def _reported(record: Record) -> Iterator[tuple[str, str, float]]:
     for rank in record.ranks:
         uuids = rank.header.all_uuids
         for metric in rank.metrics:
-            if (found := _LAYERS.fullmatch(metric.name)) and int(found[1]) < len(uuids):
-                yield uuids[int(found[1])], "num_layers", metric.value
+            if (match := _LAYERS.fullmatch(metric.name)) and int(match[1]) < len(uuids):
+                yield uuids[int(match[1])], "num_layers", metric.value
             elif len(uuids) == 1:
                 yield uuids[0], metric.name, metric.value
 
@@ -204,7 +204,7 @@ def _of_attempt(record: Record) -> list[PhaseResult]:
     reported = grouped((span.name, span) for of_step in spans for span in of_step)
     # A phase that a step has several times counts with all its time.
     of_steps = (grouped((span.name, (span.end_ns - span.start_ns) / 1e9) for span in of_step) for of_step in spans)
-    durations_s = grouped((name, sum(own)) for of_step in of_steps for name, own in of_step.items())
+    durations_s = grouped((name, sum(times_s)) for of_step in of_steps for name, times_s in of_step.items())
     joules = {phase.name: phase for phase in record.energy.phases} if record.energy else {}
     if not reported and (steady := joules.get("steady")):
         durations_s = {"steady": [steady.duration_s / len(steps)]}
@@ -217,7 +217,7 @@ def _of_attempt(record: Record) -> list[PhaseResult]:
     per_step = 1 / len(steps) if steps else 0.0
     results = []
     for name, of_phase_s in durations_s.items():
-        energy, own = joules.get(name), reported.get(name, ())
+        energy, phase_spans = joules.get(name), reported.get(name, ())
         bounds = [energy.energy_j, energy.energy_low_j, energy.energy_high_j] if energy else [None]
         known = [value * per_step for value in bounds if value is not None]
         if len(known) < len(bounds) and not reported:
@@ -230,8 +230,8 @@ def _of_attempt(record: Record) -> list[PhaseResult]:
                 energy_j=energy_j,
                 low_j=low_j,
                 high_j=high_j,
-                device_bytes=_most(span.device_bytes for span in own),
-                host_bytes=_most(span.host_bytes for span in own),
+                device_bytes=_most(span.device_bytes for span in phase_spans),
+                host_bytes=_most(span.host_bytes for span in phase_spans),
                 flags=energy.flags if energy else (),
             )
         )

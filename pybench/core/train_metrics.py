@@ -54,15 +54,15 @@ def of_attempt(point: Point, steps: Sequence[JointStep], reported: Mapping[str, 
     The share of evaluation is e / (n s + e), with e its length, n the steps between two, and s the median step.
     """
     lengths_s = [step.length_s for step in steps]
-    found_s = percentiles(sorted(lengths_s), _PERCENTILES)
-    found = {f"step_p{percent}_s": value for percent, value in zip(_PERCENTILES, found_s, strict=True)}
+    values_s = percentiles(sorted(lengths_s), _PERCENTILES)
+    metrics = {f"step_p{percent}_s": value for percent, value in zip(_PERCENTILES, values_s, strict=True)}
     every, evaluation_s = _settings(point).evaluation_every_steps, reported.get("evaluation_s")
     if every is not None and evaluation_s is not None:
-        found["evaluation_overhead_fraction"] = evaluation_s / (every * median(lengths_s) + evaluation_s)
+        metrics["evaluation_overhead_fraction"] = evaluation_s / (every * median(lengths_s) + evaluation_s)
     trained = reported.get("trained_parameters")
     if trained is not None and point.shape is not None and _settings(point).lora_rank is not None:
-        found["trained_fraction"] = trained / (num_parameters(point.shape) + trained)
-    return found
+        metrics["trained_fraction"] = trained / (num_parameters(point.shape) + trained)
+    return metrics
 
 
 def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:

@@ -104,8 +104,8 @@ class RowStatistics:
 
     def decide(self, minimum: float | None, maximum: float | None) -> Decision:
         """Hold it against one limit or both."""
-        found = self.contrast
-        if found is None:
+        difference = self.contrast
+        if difference is None:
             return Decision(
                 num_attempts=1, p_pass=1.0, p_fail=1.0, pass_level=self.pass_level, fail_level=self.fail_level
             )
@@ -118,23 +118,23 @@ class RowStatistics:
         def tails(by: Contrast | None, better: int) -> list[float]:
             return [by.p_above(limit) if side == better else by.p_below(limit) for limit, side in limits] if by else []
 
-        p_passes = [max(tails(by, 1), default=0.0) for by in (found, self.passes_by)]
-        p_fails = [min(tails(by, -1), default=0.0) for by in (found, self.fails_by)]
+        p_passes = [max(tails(by, 1), default=0.0) for by in (difference, self.passes_by)]
+        p_fails = [min(tails(by, -1), default=0.0) for by in (difference, self.fails_by)]
         p_pass, p_fail = max(p_passes), max(p_fails)
         decided = p_pass <= self.pass_level or p_fail <= self.fail_level
         unconfirmed = self.num_points == 0 and any(p <= ERROR and by > p for p, by in (p_passes, p_fails))
         most = ATTEMPTS_OF_FEW if unconfirmed else None
-        nearest = min((limit for limit, _ in limits), key=lambda limit: abs(found.value - limit))
+        nearest = min((limit for limit, _ in limits), key=lambda limit: abs(difference.value - limit))
         return Decision(
-            num_attempts=found.num_attempts,
+            num_attempts=difference.num_attempts,
             p_pass=p_pass,
             p_fail=p_fail,
             pass_level=self.pass_level,
             fail_level=self.fail_level,
             num_points=self.num_points,
-            attempts_to_decide=None if decided else most or found.attempts_to_decide(nearest, self.fail_level),
+            attempts_to_decide=None if decided else most or difference.attempts_to_decide(nearest, self.fail_level),
             is_unconfirmed=unconfirmed,
-            is_final=found.is_final(nearest, self.fail_level),
+            is_final=difference.is_final(nearest, self.fail_level),
         )
 
 
@@ -212,18 +212,18 @@ def _by_other_runs(
     are_alike = METRICS[metric].is_of_energy
     own = [variance_of(values) if len(values) > 1 else 0.0 for values in sides]
     variances = [max(sd**2, each) / (1 if are_alike else len(values)) for each, values in zip(own, sides, strict=True)]
-    found = Contrast(
+    difference = Contrast(
         value=sum(map(fmean, tops)) - sum(map(fmean, bases)),
         variance=sum(variances),
         freedom=freedom,
         num_attempts=min(map(len, sides)),
         systematic_sd=sensors,
     )
-    value, (low, high) = math.exp(found.value), found.interval(TAIL)
+    value, (low, high) = math.exp(difference.value), difference.interval(TAIL)
     return RowStatistics(
         interval=(value, math.exp(low), math.exp(high)),
-        contrast=found,
-        fails_by=replace(found, variance=_UNUSUAL**2 * found.variance),
+        contrast=difference,
+        fails_by=replace(difference, variance=_UNUSUAL**2 * difference.variance),
         pass_level=level,
         fail_level=level,
         num_points=num_points,
@@ -295,11 +295,11 @@ def judge_ratio(evidence: RowStatistics, expected: Expected | str, linear: float
     gate, beyond = (expected.minimum, expected.maximum) if more else (expected.maximum, expected.minimum)
     if gate is None:
         return Judgement("no_expectation", "the table's row has no limit on this side")
-    found = f"at {'least' if more else 'most'} {plain(gate)} expected, found {{}}"
+    words = f"at {'least' if more else 'most'} {plain(gate)} expected, found {{}}"
     if expected.predicted is not None and expected.band_fraction is not None:
-        found += f"; predicted {plain(expected.predicted)}, band {short_percent(expected.band_fraction)}"
-    found = "; ".join(filter(None, (found, provisional(expected.hosts))))
-    judgement = _judged(evidence, (gate, None) if more else (None, gate), found)
+        words += f"; predicted {plain(expected.predicted)}, band {short_percent(expected.band_fraction)}"
+    words = "; ".join(filter(None, (words, provisional(expected.hosts))))
+    judgement = _judged(evidence, (gate, None) if more else (None, gate), words)
     if beyond is not None and low is not None and high is not None and (low > beyond if more else high < beyond):
         return judgement._replace(flags=("better_than_expected",))
     return judgement
@@ -321,32 +321,32 @@ def judge_comparison(evidence: RowStatistics, order: Order, factor: float = 1.0,
     With ``along``, the evidence is of how much that ratio changed from the axis's least value to its greatest.
     """
     below, wanted = order == "below", "as much" if factor == 1 else f"{factor:g} times as much"
-    limit, found = factor, f"at {'most' if below else 'least'} {wanted} expected, found {{}} times the other"
+    limit, words = factor, f"at {'most' if below else 'least'} {wanted} expected, found {{}} times the other"
     if along is not None:
-        limit, found = 1.0, f"the ratio must {'fall' if below else 'rise'} along {along}, found {{}} times the first"
-    return _judged(evidence, (None, limit) if below else (limit, None), found)
+        limit, words = 1.0, f"the ratio must {'fall' if below else 'rise'} along {along}, found {{}} times the first"
+    return _judged(evidence, (None, limit) if below else (limit, None), words)
 
 
 def _judged(
     evidence: RowStatistics, limits: tuple[float | None, float | None], words: str, scale: Scale = ONE
 ) -> Judgement:
     """Hold a row against its least and greatest; ``words`` name what is expected, ``{}`` is for the interval."""
-    decision, contrast_of_row = evidence.decide(*limits), evidence.contrast
+    decision, difference = evidence.decide(*limits), evidence.contrast
     value, low, high = evidence.interval
     if low is None or high is None:
         return Judgement("inconclusive", ONE_ATTEMPT, (), decision)
     # With all digits that may tell an end from a limit; ends that show only that nothing is known are left out.
-    found, *ends = (plain(number / scale.factor) for number in (value, low, high))
+    figure, *ends = (plain(number / scale.factor) for number in (value, low, high))
     interval = UNKNOWN_SPREAD if is_unknown(value, low, high) else f"[{', '.join(ends)}]"
-    reason = words.format(f"{found} {interval} {scale.unit}".rstrip())
+    reason = words.format(f"{figure} {interval} {scale.unit}".rstrip())
     if evidence.by_other_runs:
         reason = f"{reason}; by the spread of other runs"
     verdict, look = verdict_of(decision), ""
     if verdict != "inconclusive":
         return Judgement(verdict, reason, (), decision)
     # Where the plain interval contains no limit, the one that decides is shown.
-    if contrast_of_row and not any(limit is not None and low <= limit <= high for limit in limits):
-        deciding = contrast_of_row.interval(min(evidence.pass_level, evidence.fail_level))
+    if difference and not any(limit is not None and low <= limit <= high for limit in limits):
+        deciding = difference.interval(min(evidence.pass_level, evidence.fail_level))
         least, most = map(math.exp, deciding) if evidence.logarithmic else deciding
         ends = [plain(end / scale.factor) for end in (least, most)]
         shown = UNKNOWN_SPREAD if is_unknown(value, least, most) else f"[{', '.join(ends)}]"

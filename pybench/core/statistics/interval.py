@@ -39,18 +39,18 @@ class NoRatioError(ValueError):
 
 def medians(samples: Samples) -> list[float]:
     """The median step of every attempt that has any. Raises ``ValueError`` without any step."""
-    found = [float(median(attempt)) for attempt in samples if len(attempt)]
-    if not found:
+    values = [float(median(attempt)) for attempt in samples if len(attempt)]
+    if not values:
         raise ValueError("no step was measured")
-    return found
+    return values
 
 
 def logs(samples: Samples) -> list[float]:
     """Logarithms of the attempts' medians. Raises ``NoRatioError`` unless all are positive."""
-    found = medians(samples)
-    if not _have_logarithms(found):
-        raise NoRatioError(f"a ratio needs positive values, found {min(found):g} in an attempt")
-    return [math.log(value) for value in found]
+    values = medians(samples)
+    if not _have_logarithms(values):
+        raise NoRatioError(f"a ratio needs positive values, found {min(values):g} in an attempt")
+    return [math.log(value) for value in values]
 
 
 def as_fraction(logarithm: float) -> float:
@@ -60,20 +60,20 @@ def as_fraction(logarithm: float) -> float:
 
 def location(samples: Samples) -> float:
     """Geometric mean of the attempts' medians, the arithmetic one where some are not positive."""
-    found = medians(samples)
-    return _moved(found, fmean(_offsets(found)))
+    values = medians(samples)
+    return _moved(values, fmean(_offsets(values)))
 
 
 def estimate(samples: Samples, systematic_sd: float = 0.0) -> Interval:
     """Location with its 95 % interval; ``systematic_sd``, of positive values, as in :func:`quotient`."""
-    found = medians(samples)
-    offsets = _offsets(found)
+    values = medians(samples)
+    offsets = _offsets(values)
     spread = contrast([offsets], systematic_sd=systematic_sd)
     if spread is None:
-        return _moved(found, fmean(offsets)), None, None
+        return _moved(values, fmean(offsets)), None, None
     low, high = spread.interval(TAIL)
-    value, least, most = (_moved(found, offset) for offset in (spread.value, low, high))
-    if _have_logarithms(found) and high - spread.value > _LONGEST_REACH and (plain := contrast([found])) is not None:
+    value, least, most = (_moved(values, offset) for offset in (spread.value, low, high))
+    if _have_logarithms(values) and high - spread.value > _LONGEST_REACH and (plain := contrast([values])) is not None:
         least, most = 0.0, max(value, min(most, _bounded(plain.interval(TAIL)[1])))
     return value, least, most
 
@@ -83,8 +83,8 @@ def outlying_attempts(samples: Samples) -> tuple[int, ...]:
 
     Each is held against a t prediction interval of the others, the level shared by all (a deleted residual).
     """
-    found = medians(samples)
-    values = [math.log(value) for value in found] if _have_logarithms(found) else found
+    attempts = medians(samples)
+    values = [math.log(value) for value in attempts] if _have_logarithms(attempts) else attempts
     if len(values) < _MIN_FOR_OUTLIER:
         return ()
 

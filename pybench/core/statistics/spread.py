@@ -170,14 +170,14 @@ def _usual_sd(points: Sequence[Sequence[float]]) -> float:
 def _prior_of_alike(variances: Sequence[float], freedoms: Sequence[float]) -> Variance:
     """The prior of the points that are left when those that scatter more than the others are taken out, worst first."""
     alike = sorted(zip(variances, freedoms, strict=True))
-    found = prior(*zip(*alike, strict=True))
+    common = prior(*zip(*alike, strict=True))
     while len(alike) > _FEWEST_ALIKE:
         (worst, freedom), others = alike[-1], alike[:-1]
         following = prior(*zip(*others, strict=True))
         if not _stands_out(worst / following[0], freedom, following[1], _NOISY / len(alike)):
             break
-        alike, found = others, following
-    return found
+        alike, common = others, following
+    return common
 
 
 def _stands_out(ratio: float, freedom: float, common_freedom: float, level: float) -> bool:

@@ -81,9 +81,9 @@ def prior_of(spreads: Mapping[Unit, Variance]) -> Variance:
 
 def moderated(spreads: Mapping[Unit, Variance]) -> dict[Unit, Variance]:
     """Each row's variance, at least that of :data:`LEAST_SD`, shrunk towards those of all rows."""
-    found = {key: (max(variance, LEAST_SD**2), freedom) for key, (variance, freedom) in spreads.items()}
-    common = prior_of(found)
-    return {key: pooled([common, spread]) for key, spread in found.items()}
+    floored = {key: (max(variance, LEAST_SD**2), freedom) for key, (variance, freedom) in spreads.items()}
+    common = prior_of(floored)
+    return {key: pooled([common, spread]) for key, spread in floored.items()}
 
 
 def others_by_unit(values: Mapping[Unit, float], common: Variance) -> Iterator[tuple[Unit, Others]]:
