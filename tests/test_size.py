@@ -22,7 +22,7 @@ CEILINGS = {
     "fleet": (1459, 9),
     "machine": (1473, 12),
     "model": (5053, 29),
-    "nightly": (3383, 18),
+    "nightly": (3382, 18),
     "power": (4234, 22),
     "report": (3787, 36),
     "run": (6893, 40),

@@ -67,12 +67,12 @@ def read_accepted(path: Path | None) -> tuple[Accepted, ...]:
     document, lines = read_toml(path, "a file of accepted changes")
     problems: list[tuple[tuple[str | int, ...], str]] = []
     try:
-        found = _File.model_validate(document).accepted
+        entries = _File.model_validate(document).accepted
     except ValidationError as error:
-        found = []
+        entries = []
         keys = [*_Entry.model_fields, "schema", "accepted"]
         problems = [(item["loc"], message_of(item, keys)) for item in error.errors(include_url=False)]
-    for number, entry in enumerate(found):
+    for number, entry in enumerate(entries):
         if entry.point is None and entry.suite is None:
             problems.append((("accepted", number), _NEITHER))
         if entry.metric is not None and entry.metric not in METRICS:
@@ -81,13 +81,13 @@ def read_accepted(path: Path | None) -> tuple[Accepted, ...]:
     if problems:
         places = [(nearest_line(lines, keys), dotted(keys), message) for keys, message in problems]
         raise FileError(tuple(Problem(file=str(path), line=n, path=at, message=text) for n, at, text in places))
-    return tuple(Accepted(since=one.date.isoformat(), **one.model_dump(exclude={"date"})) for one in found)
+    return tuple(Accepted(since=entry.date.isoformat(), **entry.model_dump(exclude={"date"})) for entry in entries)
 
 
-def entry_text(one: Accepted) -> str:
+def entry_text(entry: Accepted) -> str:
     """An entry as the file has it. One without a reason is refused by the reader until somebody writes it."""
-    values = {name: getattr(one, name) for name in ("suite", "point", "metric", "gpu")}
-    values |= {"date": Date.fromisoformat(one.since), "reason": one.reason}
+    values = {name: getattr(entry, name) for name in ("suite", "point", "metric", "gpu")}
+    values |= {"date": Date.fromisoformat(entry.since), "reason": entry.reason}
     # Of a whole document short tables would be written in one line.
     return f"[[accepted]]\n{tomli_w.dumps({name: value for name, value in values.items() if value is not None})}"
 
@@ -98,12 +98,12 @@ _MOST_NAMES = 3
 
 def about(series: Series, accepted: Sequence[Accepted]) -> tuple[Accepted, ...]:
     """Accepted changes of the series' suite and of a machine in the series."""
-    return tuple(one for one in accepted if any(_is_about(one, run) for run in series.runs))
+    return tuple(entry for entry in accepted if any(_is_about(entry, run) for run in series.runs))
 
 
 def accepted_on(row: FigureKey, accepted: Sequence[Accepted]) -> str:
     """Date from which a row's present level holds; empty where none was accepted."""
-    return max((one.since for one in accepted if one.is_of(row)), default="")
+    return max((entry.since for entry in accepted if entry.is_of(row)), default="")
 
 
 def level_start(series: Series, row: FigureKey, accepted: Sequence[Accepted]) -> int:
@@ -124,31 +124,31 @@ def of_all_points(run: RunFigures, host: Sequence[HostShift]) -> Accepted:
 
 def unused(accepted: Sequence[Accepted], last: RunFigures, runs: Sequence[RunFigures]) -> Iterator[str]:
     """Accepted changes that do not count tonight, with the reason. ``runs`` are earlier ones, also of other suites."""
-    for one in accepted:
-        if not one.holds_on(last.created_utc):
-            yield f"not accepted: {_name(one)}: its date, {one.since}, is after this run"
-        elif reason := _why_nothing(one, last, (last, *runs)):
-            yield f"not accepted: {_name(one)}: no run here {reason}"
+    for entry in accepted:
+        if not entry.holds_on(last.created_utc):
+            yield f"not accepted: {_name(entry)}: its date, {entry.since}, is after this run"
+        elif reason := _why_nothing(entry, last, (last, *runs)):
+            yield f"not accepted: {_name(entry)}: no run here {reason}"
 
 
-def _why_nothing(one: Accepted, last: RunFigures, runs: Sequence[RunFigures]) -> str | None:
+def _why_nothing(entry: Accepted, last: RunFigures, runs: Sequence[RunFigures]) -> str | None:
     """Why an entry is about no row of any run; ``None`` where it is about one."""
-    if not any(one.suite in {None, run.suite} for run in runs):
+    if not any(entry.suite in {None, run.suite} for run in runs):
         return f"is of such a suite; this one is of {last.suite}"
-    own = [run for run in runs if _is_about(one, run)]
-    if not own:
-        of_suite = f"of {one.suite} " if one.suite is not None else ""
+    matches = [run for run in runs if _is_about(entry, run)]
+    if not matches:
+        of_suite = f"of {entry.suite} " if entry.suite is not None else ""
         return f"{of_suite}has such a GPU; this one has {abridged(_gpus(last), _MOST_NAMES) or 'none'}"
-    if one.point is not None and not any(one.point == point.id for run in own for point in run.points):
+    if entry.point is not None and not any(entry.point == point.id for run in matches for point in run.points):
         known = abridged([point.id for point in last.points], _MOST_NAMES)
         return f"has such a point; this one has {known or 'none'}"
-    if one.metric is not None and not any(one.is_of(row) for run in own for row in rows_of(run)):
+    if entry.metric is not None and not any(entry.is_of(row) for run in matches for row in rows_of(run)):
         return "has such a row"
     return None
 
 
-def _is_about(one: Accepted, run: RunFigures) -> bool:
-    return one.suite in {None, run.suite} and (one.gpu is None or one.gpu in _gpus(run))
+def _is_about(entry: Accepted, run: RunFigures) -> bool:
+    return entry.suite in {None, run.suite} and (entry.gpu is None or entry.gpu in _gpus(run))
 
 
 def _gpus(run: RunFigures) -> tuple[str, ...]:
@@ -160,9 +160,8 @@ def _gpus(run: RunFigures) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.rpartition(" ")[2] for name in names if isinstance(name, str)))
 
 
-def _name(one: Accepted) -> str:
-    if one.point is None:
-        what = f"every point of {one.suite}" if one.metric is None else f"{one.metric} of every point of {one.suite}"
-    else:
-        what = one.point if one.metric is None else f"{one.point} {one.metric}"
-    return what if one.gpu is None else f"{what} on {one.gpu}"
+def _name(entry: Accepted) -> str:
+    what = f"every point of {entry.suite}" if entry.point is None else entry.point
+    if entry.metric is not None:
+        what = f"{entry.metric} of {what}" if entry.point is None else f"{what} {entry.metric}"
+    return what if entry.gpu is None else f"{what} on {entry.gpu}"

@@ -106,7 +106,7 @@ class Baseline:
 
     def before(self, night: int) -> Baseline | None:
         """The same without that night and later ones; ``None`` where nothing of the level is left."""
-        level = {one: value for one, value in self.level.items() if one < night}
+        level = {n: value for n, value in self.level.items() if n < night}
         return replace(self, level=level) if level else None
 
     @cached_property
@@ -123,7 +123,7 @@ def parted(values: Mapping[int, float], start: int) -> tuple[dict[int, float], d
 
 def admitted(nights: Nights, smallest: float) -> dict[int, float]:
     """Values of the nights before the last that are examples of their level, by night."""
-    found: dict[int, float] = {}
+    examples: dict[int, float] = {}
     level: list[float] = []
     recent: list[float]
     known = {n: v for n, v in enumerate(nights.values[:-1]) if v is not None and n not in nights.apart}
@@ -143,10 +143,10 @@ def admitted(nights: Nights, smallest: float) -> dict[int, float]:
                 is_example = not (level and is_spread_known) or abs(value - median(level)) <= reach
             if is_example:
                 level.append(value)
-                found[night] = value
-    known, _ = parted(known, max(found, default=0))
-    several = len(known.keys() - found.keys()) > _MOST_OFF * len(known)
-    return dict(sorted((known | found).items())) if several else found
+                examples[night] = value
+    known, _ = parted(known, max(examples, default=0))
+    several = len(known.keys() - examples.keys()) > _MOST_OFF * len(known)
+    return dict(sorted((known | examples).items())) if several else examples
 
 
 def _is_example(
@@ -160,17 +160,17 @@ def _is_example(
 
 def baselines(rows: Mapping[FigureKey, Nights], effects: SmallestEffects) -> dict[FigureKey, Baseline]:
     """Baseline of each row of which enough nights are known; rows of one metric share their spread."""
-    found: dict[FigureKey, Baseline] = {}
+    by_row: dict[FigureKey, Baseline] = {}
     for metric in {row.metric: None for row in rows}:
-        own = {row: nights for row, nights in rows.items() if row.metric == metric}
-        found.update(_of_one_metric(own, math.log1p(effects.of(metric))))
-    return found
+        of_metric = {row: nights for row, nights in rows.items() if row.metric == metric}
+        by_row.update(_of_one_metric(of_metric, math.log1p(effects.of(metric))))
+    return by_row
 
 
 def _of_one_metric(rows: Mapping[FigureKey, Nights], smallest: float) -> Iterator[tuple[FigureKey, Baseline]]:
     levels = {row: _levels(nights, smallest) for row, nights in rows.items()}
-    own = {row: _own_spread(found) for row, found in levels.items()}
-    shrunk = moderated({row: spread for row, spread in own.items() if spread is not None})
+    spreads = {row: _own_spread(pair) for row, pair in levels.items()}
+    shrunk = moderated({row: spread for row, spread in spreads.items() if spread is not None})
     residuals = {
         row: [residuals_about_line([*level.values()]) for level in levels[row] if len(level) >= MIN_NIGHTS]
         for row in shrunk

@@ -48,10 +48,10 @@ def between_runs(runs: Sequence[Mapping[FigureKey, tuple[float, ...]]]) -> dict[
             if min(medians) > 0:
                 values.setdefault(row, []).append(fmean(map(math.log, medians)))
     by_metric: dict[str, dict[FigureKey, Variance]] = {}
-    for row, own in values.items():
-        if len(own) >= MIN_UNITS:
-            by_metric.setdefault(row.metric, {})[row] = spread_of(own)
-    return {row: found for spreads in by_metric.values() for row, found in moderated(spreads).items()}
+    for row, means in values.items():
+        if len(means) >= MIN_UNITS:
+            by_metric.setdefault(row.metric, {})[row] = spread_of(means)
+    return {row: variance for spreads in by_metric.values() for row, variance in moderated(spreads).items()}
 
 
 def changes_of(
@@ -64,23 +64,23 @@ def changes_of(
     """
     between = between or {}
     spreads = {metric: _spread([sides for row, sides in rows.items() if row.metric == metric]) for metric in smallest}
-    found = {
+    judged = {
         row: _change(row, sides, spreads[row.metric], smallest[row.metric], between.get(row))
         for row, sides in rows.items()
     }
     # Probability of each change by chance: of a worse one where the truth is the smallest effect; of a better one.
     worse: dict[FigureKey, float] = {}
     better: dict[FigureKey, float] = {}
-    for row, (_, measured) in found.items():
+    for row, (_, measured) in judged.items():
         if measured:
             limit = math.log1p(smallest[row.metric])
             less, more = measured.p_below(-limit) / FAMILY_ERROR, measured.p_above(limit) / FAMILY_ERROR
             worse[row], better[row] = (less, more) if _higher(row) else (more, less)
     sure_of = {"regressed": sure(worse), "improved": sure(better)}
     decided = {}
-    for row, (change, _) in found.items():
+    for row, (change, _) in judged.items():
         decided[row] = change
-        if row not in sure_of.get(change.verdict, found):
+        if row not in sure_of.get(change.verdict, judged):
             reason = f"{change.verdict} by itself, but not yet sure among {len(worse)} rows"
             decided[row] = replace(change, verdict="undecided", reason=reason)
         elif change.verdict == "regressed" and len(rows[row].before) == 1 and row not in between:
@@ -103,22 +103,22 @@ def _change(
         now=_location(sides.now),
     )
     try:
-        found = _contrast(sides, spread, between)
+        difference = _contrast(sides, spread, between)
         as_measured = _contrast(sides, spread and spread.of_a_change, between)
     except NoRatioError as error:
         same = {*sides.now} == {value for run in sides.before for value in run} and len({*sides.now}) == 1
         return replace(values, verdict="unchanged") if same else replace(values, reason=str(error)), None
-    if found is None or as_measured is None:
+    if difference is None or as_measured is None:
         return replace(values, reason="one attempt has no spread; measure two or more"), None
-    low, high = found.interval(TAIL)
-    decided = replace(values, fraction=as_fraction(found.value), low=as_fraction(low), high=as_fraction(high))
+    low, high = difference.interval(TAIL)
+    decided = replace(values, fraction=as_fraction(difference.value), low=as_fraction(low), high=as_fraction(high))
     verdict = verdict_of(low, high, smallest, higher_is_better=_higher(row))
     if verdict in {"regressed", "improved"}:
         # Values that are pulled in may hide that most of a few attempts were bad by chance; alike ones show too little.
         held = verdict_of(*as_measured.interval(TAIL), smallest, higher_is_better=_higher(row))
-        verdict, found = (verdict, as_measured) if held == verdict else ("undecided", found)
+        verdict, difference = (verdict, as_measured) if held == verdict else ("undecided", difference)
     reason = "; ".join(spread.notes) if spread and verdict == "undecided" else ""
-    return replace(decided, verdict=verdict, reason=reason), found
+    return replace(decided, verdict=verdict, reason=reason), difference
 
 
 def verdict_of(low: float, high: float, smallest: float, *, higher_is_better: bool) -> ChangeVerdict:
@@ -135,14 +135,14 @@ def verdict_of(low: float, high: float, smallest: float, *, higher_is_better: bo
 def _contrast(sides: Sides, spread: Spread | None, between: Variance | None) -> Contrast | None:
     now, before = logs([[value] for value in sides.now]), [logs([[v] for v in run]) for run in sides.before]
     if len(before) == 1:
-        found = contrast([now], before, spread)
-        if found is None or between is None:
-            return found
+        difference = contrast([now], before, spread)
+        if difference is None or between is None:
+            return difference
         # The spread between two runs; the degrees of freedom are Satterthwaite's.
         variance, freedom = 2 * between[0], between[1]
-        total = found.variance + variance
-        square = variance**2 / freedom + (found.variance**2 / found.freedom if found.variance else 0.0)
-        return replace(found, variance=total, freedom=total**2 / square)
+        total = difference.variance + variance
+        square = variance**2 / freedom + (difference.variance**2 / difference.freedom if difference.variance else 0.0)
+        return replace(difference, variance=total, freedom=total**2 / square)
     return _prediction(now, before, spread) if len(now) >= _LEAST_ATTEMPTS else None
 
 
@@ -166,14 +166,14 @@ def _prediction(now: Sequence[float], before: Sequence[Sequence[float]], spread:
 
 def _spread(rows: Sequence[Sides]) -> Spread | None:
     """Common spread of a metric's rows: between attempts, or between references where there are several."""
-    found: list[list[float]] = []
+    groups: list[list[float]] = []
     for sides in rows:
         try:
             runs = [logs([[value] for value in run]) for run in sides.before]
-            found.extend([logs([[value] for value in sides.now]), *runs] if len(runs) == 1 else [[*map(fmean, runs)]])
+            groups.extend([logs([[value] for value in sides.now]), *runs] if len(runs) == 1 else [[*map(fmean, runs)]])
         except NoRatioError:
             continue
-    return common_spread(found)
+    return common_spread(groups)
 
 
 def _location(medians: Sequence[float]) -> float:

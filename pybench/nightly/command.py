@@ -64,10 +64,10 @@ def compare(
         raise UsageError(f"--metric {unknown[0]}: no such metric; docs/workloads.md lists them")
     run, *references = (run_figures(results_of(path), metrics) for path in (run_path, *reference_paths))
     others = read_history(folder).runs if folder else ()
-    found = compare_runs(run, references, across=across, effects=effects_of(smallest), others=others)
-    echo(render(found, (*references, run), detail=detail, **terminal_options()), nl=False)
-    write_outputs(outputs, judged(found, (*references, run)), asdict(found))
-    ctx.exit(EXIT_CODES[found.verdict])
+    comparison = compare_runs(run, references, across=across, effects=effects_of(smallest), others=others)
+    echo(render(comparison, (*references, run), detail=detail, **terminal_options()), nl=False)
+    write_outputs(outputs, judged(comparison, (*references, run)), asdict(comparison))
+    ctx.exit(EXIT_CODES[comparison.verdict])
 
 
 @click.command()
@@ -116,7 +116,7 @@ def gate(
     past = read_history(folder)
     if past.skipped and not past.runs:
         raise RunFolderError(no_run(past))
-    check_across(across, {name for one in (run, *past.runs) for name in one.keys})
+    check_across(across, {name for figures in (run, *past.runs) for name in figures.keys})
     # A new build of the workers begins no new history: the build of each side is named beside a changed row.
     series = series_of(nights(past.runs), run, (*across, BUILD))
     if series.num_later and not series.has_earlier and run.identity not in past.entries:
@@ -163,10 +163,10 @@ def history(
 
     if accepted is not None and html_file is None:
         raise UsageError("--accepted is for --html: give both, or neither")
-    found = read_history(folder)
-    runs = [run for run in found.runs if suite in {None, run.suite}]
+    past = read_history(folder)
+    runs = [run for run in past.runs if suite in {None, run.suite}]
     if not runs:
-        raise RunFolderError(no_run(found, suite))
+        raise RunFolderError(no_run(past, suite))
     check_across(across, {name for run in runs for name in run.keys})
     if as_csv:
         echo(csv_text(runs), nl=False)
@@ -181,9 +181,9 @@ def history(
     if name == "json":
         echo(json_text(asdict(suite_history(series))), nl=False)
     elif not as_csv:
-        echo(render(found, series, **terminal_options()), nl=False)
+        echo(render(past, series, **terminal_options()), nl=False)
     if html_file is not None:
         from pybench.nightly.history_page import render as render_page
 
         write = write_bytes if as_csv else write_shown  # CSV is read by a program
-        write(html_file, render_page(found, series, read_accepted(accepted)).encode())
+        write(html_file, render_page(past, series, read_accepted(accepted)).encode())

@@ -53,14 +53,14 @@ def compare(
     between runs. Raises ``UsageError`` where ``across`` names no key, and where a run is given twice.
     """
     effects = effects or SmallestEffects()
-    check_across(across, {name for one in (run, *references) for name in one.keys})
+    check_across(across, {name for figures in (run, *references) for name in figures.keys})
     _check_apart(run, references)
-    apart = [(one, differing(one, run, across)) for one in references]
-    usable = [one for one, texts in apart if not texts]
+    apart = [(reference, differing(reference, run, across)) for reference in references]
+    usable = [reference for reference, texts in apart if not texts]
     shown = RunComparison(
         run_id=run.run_id,
         suite=run.suite,
-        reference_ids=tuple(one.run_id for one in references),
+        reference_ids=tuple(reference.run_id for reference in references),
         verdict="incomparable",
         changes=(),
         effects=effects,
@@ -70,15 +70,15 @@ def compare(
     alike = _alike(run, usable[0], others) if len(usable) == 1 else []
     found = _changes(run, usable, across, effects, between_runs(alike))
     changes = tuple(sorted(found, key=lambda change: (BY_IMPORTANCE.index(change.verdict), -abs(change.fraction or 0))))
-    known = {row for one in usable for row in rows_of(one)}
+    known = {row for reference in usable for row in rows_of(reference)}
     return replace(
         shown,
-        reference_ids=tuple(one.run_id for one in usable),
+        reference_ids=tuple(reference.run_id for reference in usable),
         verdict=overall(changes),
         changes=changes,
         added=tuple(row for row in rows_of(run) if row not in known),
-        wanted=tuple(dict.fromkeys(text for one in usable for text in differing(one, run))),
-        left_out=tuple(f"{one.run_id}: {'; '.join(texts)}" for one, texts in apart if texts),
+        wanted=tuple(dict.fromkeys(text for reference in usable for text in differing(reference, run))),
+        left_out=tuple(f"{reference.run_id}: {'; '.join(texts)}" for reference, texts in apart if texts),
         num_between=len(alike) if len(alike) >= MIN_UNITS else 0,
     )
 
@@ -92,28 +92,28 @@ def _alike(
     for other in others:
         if other.identity in {run.identity, reference.identity} or differing(reference, other):
             continue
-        own = [p for p in other.points if p.id in points and p.is_alone and not point_difference(points[p.id], p)]
-        rows.append({FigureKey(p.id, metric): medians for p in own for metric, medians in p.medians.items()})
+        same = [p for p in other.points if p.id in points and p.is_alone and not point_difference(points[p.id], p)]
+        rows.append({FigureKey(p.id, metric): medians for p in same for metric, medians in p.medians.items()})
     return [row for row in rows if row]
 
 
 def _check_apart(run: RunFigures, references: Sequence[RunFigures]) -> None:
     """A run that is counted twice looks like two nights that agree."""
     seen = {run.identity}
-    for one in references:
-        if one.identity == run.identity:
-            raise UsageError(f"{one.run_id} is the run itself; give another run as the reference")
-        if one.identity in seen:
-            raise UsageError(f"{one.run_id} is given twice as a reference; give each run once")
-        seen.add(one.identity)
+    for reference in references:
+        if reference.identity == run.identity:
+            raise UsageError(f"{reference.run_id} is the run itself; give another run as the reference")
+        if reference.identity in seen:
+            raise UsageError(f"{reference.run_id} is given twice as a reference; give each run once")
+        seen.add(reference.identity)
 
 
 def overall(changes: Sequence[Change]) -> ChangeVerdict:
     """The most important verdict. Rows that improved do not make a run of others improve; no row is no verdict."""
-    found = {change.verdict for change in changes}
-    if found <= {"improved", "unchanged"}:
-        return "incomparable" if not found else "unchanged" if "unchanged" in found else "improved"
-    return next(verdict for verdict in BY_IMPORTANCE if verdict in found)
+    verdicts = {change.verdict for change in changes}
+    if verdicts <= {"improved", "unchanged"}:
+        return "incomparable" if not verdicts else "unchanged" if "unchanged" in verdicts else "improved"
+    return next(verdict for verdict in BY_IMPORTANCE if verdict in verdicts)
 
 
 def rows_of(run: RunFigures) -> Iterator[FigureKey]:
@@ -143,11 +143,11 @@ def _changes(
     between: Mapping[FigureKey, Variance],
 ) -> Iterator[Change]:
     now = {point.id: point for point in run.points}
-    before = [{point.id: point for point in one.points} for one in references]
+    before = [{point.id: point for point in reference.points} for reference in references]
     comparable: dict[FigureKey, Sides] = {}
-    for row in dict.fromkeys(row for one in references for row in rows_of(one)):
+    for row in dict.fromkeys(row for reference in references for row in rows_of(reference)):
         ours = now.get(row.point_id)
-        theirs = [point for own in before if (point := own.get(row.point_id)) and row.metric in point.medians]
+        theirs = [point for by_id in before if (point := by_id.get(row.point_id)) and row.metric in point.medians]
         other = Change(row=row, unit=METRICS[row.metric].unit, verdict="not measured")
         if ours is None or row.metric not in ours.medians:
             yield replace(other, reason=absence_of(row, run))
@@ -157,7 +157,7 @@ def _changes(
             comparable[row] = Sides(ours.medians[row.metric], tuple(point.medians[row.metric] for point in theirs))
     smallest = {metric: effects.of(metric) for metric in {row.metric for row in comparable}}
     for row, change in changes_of(comparable, smallest, between).items():
-        points = [own[row.point_id] for own in before if row.point_id in own]
+        points = [by_id[row.point_id] for by_id in before if row.point_id in by_id]
         if all(point.is_alone for point in (*points, now[row.point_id])):
             yield _with_clock(change, points, now[row.point_id])
         else:

@@ -112,8 +112,8 @@ def _rows(out: Console, verdict: ChangeVerdict, rows: Sequence[Change], names: M
         out.print()
         out.print(Text(f"{title}{' that a reference has' * (verdict == 'not measured')}", style="bold"))
     for reason in dict.fromkeys(change.reason for change in figured or rows if change.reason):
-        found = [change.row for change in figured or rows if change.reason == reason]
-        subjects = "all" if len(found) == len(figured) > 1 else rows_text(found, names)
+        matches = [change.row for change in figured or rows if change.reason == reason]
+        subjects = "all" if len(matches) == len(figured) > 1 else rows_text(matches, names)
         hanging(out, f"  {subjects}: {reason}")
 
 

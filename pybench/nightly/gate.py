@@ -36,7 +36,7 @@ from pybench.nightly.night_look import (
     drift_of,
     flagged,
     is_second_speed,
-    look,
+    look_at,
     newest_change,
     nights_as_far,
 )
@@ -95,7 +95,7 @@ class _Night:
     @classmethod
     def of(cls, series: Series, accepted: Sequence[Accepted], effects: SmallestEffects) -> _Night:
         # A date in the future would leave no row a level.
-        accepted = [one for one in about(series, accepted) if one.holds_on(series.last.created_utc)]
+        accepted = [entry for entry in about(series, accepted) if entry.holds_on(series.last.created_utc)]
         expected = {
             row: Nights(
                 tuple(METRICS[row.metric].sign * math.log(v) if v and v > 0 else None for v in series.values(row)),
@@ -117,12 +117,12 @@ class _Night:
         """Rows that were measured tonight."""
         smallest, learnt = {row.metric: self.smallest(row.metric) for row in self.learnt}, self.learnt.items()
         sides = [
-            {row: look(self.rows[row], base, self.shift(row), worse=worse) for row, base in learnt}
+            {row: look_at(self.rows[row], base, self.shift(row), worse=worse) for row, base in learnt}
             for worse in (True, False)
         ]
         drawn = {row for looks in sides for row in flagged(looks, smallest) if self._is_drawn(row, looks[row])}
         worse, better = (
-            flagged({row: found for row, found in looks.items() if row not in drawn}, smallest) for looks in sides
+            flagged({row: look for row, look in looks.items() if row not in drawn}, smallest) for looks in sides
         )
         beside = {point.id for point in self.series.last.points if not point.is_alone}
         for row in self.rows:
@@ -134,8 +134,8 @@ class _Night:
                 dated = self._dated(row, sides[1][row])
                 yield replace(self._figures(row, sides[1][row]), state="improved", level_change=dated)
             else:
-                found = sides[0][row] if row in worse else min((s[row] for s in sides), key=lambda one: one.p)
-                decided = self._decided(row, found, row in worse)
+                look = sides[0][row] if row in worse else min((s[row] for s in sides), key=lambda look: look.p)
+                decided = self._decided(row, look, row in worse)
                 yield replace(decided, reason=SECOND_SPEED) if row in drawn and decided.state == "pass" else decided
 
     def absent(self) -> Iterator[GateRow]:
@@ -143,7 +143,7 @@ class _Night:
 
         What accepts all points of a suite accepts that they are slower or faster, and not that one is gone.
         """
-        named = [one for one in self.accepted if one.point is not None]
+        named = [entry for entry in self.accepted if entry.point is not None]
         for row, nights in self.expected.items():
             start = level_start(self.series, row, named)
             if nights.values[-1] is None and any(value is not None for value in nights.values[start:]):
@@ -152,7 +152,7 @@ class _Night:
 
     def unmeasured(self, shown: Collection[str]) -> Iterator[tuple[str, str]]:
         """Points that were to be measured and are not ``shown`` in a row, each with the reason: no night has a row."""
-        gone = {one.point for one in self.accepted if one.metric is None}
+        gone = {entry.point for entry in self.accepted if entry.metric is None}
         for point in self.series.last.points:
             if point.is_missing and point.id not in shown and point.id not in gone:
                 yield point.id, point.absence or "not measured"
@@ -162,13 +162,13 @@ class _Night:
         builds = self.series.builds(row.level_change.since) if row.level_change else ""
         return replace(row, reason="; ".join(filter(None, (row.reason, builds))))
 
-    def _is_drawn(self, row: FigureKey, found: Look) -> bool:
+    def _is_drawn(self, row: FigureKey, look: Look) -> bool:
         """Whether the nights that were looked at show a second speed of single attempts."""
         attempts = self.series.attempts(row)
-        base = self.learnt[row].before(found.nights[0]) or self.learnt[row]
+        base = self.learnt[row].before(look.nights[0]) or self.learnt[row]
         tonight = [value - self.shift(row) for value in attempts[-1]]
-        seen = [*(attempts[night] for night in found.nights[:-1]), tonight]
-        return is_second_speed(seen, [attempts[night] for night in base.level], base.centre, found.deviation)
+        seen = [*(attempts[night] for night in look.nights[:-1]), tonight]
+        return is_second_speed(seen, [attempts[night] for night in base.level], base.centre, look.deviation)
 
     @cached_property
     def days(self) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ class _Night:
                 level_change=shift.change.dated(self.days, sign) if shift.change else None,
             )
 
-    def _figures(self, row: FigureKey, found: Look) -> GateRow:
+    def _figures(self, row: FigureKey, look: Look) -> GateRow:
         """The figures of a row, before any decision."""
         base = self.learnt[row]
         return GateRow(
@@ -206,25 +206,25 @@ class _Night:
             state="pass",
             before=1 + as_fraction(METRICS[row.metric].sign * base.centre),
             now=self.series.values(row)[-1],
-            fraction=as_fraction(METRICS[row.metric].sign * found.deviation),
-            num_recent=len(found.nights),
+            fraction=as_fraction(METRICS[row.metric].sign * look.deviation),
+            num_recent=len(look.nights),
             num_nights=base.num_nights,
             spread_fraction=base.sd,
             detectable_fraction=detectable(base, len(self.learnt)),
-            p=found.p,
+            p=look.p,
         )
 
-    def _decided(self, row: FigureKey, found: Look, is_flagged: bool) -> GateRow:
+    def _decided(self, row: FigureKey, look: Look, is_flagged: bool) -> GateRow:
         """A row that is flagged, drifts, moved with the host, or passes."""
-        figures, sign = self._figures(row, found), METRICS[row.metric].sign
+        figures, sign = self._figures(row, look), METRICS[row.metric].sign
         drift = drift_of(self.rows[row], self.learnt[row].correlation, self.smallest(row.metric))
         if is_flagged:
             points = self.series.points(row.point_id)
-            clock = clock_change(points, found.nights, self.learnt[row].level)
-            as_far = nights_as_far(self.rows[row], found, map(self.rows.__getitem__, self.learnt))
-            dated = replace(figures, level_change=self._dated(row, found), nights_as_far=as_far)
+            clock = clock_change(points, look.nights, self.learnt[row].level)
+            as_far = nights_as_far(self.rows[row], look, map(self.rows.__getitem__, self.learnt))
+            dated = replace(figures, level_change=self._dated(row, look), nights_as_far=as_far)
             words = clock_words(points, self.learnt[row].level)
-            if noun_of(row.metric) == "speed" and in_cycles(found.deviation, clock, self.smallest(row.metric)):
+            if noun_of(row.metric) == "speed" and in_cycles(look.deviation, clock, self.smallest(row.metric)):
                 return replace(dated, state="clock", reason=words)
             return replace(dated, state="regressed", reason=words if clock else "")
         if drift is not None and drift.is_lower:
@@ -257,8 +257,8 @@ class _Night:
         )
         return replace(ours, num_nights=known, reason=reason)
 
-    def _dated(self, row: FigureKey, found: Look) -> LevelChange | None:
+    def _dated(self, row: FigureKey, look: Look) -> LevelChange | None:
         """The most likely night of a change that a look shows."""
         level = self.rows[row].recent
-        change = newest_change([*level.values()], is_lower=found.deviation < 0)
+        change = newest_change([*level.values()], is_lower=look.deviation < 0)
         return change.at([*level]).dated(self.days, METRICS[row.metric].sign) if change else None

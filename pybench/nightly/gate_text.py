@@ -142,9 +142,9 @@ def _rows(out: Console, state: GateState, rows: Sequence[GateRow], names: Mappin
         noted: dict[str, list[str]] = {}
         for row in rows:
             noted.setdefault(_notes(row), []).append(f"{names[row.row.point_id]} {metric_words(row.row.metric)}")
-        for text, found in noted.items():
+        for text, subjects in noted.items():
             if text:
-                hanging(out, f"  {joined(found)}: {text}")
+                hanging(out, f"  {joined(subjects)}: {text}")
         return
     out.print(Text(title, style="bold"))
     _reasons(out, rows, names)
@@ -153,8 +153,8 @@ def _rows(out: Console, state: GateState, rows: Sequence[GateRow], names: Mappin
 def _reasons(out: Console, rows: Sequence[GateRow], names: Mapping[str, str]) -> None:
     """Each reason once, with its rows."""
     for reason in dict.fromkeys(row.reason for row in rows):
-        found = (row.row for row in rows if row.reason == reason)
-        hanging(out, f"  {rows_text(found, names)}: {reason}")
+        matches = (row.row for row in rows if row.reason == reason)
+        hanging(out, f"  {rows_text(matches, names)}: {reason}")
 
 
 def _cells(row: GateRow, names: Mapping[str, str]) -> tuple[str, ...]:
@@ -213,9 +213,9 @@ def reason_text(result: GateResult) -> str:
         return "no row was measured"
     counts = [(state, sum(row.state == state for row in result.rows)) for state in BY_IMPORTANCE]
     text = ", ".join(f"{count} {state}" for state, count in counts if count)
-    found = [row.detectable_fraction for row in result.rows if row.detectable_fraction is not None]
+    fractions = [row.detectable_fraction for row in result.rows if row.detectable_fraction is not None]
     seen = ""
-    if found:
-        seen = f"; one night finds {short_percent(median(found))} (median row) to {short_percent(max(found))}"
+    if fractions:
+        seen = f"; one night finds {short_percent(median(fractions))} (median row) to {short_percent(max(fractions))}"
     points = f", {plural(len(result.unmeasured), 'point')} not measured" if result.unmeasured else ""
     return f"of {len(result.rows)} rows: {text}{points}; smallest effect {plain(100 * result.effects.default)} %{seen}"

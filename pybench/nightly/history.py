@@ -175,10 +175,10 @@ class Series:
     def points(self, point_id: str) -> tuple[PointFigures | None, ...]:
         """One point in every run; ``None`` where it is absent, or was measured otherwise than in the last."""
         last = self._points[-1].get(point_id)
-        found = (own.get(point_id) for own in self._points)
+        points = (by_id.get(point_id) for by_id in self._points)
         if last is None or last.digest is None:  # the row vanished, or its point was skipped and has no settings
-            return tuple(found)
-        return tuple(p if p and point_difference(p, last, self.across) is None else None for p in found)
+            return tuple(points)
+        return tuple(p if p and point_difference(p, last, self.across) is None else None for p in points)
 
     def values(self, row: FigureKey) -> tuple[float | None, ...]:
         """The median of each run's attempts; ``None`` where it was not measured, or earlier beside other processes."""
@@ -201,7 +201,7 @@ class Series:
     def otherwise(self, row: FigureKey) -> str | None:
         """How the newest earlier run that has the row measured it otherwise than the last; ``None`` without any."""
         last = self._points[-1][row.point_id]
-        earlier = (own.get(row.point_id) for own in reversed(self._points[:-1]))
+        earlier = (by_id.get(row.point_id) for by_id in reversed(self._points[:-1]))
         texts = (point_difference(p, last, self.across) for p in earlier if p and row.metric in p.medians)
         return next((text for text in texts if text), None)
 
@@ -251,8 +251,8 @@ def _value(point: PointFigures | None, metric: str) -> float | None:
     """One bad attempt of three leaves a median as it is."""
     if point is None or not (medians := point.medians.get(metric)):
         return None
-    found = median(medians)
-    return found if math.isfinite(found) else None
+    value = median(medians)
+    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, kw_only=True)

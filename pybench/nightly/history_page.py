@@ -37,7 +37,7 @@ def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) 
     """One HTML file with the trend of every row of a series, its changes of level, and what is not in it."""
     accepted = about(series, accepted)
     names = labels_of_runs(series.runs)
-    found = tuple(trends(series))
+    all_trends = tuple(trends(series))
     nights = [run.created_utc[:10] for run in series.runs]
     # Nights before which something changed that the runs may differ in.
     changed = {place: differing(before, now) for place, (before, now) in enumerate(pairwise(series.runs), start=1)}
@@ -45,7 +45,7 @@ def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) 
     levels = {row.row: row.level_change for row in judge_night(series, accepted).rows if row.level_change is not None}
     drawn = (
         trend_chart(trend, names, series, marks(trend.row, nights, begun, accepted, levels.get(trend.row)))
-        for trend in found[:_MOST_CHARTS]
+        for trend in all_trends[:_MOST_CHARTS]
     )
     return document(
         "history.html.j2",
@@ -55,10 +55,10 @@ def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) 
         left_out=list(left_out(history, series)),
         charts=[chart for chart in drawn if chart is not None],
         epochs=[(nights[place], "\n".join(texts)) for place, texts in begun.items()],
-        accepted=[_accepted(one, names) for one in accepted],
+        accepted=[_accepted(entry, names) for entry in accepted],
         levels=[_level(row, change, names) for row, change in levels.items()],
-        num_left=max(0, len(found) - _MOST_CHARTS),
-        table=Table("Rows", _HEADS, tuple(_row(trend, names, place) for place, trend in enumerate(found))),
+        num_left=max(0, len(all_trends) - _MOST_CHARTS),
+        table=Table("Rows", _HEADS, tuple(_row(trend, names, place) for place, trend in enumerate(all_trends))),
         runs=[(run.run_id, run.created_utc, verdict_words(run.verdict)) for run in reversed(series.runs)],
         keys=sorted((name, str(value)) for name, value in series.last.keys.items()),
     )
@@ -86,17 +86,17 @@ def marks(
     """
     for place, texts in begun.items():
         yield Mark(place, "; ".join(texts), "linear")
-    dated = [(one.since, f"accepted: {one.reason}", "accepted") for one in accepted if one.is_of(row)]
+    dated = [(entry.since, f"accepted: {entry.reason}", "accepted") for entry in accepted if entry.is_of(row)]
     if level is not None:
         dated.append((level.since, f"level changed by {signed_percent(level.fraction)}", "level"))
     for since, words, line in dated:
         yield from [Mark(place, words, line) for place, night in enumerate(nights) if night >= since[:10]][:1]
 
 
-def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: Iterable[Mark]) -> Chart | None:
+def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, events: Iterable[Mark]) -> Chart | None:
     """A row's value by night, the band of two standard deviations between earlier nights, the last night marked.
 
-    A line stands before each night of ``found``.
+    A line stands before the night of each of the ``events``.
     """
     known = [(place, value) for place, value in enumerate(trend.values) if value is not None]
     if not known:
@@ -114,7 +114,7 @@ def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: I
     if band:
         left, right = [[(at, y(value)) for value in band] for at in (_LEFT, _WIDTH - _RIGHT)]
         parts.insert(0, svg.polygon([*left, *reversed(right)], "band"))
-    for mark in found:
+    for mark in events:
         title = f"{series.runs[mark.place].created_utc[:10]}: {mark.words}"
         at = x(mark.place - 0.5)
         line = svg.line((at, _TOP), (at, _HEIGHT - _BOTTOM), mark.line)
@@ -130,10 +130,10 @@ def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: I
     return Chart(title, svg.figure(title, described, parts, _WIDTH, _HEIGHT), (), (), ())
 
 
-def _accepted(one: Accepted, names: Mapping[str, str]) -> tuple[str, ...]:
-    metric = "all" if one.metric is None else metric_words(one.metric)
-    point = "all" if one.point is None else names.get(one.point, one.point)
-    return one.since, point, metric, one.reason
+def _accepted(entry: Accepted, names: Mapping[str, str]) -> tuple[str, ...]:
+    metric = "all" if entry.metric is None else metric_words(entry.metric)
+    point = "all" if entry.point is None else names.get(entry.point, entry.point)
+    return entry.since, point, metric, entry.reason
 
 
 def _level(row: FigureKey, change: LevelChange, names: Mapping[str, str]) -> tuple[str, ...]:
@@ -170,13 +170,13 @@ def _span(values: Sequence[float], band: tuple[float, float] | None) -> tuple[fl
 
 def _stretches(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
     """Nights next to each other that have a value; a line does not bridge a night without."""
-    found: list[list[tuple[int, float]]] = [[]]
+    stretches: list[list[tuple[int, float]]] = [[]]
     for place, value in enumerate(values):
         if value is None:
-            found.append([])
+            stretches.append([])
         else:
-            found[-1].append((place, value))
-    return [stretch for stretch in found if len(stretch) > 1]
+            stretches[-1].append((place, value))
+    return [stretch for stretch in stretches if len(stretch) > 1]
 
 
 def _row(trend: Trend, names: Mapping[str, str], place: int) -> tuple[str, ...]:

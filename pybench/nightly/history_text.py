@@ -44,8 +44,8 @@ def render(history: History, series: Series, *, width: int = 80, color: bool = F
         hanging(out, f"runs of --{last.part_of}, taken within hours; nights differ by more")
     for line in left_out(history, series):
         hanging(out, line)
-    found = tuple(trends(series))
-    drawn = [_table(series, found, room) for room in _WIDTHS]
+    all_trends = tuple(trends(series))
+    drawn = [_table(series, all_trends, room) for room in _WIDTHS]
     table = next((table for table in drawn if fits(table, width)), drawn[-1])
     if table.rows:
         out.print()
@@ -64,8 +64,8 @@ def left_out(history: History, series: Series) -> Iterator[str]:
         yield f"left out: {plural(count, 'run')} that differ{'s' * (count == 1)} in {text}"
     if (more := len(apart) - _MOST_SKIPPED) > 0:
         yield f"left out: others that differ in {more} more keys or values"
-    own = (run.part_of for run in history.runs if run.suite == series.last.suite)
-    if parts := Counter(part for part in own if part not in {None, series.last.part_of}):
+    kinds = (run.part_of for run in history.runs if run.suite == series.last.suite)
+    if parts := Counter(part for part in kinds if part not in {None, series.last.part_of}):
         several = listed(f"{count} of --{name}" for name, count in sorted(parts.items()))
         yield f"left out: {several}, which are no nights"
     if series.broken:
@@ -81,9 +81,9 @@ def skipped(history: History) -> Iterator[str]:
     names: dict[str, list[str]] = {}
     for name, reason in history.skipped:
         names.setdefault(reason, []).append(name)
-    for reason, own in [*names.items()][:_MOST_SKIPPED]:
-        yield f"skipped: {abridged(own, _MOST_NAMES)}: {reason}"
-    if more := sum(len(own) for own in [*names.values()][_MOST_SKIPPED:]):
+    for reason, entries in [*names.items()][:_MOST_SKIPPED]:
+        yield f"skipped: {abridged(entries, _MOST_NAMES)}: {reason}"
+    if more := sum(len(entries) for entries in [*names.values()][_MOST_SKIPPED:]):
         yield f"skipped: {more} more"
 
 
@@ -95,10 +95,10 @@ def no_run(history: History, suite: str | None = None) -> str:
     return "\n".join((f"{history.folder}: {what}", *skipped(history)))
 
 
-def _table(series: Series, found: Sequence[Trend], room: int) -> Table:
+def _table(series: Series, all_trends: Sequence[Trend], room: int) -> Table:
     names = labels_of_runs(series.runs)
     rows = []
-    for trend in found:
+    for trend in all_trends:
         line = sparkline(trend.values, room) if len(trend.values) > 1 else "-"
         rows.append((names[trend.row.point_id], metric_words(trend.row.metric), line, *trend_cells(trend)))
     return Table("", ("point", "metric", "trend", "last", "change", "spread"), tuple(rows))

@@ -76,11 +76,11 @@ class HostNights:
         cls, rows: Mapping[FigureKey, Nights], centres: Mapping[FigureKey, Baseline], noun: str, smallest_log: float
     ) -> HostNights:
         """Compute the deviations of the quantity ``noun``. A point's deviation is the median over its metrics."""
-        own = {row: nights for row, nights in rows.items() if noun_of(row.metric) == noun}
+        of_noun = {row: nights for row, nights in rows.items() if noun_of(row.metric) == noun}
         points = []
-        for night in range(max((len(nights.values) for nights in own.values()), default=0)):
+        for night in range(max((len(nights.values) for nights in of_noun.values()), default=0)):
             deviations: dict[str, list[float]] = {}
-            for row, nights in own.items():
+            for row, nights in of_noun.items():
                 value, baseline = nights.values[night], centres.get(row)
                 if value is None or baseline is None:
                     continue
@@ -88,7 +88,7 @@ class HostNights:
                 if centre is not None:
                     deviations.setdefault(row.point_id, []).append(value - centre)
             points.append([*map(median, deviations.values())])
-        return cls(tuple(points), median_low([nights.start for nights in own.values()] or [0]), smallest_log)
+        return cls(tuple(points), median_low([nights.start for nights in of_noun.values()] or [0]), smallest_log)
 
     @cached_property
     def shifts(self) -> dict[int, float]:
@@ -116,7 +116,7 @@ class HostNights:
         variance, freedom = pooled_variance([level, earlier])
         error = max(math.sqrt(variance), LEAST_SD) * math.sqrt(1 + 1 / len(level))
         points = self.points[-1]
-        shifted = [one for one in points if one * value > 0 and abs(one) >= abs(value) / 2]
+        shifted = [point for point in points if point * value > 0 and abs(point) >= abs(value) / 2]
         if upper_tail(abs(value - fmean(level)) / error, freedom) > _P or len(shifted) < _SHARE * len(points):
             return None
         return Shift(value, len(shifted), len(points), self._change(usual, is_lower=value < 0))
@@ -129,12 +129,12 @@ class HostNights:
 
         # Nights on which an accepted level was still to be accepted are no change of it.
         known = since(self.start)
-        found = lasting_change([*known.values()], is_lower=is_lower)
-        if found is None:
+        change = lasting_change([*known.values()], is_lower=is_lower)
+        if change is None:
             # A bad night not long before a fresh change would be taken for its first one.
             known = since(max(usual, default=self.start))
-            found = newest_change([*known.values()], is_lower=is_lower)
-        return found and found.at([*known])
+            change = newest_change([*known.values()], is_lower=is_lower)
+        return change and change.at([*known])
 
 
 def _alike(known: Mapping[int, float], smallest_log: float, sd: float | None = None) -> dict[int, float]:
@@ -142,20 +142,20 @@ def _alike(known: Mapping[int, float], smallest_log: float, sd: float | None = N
 
     Without ``sd`` the first nights are held against all others in the end.
     """
-    found: dict[int, float] = {}
+    alike: dict[int, float] = {}
     for night, shift in known.items():
-        usual = [*found.values()]
+        usual = [*alike.values()]
         is_first = len(usual) < MIN_NIGHTS
         if is_first and sd is not None:
             is_like = not usual or _is_like(shift, usual, smallest_log, sd * math.sqrt(1 + 1 / len(usual)))
         else:
             is_like = is_first or _is_like(shift, usual, smallest_log)
         if is_like:
-            found[night] = shift
+            alike[night] = shift
     if sd is not None:
-        return found
-    like = {night: shift for night, shift in found.items() if _is_like(shift, [*found.values()], smallest_log)}
-    return like if len(like) >= MIN_NIGHTS else found
+        return alike
+    like = {night: shift for night, shift in alike.items() if _is_like(shift, [*alike.values()], smallest_log)}
+    return like if len(like) >= MIN_NIGHTS else alike
 
 
 def _is_like(shift: float, usual: Sequence[float], smallest_log: float, sd: float | None = None) -> bool:
@@ -165,7 +165,7 @@ def _is_like(shift: float, usual: Sequence[float], smallest_log: float, sd: floa
 
 def clock_change(points: Points, nights: Collection[int], examples: Collection[int]) -> float | None:
     """Logarithm of the SM clock of a look's nights over that of their baseline; ``None`` where it was not read."""
-    recent, before = (_clocks_hz(points[night] for night in own) for own in (nights, examples))
+    recent, before = (_clocks_hz(points[night] for night in part) for part in (nights, examples))
     return fmean(map(math.log, recent)) - math.log(median(before)) if recent and before else None
 
 

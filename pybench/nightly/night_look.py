@@ -63,11 +63,11 @@ class Look:
     most: float = 1.0
 
 
-def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool) -> Look:
+def look_at(nights: Nights, baseline: Baseline, shift: float, *, worse: bool) -> Look:
     """Look on one side. ``shift`` is what all points share tonight."""
     tonight = len(nights.values) - 1
     recent, places = nights.recent, [*nights.recent][-RECENT:]
-    found: list[Look] = []
+    looks: list[Look] = []
     for num in range(1, len(places) + 1):
         seen = places[-num:]
         base = baseline if num == 1 else baseline.before(seen[0])
@@ -80,8 +80,8 @@ def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool) -> Lo
         p = lower if worse else 1 - lower
         mean = fmean(values) - base.centre
         most = max(abs(value - base.centre) for value in values) / abs(mean) if mean else 1.0
-        found.append(Look(mean, now - base.centre, tuple(seen), min(1.0, _LOOKS * p), most))
-    return min(found, key=lambda one: one.p)
+        looks.append(Look(mean, now - base.centre, tuple(seen), min(1.0, _LOOKS * p), most))
+    return min(looks, key=lambda each: each.p)
 
 
 def _times_as_far(offs: Sequence[float], num: int, most: float) -> list[int]:
@@ -107,20 +107,20 @@ def _times_as_far(offs: Sequence[float], num: int, most: float) -> list[int]:
     return places
 
 
-def nights_as_far(row: Nights, found: Look, rows: Iterable[Nights]) -> tuple[int, int]:
+def nights_as_far(row: Nights, look: Look, rows: Iterable[Nights]) -> tuple[int, int]:
     """Number of earlier nights on which any of ``rows`` had a deviation like ``row``'s that later ended; number of all.
 
     Each row counts in its own robust spread, which such nights do not widen.
     """
     size, nights, known = 0.0, set[int](), set[int]()
     for each in (row, *rows):
-        earlier = {night: value for night, value in each.recent.items() if night < found.nights[0]}
+        earlier = {night: value for night, value in each.recent.items() if night < look.nights[0]}
         if not earlier:
             continue
         centre, sd = median(earlier.values()), max(robust_sd([*earlier.values()]), LEAST_SD)
-        size = size or -found.deviation / sd
+        size = size or -look.deviation / sd
         offs = [(centre - value) / sd / size for value in earlier.values()]
-        nights |= {[*earlier][place] for place in _times_as_far(offs, len(found.nights), found.most)}
+        nights |= {[*earlier][place] for place in _times_as_far(offs, len(look.nights), look.most)}
         known |= earlier.keys()
     return len(nights), len(known)
 
@@ -128,10 +128,10 @@ def nights_as_far(row: Nights, found: Look, rows: Iterable[Nights]) -> tuple[int
 def flagged(looks: Mapping[FigureKey, Look], smallest: Mapping[str, float]) -> set[FigureKey]:
     """Rows that stand among all and whose change is large enough. A deviation that ended tonight is no change."""
     rows = set[FigureKey]()
-    for row in discoveries({row: found.p for row, found in looks.items()}):
-        found, least = looks[row], smallest[row.metric]
-        lasts = found.tonight * found.deviation > 0 and abs(found.tonight) >= least / 2
-        if lasts and abs(found.deviation) >= least:
+    for row in discoveries({row: look.p for row, look in looks.items()}):
+        look, least = looks[row], smallest[row.metric]
+        lasts = look.tonight * look.deviation > 0 and abs(look.tonight) >= least / 2
+        if lasts and abs(look.deviation) >= least:
             rows.add(row)
     return rows
 
@@ -209,11 +209,11 @@ def newest_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
     """When the last value's level began, which is known to be lower, or higher, than before; ``None``: not known."""
     if (lasting := lasting_change(values, is_lower=is_lower)) is not None:
         return lasting
-    found = last_change(values)
-    if found is not None and found.is_lower == is_lower:
+    change = last_change(values)
+    if change is not None and change.is_lower == is_lower:
         # Parts of four nights put a change that is newer too early.
-        found = last_change(values[: found.place])
-    start = found.place if found is not None else 0
+        change = last_change(values[: change.place])
+    start = change.place if change is not None else 0
     level = values[start:]
     squares = {
         place: square
@@ -226,17 +226,17 @@ def newest_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
 
 def drift_of(nights: Nights, correlation: float, smallest: float) -> Split | None:
     """The newest change of a row's level beyond chance, by night; ``None`` below ``smallest``, a logarithm."""
-    found = last_change([*nights.recent.values()], correlation)
-    if found is None or abs(found.after - found.before) < smallest:
+    change = last_change([*nights.recent.values()], correlation)
+    if change is None or abs(change.after - change.before) < smallest:
         return None
-    return found.at([*nights.recent])
+    return change.at([*nights.recent])
 
 
 def lasting_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
     """The newest change where it is beyond chance, of that direction, and has more nights than a part needs."""
-    found = last_change(values)
-    is_lasting = found is not None and found.is_lower == is_lower and len(values) - found.place > MIN_PART
-    return found if is_lasting else None
+    change = last_change(values)
+    is_lasting = change is not None and change.is_lower == is_lower and len(values) - change.place > MIN_PART
+    return change if is_lasting else None
 
 
 def _best_split(values: Sequence[float], squares: Mapping[int, float]) -> Split | None:
@@ -245,26 +245,26 @@ def _best_split(values: Sequence[float], squares: Mapping[int, float]) -> Split 
         return None
     place = min(squares, key=squares.__getitem__)
     limit = squares[place] * (1 + _CHI_SQUARED_95 / max(len(values) - 2, 1))
-    likely = [one for one, square in squares.items() if square <= limit]
+    likely = [candidate for candidate, square in squares.items() if square <= limit]
     return Split(place, min(likely), max(likely), fmean(values[:place]), fmean(values[place:]))
 
 
 def last_change(values: Sequence[float], correlation: float = 0.0) -> Split | None:
     """The newest change that is beyond chance, its sides reaching to the changes next to it."""
     squares = _sums_of_squares(values)
-    found = _best_split(values, squares)
-    if found is None or abs(found.after - found.before) < _SAME:
+    split = _best_split(values, squares)
+    if split is None or abs(split.after - split.before) < _SAME:
         return None
     num = len(values)
-    before, after = found.place, num - found.place
-    residual = max(squares[found.place] / (num - 2), _SAME**2)
+    before, after = split.place, num - split.place
+    residual = max(squares[split.place] / (num - 2), _SAME**2)
     residual *= (1 + correlation) / (1 - correlation)
-    t = abs(found.after - found.before) / math.sqrt(residual * (1 / before + 1 / after))
+    t = abs(split.after - split.before) / math.sqrt(residual * (1 / before + 1 / after))
     tried = num - 2 * MIN_PART + 1
     if 2 * upper_tail(t, (num - 2) * freedom_share(correlation)) * tried > P_VALUE:
         return None
-    later = last_change(values[found.place :], correlation)
-    return found if later is None else later.at(range(found.place, num))
+    later = last_change(values[split.place :], correlation)
+    return split if later is None else later.at(range(split.place, num))
 
 
 def _sums_of_squares(values: Sequence[float], least_after: int = MIN_PART) -> dict[int, float]:

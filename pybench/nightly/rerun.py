@@ -191,7 +191,7 @@ def _confirmed(row: GateRow, now: Sequence[float], before: Sequence[float], half
     if not now or row.before is None:
         return replace(row, confirmation="not confirmed", reason="the rerun did not measure it")
     sign = METRICS[row.row.metric].sign
-    found: Confirmation = "not confirmed"
+    confirmation: Confirmation = "not confirmed"
     if before:
         between = contrast([now], [before])
         deviation = between.value if between else median(now) - median(before)
@@ -203,13 +203,13 @@ def _confirmed(row: GateRow, now: Sequence[float], before: Sequence[float], half
         is_there = deviation <= -max(abs(math.log1p(row.fraction or 0.0)) / 2, half)
         beside = "a rerun shows"
     if deviation > -half:
-        found = "cleared"
+        confirmation = "cleared"
     elif is_there:
-        found = "confirmed"
+        confirmation = "confirmed"
     reason = f"{beside} {100 * as_fraction(sign * deviation):+.1f} %"
-    state = row.state if found == "confirmed" else "pass" if found == "cleared" else "undecided"
+    state = row.state if confirmation == "confirmed" else "pass" if confirmation == "cleared" else "undecided"
     num, of_nights = row.nights_as_far
-    if found == "confirmed" and not before and num >= max(MOST_NIGHTS_AS_FAR * of_nights, 1):
+    if confirmation == "confirmed" and not before and num >= max(MOST_NIGHTS_AS_FAR * of_nights, 1):
         state = "undecided"
         reason += f"; {row.as_far_text}: the next night decides"
-    return replace(row, state=state, confirmation=found, reason="; ".join(filter(None, (row.reason, reason))))
+    return replace(row, state=state, confirmation=confirmation, reason="; ".join(filter(None, (row.reason, reason))))

@@ -39,25 +39,25 @@ def run_ab(options: RunOptions, stacks: tuple[str, str], progress: Progress) -> 
     jobs = _both(options, stacks, progress)
     name_faults(jobs[0], progress)
     try:
-        results = SideBySide(*jobs).finish(progress)
+        both = SideBySide(*jobs).finish(progress)
     except KeyboardInterrupt:
         for job in jobs:
             name_resuming(job)
         return INTERRUPTED
-    for job, own in zip(jobs, results, strict=True):
-        write_reports(job, own, shown=None)
-    before, now = map(run_figures, results)
-    found = compare(now, [before], across=("software",), others=read_history(options.root).runs)
+    for job, results in zip(jobs, both, strict=True):
+        write_reports(job, results, shown=None)
+    before, now = map(run_figures, both)
+    comparison = compare(now, [before], across=("software",), others=read_history(options.root).runs)
     # A row that is unchanged is an answer, too.
-    echo(comparison_text.render(found, (before, now), detail=True, **terminal_options()), nl=False)
+    echo(comparison_text.render(comparison, (before, now), detail=True, **terminal_options()), nl=False)
     for name, stack, job in zip("AB", stacks, jobs, strict=True):
         echo(f"{name}: {stack}: {job.folder.path}")
     a, b = (shlex.quote(str(job.folder.path)) for job in jobs)
     echo(f"again: pybench compare {b} {a} --across software --history {shlex.quote(str(options.root))} -v")
-    if all(own.verdict == "error" for own in results):
+    if all(results.verdict == "error" for results in both):
         echo(f"both ended in an error; the cause, and what to do: pybench report {a}")
         return BY_VERDICT["error"]
-    return EXIT_CODES[found.verdict]
+    return EXIT_CODES[comparison.verdict]
 
 
 def _both(options: RunOptions, stacks: tuple[str, str], progress: Progress) -> tuple[Run, Run]:
@@ -87,13 +87,13 @@ def _prepared(options: RunOptions, part_of: PartOf, notify: Notify) -> Run:
 def _check_common(a: Plan, b: Plan, progress: Progress) -> None:
     """Note what one stack alone can measure, which is compared with nothing. Raises ``UsageError`` if all is."""
     ids = {point.id for plan in (a, b) for point in plan.points}
-    found = []
+    notes = []
     for name, plan in (("A", a), ("B", b)):
         counts = Counter(skip.reason for skip in (*plan.skips, *plan.left_out) if skip.id in ids or not ids)
-        found += [f"{name} can't measure {plural(number, 'point')}: {reason}" for reason, number in counts.items()]
+        notes += [f"{name} can't measure {plural(number, 'point')}: {reason}" for reason, number in counts.items()]
     if {point.id for point in a.points}.isdisjoint(point.id for point in b.points):
-        raise UsageError("\n".join(("--ab: no point that both can measure", *found)))
-    for text in found:
+        raise UsageError("\n".join(("--ab: no point that both can measure", *notes)))
+    for text in notes:
         progress.note(f"--ab: {text}")
 
 

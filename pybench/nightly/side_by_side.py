@@ -32,13 +32,13 @@ class SideBySide:
         with ExitStack() as held:
             held.enter_context(signals_interrupt())
             held.enter_context(max(runs, key=lambda run: len(run.uuids())).devices(progress, *runs))
-            records = [held.enter_context(run.held()) for run in runs]
+            journals = [held.enter_context(run.held()) for run in runs]
             count = _Count()
             opened = [
-                held.enter_context(run.opened(own, _Named(progress, name, count), budget))
-                for run, own, name in zip(runs, records, _NAMES, strict=True)
+                held.enter_context(run.opened(records, _Named(progress, name, count), budget))
+                for run, records, name in zip(runs, journals, _NAMES, strict=True)
             ]
-            count.total = sum(len(one.pending()) for one in opened)
+            count.total = sum(len(open_run.pending()) for open_run in opened)
             try:
                 _begin(opened, progress)
                 self._measure(opened)
@@ -49,25 +49,25 @@ class SideBySide:
     def _measure(self, opened: list[OpenRun]) -> None:
         ids = dict.fromkeys(p.id for run in (self.first, self.second) for p in run.manifest.plan.points)
         places = {name: place for place, name in enumerate(ids)}
-        owed = [one.owed() for one in opened]
+        owed = [open_run.owed() for open_run in opened]
         while (side := next_side(owed[0], owed[1], places)) is not None:
             opened[side].measure_next(owed[side])
-            owed = [one.owed() for one in opened]
-        for one in opened:
-            one.note_left_out(one.pending(), "")
+            owed = [open_run.owed() for open_run in opened]
+        for open_run in opened:
+            open_run.note_left_out(open_run.pending(), "")
 
 
 def _begin(opened: list[OpenRun], progress: Progress) -> None:
-    attempts = sum(len(one.pending()) for one in opened)
-    folders = " and ".join(str(one.run.folder.path) for one in opened)
+    attempts = sum(len(open_run.pending()) for open_run in opened)
+    folders = " and ".join(str(open_run.run.folder.path) for open_run in opened)
     # The points of both stacks together: a point has one name, also where only one stack varies an axis.
-    either = {point.id: point for one in opened for point in one.run.manifest.plan.points}
+    either = {point.id: point for open_run in opened for point in open_run.run.manifest.plan.points}
     points = [
         replace(point, id=f"{name} {point.id}", benchmark=f"{name} {point.benchmark}")
         for name in _NAMES
         for point in either.values()
     ]
-    progress.run_started(" and ".join(one.run.folder.run_id for one in opened), folders, points, attempts)
+    progress.run_started(" and ".join(open_run.run.folder.run_id for open_run in opened), folders, points, attempts)
 
 
 @dataclass

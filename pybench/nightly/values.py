@@ -148,6 +148,6 @@ def overall(
     rows: Sequence[GateRow], host: Sequence[HostShift] = (), unmeasured: Sequence[tuple[str, str]] = ()
 ) -> GateState:
     """The worst state. Rows that still learn, or improve, do not keep a night from passing in which others pass."""
-    found = {*(row.state for row in rows), *(["host off"] if host else []), *(["not measured"] if unmeasured else [])}
-    worst: GateState = next((state for state in BY_IMPORTANCE if state in found), "learning")
-    return "pass" if worst == "improved" and "pass" in found else worst
+    states = {*(row.state for row in rows), *(["host off"] if host else []), *(["not measured"] if unmeasured else [])}
+    worst: GateState = next((state for state in BY_IMPORTANCE if state in states), "learning")
+    return "pass" if worst == "improved" and "pass" in states else worst
