@@ -112,11 +112,11 @@ class _Fleet:
     def _groups(self) -> dict[str, set[str]]:
         """Groups of figures of each compared node; a figure of one node alone is not compared."""
         rows = self.figures.nodes.rows
-        found: dict[str, set[str]] = {node: set() for units in rows.values() for node in units}
+        groups: dict[str, set[str]] = {node: set() for units in rows.values() for node in units}
         for row, units in rows.items():
-            for node in units if len(units) > 1 or len(found) == 1 else ():
-                found[node].add(group_of(row.metric) or "")
-        return found
+            for node in units if len(units) > 1 or len(groups) == 1 else ():
+                groups[node].add(group_of(row.metric) or "")
+        return groups
 
     @cached_property
     def _usual_groups(self) -> list[str]:

@@ -102,17 +102,17 @@ class Figures(Generic[Unit]):
     @cached_property
     def compared(self) -> Mapping[tuple[FigureKey, bool], Mapping[Unit, Reading]]:
         """Rows of enough units; units of a slower group are compared with each other."""
-        found: dict[tuple[FigureKey, bool], dict[Unit, Reading]] = {}
+        compared: dict[tuple[FigureKey, bool], dict[Unit, Reading]] = {}
         for row, units in self.rows.items():
             slower = self.slower.get(group_of(row.metric) or "", frozenset())
             for unit, reading in units.items():
-                found.setdefault((row, unit in slower), {})[unit] = reading
-        return {key: units for key, units in found.items() if len(units) >= MIN_UNITS}
+                compared.setdefault((row, unit in slower), {})[unit] = reading
+        return {key: units for key, units in compared.items() if len(units) >= MIN_UNITS}
 
     @cached_property
     def spreads(self) -> Mapping[tuple[FigureKey, bool], Variance]:
         """Variance between the units of each row."""
-        return {key: spread_of([one.value for one in units.values()]) for key, units in self.compared.items()}
+        return {key: spread_of([reading.value for reading in units.values()]) for key, units in self.compared.items()}
 
     @cached_property
     def distances(self) -> Mapping[tuple[Unit, str], list[Distance]]:
@@ -130,7 +130,7 @@ class Figures(Generic[Unit]):
     @cached_property
     def probabilities(self) -> Mapping[tuple[Unit, str], float]:
         """Of each unit's group of figures by chance."""
-        return {key: joint_probability({d.row: d.p for d in own}) for key, own in self.distances.items()}
+        return {key: joint_probability({d.row: d.p for d in of_group}) for key, of_group in self.distances.items()}
 
     def lowest(self, unit: Unit, group: str) -> Distance:
         """The least probable figure of a group."""
@@ -144,12 +144,12 @@ class Figures(Generic[Unit]):
     def detectable(self, group: str) -> float | None:
         """The shortfall of one unit that is found with 95 % power; ``None`` where the group is not compared."""
         level = FALSE_DISCOVERIES / max(len(self.probabilities), 1)
-        found = [
+        fractions = [
             Others(0.0, variance, freedom, len(self.compared[key]) - 1).detectable_fraction(level)
             for key, (variance, freedom) in self._moderated.items()
             if group_of(key[0].metric) == group
         ]
-        return median(found) if found else None
+        return median(fractions) if fractions else None
 
     @cached_property
     def _moderated(self) -> Mapping[tuple[FigureKey, bool], Variance]:
@@ -166,13 +166,13 @@ class SlowFigures:
     @cached_property
     def nodes(self) -> Figures[str]:
         """The figures of whole nodes."""
-        found: dict[FigureKey, dict[str, list[tuple[float, ...]]]] = {}
+        medians: dict[FigureKey, dict[str, list[tuple[float, ...]]]] = {}
         for run in self.runs:
             for point in run.figures.points:
-                for metric, medians in point.medians.items():
-                    if group_of(metric) is not None and point.is_alone and min(medians) > 0:
-                        found.setdefault(FigureKey(point.id, metric), {}).setdefault(run.node, []).append(medians)
-        rows = {row: {node: _reading(row, own) for node, own in units.items()} for row, units in found.items()}
+                for metric, values in point.medians.items():
+                    if group_of(metric) is not None and point.is_alone and min(values) > 0:
+                        medians.setdefault(FigureKey(point.id, metric), {}).setdefault(run.node, []).append(values)
+        rows = {row: {node: _reading(row, runs) for node, runs in units.items()} for row, units in medians.items()}
         smallest = math.log1p(self.effects.default)
         return Figures(rows, {group: low for group in _groups(rows) if (low := _slower_nodes(rows, group, smallest))})
 
@@ -186,7 +186,7 @@ class SlowFigures:
                 for uuid, values in units.items() if row.point_id in alone and len(units) > 1 else ():
                     if min(values) > 0:
                         medians.setdefault(row, {}).setdefault(GpuOfNode(run.node, uuid), []).append(values)
-        rows = {row: {unit: _reading(row, own) for unit, own in units.items()} for row, units in medians.items()}
+        rows = {row: {unit: _reading(row, runs) for unit, runs in units.items()} for row, units in medians.items()}
         every = {unit for of_row in rows.values() for unit in of_row}
         slower = {group: frozenset(u for u in every if u.node in names) for group, names in self.nodes.slower.items()}
         return Figures(rows, slower)
@@ -213,14 +213,14 @@ class SlowFigures:
         whole = {(GpuOfNode(node, ""), group): p for (node, group), p in self.nodes.probabilities.items()}
         slow = discoveries({**whole, **self.gpus.probabilities})
         gpus = grouped(((unit.node, group), unit) for unit, group in self.gpus.probabilities)
-        found: dict[str, list[Symptom]] = {}
+        by_node: dict[str, list[Symptom]] = {}
         for node, group in self.nodes.probabilities:
             units = gpus.get((node, group), [])
             low = [self.nodes.lowest(node, group)] if (GpuOfNode(node, ""), group) in slow else []
             low += [self.gpus.lowest(unit, group) for unit in units if (unit, group) in slow]
             if low:
-                found.setdefault(node, []).extend(self._of_group(node, group, units, low))
-        return {node: own for node, own in found.items() if own}
+                by_node.setdefault(node, []).extend(self._of_group(node, group, units, low))
+        return {node: symptoms for node, symptoms in by_node.items() if symptoms}
 
     def _of_group(
         self, node: str, group: str, units: Sequence[GpuOfNode], low: Sequence[Distance]
@@ -297,7 +297,7 @@ def _slower_nodes(rows: Mapping[FigureKey, Mapping[str, Reading]], group: str, s
             centre = median(reading.value for reading in units.values())
             for node, reading in units.items():
                 deviations.setdefault(node, []).append(reading.value - centre)
-    means = {node: fmean(own) for node, own in deviations.items()}
+    means = {node: fmean(values) for node, values in deviations.items()}
     return lower_group(means, max(4, len(means) // _MIN_SHARE), smallest)
 
 
@@ -305,9 +305,9 @@ def _fraction_between(rows: Sequence[Mapping[str, Reading]], slower: frozenset[s
     """Speed of the slower group over that of the other, less 1: the mean over rows."""
     differences = []
     for units in rows:
-        groups = [[one.value for node, one in units.items() if (node in slower) is low] for low in (True, False)]
-        if all(groups):
-            differences.append(fmean(groups[0]) - fmean(groups[1]))
+        sides = [[reading.value for node, reading in units.items() if (node in slower) is low] for low in (True, False)]
+        if all(sides):
+            differences.append(fmean(sides[0]) - fmean(sides[1]))
     return as_fraction(fmean(differences))
 
 
@@ -319,5 +319,5 @@ def _median(values: Sequence[float | None]) -> float | None:
 def _reading(row: FigureKey, runs: Sequence[tuple[float, ...]]) -> Reading:
     """The median attempt of each run."""
     logs = [[METRICS[row.metric].sign * math.log(value) for value in medians] for medians in runs]
-    variances = [_SE_OF_MEDIAN**2 * variance_of(own) / len(own) for own in logs if len(own) > 1]
-    return Reading(tuple(median(own) for own in logs), fmean(variances) / len(logs) if variances else 0.0)
+    variances = [_SE_OF_MEDIAN**2 * variance_of(attempts) / len(attempts) for attempts in logs if len(attempts) > 1]
+    return Reading(tuple(median(attempts) for attempts in logs), fmean(variances) / len(logs) if variances else 0.0)

@@ -76,7 +76,7 @@ def slow_pairs(pairs: Sequence[PairFigure], effects: SmallestEffects) -> SlowPai
     notes: list[str] = []
     for of_kind in grouped((pair.kind, pair) for pair in pairs).values():
         measured = grouped((_ends(pair), pair) for pair in of_kind)
-        values = {ends: _value(own) for ends, own in sorted(measured.items())}
+        values = {ends: _value(figures) for ends, figures in sorted(measured.items())}
         rest = _Kind(of_kind, values, math.log1p(effects.of(of_kind[0].metric)))
         while slow := rest.slowest():
             symptoms.setdefault(slow[0], []).append(slow[1])
@@ -129,7 +129,7 @@ class _Kind:
             if not all(self._reaches_others(node, pair) for node in pair):
                 continue
             usual = self.values[pair] - deviation
-            fractions = [as_fraction(_value([one]) - usual) for one in self.pairs if _ends(one) == pair]
+            fractions = [as_fraction(_value([figure]) - usual) for figure in self.pairs if _ends(figure) == pair]
             is_bad = as_fraction(deviation) <= -SLOWER_FRACTION or sum(f <= -least for f in fractions) >= _MIN_PAIRS
             yield FleetLink(
                 nodes=pair,
@@ -158,11 +158,11 @@ class _Kind:
         if len(self.values) <= _MIN_PAIRS:
             return {}
         others = dict(others_by_unit(self.values, (0.0, 0.0)))
-        found = {pair: (v - others[pair].mean, others[pair].p_lower(v)) for pair, v in self.values.items()}
-        low = discoveries({pair: p for pair, (_, p) in found.items()})
+        deviations = {pair: (v - others[pair].mean, others[pair].p_lower(v)) for pair, v in self.values.items()}
+        low = discoveries({pair: p for pair, (_, p) in deviations.items()})
         return {
             pair: (deviation, p)
-            for pair, (deviation, p) in found.items()
+            for pair, (deviation, p) in deviations.items()
             if deviation <= -self.smallest and (pair in low or as_fraction(deviation) <= -SLOWER_FRACTION)
         }
 

@@ -202,7 +202,7 @@ def _text(check: NodeCheck) -> str:
 
 def gpu_figures(measurements: Measurements, machine: Machine) -> dict[FigureKey, dict[str, tuple[float, ...]]]:
     """The median step of each attempt of every GPU by UUID, where each GPU works alone."""
-    found: dict[FigureKey, dict[str, tuple[float, ...]]] = {}
+    figures: dict[FigureKey, dict[str, tuple[float, ...]]] = {}
     for entry in measurements.entries:
         if not isinstance(entry, Point) or not (good := measurements.good(entry.id)):
             continue
@@ -214,13 +214,13 @@ def gpu_figures(measurements: Measurements, machine: Machine) -> dict[FigureKey,
                 if (uuid := records.uuid(rank)) is not None
             }
             if by_uuid:
-                found[FigureKey(entry.id, metric)] = by_uuid
-    return found
+                figures[FigureKey(entry.id, metric)] = by_uuid
+    return figures
 
 
 def _pair_figures(place: Path, measurements: Measurements) -> tuple[PairFigure, ...]:
     """The headline of each point on two nodes. Raises ``RunFolderError`` without such a point."""
-    points = [one for one in measurements.entries if isinstance(one, Point) and one.settings.num_nodes == 2]  # noqa: PLR2004
+    points = [entry for entry in measurements.entries if isinstance(entry, Point) and entry.settings.num_nodes == 2]  # noqa: PLR2004
     pairs = tuple(pair for point in points for pair in _pairs_of(point, measurements))
     if not pairs:
         raise RunFolderError(f"{place}: a run over several hosts without a point on two of them; give runs of one host")
@@ -244,11 +244,11 @@ def _pairs_of(point: Point, measurements: Measurements) -> Iterator[PairFigure]:
             for rail, value in by_rail.items():
                 if value > 0:
                     values.setdefault((names, rail), []).append(value)
-    for (names, rail), own in values.items():
+    for (names, rail), measured in values.items():
         yield PairFigure(
             nodes=(names[0], names[1]),
             metric=metric,
-            values=tuple(own),
+            values=tuple(measured),
             message_bytes=getattr(point.settings, "message_bytes", None),
             rail=rail,
             work=point.id,

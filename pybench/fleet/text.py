@@ -123,8 +123,8 @@ def _of_state(out: Console, state: NodeState, result: FleetResult, names: Mappin
         rail, times = "" if link.rail is None else f", rail {link.rail}", plural(link.num_low, "measurement")
         slower = f"{-100 * link.fraction:.1f} % slower than other pairs, in {times}; both reach others"
         hanging(out, f"  {link.metric}{rail}: {slower}")
-    for reason, own in by_reason.items():
-        hanging(out, f"{state}: {node_ranges(own)}{f': {reason}' if reason else ''}")
+    for reason, node_names in by_reason.items():
+        hanging(out, f"{state}: {node_ranges(node_names)}{f': {reason}' if reason else ''}")
 
 
 def _symptom_text(symptom: Symptom, names: Mapping[str, str]) -> str:
