@@ -135,8 +135,8 @@ class _Kept:
         wanted = context_of(self.results, row.metric, point.settings.to_json(), point.shape)
         for expectation in expectations_of(self._suite, row) if self._suite else ():
             table = self._tables.get(expectation.table or "")
-            if table is not None and (found := ratio_row(table, wanted, *counts)) is not None:
-                return expected_by_row(found, table.name)
+            if table is not None and (closest := ratio_row(table, wanted, *counts)) is not None:
+                return expected_by_row(closest, table.name)
         if row.expected is not None and row.expected.table != PREDICTION:
             return row.expected
         return prediction.expected if prediction is not None and METRICS[row.metric].of_all_gpus else None
@@ -148,10 +148,10 @@ class _Kept:
             return row
         limited, table = row, self._tables.get(row.table or "")
         context = context_of(self.results, row.metric, points[0].settings.to_json(), points[0].shape)
-        if table is not None and (found := figure_row(table, context, points[0].num_gpus)):
-            least, most = found.limits
+        if table is not None and (closest := figure_row(table, context, points[0].num_gpus)):
+            least, most = closest.limits
             minimum, maximum = (least, None) if METRICS[row.metric].higher_is_better else (None, most)
-            limited = replace(row, minimum=minimum, maximum=maximum, source=found.source, hosts=found.hosts)
+            limited = replace(row, minimum=minimum, maximum=maximum, source=closest.source, hosts=closest.hosts)
         if limited.minimum is None and limited.maximum is None:
             return row
         evidence = row_statistics(self.measurements, row.metric, points)

@@ -82,8 +82,8 @@ class MeasuredStep:
 
     def against(self, base: MeasuredStep, node: NodeRates) -> tuple[Baseline, tuple[StepTime, ...]]:
         """The calibration by ``base`` and the predicted phases. Raises ``UnmeasuredError``."""
-        own = self.rates(node.over(self.settings.num_nodes))
-        refuse_launch_bound(own, self.point, self.samples, base.samples_each)
+        rates = self.rates(node.over(self.settings.num_nodes))
+        refuse_launch_bound(rates, self.point, self.samples, base.samples_each)
         return base.as_baseline(base.predicted(node)), self.predicted(node)
 
     def as_baseline(self, predicted: tuple[StepTime, ...]) -> Baseline:

@@ -280,16 +280,16 @@ def node_doubts(results: Results) -> Iterator[str]:
     if results.verdict not in {"pass", "no_expectation"}:
         yield f"the node's run has the verdict {results.verdict}: {results.reason}"
     metrics = ((point.id, *metric) for point in results.points for metric in point.metrics.items())
-    figures = [(point_id, name, found) for point_id, name, found in metrics if name in NODE_METRICS]
+    figures = [(point_id, name, estimate) for point_id, name, estimate in metrics if name in NODE_METRICS]
     wide = [
-        f"{name} of {point_id} {quantity_with_interval(found)}"
-        for point_id, name, found in figures
-        if (spread(found.value, found.low, found.high) or 0.0) > _WIDE * abs(found.value)
+        f"{name} of {point_id} {quantity_with_interval(estimate)}"
+        for point_id, name, estimate in figures
+        if (spread(estimate.value, estimate.low, estimate.high) or 0.0) > _WIDE * abs(estimate.value)
     ]
     if wide:
         yield f"figures of the node's run have wide intervals, and so have predictions: {abridged(wide, _MOST_NAMED)}"
     points = {point_id for point_id, *_ in figures}
-    once = {point_id for point_id, _, found in figures if found.low is None}
+    once = {point_id for point_id, _, estimate in figures if estimate.low is None}
     if once and ONE_ATTEMPT not in results.reason:
         of_all = "its points" if once == points else f"{len(once)} of its {plural(len(points), 'point')}"
         yield f"the node's run measured {of_all} once: how far these figures scatter is not known"

@@ -181,12 +181,12 @@ class Baseline:
 
     def calibrated_s(self, step: Sequence[StepTime]) -> float:
         """Seconds of a step with these predicted phases, calibrated by the baseline."""
-        return sum(own.pace * phase.total_s + own.beyond_s(phase) for own, phase in self.paired(step))
+        return sum(base.pace * phase.total_s + base.beyond_s(phase) for base, phase in self.paired(step))
 
     def communication_fraction(self, step: Sequence[StepTime]) -> float:
         """Share of communication in the last phase of a step, calibrated: of a generation, its decode rounds."""
-        own, phase = self.paired(step)[-1]
-        return own.pace * phase.communication_s / (own.pace * phase.total_s + own.beyond_s(phase))
+        base, phase = self.paired(step)[-1]
+        return base.pace * phase.communication_s / (base.pace * phase.total_s + base.beyond_s(phase))
 
     def paired(self, step: Sequence[StepTime]) -> list[tuple[BaselinePhase, StepTime]]:
         """Pairs of the baseline's phases and those of ``step``."""
@@ -205,9 +205,9 @@ class Baseline:
         """
         predicted_s = self.calibrated_s(predicted)
         parts, software_s = StepTime(), 0.0
-        for own, phase in self.paired(even):
-            parts += (phase + own.predicted.times(-share)).times(own.pace)
-            software_s += own.beyond_s(phase) - share * own.beyond_s(own.predicted)
+        for base, phase in self.paired(even):
+            parts += (phase + base.predicted.times(-share)).times(base.pace)
+            software_s += base.beyond_s(phase) - share * base.beyond_s(base.predicted)
         return {
             **parts.by_name,
             "imbalance": predicted_s - self.calibrated_s(even),
