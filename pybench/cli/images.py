@@ -72,10 +72,10 @@ def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write:
     tool = registry_tool()
     wrong = False
     for image in chosen(lock, names):
-        found = disagreements(image, partial(fetch_manifest, tool))
-        echo(f"{image.name}: {'; '.join(found) or f'as locked ({tool})'}")
-        wrong = wrong or bool(found)
-        if not found:
+        differences = disagreements(image, partial(fetch_manifest, tool))
+        echo(f"{image.name}: {'; '.join(differences) or f'as locked ({tool})'}")
+        wrong = wrong or bool(differences)
+        if not differences:
             lock = with_image(lock, confirmed(image, tool))
     if write:
         _write(lock)
@@ -117,8 +117,8 @@ def pull(names: tuple[str, ...], path: Path | None, engine: str | None) -> None:
 
     facts = _store(engine)
     for image in chosen(_read(path), names):
-        found = pinned_image(facts, image, "", partial(echo, err=True), pull=True)
-        echo(f"{image.name}: {found.reference} is {found.id} in {facts.name}")
+        identity = pinned_image(facts, image, "", partial(echo, err=True), pull=True)
+        echo(f"{image.name}: {identity.reference} is {identity.id} in {facts.name}")
 
 
 @images.command()
@@ -167,6 +167,6 @@ def _stores(names: Sequence[str]) -> tuple[list[EngineFacts], list[str]]:
     from pybench.run.engines.base import get_engine
     from pybench.run.engines.oci.engine import OciEngine
 
-    found = [(engine, engine.find()) for engine in map(get_engine, names)]
-    stores = [facts for engine, facts in found if not facts.reason and isinstance(engine, OciEngine)]
-    return stores, [facts.reason or f"{facts.name} has no store of images" for _, facts in found if facts not in stores]
+    pairs = [(engine, engine.find()) for engine in map(get_engine, names)]
+    stores = [facts for engine, facts in pairs if not facts.reason and isinstance(engine, OciEngine)]
+    return stores, [facts.reason or f"{facts.name} has no store of images" for _, facts in pairs if facts not in stores]

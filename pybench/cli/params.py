@@ -95,8 +95,8 @@ class _RunPath(_Path):
 
         root = Path(os.environ.get("PYBENCH_RUNS", "runs"))
         runs = sorted(map(str, root.glob("*T*Z-*")), reverse=True)
-        found = [CompletionItem(run) for run in runs if run.startswith(incomplete) or incomplete in Path(run).name]
-        return [*found, *super().shell_complete(ctx, param, incomplete)]
+        matches = [CompletionItem(run) for run in runs if run.startswith(incomplete) or incomplete in Path(run).name]
+        return [*matches, *super().shell_complete(ctx, param, incomplete)]
 
 
 PATH = _Path(path_type=Path)
@@ -184,7 +184,7 @@ def read_defaults(folder: Path) -> dict[str, str]:
 
     for file, keys in ((folder / "pybench.toml", ()), (folder / "pyproject.toml", ("tool", "pybench"))):
         try:
-            found = tomllib.loads(read_named(file, MAX_FILE_BYTES).decode())
+            table = tomllib.loads(read_named(file, MAX_FILE_BYTES).decode())
         except OSError:
             continue
         except ValueError as error:
@@ -192,12 +192,12 @@ def read_defaults(folder: Path) -> dict[str, str]:
                 continue
             raise refuse(file, str(error)) from error
         for key in keys:
-            found = found.get(key, {}) if isinstance(found, dict) else {}
-        for key, value in found.items():
+            table = table.get(key, {}) if isinstance(table, dict) else {}
+        for key, value in table.items():
             if key not in _DEFAULTS:
                 raise refuse(file, f"unknown key {describe(key)}{valid_text(key, _DEFAULTS)}")
             if not isinstance(value, str):
                 raise refuse(file, f"{key}: found {describe(value)}, expected a string")
-        if found:
-            return {_DEFAULTS[key]: value for key, value in found.items()}
+        if table:
+            return {_DEFAULTS[key]: value for key, value in table.items()}
     return {}

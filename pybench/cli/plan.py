@@ -118,21 +118,21 @@ def plan(
     if is_assumed and options.time_limit_s is not None:
         raise UsageError("--time-limit goes by what runs took here: give it without --gpu, --gpus and --nodes")
     hosts, rates = (num_hosts or 1, None) if is_assumed else (None, of_product(ctx, "rates"))
-    found, points = plan_suite(suite, machine, options, root, assumed_hosts=hosts, earlier_rates=rates)
+    planned, points = plan_suite(suite, machine, options, root, assumed_hosts=hosts, earlier_rates=rates)
     for text in machine.unused_gpus:
         echo(f"pybench: {text}", err=True)
-    tables = load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
-    takes = {} if is_assumed else earlier_attempts_s(root, found.name, fingerprint(run_fields(machine)), points)
-    judges = judged_by(found, points, tables, machine, predicts_here(ctx, root, machine, points))
-    kept_s = kept_attempts_s(found.name, points, machine) if num_hosts is None else {}
+    tables = load_tables(Path(planned.path), sorted(planned.tables))  # a table that is absent or wrong ends a run, too
+    takes = {} if is_assumed else earlier_attempts_s(root, planned.name, fingerprint(run_fields(machine)), points)
+    judges = judged_by(planned, points, tables, machine, predicts_here(ctx, root, machine, points))
+    kept_s = kept_attempts_s(planned.name, points, machine) if num_hosts is None else {}
     if name == "json":
-        echo(json_text(asdict(plan_values(found, points, takes, judges, kept_s))), nl=False)
+        echo(json_text(asdict(plan_values(planned, points, takes, judges, kept_s))), nl=False)
         return
     of_one = f"{machine.gpu_count} x {kind or machine.kind}" if machine.gpus else f"{machine.cpu_cores} CPU cores"
     nodes = f"{plural(num_hosts, 'node')} of " if num_hosts else ""
     assumed = f"{nodes}{of_one}" if is_assumed else None
     text = render(
-        found, points, takes, machine.gpu_memory_bytes, judges=judges, kept_s=kept_s, assumed=assumed, width=width
+        planned, points, takes, machine.gpu_memory_bytes, judges=judges, kept_s=kept_s, assumed=assumed, width=width
     )
     echo(text, nl=False)
 

@@ -73,8 +73,8 @@ class PlainProgress(Progress):
         took_s = time.monotonic() - self._started_s
         if ok:
             self._took_s.setdefault(point_id, []).append(took_s)
-        found = f", {quantity(figure)}" if ok and figure is not None else ""
-        result = f"{self._attempt}: {outcome}{found} ({took_s:.1f} s)"
+        value = f", {quantity(figure)}" if ok and figure is not None else ""
+        result = f"{self._attempt}: {outcome}{value} ({took_s:.1f} s)"
         room = _WIDTH - len(f"{self._place}  {result}")
         self.note(f"{self._place} {cut(self._labels.get(point_id, point_id), room) if ok else point_id} {result}")
 
