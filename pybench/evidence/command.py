@@ -70,7 +70,7 @@ def verify(
 
     if signers is not None and path.is_dir():
         raise UsageError(f"--signers {signers}: a run's folder has no signature; give its bundle")
-    found = verify_folder(path, suite_file) if path.is_dir() else verify_bundle(path, suite_file, signers)
-    echo(render(found, width=terminal_options()["width"]), nl=False)
-    write_json(json_file, {"holds": found.holds, "complete": found.complete, **asdict(found)})
-    ctx.exit(_EXIT_CODES[found.holds, found.complete])
+    verification = verify_folder(path, suite_file) if path.is_dir() else verify_bundle(path, suite_file, signers)
+    echo(render(verification, width=terminal_options()["width"]), nl=False)
+    write_json(json_file, {"holds": verification.holds, "complete": verification.complete, **asdict(verification)})
+    ctx.exit(_EXIT_CODES[verification.holds, verification.complete])

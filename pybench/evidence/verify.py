@@ -260,7 +260,7 @@ def _measured(results: dict[str, Any]) -> dict[str, Any]:
     """The part of ``results.json`` that no rule of a build decides, and the verdict."""
     points = []
     for point in results["points"]:
-        metrics = {name: {key: one[key] for key in ("value", "medians")} for name, one in point["metrics"].items()}
+        metrics = {name: {key: entry[key] for key in ("value", "medians")} for name, entry in point["metrics"].items()}
         points.append({"id": point["id"], "status": point["status"], "metrics": metrics})
     return {"verdict": results["verdict"], "points": sorted(points, key=lambda point: str(point["id"]))}
 
