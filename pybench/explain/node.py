@@ -187,7 +187,7 @@ def latest_node_run(run: Path, fingerprint: str) -> Path:
     path = run.resolve()
     others = [
         (not has_rates(manifest.plan.points), other.path)
-        for other, manifest in earlier_runs(path.parent, fingerprint, most=_MOST_RUNS, own=path)
+        for other, manifest in earlier_runs(path.parent, fingerprint, most=_MOST_RUNS, current=path)
         if any(isinstance(point.settings, Matmul) for point in manifest.plan.points)
     ]
     if others:

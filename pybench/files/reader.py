@@ -31,22 +31,22 @@ def decode_json(data: bytes) -> Any:  # noqa: ANN401 - any value
     if has_too_many(data):
         raise ValueError(f"more than {MAX_VALUES} values, which no file of pybench has")
     try:
-        found = _DECODER.decode(data.decode())
+        value = _DECODER.decode(data.decode())
     except _OutOfBoundsError:
-        found = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from error
     else:
         # A search over the text costs nothing beside looking at every value.
         if _MANY not in data.translate(_DIGITS) and _HALF.search(data) is None:
-            return found
+            return value
     try:
-        place, problem = next(_out_of_bounds(found), ("", None))
+        place, problem = next(_out_of_bounds(value), ("", None))
     except RecursionError as error:
         raise ValueError(f"not JSON: {error}") from error
     if problem is not None:
         raise ValueError(f"{place}: {problem}")
-    return found
+    return value
 
 
 def has_too_many(data: bytes) -> bool:
@@ -175,9 +175,9 @@ def _with(added: Mapping[str, dict[str, Any]], schema: Any) -> Any:  # noqa: ANN
         return type(schema)(_with(added, part) for part in schema)
     if not isinstance(schema, dict):
         return schema
-    found = {key: part if key in _NO_SCHEMA else _with(added, part) for key, part in schema.items()}
-    kind = found.get("type")
-    return {**added.get(kind, {}), **found} if isinstance(kind, str) else found
+    parts = {key: part if key in _NO_SCHEMA else _with(added, part) for key, part in schema.items()}
+    kind = parts.get("type")
+    return {**added.get(kind, {}), **parts} if isinstance(kind, str) else parts
 
 
 # Their nanoseconds since 1970 are positive, and fit 63 bits.
@@ -187,8 +187,8 @@ _YEARS = range(1970, 2262)
 def utc_time(text: str) -> datetime:
     """The time in UTC, as which one without an offset counts. Raises ``ValueError``, which shows the text."""
     try:
-        found = datetime.fromisoformat(text)
-        moved = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        parsed = datetime.fromisoformat(text)
+        moved = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{text[:40]!r} is no ISO 8601 time") from error
     if moved.year not in _YEARS:

@@ -53,8 +53,8 @@ def read_text(path: Path, noun: str, begins: str, ending: str = ".toml") -> str:
             raise refuse(path, f"{about.st_size} bytes; {noun} has at most {MAX_FILE_BYTES}")
         data = read_named(path, MAX_FILE_BYTES)  # some files of /proc have no size, and some wait for a reader
     except FileNotFoundError as error:
-        found = f"a symbolic link to {path.readlink()}, which leads to no file" if path.is_symlink() else "no such file"
-        raise refuse(path, f"{found}{nearby(path, ending)}") from error
+        fault = f"a symbolic link to {path.readlink()}, which leads to no file" if path.is_symlink() else "no such file"
+        raise refuse(path, f"{fault}{nearby(path, ending)}") from error
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and is_machine_fault(error):
             raise
@@ -150,9 +150,9 @@ def describe(value: object) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
 
-def did_you_mean(found: object, valid: Iterable[str]) -> str:
+def did_you_mean(given: object, valid: Iterable[str]) -> str:
     """Name the closest valid word, or nothing."""
-    word = found[:_MAX_TEXT] if isinstance(found, str) else ""
+    word = given[:_MAX_TEXT] if isinstance(given, str) else ""
     return suggestion(difflib.get_close_matches(word, list(valid), n=1, cutoff=_LIKE))
 
 
@@ -162,10 +162,10 @@ def suggestion(words: Iterable[str]) -> str:
     return f"; did you mean {listed}?" if listed else ""
 
 
-def valid_text(found: object, valid: Iterable[str]) -> str:
+def valid_text(given: object, valid: Iterable[str]) -> str:
     """Of many valid words the closest, else all."""
     names = sorted(valid)
-    close = did_you_mean(found, names)
+    close = did_you_mean(given, names)
     if close and len(names) > _MANY:
         return f"{close} `pybench schema` lists all"
     return f"{close}; valid are {', '.join(names) or 'none'}"
@@ -175,13 +175,13 @@ def located(
     path: Path, document: dict[str, Any], lines: dict[KeyPath, int], problems: Iterable[KeyProblem]
 ) -> FileError:
     """The error of a file with these problems, in the order of their lines."""
-    found = [
+    placed = [
         Problem(file=str(path), line=nearest_line(lines, keys), path=key_text(keys, document), message=message)
         for keys, message in problems
     ]
     more = Problem(file=str(path), line=None, path="", message="more problems follow; fix these first")
-    first = sorted(found[:MAX_PROBLEMS], key=lambda problem: problem.line or 0)
-    return FileError((*first, *([more] if len(found) > MAX_PROBLEMS else [])))
+    first = sorted(placed[:MAX_PROBLEMS], key=lambda problem: problem.line or 0)
+    return FileError((*first, *([more] if len(placed) > MAX_PROBLEMS else [])))
 
 
 def key_text(path: KeyPath, document: dict[str, Any]) -> str:
@@ -227,34 +227,34 @@ def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
     error: ErrorDetails, siblings: Iterable[str], *, beside_numbers: bool = False
 ) -> str:
     """One pydantic error in plain words; ``siblings`` are valid keys, ``beside_numbers`` numbers are, too."""
-    kind, context, found = error["type"], error.get("ctx", {}), error["input"]
+    kind, context, given = error["type"], error.get("ctx", {}), error["input"]
     if kind == "missing":
         return "missing, and it is required"
     if kind == "extra_forbidden":
         return f"unknown key{valid_text(error['loc'][-1], siblings)}"
     if kind == "literal_error":
         words = re.findall(r"'([^']*)'", context["expected"])
-        if (close := did_you_mean(found, words)) and len(words) > _MANY:
-            return f"found {describe(found)}{close} `pybench schema` lists all"
-        elsewhere = _ELSEWHERE if found in _ALL and {*words} & {*_ALL} else ""
+        if (close := did_you_mean(given, words)) and len(words) > _MANY:
+            return f"found {describe(given)}{close} `pybench schema` lists all"
+        elsewhere = _ELSEWHERE if given in _ALL and {*words} & {*_ALL} else ""
         valid = f"{'a number or ' if beside_numbers else ''}{context['expected']}"
-        return f"found {describe(found)}, valid: {valid}{elsewhere or did_you_mean(found, words)}"
+        return f"found {describe(given)}, valid: {valid}{elsewhere or did_you_mean(given, words)}"
     if kind in _KINDS:
-        return f"found {describe(found)}, expected {_KINDS[kind]}{_ELSEWHERE if found in _ALL else ''}"
+        return f"found {describe(given)}, expected {_KINDS[kind]}{_ELSEWHERE if given in _ALL else ''}"
     if kind in {"greater_than_equal", "less_than_equal"}:
         limit = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
-        return f"found {describe(found)}, must be {limit}"
+        return f"found {describe(given)}, must be {limit}"
     if kind == "string_pattern_mismatch":
-        return f"found {describe(found)}; {_PATTERN}"
+        return f"found {describe(given)}; {_PATTERN}"
     if kind == "too_short":
         return "empty, needs at least one value"
     if kind == "too_long":
-        return f"found {len(found)} values, at most {context['max_length']} are allowed"
+        return f"found {len(given)} values, at most {context['max_length']} are allowed"
     if kind == "union_tag_invalid":
         return f"workload: found {describe(context['tag'])}, valid: {context['expected_tags']}"
     if kind == "union_tag_not_found":
         return "workload is missing, and it is required"
-    return f"found {describe(found)}: {error['msg']}"
+    return f"found {describe(given)}: {error['msg']}"
 
 
 _ELSEWHERE = (

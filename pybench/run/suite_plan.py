@@ -224,7 +224,7 @@ def earlier_attempts_s(
     """
     wanted = {point.digest for point in plan.points}.difference(known)
     found: dict[str, float] = {}
-    for run, _ in earlier_runs(root, machine, most=_MOST_RUNS, suite=suite, own=own) if wanted else ():
+    for run, _ in earlier_runs(root, machine, most=_MOST_RUNS, suite=suite, current=own) if wanted else ():
         with suppress(RunFolderError, OSError):
             found = {**attempts_s(run.journal.records()), **found}
         if wanted <= found.keys():

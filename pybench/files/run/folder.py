@@ -104,10 +104,10 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run. Raises ``RunFolderError`` when ``path`` is none."""
         with run_folder_errors(path, "look for a run"):
-            found, is_there = (path / MANIFEST_FILE).is_file(), path.exists()
+            is_run, is_there = (path / MANIFEST_FILE).is_file(), path.exists()
         if not is_there:
             raise RunFolderError(f"{path}: there is no such folder; give a folder below runs/")
-        if not found:
+        if not is_run:
             raise RunFolderError(f"{path}: {_no_run(path)}")
         return cls(path.resolve())
 
@@ -205,7 +205,7 @@ def _no_run(path: Path) -> str:
     """Why a path is no run, and what to give."""
     if not path.is_dir():
         return "neither a run's folder nor a results.json; give one of them"
-    runs = [found.parent.name for found in path.glob(f"*/{MANIFEST_FILE}")]
+    runs = [file.parent.name for file in path.glob(f"*/{MANIFEST_FILE}")]
     if runs:
         return f"a folder of runs; give one of them, such as the newest, {max(runs)}"
     if next(path.glob("*.json"), None) is not None:
@@ -249,11 +249,11 @@ def _held(path: Path, flags: int, kind: int) -> Iterator[None]:
 
 
 def earlier_runs(
-    root: Path, fingerprint: str, *, most: int, suite: str = "", own: Path | None = None
+    root: Path, fingerprint: str, *, most: int, suite: str = "", current: Path | None = None
 ) -> Iterator[tuple[RunFolder, Manifest]]:
-    """The latest ``most`` readable runs but ``own``, of any suite or of one, the newest first."""
+    """The latest ``most`` readable runs but ``current``, of any suite or of one, the newest first."""
     others = sorted(root.glob(f"*-{suite}*"), reverse=True)
-    for path in [path for path in others if path != own][:most]:
+    for path in [path for path in others if path != current][:most]:
         try:
             run = RunFolder.open(path)
             manifest = run.read_manifest()

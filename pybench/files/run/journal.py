@@ -108,10 +108,10 @@ class Journal:
         return records
 
     def _require_complete(self, last_line: bytes) -> None:
-        found = sequence_of(last_line)
-        if self._num_records is not None and found != self._num_records:
+        sequence = sequence_of(last_line)
+        if self._num_records is not None and sequence != self._num_records:
             raise RunFolderError(
-                f"{self._path}: ends with record {found}, {self._num_records} were written; "
+                f"{self._path}: ends with record {sequence}, {self._num_records} were written; "
                 "something else changed it; start a new run"
             )
 

@@ -80,8 +80,8 @@ def _of_suite(manifest: Manifest) -> Iterator[Breach]:
             if isinstance(expectation, Scaling) and not benchmark.axes.get(expectation.along):
                 yield f"{key}.along", f"the benchmark has no values of {expectation.along!r}"
     for name, architecture in manifest.suite.own_models.items():
-        if name.rpartition("@")[2] != (found := config_digest(architecture)):
-            yield f"suite.own_models.{name}", f"its config has the digest {found}"
+        if name.rpartition("@")[2] != (digest := config_digest(architecture)):
+            yield f"suite.own_models.{name}", f"its config has the digest {digest}"
 
 
 def _of_plan(manifest: Manifest) -> Iterator[Breach]:
@@ -105,21 +105,21 @@ def _of_plan(manifest: Manifest) -> Iterator[Breach]:
 def _of_numbers(key: str, values: Any) -> Iterator[Breach]:  # noqa: ANN401 - any class with limits
     """Numbers beyond the limits that a suite file has for them: what runs so often, or is so large, never ends."""
     for name, limits in _limits(values.__class__).items():
-        found = getattr(values, name)
-        if not isinstance(found, int | float):
+        value = getattr(values, name)
+        if not isinstance(value, int | float):
             continue
-        if limits.minimum is not None and not found >= limits.minimum:
-            yield f"{key}.{name}", f"{found} is below {limits.minimum}, the least that a suite may have"
-        if limits.maximum is not None and not found <= limits.maximum:
-            yield f"{key}.{name}", f"{found} is above {limits.maximum}, the most that a suite may have"
+        if limits.minimum is not None and not value >= limits.minimum:
+            yield f"{key}.{name}", f"{value} is below {limits.minimum}, the least that a suite may have"
+        if limits.maximum is not None and not value <= limits.maximum:
+            yield f"{key}.{name}", f"{value} is above {limits.maximum}, the most that a suite may have"
 
 
 @cache
 def _limits(kind: type) -> dict[str, Range]:
     """Limits of a class's fields, from the suite file's schema."""
     hints = get_type_hints(kind, include_extras=True)
-    found = {name: next((n for n in get_args(hint) if isinstance(n, Range)), None) for name, hint in hints.items()}
-    return {name: limits for name, limits in found.items() if limits is not None}
+    ranges = {name: next((n for n in get_args(hint) if isinstance(n, Range)), None) for name, hint in hints.items()}
+    return {name: limits for name, limits in ranges.items() if limits is not None}
 
 
 def _of_counts(manifest: Manifest) -> Iterator[Breach]:

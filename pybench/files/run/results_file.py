@@ -55,8 +55,8 @@ def read_results(path: Path) -> Results:
 def _faults(results: Results) -> Iterator[str]:
     """Faults that no run writes, each with its place."""
     for point in results.points:
-        for name, found in point.metrics.items():
-            values = (found.value, found.low or 0.0, found.high or 0.0, *found.medians)
+        for name, figure in point.metrics.items():
+            values = (figure.value, figure.low or 0.0, figure.high or 0.0, *figure.medians)
             if max(map(abs, values)) > LARGEST:  # also of one that was written as text
                 yield f"{point.id} {name} is larger than any measurement"
     ((name, times),) = Counter(point.id for point in results.points).most_common(1) or (("", 0),)

@@ -150,8 +150,8 @@ def _row_problems(row: ExpectedRow, keys: Collection[str]) -> Iterator[KeyProble
     if row.minimum is not None and row.maximum is not None and row.minimum > row.maximum:
         yield ("minimum",), f"{row.minimum} is above maximum = {row.maximum}"
     for key, valid in (("model_class", (ANY, *MODEL_CLASSES)), ("nvls", (ANY, *get_args(Switch)))):
-        if (found := getattr(row, key)) not in valid:
-            yield (key,), f"found {found!r}{did_you_mean(found, valid)}; valid are {', '.join(valid)}"
+        if (value := getattr(row, key)) not in valid:
+            yield (key,), f"found {value!r}{did_you_mean(value, valid)}; valid are {', '.join(valid)}"
     if row.nodes > 1 and row.fabric not in (networks := get_args(Network)):
         yield ("fabric",), f"found {row.fabric!r}; between {row.nodes} nodes it is one of {', '.join(networks)}"
     yield from _metric_problems(row)

@@ -234,10 +234,10 @@ def _same_place(key: str) -> set[str]:
 def _values(key: str, text: str) -> list[Any]:
     """Values that a text may stand for: a TOML value, then the text itself. Paths become absolute."""
     try:
-        found = tomllib.loads(f"value = {text}")
+        table = tomllib.loads(f"value = {text}")
     except (tomllib.TOMLDecodeError, RecursionError, ValueError):
-        found = {}
-    values = [found["value"], text] if len(found) == 1 else [text]
+        table = {}
+    values = [table["value"], text] if len(table) == 1 else [text]
     return [_from_here(value) for value in values] if key in FILE_SETTINGS else values
 
 

@@ -97,15 +97,15 @@ _REFUSED = {
 
 def read_deepspeed_config(path: Path) -> dict[str, Any]:
     """The file's table. Raises ``FileError`` with every key that can't be honoured at any settings."""
-    found = read_json_table(path, "a DeepSpeed config", "a table of DeepSpeed's own keys")
+    config = read_json_table(path, "a DeepSpeed config", "a table of DeepSpeed's own keys")
     problems = tuple(
         Problem(file=str(path), line=None, path=key, message=f"{why}: remove the key")
         for key, why in _REFUSED.items()
-        if key in found
+        if key in config
     )
     if problems:
         raise FileError(problems)
-    return found
+    return config
 
 
 _Size = Annotated[int, Field(ge=1, le=2**24)]
@@ -190,8 +190,8 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 def read_model_config(path: Path) -> Architecture:
     """Keys that shape the (text) network, with its family's defaults. Raises ``FileError``."""
     config = _family(path, read_json_table(path, "a model's config", "a table: the config.json of a model"))
-    own = {key: value for key, value in config.items() if key not in _NOT_SHAPING}
-    architecture = {**_ASSUMED.get(own["model_type"], {}), **own}
+    shaping = {key: value for key, value in config.items() if key not in _NOT_SHAPING}
+    architecture = {**_ASSUMED.get(shaping["model_type"], {}), **shaping}
     if architecture.get("layer_types"):
         architecture.pop("sliding_window_pattern", None)
     problems = _schema_problems(architecture) or _joint_problems(architecture)
@@ -214,13 +214,13 @@ def config_digest(architecture: Architecture) -> str:
 def _family(path: Path, config: Architecture) -> Architecture:
     """The config of the text model. Raises ``FileError`` for a family that nothing here builds."""
     text = config.get("text_config")
-    own = text if isinstance(text, dict) and "model_type" in text else config
-    family = own.get("model_type")
+    network = text if isinstance(text, dict) and "model_type" in text else config
+    family = network.get("model_type")
     if family not in MODEL_CLASSES:
         valid = ", ".join(MODEL_CLASSES)
-        found = "lacks model_type" if family is None else f"model_type: found {describe(family)}"
-        raise refuse(path, f"{found}{did_you_mean(family, MODEL_CLASSES)}; pybench builds models of the types {valid}")
-    return own
+        fault = "lacks model_type" if family is None else f"model_type: found {describe(family)}"
+        raise refuse(path, f"{fault}{did_you_mean(family, MODEL_CLASSES)}; pybench builds models of the types {valid}")
+    return network
 
 
 def _schema_problems(architecture: Architecture) -> list[tuple[str, str]]:
@@ -244,7 +244,7 @@ def _joint_problems(architecture: Architecture) -> list[tuple[str, str]]:
     if absent:
         return [(key, f"missing, and {family} needs it; give what the model has, or null for none") for key in absent]
     shape, kinds = DecoderShape.from_config(architecture), architecture.get("layer_types") or ()
-    found = {
+    checks = {
         "num_key_value_heads": (
             shape.heads % shape.key_value_heads != 0,
             f"{shape.heads} attention heads are no multiple of {shape.key_value_heads}",
@@ -260,4 +260,4 @@ def _joint_problems(architecture: Architecture) -> list[tuple[str, str]]:
             f"{shape.active_experts} of {shape.num_experts} experts",
         ),
     }
-    return [(key, text) for key, (is_wrong, text) in found.items() if is_wrong]
+    return [(key, text) for key, (is_wrong, text) in checks.items() if is_wrong]

@@ -119,9 +119,9 @@ _MUCH_MORE = 1.5
 def profile_of(profiles: Collection[str], machine_kind: str, gpu_memory_bytes: float | None) -> str | None:
     """``a100-40gb``, else ``a100``, else the largest of ``40gb``, ``16gb`` … that fits; ``None`` for none."""
     memory_gb = 0.0 if gpu_memory_bytes is None else gpu_memory_bytes / _BYTES_PER_GIB * _UNREPORTED
-    own = _largest(profiles, f"{machine_kind}-", memory_gb)
-    if own and memory_gb < _MUCH_MORE * own:
-        return f"{machine_kind}-{own}gb"
+    specific = _largest(profiles, f"{machine_kind}-", memory_gb)
+    if specific and memory_gb < _MUCH_MORE * specific:
+        return f"{machine_kind}-{specific}gb"
     if machine_kind in profiles:
         return machine_kind
     general = _largest(profiles, "", memory_gb)
@@ -130,5 +130,5 @@ def profile_of(profiles: Collection[str], machine_kind: str, gpu_memory_bytes: f
 
 def _largest(profiles: Collection[str], prefix: str, memory_gb: float) -> int:
     """Greatest memory, in GB, of the profiles ``<prefix><memory>gb`` that is at most ``memory_gb``; 0 for none."""
-    found = (re.fullmatch(rf"{re.escape(prefix)}([0-9]{{1,4}})gb", name) for name in profiles)
-    return max((size for match in found if match and (size := int(match[1])) <= memory_gb), default=0)
+    matches = (re.fullmatch(rf"{re.escape(prefix)}([0-9]{{1,4}})gb", name) for name in profiles)
+    return max((size for match in matches if match and (size := int(match[1])) <= memory_gb), default=0)

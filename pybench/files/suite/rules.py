@@ -17,14 +17,14 @@ from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, NODES, REST
 
 def suite_problems(document: Table, profiles: Collection[str | None]) -> list[KeyProblem]:
     """Every rule that the file breaks under ``profiles``, each problem with the first of them."""
-    found = [*_names(document), *_profiles(document), *_container(document.get("container", {}))]
-    seen = {path for path, _ in found}
+    problems = [*_names(document), *_profiles(document), *_container(document.get("container", {}))]
+    seen = {path for path, _ in problems}
     for profile in profiles:
         under = f" under profile {profile}" if profile else ""
         new = [(path, message + under) for path, message in _benchmarks(document, profile) if path not in seen]
-        found += new
+        problems += new
         seen |= {path for path, _ in new}
-    return found
+    return problems
 
 
 def _benchmarks(document: Table, profile: str | None) -> Iterator[KeyProblem]:
@@ -44,8 +44,8 @@ def _benchmarks(document: Table, profile: str | None) -> Iterator[KeyProblem]:
             return
         for path, message in _benchmark(benchmark, others):
             yield ("benchmark", index, *path), message
-        own = {name for text in benchmark.given.values(ENVIRONMENT) for name in variables_of(str(text))}
-        for variable in sorted(own & {*container.get("environment", ()), *container.get("secrets", ())}):
+        variables = {name for text in benchmark.given.values(ENVIRONMENT) for name in variables_of(str(text))}
+        for variable in sorted(variables & {*container.get("environment", ()), *container.get("secrets", ())}):
             message = f"{variable} is set for all benchmarks in [container]; remove it there or here"
             yield ("benchmark", index, ENVIRONMENT), message
 
@@ -68,8 +68,8 @@ def _profiles(document: Table) -> Iterator[KeyProblem]:
         if all(is_omitted(table, profile) for table in tables):
             yield (*path, "benchmark"), "omits every benchmark; leave one, or remove the profile"
         for name, over in profile.get("benchmark", {}).items():
-            if own := [table for table in tables if table["name"] == name]:
-                yield from _unknown_fields((*path, "benchmark", name), over, own)
+            if named := [table for table in tables if table["name"] == name]:
+                yield from _unknown_fields((*path, "benchmark", name), over, named)
             else:
                 message = f"no such benchmark{did_you_mean(name, names)}; valid are {', '.join(names)}"
                 yield (*path, "benchmark", name), message
@@ -189,17 +189,17 @@ def _comparison(
     """The other benchmark is there, is another, and has the metric and the axis that the distance grows along."""
     if not isinstance(expectation, Comparison):
         return
-    found, along, order = expectation.other, expectation.widening_along, expectation.order
+    other, along, order = expectation.other, expectation.widening_along, expectation.order
     values = None if along is None else benchmark.axes.get(along)
     if along is not None and values is None:
         yield ("widening_along",), f"{along} is no axis of this benchmark; add it to its axes"
     elif values and (along in count_axes(benchmark.workload) or any(isinstance(v, str | bool) for v in values)):
         yield ("widening_along",), f"{along} is no load: it must be an axis of numbers that multiplies no GPUs"
-    if found not in others or found == benchmark.name:
+    if other not in others or other == benchmark.name:
         names = [name for name in others if name != benchmark.name]
         valid = ", ".join(names) or "none, the suite has no other"
-        yield (order,), f"found {found!r}, no other benchmark{did_you_mean(found, names)}; valid: {valid}"
-    elif along is not None and along not in others[found].axes:
-        yield (order,), f"{found!r} has no axis {along}, along which the distance must grow"
-    elif expectation.metric not in METRICS_OF[others[found].workload]:
-        yield (order,), f"{found!r} has no metric {expectation.metric}"
+        yield (order,), f"found {other!r}, no other benchmark{did_you_mean(other, names)}; valid: {valid}"
+    elif along is not None and along not in others[other].axes:
+        yield (order,), f"{other!r} has no axis {along}, along which the distance must grow"
+    elif expectation.metric not in METRICS_OF[others[other].workload]:
+        yield (order,), f"{other!r} has no metric {expectation.metric}"

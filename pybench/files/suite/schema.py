@@ -151,8 +151,8 @@ def _twice(values: list[Any]) -> str | None:
 
 def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
     size = Field(min_length=1, max_length=MAX_AXIS_VALUES)
-    own = {key: kind for key, kind in types.items() if key != "deepspeed_config"}
-    single = {key: kind for key, kind in own.items() if get_origin(get_args(kind)[0]) is not dict}
+    kinds = {key: kind for key, kind in types.items() if key != "deepspeed_config"}
+    single = {key: kind for key, kind in kinds.items() if get_origin(get_args(kind)[0]) is not dict}
     # A word among the numbers of an axis that is no value of the setting.
     single |= {key: _either(kind, Literal[ALL_GPUS]) for key, kind in single.items() if key in _COUNTS}
     if "backend" in single:
@@ -181,8 +181,8 @@ def _override(name: str, types: dict[str, Any], /, **more: Any) -> type[BaseMode
 
 def _settings(workload: str) -> dict[str, Any]:
     names = setting_names(workload)
-    own = {name: kind for name, kind in fields_of(SETTINGS_OF[workload]).items() if name in names}
-    return {**own, MODEL_CONFIG: _ModelConfig} if MODEL_CONFIG in names else own
+    kinds = {name: kind for name, kind in fields_of(SETTINGS_OF[workload]).items() if name in names}
+    return {**kinds, MODEL_CONFIG: _ModelConfig} if MODEL_CONFIG in names else kinds
 
 
 @cache
@@ -220,8 +220,8 @@ def _profile() -> type[BaseModel]:
     everything = {name: kind for workload in SETTINGS_OF for name, kind in _settings(workload).items()}
     omit = Annotated[bool, Field(description="leave the benchmark out on this kind of machine")]
     job = {"job": Annotated[_job(partly=True), Field(description="what replaces parts of a benchmark's job")]}
-    one = _override("profile_benchmark", everything, **_optional({"omit": omit, **job}))
-    benchmarks_of = {"benchmark": dict[str, one]}  # type: ignore[valid-type]
+    override = _override("profile_benchmark", everything, **_optional({"omit": omit, **job}))
+    benchmarks_of = {"benchmark": dict[str, override]}  # type: ignore[valid-type]
     return _override("profile", everything, **_optional({**benchmarks_of, **job}))
 
 
