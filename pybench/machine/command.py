@@ -110,9 +110,9 @@ def is_program(name: str) -> bool:
 def _outputs(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytearray, bytearray]:
     """Standard output and error to their ends. Raises ``TimeoutExpired``, and ``OverflowError`` for too much of it."""
     streams = (stream for stream in (process.stdout, process.stderr) if stream is not None)
-    found = {stream.fileno(): bytearray() for stream in streams}
+    outputs = {stream.fileno(): bytearray() for stream in streams}
     with selectors.DefaultSelector() as open_streams:
-        for file in found:
+        for file in outputs:
             open_streams.register(file, selectors.EVENT_READ)
         while open_streams.get_map():
             ready = open_streams.select(max(0.0, deadline_s - time.monotonic()))
@@ -120,10 +120,10 @@ def _outputs(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytea
                 raise subprocess.TimeoutExpired(process.args, deadline_s)
             for key, _ in ready:
                 chunk = os.read(key.fd, _CHUNK_BYTES)
-                found[key.fd] += chunk
+                outputs[key.fd] += chunk
                 if not chunk:
                     open_streams.unregister(key.fd)
-            if max(map(len, found.values())) > MAX_OUTPUT_BYTES:
+            if max(map(len, outputs.values())) > MAX_OUTPUT_BYTES:
                 raise OverflowError
-    out, error_output = found.values()
+    out, error_output = outputs.values()
     return out, error_output

@@ -77,11 +77,11 @@ def _backends(machine: Machine) -> Iterator[DoctorFinding]:
     any_whole = any(None not in versions.values() for versions in of_all.values())
     for name, versions in of_all.items():
         whole, remedy = None not in versions.values(), BACKENDS[name].remedy
-        found = ", ".join(f"{package} {version or 'not installed'}" for package, version in versions.items())
+        packages = ", ".join(f"{package} {version or 'not installed'}" for package, version in versions.items())
         if whole and machine.gpus and (versions.get("torch") or "").endswith("+cpu"):
             whole, remedy = False, "this torch can't use the GPUs: install a CUDA build of the same version"
         otherwise: Literal["warning", "missing"] = "warning" if any_whole else "missing"
-        yield _finding(f"backend {name}", well=whole, found=found, remedy=remedy, otherwise=otherwise)
+        yield _finding(f"backend {name}", well=whole, found=packages, remedy=remedy, otherwise=otherwise)
 
 
 def _version(package: str) -> str | None:
@@ -111,8 +111,8 @@ def _links(machine: Machine) -> Iterator[DoctorFinding]:
     """Number of pairs of GPUs by kind of link, as ``nvidia-smi topo -m`` names it."""
     pairs = Counter(machine.topology[a][b] for a, b in combinations(range(len(machine.topology)), 2))
     if pairs:
-        found = ", ".join(f"{way}: {plural(count, 'pair')}" for way, count in pairs.most_common())
-        yield DoctorFinding.ok("GPU links", found)
+        links = ", ".join(f"{way}: {plural(count, 'pair')}" for way, count in pairs.most_common())
+        yield DoctorFinding.ok("GPU links", links)
 
 
 def _gpu(gpu: GpuInfo, machine: Machine) -> list[DoctorFinding]:
@@ -164,8 +164,8 @@ def _limits(machine: Machine) -> Iterator[DoctorFinding]:
         remedy="end what else is running: it widens every interval",
     )
     if machine.cpu_quota is not None and machine.cpu_quota < len(machine.cpus):
-        found = f"{machine.cpu_quota:g} of {plural(len(machine.cpus), 'core')}, by the control group"
-        yield DoctorFinding.warning("CPU quota", found, "raise it: cpu.max, or limits.cpu of the pod")
+        quota = f"{machine.cpu_quota:g} of {plural(len(machine.cpus), 'core')}, by the control group"
+        yield DoctorFinding.warning("CPU quota", quota, "raise it: cpu.max, or limits.cpu of the pod")
 
 
 def _kernel_log() -> Iterator[DoctorFinding]:

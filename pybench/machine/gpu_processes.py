@@ -87,8 +87,8 @@ def look_once(uuids: Sequence[str], limit_s: float = _LOOK_LIMIT_S) -> tuple[Sig
 
     def look() -> None:
         with suppress(NvmlError), session():
-            found = {uuid: query("DeviceGetHandleByUUID", uuid) for uuid in uuids}
-            watch.look({uuid: handle for uuid, handle in found.items() if handle is not None})
+            handles = {uuid: query("DeviceGetHandleByUUID", uuid) for uuid in uuids}
+            watch.look({uuid: handle for uuid, handle in handles.items() if handle is not None})
 
     returned_within(limit_s, look)
     return watch.sightings()

@@ -84,10 +84,10 @@ def hardware_sign(root: Path = Path("/")) -> str | None:
 
 def gpus_to_measure() -> GpuInventory:
     """As :func:`find_gpus`, with a GPU at least. Raises ``MachineError`` where there is none."""
-    found = find_gpus()
-    if not found.gpus:
-        raise MachineError(f"no power to measure: {found.reason}; {found.remedy or 'see pybench doctor'}")
-    return found
+    inventory = find_gpus()
+    if not inventory.gpus:
+        raise MachineError(f"no power to measure: {inventory.reason}; {inventory.remedy or 'see pybench doctor'}")
+    return inventory
 
 
 def _find_gpus() -> GpuInventory:
@@ -106,10 +106,10 @@ def _find_gpus() -> GpuInventory:
 
 
 def _inventory() -> GpuInventory:
-    found, faults = _survey(answer("DeviceGetCount"))
-    gpus = [gpu for gpu, _ in found]
+    usable, faults = _survey(answer("DeviceGetCount"))
+    gpus = [gpu for gpu, _ in usable]
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
-    kept, handles = visible(gpus, setting), {gpu.index: handle for gpu, handle in found}
+    kept, handles = visible(gpus, setting), {gpu.index: handle for gpu, handle in usable}
     chosen = [handles[gpu.index] for gpu in kept]
     number = query("SystemGetCudaDriverVersion_v2")
     reason = remedy = None
@@ -138,7 +138,7 @@ def hides_all() -> bool:
 
 def _survey(count: int) -> tuple[list[tuple[GpuInfo, Any]], tuple[str, ...]]:
     """Every GPU that answers and takes programs, with its handle; of the others, why they don't."""
-    found, faults = [], []
+    usable, faults = [], []
     for index in range(count):
         try:
             handle = answer("DeviceGetHandleByIndex", index)
@@ -150,8 +150,8 @@ def _survey(count: int) -> tuple[list[tuple[GpuInfo, Any]], tuple[str, ...]]:
             remedy = f"nvidia-smi -i {index} -c DEFAULT allows them"
             faults.append(f"GPU {index} takes no programs, by its compute mode Prohibited; {remedy}")
         else:
-            found.append((gpu, handle))
-    return found, tuple(faults)
+            usable.append((gpu, handle))
+    return usable, tuple(faults)
 
 
 def _nothing(reason: str, remedy: str | None = None) -> GpuInventory:

@@ -59,19 +59,19 @@ class HealthWatch:
     def _watch(self) -> None:
         try:
             with session():
-                found = {uuid: query("DeviceGetHandleByUUID", uuid) for uuid in self._uuids}
-                handles = {uuid: handle for uuid, handle in found.items() if handle is not None}
+                by_uuid = {uuid: query("DeviceGetHandleByUUID", uuid) for uuid in self._uuids}
+                handles = {uuid: handle for uuid, handle in by_uuid.items() if handle is not None}
                 if not handles:
                     return
                 self._processes.look(handles)
-                self._before = _counters(found)
+                self._before = _counters(by_uuid)
                 self._ready.set()
                 over = False
                 while not over:
                     over = self._over.wait(_PERIOD_S)
                     self._processes.look(handles)
                     self._read_links(handles)
-                self._after = _counters(found)
+                self._after = _counters(by_uuid)
         except NvmlError:
             pass  # a failing driver is reported by the sampler and the worker; here it means: unknown
         finally:
@@ -89,11 +89,11 @@ class HealthWatch:
             self._links[uuid] = _better(self._links.get(uuid), link)
 
 
-def _counters(found: dict[str, Any]) -> tuple[GpuCounters, ...]:
+def _counters(by_uuid: dict[str, Any]) -> tuple[GpuCounters, ...]:
     """The counters of each GPU by its NVML handle; unknown without one."""
     errors, volatile = "DeviceGetTotalEccErrors", constant("VOLATILE_ECC")
     counters = []
-    for uuid, handle in found.items():
+    for uuid, handle in by_uuid.items():
         if handle is None:
             counters.append(GpuCounters(uuid=uuid))
             continue
@@ -157,9 +157,9 @@ def read_xids(path: str = KERNEL_LOG) -> tuple[Xid, ...] | None:
 
 def parse_xid(record: str) -> Xid | None:
     """The XID or fatal SXid in a record of ``/dev/kmsg``, if there is one."""
-    found = _LINE.match(record) or _SWITCH.match(record) or _OFF_THE_BUS.match(record)
-    if found is None:
+    match = _LINE.match(record) or _SWITCH.match(record) or _OFF_THE_BUS.match(record)
+    if match is None:
         return None
-    number = int(found.groupdict().get("number") or _OFF_THE_BUS_XID)
-    of_switch = found.re is _SWITCH
-    return Xid(sequence=int(found["sequence"]), pci_bus_id=found["slot"], number=number, of_switch=of_switch)
+    number = int(match.groupdict().get("number") or _OFF_THE_BUS_XID)
+    of_switch = match.re is _SWITCH
+    return Xid(sequence=int(match["sequence"]), pci_bus_id=match["slot"], number=number, of_switch=of_switch)

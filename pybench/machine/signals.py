@@ -71,9 +71,9 @@ class _Interruption:
         self.raised.set()
         raise KeyboardInterrupt
 
-    def _ignored(self, found: sys.UnraisableHookArgs) -> None:
-        if self.last is None or not issubclass(found.exc_type, KeyboardInterrupt):
-            self._hook(found)
+    def _ignored(self, unraisable: sys.UnraisableHookArgs) -> None:
+        if self.last is None or not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            self._hook(unraisable)
         elif self.raised.is_set():
             self.raised.clear()
             Thread(target=self._send, args=(self.last,), daemon=True).start()
