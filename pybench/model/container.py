@@ -41,14 +41,14 @@ class LockedImage:
 
     def digests(self, platform: str) -> tuple[str, ...]:
         """Every digest that names this image on ``platform``, the most exact first."""
-        own = self.platforms.get(platform, PlatformDigests())
-        return tuple(digest for digest in (own.config, own.manifest, self.index_digest) if digest is not None)
+        known = self.platforms.get(platform, PlatformDigests())
+        return tuple(digest for digest in (known.config, known.manifest, self.index_digest) if digest is not None)
 
     def references(self, platform: str) -> tuple[str, ...]:
         """Names by digest to look for or to pull; a tag is in none of them. An image's id needs no repository."""
-        own = self.platforms.get(platform, PlatformDigests())
-        named = [f"{self.repository}@{digest}" for digest in (own.manifest, self.index_digest) if digest is not None]
-        return (*named, *([own.config] if own.config is not None else []))
+        known = self.platforms.get(platform, PlatformDigests())
+        named = [f"{self.repository}@{digest}" for digest in (known.manifest, self.index_digest) if digest is not None]
+        return (*named, *([known.config] if known.config is not None else []))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -204,7 +204,7 @@ def _own_command(settings: Generate, place: Mapping[str, str]) -> Iterator[str]:
     server = server_of(settings)
     values = {**command_values(settings), **place}
     for part in server.command:
-        yield _PLACEHOLDER.sub(lambda found: str(values[found[1]]), part)
+        yield _PLACEHOLDER.sub(lambda match: str(values[match[1]]), part)
     for setting, flag in server.flags.items():
         value = values[setting]
         if isinstance(flag, tuple):

@@ -70,7 +70,7 @@ def credentials_in(value: str) -> tuple[str, ...]:
     digits of all kinds.
     """
     urls = [url.group(part) for url in _URL.finditer(value) for part in ("user", "query")]
-    keyed = [found["value"] for found in _KEYED.finditer(value) if _bits(found["value"]) >= _MIN_RANDOM_BITS]
+    keyed = [match["value"] for match in _KEYED.finditer(value) if _bits(match["value"]) >= _MIN_RANDOM_BITS]
     words = [word for word in _WORD.findall(value) if all(re.search(kind, word) for kind in ("[a-z]", "[A-Z]", r"\d"))]
     return tuple(sorted({part for part in (*urls, *keyed, *words) if part}, key=len, reverse=True))
 

@@ -273,11 +273,11 @@ def percentiles(ordered: Sequence[float], percents: tuple[float, ...]) -> list[f
     Definition 7 of R. Hyndman and Y. Fan (The American Statistician 50(4), 1996), as numpy's default, whose call costs
     more than the work for the few values of most steps. Raises ``IndexError`` without any value.
     """
-    last, found = len(ordered) - 1, []
+    last, interpolated = len(ordered) - 1, []
     for place in (last * percent / 100 for percent in percents):
         below, above = ordered[int(place)], ordered[min(int(place) + 1, last)]
-        found.append(below + (above - below) * (place % 1))
-    return found
+        interpolated.append(below + (above - below) * (place % 1))
+    return interpolated
 
 
 def gap_values(gaps_s: Sequence[float]) -> dict[str, float]:

@@ -35,7 +35,7 @@ SETTINGS_OF = {traits.name: cast("type[AnySettings]", traits.settings) for trait
 METRICS_OF: dict[WorkloadName, dict[str, MetricTraits]] = {
     traits.name: {**traits.metrics, **EVERY} for traits in WORKLOADS
 }
-METRICS: dict[str, MetricTraits] = {name: metric for own in METRICS_OF.values() for name, metric in own.items()}
+METRICS: dict[str, MetricTraits] = {name: metric for table in METRICS_OF.values() for name, metric in table.items()}
 
 NODE_WORKLOADS = tuple(name for name, settings in SETTINGS_OF.items() if issubclass(settings, NodeSettings))
 """Workloads that measure a node and run no model."""

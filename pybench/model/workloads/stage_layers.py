@@ -123,8 +123,8 @@ def _by_turns(of_ranks: Sequence[int], stages_per_rank: int, layer: float, head:
     ranks = len(of_ranks)
     stages = [1] * (ranks * stages_per_rank)
     for rank, count in enumerate(of_ranks):
-        own = range(rank, len(stages), ranks)
+        indices = range(rank, len(stages), ranks)
         for _ in range(count - stages_per_rank):
-            work = [stages[index] * layer + (head if index == len(stages) - 1 else 0.0) for index in own]
-            stages[own[work.index(min(work))]] += 1
+            work = [stages[index] * layer + (head if index == len(stages) - 1 else 0.0) for index in indices]
+            stages[indices[work.index(min(work))]] += 1
     return tuple(stages)

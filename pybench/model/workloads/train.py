@@ -268,9 +268,9 @@ def with_own_keys(decided: Mapping[str, Any], given: Mapping[str, Any]) -> dict[
     """The config that pybench ``decided``, with every key of the file that it has not."""
     merged = dict(decided)
     for key, value in given.items():
-        own = merged.get(key)
-        if isinstance(value, Mapping) and isinstance(own, Mapping | None):
-            merged[key] = with_own_keys(own or {}, value)
+        ours = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(ours, Mapping | None):
+            merged[key] = with_own_keys(ours or {}, value)
         elif value != AUTO and key not in merged:
             merged[key] = value
     return merged
