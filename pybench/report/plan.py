@@ -123,9 +123,9 @@ def _points(plan: Plan, gpu_memory_bytes: float | None, judges: Mapping[str, tup
     return Table("", tuple(columns), tuple(zip(*columns.values(), strict=True))).without_empty_columns()
 
 
-def _reasons(found: Iterable[tuple[str, str]], state: str) -> Iterator[str]:
+def _reasons(reasons: Iterable[tuple[str, str]], state: str) -> Iterator[str]:
     """Each reason of a point once: behind its point, or above its points where it has several."""
-    for reason, names in grouped((reason, name) for name, reason in found).items():
+    for reason, names in grouped((reason, name) for name, reason in reasons).items():
         if len(names) == 1:
             yield f"{names[0]}: {state}{reason}"
         else:
@@ -165,7 +165,7 @@ def _container(request: ContainerRequest) -> Iterator[str]:
         "secrets passed on": ", ".join(request.secrets),
         "isolation given up": ", ".join(request.relax),
     }
-    yield from (f"container {what}: {found}" for what, found in wanted.items() if found)
+    yield from (f"container {what}: {value}" for what, value in wanted.items() if value)
 
 
 def takes_text(plan: Plan, attempt_s: Mapping[str, float], kept_s: Mapping[str, float]) -> str:

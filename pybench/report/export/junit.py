@@ -65,10 +65,10 @@ def render(view: RunView, *, inconclusive: str = "skipped") -> str:
         if mark is None:
             ET.SubElement(element, "system-out").text = clean(reason).expandtabs(1)
         else:
-            found = ET.SubElement(element, mark, message=clean(reason))
+            child = ET.SubElement(element, mark, message=clean(reason))
             if mark != "skipped":
-                found.set("type", kind)
-                found.text = clean(text or reason).expandtabs(1)
+                child.set("type", kind)
+                child.text = clean(text or reason).expandtabs(1)
         return element
 
     for point in results.points:
@@ -78,7 +78,7 @@ def render(view: RunView, *, inconclusive: str = "skipped") -> str:
         _set_time(element, [record for record in view.records if record.point_id == point.id])
     for point_id, name, row in _rows(results):
         case(point_id, name, marks[row.verdict], row.verdict, row.reason)
-    for number, finding in enumerate(found for found in findings(view) if found.evidence):
+    for number, finding in enumerate(each for each in findings(view) if each.evidence):
         text = "\n".join((*finding.evidence, *([f"next: {finding.step}"] if finding.step else [])))
         mark = inconclusive if finding.verdict == "inconclusive" else "failure"
         name, reason = f"{finding.part} fault {number + 1}", finding.text()

@@ -47,10 +47,10 @@ def _metric(name: str, results: Results) -> Iterable[str]:
     whole = {"suite": results.suite, "machine": results.machine}
     axes = [{f"axis_{axis}": str(value) for axis, value in point.axes.items()} for point in points]
     labels = [({**whole, "point": p.id, **more}, p.metrics[name]) for p, more in zip(points, axes, strict=True)]
-    yield from _family(family, METRICS[name].description, [(own, found.value) for own, found in labels], unit=unit)
+    yield from _family(family, METRICS[name].description, [(tags, figure.value) for tags, figure in labels], unit=unit)
     for end in ("low", "high"):
-        values = [(own, getattr(found, end)) for own, found in labels]
-        known = [(own, value) for own, value in values if value is not None]
+        values = [(tags, getattr(figure, end)) for tags, figure in labels]
+        known = [(tags, value) for tags, value in values if value is not None]
         described = f"{METRICS[name].description}: {'lower' if end == 'low' else 'upper'} end of the 95 % interval"
         if known:
             yield from _family(f"{family}_{end}", described, known)
@@ -61,11 +61,11 @@ def _family_name(metric: str) -> tuple[str, str | None]:
     metric = metric.replace("_per_s_", "_per_second_")
     if metric.endswith("_per_s"):
         return f"pybench_{metric.removesuffix('_s')}_second", None
-    found = next((end for end in _BASE_UNITS if metric.endswith(end)), None)
-    if found is None:
+    suffix = next((end for end in _BASE_UNITS if metric.endswith(end)), None)
+    if suffix is None:
         return f"pybench_{metric}", None
-    unit = _BASE_UNITS[found]
-    return f"pybench_{metric.removesuffix(found)}{unit}", unit.removeprefix("_")
+    unit = _BASE_UNITS[suffix]
+    return f"pybench_{metric.removesuffix(suffix)}{unit}", unit.removeprefix("_")
 
 
 def _family(

@@ -110,15 +110,15 @@ def _attempt(tracks: _Tracks, view: RunView, record: Record, trace: PowerTrace |
         add("phases of an attempt", "warm-up", ready_ns, measured_ns)
     add("phases of an attempt", "measured steps", measured_ns, max(step.end_ns for step in steps))
     for rank in record.ranks:
-        own = f"rank {rank.header.rank}"
+        track = f"rank {rank.header.rank}"
         for step in rank.steps:
-            add(own, f"step {step.index}", step.start_ns, step.end_ns)
+            add(track, f"step {step.index}", step.start_ns, step.end_ns)
             for span in step.spans:
-                add(f"{own} phases", span.name, span.start_ns, span.end_ns)
+                add(f"{track} phases", span.name, span.start_ns, span.end_ns)
             start_ns, cut_ns, end_ns = phase_cuts_ns((step,))
             if start_ns < cut_ns < end_ns:
-                add(f"{own} phases", "prefill", start_ns, cut_ns)
-                add(f"{own} phases", "decode", cut_ns, end_ns)
+                add(f"{track} phases", "prefill", start_ns, cut_ns)
+                add(f"{track} phases", "decode", cut_ns, end_ns)
 
 
 def _gpu(tracks: _Tracks, gpu: GpuTrace, trace: PowerTrace, offset_ns: int, host: str = "") -> None:

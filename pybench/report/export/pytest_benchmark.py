@@ -27,7 +27,7 @@ def render(view: RunView) -> str:
     results = view.results
     medians_s = {point.id: point.metrics[_TIME].medians for point in results.points if _TIME in point.metrics}
     # Points with medians of their attempts, which no time of 0 is.
-    timed = [p for p in results.points if (found := medians_s.get(p.id)) and all(median_s > 0 for median_s in found)]
+    timed = [p for p in results.points if (times := medians_s.get(p.id)) and all(median_s > 0 for median_s in times)]
     if not timed:
         raise UsageError(f"{results.run_id}: no point has attempts with step times, which pytest-benchmark compares")
     # Of an attempt; 1 where the run's folder is not there to look.

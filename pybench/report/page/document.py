@@ -60,7 +60,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         # Text without invisible or direction-changing characters; the template then escapes it.
-        finalize=lambda found: printable(found) if isinstance(found, str) and not isinstance(found, Markup) else found,
+        finalize=lambda value: printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.filters["sign"] = lambda verdict: _SIGNS.get(verdict, "-")

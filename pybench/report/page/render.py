@@ -143,8 +143,8 @@ def _gpu_cards(results: Results) -> list[dict[str, Any]]:
             *((f"{min(clocks) / _HZ_PER_MHZ:,.0f} to {max(clocks) / _HZ_PER_MHZ:,.0f} MHz",) if clocks else ()),
             *((f"held by {', '.join(held)}",) if held else ()),
         )
-        own = re.compile(rf"(^|\W)({re.escape(name)}|{re.escape(uuid)})(\W|$)")
-        bad = [check for check in results.node if check.verdict in _BAD and own.search(check.subject)]
+        pattern = re.compile(rf"(^|\W)({re.escape(name)}|{re.escape(uuid)})(\W|$)")
+        bad = [check for check in results.node if check.verdict in _BAD and pattern.search(check.subject)]
         faults = [f"{check.name}: {check.reason}" for check in bad]
         cards.append({"name": name, "uuid": uuid, "facts": facts, "faults": faults})
     return cards
@@ -164,9 +164,9 @@ def _link_matrix(view: RunView) -> dict[str, Any] | None:
                     measured.setdefault((sender, int(matched[1])), []).append(value)
     if not measured:
         return None
-    found = {pair: median(values) for pair, values in measured.items()}
-    size = 1 + max(max(pair) for pair in found)
-    slowest, fastest = min(found.values()), max(found.values())
+    speeds = {pair: median(values) for pair, values in measured.items()}
+    size = 1 + max(max(pair) for pair in speeds)
+    slowest, fastest = min(speeds.values()), max(speeds.values())
     # Reasons of links that failed, by the numbers of sender and receiver.
     faults = {}
     for check in view.results.node:
@@ -175,7 +175,7 @@ def _link_matrix(view: RunView) -> dict[str, Any] | None:
             faults[int(numbers[0]), int(numbers[1])] = check.reason
 
     def cell(link: tuple[int, int]) -> dict[str, Any]:
-        if (speed := found.get(link)) is None:
+        if (speed := speeds.get(link)) is None:
             return {"text": "", "level": None, "fault": None}
         level = 9 if fastest == slowest else round(9 * (speed - slowest) / (fastest - slowest))
         return {"text": plain(speed / _BYTES_PER_GB), "level": level, "fault": faults.get(link)}

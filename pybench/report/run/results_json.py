@@ -30,8 +30,8 @@ def render(view: RunView) -> str:
     return _NOT_ASCII.sub(_escaped, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    char = found.group()
+def _escaped(match: re.Match[str]) -> str:
+    char = match.group()
     if char.isprintable():
         return char
     units = char.encode("utf-16-be")

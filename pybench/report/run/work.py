@@ -73,14 +73,14 @@ def _claimed(claim: ClaimResult, names: Mapping[str, str], benchmarks: Mapping[s
 
 def _found(claim: ClaimResult) -> str:
     """A figure, a ratio, or the way that a ratio goes: ``rises 28.4 % [20.1, 36.7]``, the last one over the first."""
-    found, ends = claim.found, (claim.found.low, claim.found.high)
+    figure, ends = claim.found, (claim.found.low, claim.found.high)
     if claim.baseline_id is None:
-        return quantity_with_interval(found)
+        return quantity_with_interval(figure)
     if claim.widening_along is None:
-        return f"{found.value:.3f}x {interval(*ends)}".rstrip()
-    way = 1 if found.value >= 1 else -1
+        return f"{figure.value:.3f}x {interval(*ends)}".rstrip()
+    way = 1 if figure.value >= 1 else -1
     moved = interval(*sorted(100.0 * way * (end - 1) for end in ends if end is not None)) if None not in ends else ""
-    return f"{'rises' if way > 0 else 'falls'} {percent(abs(found.value - 1))} {moved}".rstrip()
+    return f"{'rises' if way > 0 else 'falls'} {percent(abs(figure.value - 1))} {moved}".rstrip()
 
 
 _ENERGIES = ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J"))

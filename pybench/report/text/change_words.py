@@ -35,7 +35,7 @@ def metric_words(metric: str) -> str:
 def rows_text(rows: Iterable[tuple[str, str]], names: Mapping[str, str]) -> str:
     """Points with their metrics, which points that have the same share: ``TP 1; TP 2 (speed, energy of each)``."""
     words = grouped((names.get(point, point), metric_words(metric)) for point, metric in rows)
-    alike = grouped((", ".join(found), name) for name, found in words.items())
+    alike = grouped((", ".join(metrics), name) for name, metrics in words.items())
     return "; ".join(
         f"{'; '.join(points)} ({metrics}{' of each' * (len(points) > 1)})" for metrics, points in alike.items()
     )
@@ -53,11 +53,11 @@ def value_text(value: float | None, unit: str) -> str:
 
 def difference_text(change: Change) -> str:
     """Now less before, in the metric's unit: joules of an energy."""
-    found = change.difference
-    if found is None:
+    difference = change.difference
+    if difference is None:
         return "-"
-    text = value_text(found, change.unit)
-    return f"+{text}" if found > 0 else text
+    text = value_text(difference, change.unit)
+    return f"+{text}" if difference > 0 else text
 
 
 def percent_text(change: Change) -> str:

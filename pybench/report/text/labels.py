@@ -39,12 +39,12 @@ def short_labels(points: Sequence[Named], *, with_benchmark: bool) -> dict[str, 
     Only axes that vary within a benchmark are named; ``with_benchmark`` adds its name in front.
     """
     common = axes_by_benchmark(points)
-    found = {}
+    by_id = {}
     for point in points:
         words = ", ".join(axis_text(*axis) for axis in _without(point.axes, common[point.benchmark]).items())
-        found[point.id] = f"{point.benchmark} {words}".strip() if with_benchmark else words or point.benchmark
-    counts = Counter(found.values())
-    return {name: label if counts[label] == 1 else name for name, label in found.items()}
+        by_id[point.id] = f"{point.benchmark} {words}".strip() if with_benchmark else words or point.benchmark
+    counts = Counter(by_id.values())
+    return {name: label if counts[label] == 1 else name for name, label in by_id.items()}
 
 
 def labels_of_runs(runs: Iterable[RunFigures]) -> dict[str, str]:
@@ -93,7 +93,7 @@ def axis_text(name: str, value: AxisValue) -> str:
 def axes_by_benchmark(points: Sequence[Named]) -> dict[str, dict[str, AxisValue]]:
     """Axes that all points of a benchmark share, by benchmark."""
     siblings = grouped((point.benchmark, point) for point in points)
-    return {benchmark: shared_axes(own) for benchmark, own in siblings.items()}
+    return {benchmark: shared_axes(group) for benchmark, group in siblings.items()}
 
 
 def _without(axes: dict[str, AxisValue], common: dict[str, AxisValue]) -> dict[str, AxisValue]:

@@ -63,7 +63,7 @@ class Paper(Console):
 
     def text(self) -> str:
         """The printed text with its colours; spaces at the ends of lines are removed."""
-        return _TRAILING.sub(lambda found: found.group().replace(" ", ""), self._stream.getvalue())
+        return _TRAILING.sub(lambda match: match.group().replace(" ", ""), self._stream.getvalue())
 
 
 @dataclass(frozen=True)
