@@ -274,8 +274,8 @@ def num_oom_kills(path: Path = Path("/proc/vmstat")) -> int | None:
         lines = path.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError):
         return None
-    found = (line.split() for line in lines)
-    return next((int(words[1]) for words in found if len(words) == 2 and words[0] == "oom_kill"), None)  # noqa: PLR2004
+    rows = (line.split() for line in lines)
+    return next((int(words[1]) for words in rows if len(words) == 2 and words[0] == "oom_kill"), None)  # noqa: PLR2004
 
 
 def _until_over(

@@ -74,5 +74,5 @@ def is_foreign(facts: ProcessFacts, run_mark: str, container: ContainerRun | Non
     if container is None or not facts.in_container:
         return True
     # Root inside a container is often another user outside, so that only the group's name shows whose it is.
-    found = _CONTAINER_ID.findall(facts.cgroup)
-    return bool(found) and container.id.removeprefix("sha256:") not in found
+    ids = _CONTAINER_ID.findall(facts.cgroup)
+    return bool(ids) and container.id.removeprefix("sha256:") not in ids

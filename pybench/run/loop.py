@@ -302,9 +302,9 @@ class OpenRun:
         sites: tuple[Site, ...] = (Site(clock=host_clock(), gpu_uuids=gpus),)
         if gathering is not None and nodes > 1:
             lead, places = gathering.lead.name, gathering.places(nodes, each, on_gpus=on_gpus)
-            own = {host.name: host.clock for host in gathering.hosts}
+            clocks = {host.name: host.clock for host in gathering.hosts}
             joined = zip(places, gathering.clocks(places), strict=True)
-            sites = tuple(Site(clock=own[p.host], gpu_uuids=p.gpu_uuids, joined=clock) for p, clock in joined)
+            sites = tuple(Site(clock=clocks[p.host], gpu_uuids=p.gpu_uuids, joined=clock) for p, clock in joined)
         # Other hosts do not see this one's folder of compiled code.
         compiled = folder_of(settings.backend, self.compiled) if self.compiled and nodes == 1 else None
         job = Launch(

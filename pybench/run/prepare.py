@@ -134,10 +134,10 @@ def choose_on_all(choose: Choose, gathering: Gathering, needs: LaunchRequirement
         for image in container.images if container else ():
             other = there.get(image.backend, ())
             if not {*other}.intersection(image.known_by):
-                found, wanted = (
+                theirs, wanted = (
                     digests[0][:_SHOWN_DIGITS] if digests else "none" for digests in (other, image.known_by)
                 )
-                unlike = f"image {image.name} is {found}, {gathering.lead.name} has {wanted}"
+                unlike = f"image {image.name} is {theirs}, {gathering.lead.name} has {wanted}"
                 remedy = f"give both the same --lock, and fetch it: pybench images pull {image.name}"
                 lines.append(f"host {link.name}: {unlike}; {remedy}")
     if lines:
@@ -181,10 +181,10 @@ def resume_run(
         )
     needs = launch_requirements(manifest.suite, manifest.plan, manifest.machine)
     launcher = choose(replace(needs, engine=manifest.engine, began=manifest.container))
-    began, found = _images(manifest.container), _images(launcher.container)
-    if began != found:
+    began, chosen = _images(manifest.container), _images(launcher.container)
+    if began != chosen:
         raise MachineError(
-            f"{path}: began with {began or 'no image'}, would go on with {found or 'none'}; start a new run"
+            f"{path}: began with {began or 'no image'}, would go on with {chosen or 'none'}; start a new run"
         )
     check_software(path, manifest, launcher.software(), recorded(launcher.tuning(os.environ), launcher.secrets))
     return Run(folder=folder, manifest=manifest, launcher=launcher, gathering=gathering)

@@ -57,12 +57,12 @@ class NodeRunner:
             stage_worker(self._root / "worker")
             while True:
                 running = self._part is not None and self._part.code is None
-                found = take(self._frames, _RUNNING_S if running else _IDLE_S)
-                if found is not None and isinstance(found[0], messages.Goodbye):
-                    problem = found[0].problem
+                received = take(self._frames, _RUNNING_S if running else _IDLE_S)
+                if received is not None and isinstance(received[0], messages.Goodbye):
+                    problem = received[0].problem
                     break
-                if found is not None:
-                    self._obey(found[0])
+                if received is not None:
+                    self._obey(received[0])
                 if self._part is not None and self._part.code is None:
                     self._part.follow()
         except ConnectionLostError as error:
@@ -124,8 +124,8 @@ class NodeRunner:
             return messages.Prepared(problem=_reason(error))
         container = self._launcher.container
         images = container.images if container else ()
-        found = (messages.FoundImage(backend=image.backend, digests=image.known_by) for image in images)
-        return messages.Prepared(images=tuple(found))
+        listed = (messages.FoundImage(backend=image.backend, digests=image.known_by) for image in images)
+        return messages.Prepared(images=tuple(listed))
 
     def _begin(self, order: messages.Begin) -> str:
         """Start a part; gives why it can't be started, if it can't."""

@@ -37,9 +37,9 @@ def run_step(argv: Sequence[str], root: Path, environment: Mapping[str, str], sh
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".slurm-", dir=root) as folder:
         secret = {} if SECRET_FILE_VARIABLE in environment else {SECRET_VARIABLE: secrets.token_hex(32)}
-        own = {**secret, **environment, STEP_VARIABLE: str(Path(folder).resolve())}
+        variables = {**secret, **environment, STEP_VARIABLE: str(Path(folder).resolve())}
         last: deque[str] = deque(maxlen=_KEPT_LINES)
-        code = _ran(argv, own, last, show)
+        code = _ran(argv, variables, last, show)
         verdict = read_verdict(Path(folder), 0)
     if verdict is None:
         text = "\n".join(last).lower()
@@ -180,12 +180,12 @@ def expand_nodes(text: str) -> tuple[str, ...]:
     names: list[str] = []
     place = 0
     while place < len(text):
-        found = _GROUP.match(text, place)
-        if found is None or found.end() == place:
+        match = _GROUP.match(text, place)
+        if match is None or match.end() == place:
             raise MachineError(f"Slurm's list of nodes can't be read: {text[:200]}; give --rendezvous HOST:PORT")
-        before, numbers, after = found.groups()
+        before, numbers, after = match.groups()
         names += [f"{before}{number}{after}" for number in ([""] if numbers is None else _numbers(numbers))]
-        place = found.end()
+        place = match.end()
     return tuple(names)
 
 

@@ -148,7 +148,7 @@ def with_packages(
     or because its benchmark is among ``benchmarks``, is skipped instead, and so missing.
     """
     missing = functools.cache(launcher.missing)
-    lacks = {point.id: found for point in plan.points if (found := _lacking(point.settings, missing)) is not None}
+    lacks = {point.id: lack for point in plan.points if (lack := _lacking(point.settings, missing)) is not None}
     if not lacks:
         return plan
     absent = [point for point in plan.points if point.id in lacks]
@@ -216,20 +216,20 @@ _MOST_RUNS = 20
 
 
 def earlier_attempts_s(
-    root: Path, suite: str, machine: str, plan: Plan, own: Path | None = None, known: Collection[str] = ()
+    root: Path, suite: str, machine: str, plan: Plan, current: Path | None = None, known: Collection[str] = ()
 ) -> dict[str, float]:
     """Seconds of an attempt by the digest of its point, as the latest run of ``suite`` below ``root`` measured it.
 
-    ``machine`` is the fingerprint of these hosts. The run ``own`` does not count, points ``known`` are not looked for.
+    ``machine`` is the fingerprint of these hosts. Run ``current`` does not count, points ``known`` are not looked for.
     """
     wanted = {point.digest for point in plan.points}.difference(known)
-    found: dict[str, float] = {}
-    for run, _ in earlier_runs(root, machine, most=_MOST_RUNS, suite=suite, current=own) if wanted else ():
+    seconds: dict[str, float] = {}
+    for run, _ in earlier_runs(root, machine, most=_MOST_RUNS, suite=suite, current=current) if wanted else ():
         with suppress(RunFolderError, OSError):
-            found = {**attempts_s(run.journal.records()), **found}
-        if wanted <= found.keys():
+            seconds = {**attempts_s(run.journal.records()), **seconds}
+        if wanted <= seconds.keys():
             break
-    return {digest: value for digest, value in found.items() if digest in wanted}
+    return {digest: value for digest, value in seconds.items() if digest in wanted}
 
 
 def kept_attempts_s(suite: str, plan: Plan, machine: Machine) -> dict[str, float]:
@@ -245,8 +245,8 @@ def kept_attempts_s(suite: str, plan: Plan, machine: Machine) -> dict[str, float
 
 def attempts_s(records: Sequence[Record]) -> dict[str, float]:
     """Median seconds of a good attempt by the digest of its point."""
-    found: dict[str, list[float]] = {}
+    durations_s: dict[str, list[float]] = {}
     for record in records:
         if record.ok:
-            found.setdefault(record.point_digest, []).append(record.duration_s)
-    return {digest: median(values) for digest, values in found.items()}
+            durations_s.setdefault(record.point_digest, []).append(record.duration_s)
+    return {digest: median(values) for digest, values in durations_s.items()}

@@ -76,8 +76,8 @@ def _name_unapplied(request: ContainerRequest, notify: Notify) -> None:
         "environment": ", ".join(request.environment),
         "mounts": ", ".join(mount.source for mount in request.mounts),
     }
-    if found := [f"{key} {value}" for key, value in wanted.items() if value]:
-        notify(f"no container, so the suite's [container] has no effect: {'; '.join(found)}")
+    if unapplied := [f"{key} {value}" for key, value in wanted.items() if value]:
+        notify(f"no container, so the suite's [container] has no effect: {'; '.join(unapplied)}")
 
 
 def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:

@@ -49,14 +49,14 @@ def _engine(facts: EngineFacts) -> DoctorFinding:
 
 def _gpu_integration() -> Iterator[DoctorFinding]:
     version, safe = toolkit_version(), ".".join(map(str, _SAFE_TOOLKIT))
-    name, found = "NVIDIA toolkit", ".".join(map(str, version or ()))
+    name, installed = "NVIDIA toolkit", ".".join(map(str, version or ()))
     if version is None:
         yield DoctorFinding.warning(name, "not installed", f"install the NVIDIA Container Toolkit, {safe} or newer")
     elif version < _SAFE_TOOLKIT:
         remedy = f"update to {safe} or newer: older ones let an image run code as root here (CVE-2025-23266)"
-        yield DoctorFinding.warning(name, found, remedy)
+        yield DoctorFinding.warning(name, installed, remedy)
     else:
-        yield DoctorFinding.ok(name, found)
+        yield DoctorFinding.ok(name, installed)
     if has_cdi():
         yield DoctorFinding.ok("CDI", "names the GPUs by UUID")
     else:
@@ -69,8 +69,8 @@ def _drivers(lock: ImageLock, machine: Machine) -> Iterator[DoctorFinding]:
     here = machine.driver
     for image in lock.images:
         if image.minimum_driver and here and _numbers(here) < _numbers(image.minimum_driver):
-            found = f"needs driver {image.minimum_driver}, this machine has {here}"
-            yield DoctorFinding.warning(f"image {image.name}", found, remedy)
+            mismatch = f"needs driver {image.minimum_driver}, this machine has {here}"
+            yield DoctorFinding.warning(f"image {image.name}", mismatch, remedy)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ def _images(lock: ImageLock, stores: list[EngineFacts]) -> DoctorFinding:
         return DoctorFinding.warning("images", str(error), "repair the engine")
     if here:
         return DoctorFinding.ok("images", f"{', '.join(here)} of {len(lock.images)} locked")
-    found = f"none of the {len(lock.images)} locked for {this_platform()} is here"
+    absent = f"none of the {len(lock.images)} locked for {this_platform()} is here"
     return DoctorFinding.warning(
-        "images", found, "pybench images pull NAME; until then workers run in this machine's Python"
+        "images", absent, "pybench images pull NAME; until then workers run in this machine's Python"
     )

@@ -118,8 +118,8 @@ class Redaction:
             return
         try:
             with path.open("r+b") as stream:
-                cleaned, found = self._bytes.subn(MARK.encode(), stream.read())
-                if found:
+                cleaned, count = self._bytes.subn(MARK.encode(), stream.read())
+                if count:
                     stream.seek(0)
                     stream.write(cleaned)
                     stream.truncate()

@@ -146,10 +146,10 @@ def trial_job(backend: str, gpu_uuids: tuple[str, ...]) -> Iterator[Launch]:
 
 def python_version(image: ImageIdentity, result: CommandResult) -> str:
     """As the tried image printed it. Raises ``MachineError`` for one that is too old for the worker."""
-    found = json.loads(result.out.splitlines()[-1])
-    if tuple(found["version"]) < OLDEST_PYTHON:
-        raise MachineError(f"image {image.name} has Python {found['python']}; the worker needs 3.10 or newer")
-    return str(found["python"])
+    printed = json.loads(result.out.splitlines()[-1])
+    if tuple(printed["version"]) < OLDEST_PYTHON:
+        raise MachineError(f"image {image.name} has Python {printed['python']}; the worker needs 3.10 or newer")
+    return str(printed["python"])
 
 
 _Launcher = TypeVar("_Launcher", bound=ImageFileLauncher)

@@ -165,10 +165,10 @@ def missing_packages(python: str, names: Sequence[str]) -> tuple[str, ...]:
     """``names`` that ``python`` can't find, without an import; none of them if it does not answer."""
     result = run_command((python, "-I", "-B", "-c", _CODE, *names))
     try:
-        found = _NAMES.validate_json(result.out, strict=True) if result.ok else []
+        missing = _NAMES.validate_json(result.out, strict=True) if result.ok else []
     except ValidationError:
         return ()
-    return tuple(name for name in names if name in found)
+    return tuple(name for name in names if name in missing)
 
 
 ENGINE = LocalEngine()

@@ -53,11 +53,11 @@ def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) ->
     A process group is not enough: each rank has its own session. Raises ``MachineError`` when one
     lives on after ``kill_s``: it waits inside the kernel for a device or a disk. A second call tries for a second.
     """
-    found = tuple(processes_marked(prefix))
-    is_known = bool(found) and _UNKILLABLE.issuperset(found)
-    _signal_all(found, signal.SIGTERM)
+    pids = tuple(processes_marked(prefix))
+    is_known = bool(pids) and _UNKILLABLE.issuperset(pids)
+    _signal_all(pids, signal.SIGTERM)
     deadline = time.monotonic() + (0.0 if is_known else grace_s)
-    while found and time.monotonic() < deadline and any(processes_marked(prefix)):
+    while pids and time.monotonic() < deadline and any(processes_marked(prefix)):
         time.sleep(_POLL_S)
     # Killing may uncover children born meanwhile, hence the loop.
     deadline = time.monotonic() + (_AGAIN_S if is_known else kill_s)
@@ -67,7 +67,7 @@ def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) ->
             raise unkillable(",".join(map(str, left)), kill_s)
         _signal_all(left, signal.SIGKILL)
         time.sleep(_POLL_S)
-    return len(found)
+    return len(pids)
 
 
 def unkillable(pids: str, kill_s: float) -> MachineError:
@@ -187,10 +187,10 @@ class Adoption:
 
     def _adopted(self) -> Iterator[int]:
         """New children that are in another session; programs that this process starts itself are in its own."""
-        own = os.getsid(0)
+        session = os.getsid(0)
         for pid in frozenset(_children()) - self._before:
             with suppress(ProcessLookupError):
-                if os.getsid(pid) != own:
+                if os.getsid(pid) != session:
                     yield pid
 
 

@@ -307,10 +307,10 @@ def require(held: bool, rank: int, field: str, problem: str) -> None:
         raise broken(rank, field, problem)
 
 
-def same(rank: int, field: str, found: object, expected: object) -> None:
+def same(rank: int, field: str, reported: object, expected: object) -> None:
     """Raise ``ValueError`` where a rank reported another value than the one expected."""
-    if found != expected:
-        raise broken(rank, field, f"found {str(found)[:200]!r}, expected {str(expected)!r}")
+    if reported != expected:
+        raise broken(rank, field, f"found {str(reported)[:200]!r}, expected {str(expected)!r}")
 
 
 def broken(rank: int, field: str, problem: str) -> ValueError:

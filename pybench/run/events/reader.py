@@ -239,4 +239,4 @@ def _oversized(value: Any, name: str = "") -> str | None:  # noqa: ANN401 - any 
         inside = ((name, item) for item in value)
     else:
         return None
-    return next((found for field, item in inside if (found := _oversized(item, field))), None)
+    return next((key for field, item in inside if (key := _oversized(item, field))), None)

@@ -205,14 +205,14 @@ def decode(head: bytes) -> Message:
     """A message from its JSON. Raises ``ConnectionLostError`` for anything else."""
     try:
         kind, values = json.loads(head)
-        found: Message = _adapter(kind).validate_json(json.dumps(values), strict=True)
+        message: Message = _adapter(kind).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ConnectionLostError(f"a message that can't be taken: {str(kind)[:40]}.{where}: {first['msg']}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConnectionLostError(f"a message that can't be taken: {str(error)[:200]}") from error
-    return found
+    return message
 
 
 ANSWER_LIMIT_S = 60.0
@@ -250,25 +250,25 @@ class HostLink:
     def next(self, limit_s: float) -> tuple[Message, bytes] | None:
         """The next message within ``limit_s``, if one came. Raises ``HostLostError``."""
         try:
-            found = take(self.frames, limit_s)
+            received = take(self.frames, limit_s)
         except ConnectionLostError as error:
             raise self._lost(str(error)) from error
-        if found is None:
+        if received is None:
             return None
         self.heard_s = time.monotonic()
-        if isinstance(found[0], Goodbye):
-            raise self._lost(found[0].problem or "it left")
-        return found
+        if isinstance(received[0], Goodbye):
+            raise self._lost(received[0].problem or "it left")
+        return received
 
     def answer(self, kind: type[_Kind], limit_s: float | None = None) -> tuple[_Kind, bytes]:
         """The answer to an order; other messages of a worker are dropped. Raises ``HostLostError``."""
         limit_s = self.limit_s if limit_s is None else limit_s
         deadline = time.monotonic() + limit_s
         while (left_s := deadline - time.monotonic()) > 0:
-            found = self.next(left_s)
-            if found is None:
+            received = self.next(left_s)
+            if received is None:
                 continue
-            message, body = found
+            message, body = received
             if isinstance(message, kind):
                 return message, body
             if not isinstance(message, Beat | Events | Ended | Pong):

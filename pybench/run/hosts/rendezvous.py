@@ -231,8 +231,8 @@ def _inet(name: str) -> bytes | None:
     request = struct.pack("16s240x", name.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
-            found = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, request)
+            reply = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, request)
         except OSError:
             return None
-    address: bytes = _REQUEST.unpack(found)[2]
+    address: bytes = _REQUEST.unpack(reply)[2]
     return address

@@ -74,8 +74,8 @@ class HostsWorker:
                 if link is None:
                     network = on_network(meeting.local_address, job.host_environment)
                     held = self._held.enter_context(held_port(meeting.local_address))
-                    own = replace(meeting, local_port=held.getsockname()[1])
-                    self._here = start_here(job.part(place.host, own, network), log)
+                    bound = replace(meeting, local_port=held.getsockname()[1])
+                    self._here = start_here(job.part(place.host, bound, network), log)
                 else:
                     self._parts.append(_Part(link, number * job.ranks_each, clocks[number]))
                     order = messages.Begin(
@@ -144,7 +144,7 @@ class HostsWorker:
                 log.write(f"\n--- host {part.link.name} ---\n{report.log}\n{part.problem}")
 
     def host_parts(
-        self, run_path: Path, folder: Path, own: PowerTrace | None, own_reason: str | None
+        self, run_path: Path, folder: Path, local: PowerTrace | None, local_reason: str | None
     ) -> tuple[tuple[HostPart, ...], tuple[HostTrace, ...]]:
         """A part and the power of every place; other hosts' traces go below ``folder``. Raises ``HostLostError``."""
         if self._lost is not None:
@@ -156,7 +156,7 @@ class HostsWorker:
             other = others.get(place.host)
             file = folder / ("trace.npz" if other is None else f"trace.{place.host}.npz")
             path = str(file.relative_to(run_path))
-            trace, reason = (own, own_reason) if other is None else _kept(run_path, path, other)
+            trace, reason = (local, local_reason) if other is None else _kept(run_path, path, other)
             clock = self._clocks[number] if other is None else other.clock
             part = HostPart(
                 name=place.host,
@@ -170,11 +170,11 @@ class HostsWorker:
             traces.append(HostTrace(place.gpu_uuids, trace, clock, here=other is None and trace is not None))
         return tuple(parts), tuple(traces)
 
-    def health(self, own: Health | None) -> Health | None:
-        """The drivers' counts of all hosts together; ``own`` are this host's."""
+    def health(self, local: Health | None) -> Health | None:
+        """The drivers' counts of all hosts together; ``local`` are this host's."""
         known = [
             health
-            for health in (own, *(part.report.health for part in self._parts if part.report))
+            for health in (local, *(part.report.health for part in self._parts if part.report))
             if health is not None
         ]
         if len(known) <= 1:
@@ -192,11 +192,11 @@ class HostsWorker:
         """The part's report, behind whatever its worker still sent. Raises ``HostLostError``."""
         deadline = time.monotonic() + part.link.limit_s
         while (left_s := deadline - time.monotonic()) > 0:
-            found = part.link.next(left_s)
-            if found is not None and isinstance(found[0], messages.Report):
-                return found[0], found[1]
-            if found is not None:
-                self._note(part, *found)
+            received = part.link.next(left_s)
+            if received is not None and isinstance(received[0], messages.Report):
+                return received[0], received[1]
+            if received is not None:
+                self._note(part, *received)
         raise HostLostError(f"host {part.link.name}: no report within {part.link.limit_s:g} s of its worker's end")
 
     def _receive(self, timeout_s: float) -> None:
@@ -207,8 +207,8 @@ class HostsWorker:
         elif self._here is not None:
             self._here.wait(timeout_s)
         for part in running:
-            while (found := part.link.next(0)) is not None:
-                self._note(part, *found)
+            while (received := part.link.next(0)) is not None:
+                self._note(part, *received)
             if part.code is None and time.monotonic() - part.link.heard_s > BEAT_LIMIT_S:
                 raise HostLostError(f"host {part.link.name}: silent for {BEAT_LIMIT_S:g} s")
 
@@ -247,14 +247,14 @@ def _kept(run_path: Path, name: str, part: _Part) -> tuple[PowerTrace | None, st
         return None, str(error)
 
 
-def joined_parts(run_path: Path, parts: Sequence[HostPart], own: PowerTrace) -> tuple[HostTrace, ...]:
-    """Each host's power, ``own`` or read from the run's folder; no ``parts``: one host. Raises ``RunFolderError``."""
+def joined_parts(run_path: Path, parts: Sequence[HostPart], local: PowerTrace) -> tuple[HostTrace, ...]:
+    """Each host's power, ``local`` or read from the run's folder; no ``parts``: one host. Raises ``RunFolderError``."""
     joined = []
     for part in parts:
         here = part.trace is not None and Path(part.trace).name == "trace.npz"
-        trace = own if here else None if part.trace is None else read_trace(run_path, part.trace)
+        trace = local if here else None if part.trace is None else read_trace(run_path, part.trace)
         joined.append(HostTrace(part.gpu_uuids, trace, part.clock, here=here))
-    return tuple(joined) or (HostTrace((), own),)
+    return tuple(joined) or (HostTrace((), local),)
 
 
 def _meetings(links: Sequence[HostLink | None], held: ExitStack) -> list[Meeting]:
@@ -267,9 +267,9 @@ def _meetings(links: Sequence[HostLink | None], held: ExitStack) -> list[Meeting
     else:
         first.order(messages.FindPort())
         address, port = first.frames.address, first.answer(messages.FoundPort)[0].port
-    own = [between.local_address if link is None else link.frames.address for link in links]
+    addresses = [between.local_address if link is None else link.frames.address for link in links]
     whole = Meeting(num_nodes=len(links), node_rank=0, address=address, port=port, local_address=address)
-    return [replace(whole, node_rank=number, local_address=local) for number, local in enumerate(own)]
+    return [replace(whole, node_rank=number, local_address=local) for number, local in enumerate(addresses)]
 
 
 def _require_begun(link: HostLink) -> None:

@@ -147,12 +147,12 @@ def _cross_problems(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
         if image["name"] in names:
             yield ("image", index, "name"), f"{image['name']!r} is the name of an earlier image"
         names.add(image["name"])
-        found = [(("index_digest",), image.get("index_digest"))] + [
+        pairs = [(("index_digest",), image.get("index_digest"))] + [
             (("platforms", platform, key), digest)
             for platform, digests in image["platforms"].items()
             for key, digest in digests.items()
         ]
-        given = [(keys, digest) for keys, digest in found if digest is not None]
+        given = [(keys, digest) for keys, digest in pairs if digest is not None]
         if not given:
             yield ("image", index, "tag"), f"tag {image['tag']!r} without a digest; `pybench images lock` resolves it"
         for keys, digest in given:

@@ -170,34 +170,34 @@ def resolved(image: LockedImage, fetch: Fetch, tool: str) -> LockedImage:
             platform: PlatformDigests(manifest=digest, config=fetch(f"{image.repository}@{digest}").config)
             for platform, digest in top.platforms.items()
         }
-        found = replace(image, index_digest=top.digest, platforms=platforms)
+        locked = replace(image, index_digest=top.digest, platforms=platforms)
     else:
         # The manifest of a single image does not name its platform; the lock does.
         (platform, *_) = image.platforms or ("linux/amd64",)
-        own = PlatformDigests(manifest=top.digest, config=top.config)
-        found = replace(image, index_digest=None, platforms={platform: own})
-    return confirmed(found, tool)
+        digests = PlatformDigests(manifest=top.digest, config=top.config)
+        locked = replace(image, index_digest=None, platforms={platform: digests})
+    return confirmed(locked, tool)
 
 
 def disagreements(image: LockedImage, fetch: Fetch) -> list[str]:
     """Differences between registry and lock, in words; a tag that has moved is no difference."""
-    found: list[str] = []
+    differences: list[str] = []
     index = fetch(f"{image.repository}@{image.index_digest}") if image.index_digest else None
     if index and index.digest != image.index_digest:
-        found.append(f"the index is {index.digest}, locked as {image.index_digest}")
-    for platform, own in image.platforms.items():
-        if own.manifest is None:
+        differences.append(f"the index is {index.digest}, locked as {image.index_digest}")
+    for platform, digests in image.platforms.items():
+        if digests.manifest is None:
             continue
-        served = index.platforms.get(platform, "not in the index") if index else own.manifest
-        config = own.config
-        if served == own.manifest:
-            manifest = fetch(f"{image.repository}@{own.manifest}")
+        served = index.platforms.get(platform, "not in the index") if index else digests.manifest
+        config = digests.config
+        if served == digests.manifest:
+            manifest = fetch(f"{image.repository}@{digests.manifest}")
             served, config = manifest.digest, manifest.config
-        if served != own.manifest:
-            found.append(f"{platform} is {served}, locked as {own.manifest}")
-        elif own.config and config != own.config:
-            found.append(f"{platform}'s configuration is {config}, locked as {own.config}")
-    return found
+        if served != digests.manifest:
+            differences.append(f"{platform} is {served}, locked as {digests.manifest}")
+        elif digests.config and config != digests.config:
+            differences.append(f"{platform}'s configuration is {config}, locked as {digests.config}")
+    return differences
 
 
 def confirmed(image: LockedImage, tool: str) -> LockedImage:

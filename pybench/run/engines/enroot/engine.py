@@ -261,19 +261,19 @@ def _manifest(repository: str, digest: str) -> RegistryManifest:
 
     def served(digest: str) -> RegistryManifest:
         reference = f"{repository}@{digest}"
-        found = fetch_manifest(tool, reference)
-        if found.digest != digest:
-            words = f"the registry serves {found.digest} as {reference}"
+        manifest = fetch_manifest(tool, reference)
+        if manifest.digest != digest:
+            words = f"the registry serves {manifest.digest} as {reference}"
             raise MachineError(f"{words}; do not use it until that is explained")
-        return found
+        return manifest
 
     index = served(digest)
     if index.config is not None:
         return index
-    if (own := index.platforms.get(this_platform())) is None:
+    if (child := index.platforms.get(this_platform())) is None:
         wanted = f"{repository}@{digest} has no image for {this_platform()}"
         raise MachineError(f"{wanted}; lock another: pybench images lock")
-    return served(own)
+    return served(child)
 
 
 ENGINE = ImageFileEngine(

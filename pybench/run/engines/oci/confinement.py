@@ -67,17 +67,17 @@ class Confinement:
 def confinement_for(request: ContainerRequest, engine: EngineFacts, host_ids: tuple[int, int]) -> Confinement:
     """Tightest confinement for ``request``; the user inside is this one (``host_ids``), nobody for root."""
     uid, gid = host_ids
-    own = Confinement(user=NOBODY if uid == 0 else f"{uid}:{gid}")
+    confinement = Confinement(user=NOBODY if uid == 0 else f"{uid}:{gid}")
     if engine.name == "podman" and engine.rootless:
-        own = dataclasses.replace(own, run_options=("--userns", "keep-id"))
+        confinement = dataclasses.replace(confinement, run_options=("--userns", "keep-id"))
     changes: dict[str, dict[str, object]] = {
         "network": {"host_network": True},
         "writable_root": {"read_only_root": False},
         "root_user": {"user": "0:0"},
     }
     for name in request.relax:
-        own = own.relaxed(name, "the suite requests it", **changes[name])
-    return own
+        confinement = confinement.relaxed(name, "the suite requests it", **changes[name])
+    return confinement
 
 
 def after_refusal(
@@ -88,10 +88,10 @@ def after_refusal(
     ``hard_limits`` are this process's own by name, -1 for none: a machine that refuses more may grant these.
     """
     limit = None  # that runc (by number) or crun (by name) could not set
-    if found := re.search(r"setting rlimit type (\d+)", complaint):
-        limit = _RLIMITS.get(found[1])
-    elif found := re.search(r"setrlimit [`'\"]?RLIMIT_([A-Z]+)", complaint):
-        limit = found[1].lower()
+    if match := re.search(r"setting rlimit type (\d+)", complaint):
+        limit = _RLIMITS.get(match[1])
+    elif match := re.search(r"setrlimit [`'\"]?RLIMIT_([A-Z]+)", complaint):
+        limit = match[1].lower()
     if limit is not None and limit in hard_limits:
         return _lower(before, limit, hard_limits[limit])
     if re.search("read-only file system", complaint, re.IGNORECASE) and before.read_only_root:
@@ -169,8 +169,8 @@ def has_cdi(folders: tuple[str, ...] = _CDI_FOLDERS) -> bool:
 def toolkit_version() -> tuple[int, ...] | None:
     """Version of the NVIDIA Container Toolkit, ``None`` without one."""
     result = run_command(("nvidia-ctk", "--version"))
-    found = re.search(r"version (\d+(?:\.\d+)+)", result.out)
-    return tuple(map(int, found[1].split("."))) if result.ok and found else None
+    match = re.search(r"version (\d+(?:\.\d+)+)", result.out)
+    return tuple(map(int, match[1].split("."))) if result.ok and match else None
 
 
 def device_nodes(proc: Path = Path("/proc/driver/nvidia/gpus")) -> dict[str, str]:

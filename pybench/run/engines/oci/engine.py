@@ -104,11 +104,11 @@ class OciEngine(Engine):
             unread = f"{facts.data_root} can't be read: {error.strerror}"
             yield DoctorFinding.warning(name, unread, "let its owner find out how much is free")
             return
-        found = f"{amount_text(free)} free in {facts.data_root}"
+        room = f"{amount_text(free)} free in {facts.data_root}"
         if free >= _MIN_FREE_BYTES:
-            yield DoctorFinding.ok(name, found)
+            yield DoctorFinding.ok(name, room)
         else:
-            yield DoctorFinding.warning(name, found, f"free space: images take {amount_text(_IMAGE_BYTES)} each")
+            yield DoctorFinding.warning(name, room, f"free space: images take {amount_text(_IMAGE_BYTES)} each")
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -212,8 +212,8 @@ def _has_subordinate_ids() -> bool:
 def _delegated_controllers() -> list[str]:
     """Controllers of cgroup v2 that this user's processes may use; none on cgroup v1."""
     try:
-        own = Path("/proc/self/cgroup").read_text(encoding="utf-8").rpartition("::")[2].strip()
-        return Path(f"/sys/fs/cgroup{own}/cgroup.controllers").read_text(encoding="utf-8").split()
+        cgroup = Path("/proc/self/cgroup").read_text(encoding="utf-8").rpartition("::")[2].strip()
+        return Path(f"/sys/fs/cgroup{cgroup}/cgroup.controllers").read_text(encoding="utf-8").split()
     except OSError:
         return []
 

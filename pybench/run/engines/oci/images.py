@@ -82,15 +82,15 @@ def complaint(argv: Sequence[str], notify: Notify) -> list[str]:
 def pinned_image(facts: EngineFacts, image: LockedImage, backend: str, notify: Notify, *, pull: bool) -> ImageIdentity:
     """The locked image, pulled if ``pull``. Raises ``AbsentImageError``, ``MachineError`` for another image."""
     platform = this_platform()
-    found = find_image(facts, image, backend)
+    identity = find_image(facts, image, backend)
     wanted = image.references(platform)[0]
-    if found is None and pull and "@" in wanted:
+    if identity is None and pull and "@" in wanted:
         notify(f"{facts.name}: pulling image {image.name}, {wanted}")
         if words := complaint((facts.name, "pull", "--platform", platform, wanted), notify):
             remedy = "check the network and the login, or load the image from a file"
             raise engine_error(facts.name, facts.data_root, f"can't pull {wanted}", words[-1], remedy)
-        found = find_image(facts, image, backend)
-    if found is None:
+        identity = find_image(facts, image, backend)
+    if identity is None:
         # A tag that is here and means something else is the usual way to believe in an image that isn't there.
         other = inspect_image(facts.name, f"{image.repository}:{image.tag}")
         impostor = f"; its tag {image.tag} is here, but names {other.id}, another image" if other else ""
@@ -98,27 +98,27 @@ def pinned_image(facts: EngineFacts, image: LockedImage, backend: str, notify: N
             f"{facts.name} has no image {image.name} by its locked digest ({wanted}); "
             f"get it: pybench images pull {image.name}{impostor}"
         )
-    if set(found.known_by).isdisjoint(image.digests(platform)):
+    if set(identity.known_by).isdisjoint(image.digests(platform)):
         raise MachineError(
-            f"{facts.name} has {found.id} as {found.reference}, which is none of the digests locked for {image.name}; "
-            "do not use this engine's store until that is explained"
+            f"{facts.name} has {identity.id} as {identity.reference}, which is none of the digests locked for "
+            f"{image.name}; do not use this engine's store until that is explained"
         )
-    if found.platform != platform:
-        raise MachineError(f"image {image.name} is for {found.platform}, this machine is {platform}")
-    return replace(found, name=image.name, interpreter=image.interpreter, entrypoint=image.entrypoint, pinned=True)
+    if identity.platform != platform:
+        raise MachineError(f"image {image.name} is for {identity.platform}, this machine is {platform}")
+    return replace(identity, name=image.name, interpreter=image.interpreter, entrypoint=image.entrypoint, pinned=True)
 
 
 def unpinned_image(facts: EngineFacts, reference: str, backend: str) -> ImageIdentity:
     """Whatever ``reference`` names in the engine's store now. Raises ``UsageError`` or ``MachineError``."""
     if reference.startswith("-") or any(letter.isspace() for letter in reference):
         raise UsageError(f"{reference!r} is no name of an image")
-    found = inspect_image(facts.name, reference, backend)
-    if found is None:
+    identity = inspect_image(facts.name, reference, backend)
+    if identity is None:
         raise MachineError(f"{facts.name} has no image {reference}; an unpinned one is never pulled: pull it yourself")
-    return found
+    return identity
 
 
 def find_image(facts: EngineFacts, image: LockedImage, backend: str = "") -> ImageIdentity | None:
     """The first of the image's locked references that the engine has. Raises ``MachineError``."""
-    found = (inspect_image(facts.name, reference, backend) for reference in image.references(this_platform()))
-    return next(filter(None, found), None)
+    identities = (inspect_image(facts.name, reference, backend) for reference in image.references(this_platform()))
+    return next(filter(None, identities), None)
