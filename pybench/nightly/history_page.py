@@ -96,7 +96,7 @@ def marks(
 def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, events: Iterable[Mark]) -> Chart | None:
     """A row's value by night, the band of two standard deviations between earlier nights, the last night marked.
 
-    A line stands before the night of each of the ``events``.
+    A line marks each event, before its night.
     """
     known = [(place, value) for place, value in enumerate(trend.values) if value is not None]
     if not known:
