@@ -124,6 +124,14 @@ def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield python
 
 
+@pytest.fixture(scope="session")
+def warm_pybench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The command ``pybench``, with all that it imports imported."""
+    command = str(Path(sys.executable).with_name("pybench"))
+    with forking_python(made_once(tmp_path_factory, "warm_pybench", Path.is_dir), command) as pybench:
+        yield pybench
+
+
 @pytest.fixture
 def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Find no GPU, also on a machine that has some."""

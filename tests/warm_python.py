@@ -1,8 +1,8 @@
-"""A Python whose workers begin with torch imported: each is a fork of one process that has it.
+"""A Python whose workers begin with torch imported, and a ``pybench`` that begins with all its modules imported.
 
-It stands where a test names an interpreter. From its first own line on a worker does there what it does anywhere; its
-start takes milliseconds instead of seconds. Tests whose subject is a start, an import, or what a dead host leaves
-behind take the real one.
+A server imports everything once and forks each process, which starts in milliseconds instead of seconds and then
+behaves as a cold one. A test names the Python as an interpreter, or starts the command. Tests about a start, an import,
+closed streams, the encoding of streams, or the remains of a dead host start the real programs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import fcntl
 import gc
 import json
 import os
+import pkgutil
 import runpy
 import selectors
 import signal
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -47,13 +48,22 @@ exec "{python}" -IS "{client}" "$0" "$@"
 _CLIENT = """
 import os, sys
 _, program, *arguments = sys.argv
-if arguments[:2] != ["-I", "-B"] or arguments[2] == "-c":
+if {command!r}:
+    argv, python = [{command!r}, *arguments], sys.executable
+elif arguments[:2] != ["-I", "-B"] or arguments[2] == "-c":
     os.execv(sys.executable, [sys.executable, *arguments])
+else:
+    argv, python = arguments[2:], program
 import json, signal, socket
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
-order = {{"argv": arguments[2:], "cwd": os.getcwd(), "environ": dict(os.environ), "python": program}}
+def pass_on(number, frame):
+    server.send(bytes([number]))
+order = {{"argv": argv, "cwd": os.getcwd(), "environ": dict(os.environ), "python": python}}
 socket.send_fds(server, [json.dumps(order).encode() + b"\\n"], [0, 1, 2])
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    if signal.getsignal(number) != signal.SIG_IGN:
+        signal.signal(number, pass_on)
 status = server.recv(16)
 code = os.waitstatus_to_exitcode(int(status)) if status else 1
 if code < 0:
@@ -65,23 +75,25 @@ os._exit(code)
 
 
 @contextmanager
-def forking_python(folder: Path) -> Iterator[Path]:
+def forking_python(folder: Path, command: str = "") -> Iterator[Path]:
     """Path of a program in ``folder`` that starts scripts as this Python with ``-I -B`` does, while it is open.
 
+    With ``command``, the path of an installed ``pybench``, the program does what that does instead.
     Processes that give the same folder share its server: the first starts it, and it ends with the last.
     """
-    address, program, client = str(folder / "server"), folder / "python", folder / "client.py"
+    address, client = str(folder / "server"), folder / "client.py"
+    program = folder / (Path(command).name if command else "python")
     with (folder / "users").open("w") as users, (folder / "start").open("w") as start:
         fcntl.flock(users, fcntl.LOCK_SH)
         fcntl.flock(start, fcntl.LOCK_EX)
         if not _serves(address):
-            client.write_text(_CLIENT.format(address=address))
+            client.write_text(_CLIENT.format(address=address, command=command))
             program.write_text(_PROGRAM.format(python=sys.executable, client=client))
             program.chmod(0o755)
             Path(address).unlink(missing_ok=True)
             environ = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ROOM": _ROOM}
-            command = [sys.executable, "-I", "-B", __file__, address, users.name]
-            subprocess.run(command, stdin=subprocess.DEVNULL, env=environ, start_new_session=True, check=True)
+            server = [sys.executable, "-I", "-B", __file__, address, users.name, command]
+            subprocess.run(server, stdin=subprocess.DEVNULL, env=environ, start_new_session=True, check=True)
         fcntl.flock(start, fcntl.LOCK_UN)
         yield program
 
@@ -94,7 +106,8 @@ def _serves(address: str) -> bool:
 class _Server:
     """Forks a worker for each client, and ends one whose client is gone."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, become: Callable[[], None]) -> None:
+        self._become = become
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(address)
         self._listening.listen(64)
@@ -122,8 +135,19 @@ class _Server:
     def _start(self, client: socket.socket, order: dict[str, Any], files: list[int]) -> None:
         pid = os.fork()
         if pid == 0:
-            _work(order, files)
+            _take_over(order, files)
+            self._become()
         worker = os.pidfd_open(pid)
+
+        def hear(_: Any) -> None:
+            """The client passes signals on, or has ended."""
+            if client.fileno() < 0:  # both at once
+                return
+            numbers = client.recv(16)
+            for number in numbers:
+                signal.pidfd_send_signal(worker, number)
+            if not numbers:
+                end(client)
 
         def end(_: Any) -> None:
             """The worker has ended, or its client has: it is killed then."""
@@ -141,11 +165,11 @@ class _Server:
                     return  # nobody waits for it
 
         self._events.register(worker, selectors.EVENT_READ, end)
-        self._events.register(client, selectors.EVENT_READ, end)
+        self._events.register(client, selectors.EVENT_READ, hear)
 
 
-def _work(order: dict[str, Any], files: list[int]) -> None:
-    """Become the worker that a client orders; never returns."""
+def _take_over(order: dict[str, Any], files: list[int]) -> None:
+    """Stand where a client does, with its streams, variables and arguments."""
     os.setsid()
     for number, file in enumerate(files):
         os.dup2(file, number)
@@ -155,6 +179,16 @@ def _work(order: dict[str, Any], files: list[int]) -> None:
     os.environ.update(order["environ"] | {_STARTER: str(os.getppid())})
     _show_environment()
     sys.argv, sys.executable = order["argv"], order["python"]
+
+
+def _command() -> None:
+    """Be the ordered command, and end as any Python does."""
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.exit()
+
+
+def _work() -> None:
+    """Be the ordered worker; never returns. Without an end of the libraries that are imported, which takes long."""
     code: Any = 1
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
@@ -188,12 +222,41 @@ def _end_with_last(users: str, address: str, server: int) -> None:
         Path(address).unlink(missing_ok=True)
 
 
-def _run_server(address: str, ready: int) -> None:
-    server = _Server(address)
+def import_everything() -> None:
+    """Import all that a command of ``pybench`` needs, except other packages, and make what checks its files."""
+    import pybench  # noqa: PLC0415 - no worker begins with it
+
+    for module in pkgutil.walk_packages(pybench.__path__, "pybench."):
+        if not module.name.startswith("pybench.worker"):
+            import_module(module.name)
+    from pybench.files.run import folder, journal, results_file  # noqa: PLC0415
+    from pybench.files.suite import expected_table, schema  # noqa: PLC0415
+    from pybench.run.events import reader as events  # noqa: PLC0415
+
+    for checked in (folder._MANIFEST, journal._RECORD, results_file._RESULTS, events):
+        checked._validator()
+    schema.model_of({"benchmark": [{"workload": "generate"}]})
+    expected_table._table_model()
+
+
+def _compile_pages() -> None:
+    """Compile the templates of pages."""
+    from pybench.report.page.document import _environment  # noqa: PLC0415
+
+    for name in _environment().list_templates(extensions=("j2",)):
+        _environment().get_template(name)
+
+
+def _run_server(address: str, ready: int, command: str) -> None:
+    server = _Server(address, _command if command else _work)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in IMPORTED:
-            import_module(name)
+        if command:
+            import_everything()
+            _compile_pages()
+        else:
+            for name in IMPORTED:
+                import_module(name)
     gc.freeze()  # so that the forks share what is here
     os.write(ready, b"y")
     os.close(ready)
@@ -201,7 +264,7 @@ def _run_server(address: str, ready: int) -> None:
 
 
 if __name__ == "__main__":
-    address, users = sys.argv[1:]
+    address, users, command = sys.argv[1:]
     waiting, ready = os.pipe()
     if os.fork():  # this process ends when the server can be used
         os.close(ready)
@@ -210,4 +273,4 @@ if __name__ == "__main__":
         os.close(ready)
         _end_with_last(users, address, server)
     else:
-        _run_server(address, ready)
+        _run_server(address, ready, command)

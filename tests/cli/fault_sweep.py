@@ -76,7 +76,7 @@ class FaultSweep:
             "TMPDIR": str(folder),
         }
         environment |= dict([NO_DRIVER]) | {"PATH": "/nonexistent"}
-        command = (sys.executable, str(HERE / "faulted_run.py"))
+        command = (sys.executable, "-m", "tests.cli.faulted_run")
         self._runs = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
         )

@@ -8,31 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
 import json
 import os
-import pkgutil
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
-import pybench
 from pybench.cli.main import main
-from pybench.files.run import folder, journal, results_file
-from pybench.files.suite.schema import model_of
+from tests.warm_python import import_everything
 
 FAULTS = ctypes.CDLL(None)
-
-
-def import_everything() -> None:
-    """Import everything a run needs, except other packages, and make what checks its files."""
-    for module in pkgutil.walk_packages(pybench.__path__, "pybench."):
-        if not module.name.startswith("pybench.worker"):
-            importlib.import_module(module.name)
-    for reader in (folder._MANIFEST, journal._RECORD, results_file._RESULTS):
-        reader._validator()
-    model_of({"benchmark": [{"workload": "generate"}]})
 
 
 def run(folder: str, arguments: list[str], call: str | None, **fault: int) -> int:

@@ -79,14 +79,15 @@ def test_text_that_a_shell_would_read_is_a_usage_error(option: str, text: str) -
 
 
 @pytest.fixture
-def repository(here: Path, drill: Drill) -> tuple[Path, dict[str, str]]:
+def repository(here: Path, drill: Drill, warm_pybench: Path) -> tuple[Path, dict[str, str]]:
     """A checkout of a bare repository with the drill's suite, and a ``pybench`` on PATH whose workers are fakes."""
     worker = drill()[-1]
     origin, checkout, programs = here / "origin.git", here / "checkout", here / "programs"
     programs.mkdir()
-    real = Path(sys.executable).with_name("pybench")
-    own = f'run) exec "{real}" "$@" --python "{worker}";; doctor) export PATH={programs};;'  # it finds no engine
-    script = f'case $1 in {own} esac\nexec "{real}" "$@"'
+    own = (
+        f'run) exec "{warm_pybench}" "$@" --python "{worker}";; doctor) export PATH={programs};;'  # it finds no engine
+    )
+    script = f'case $1 in {own} esac\nexec "{warm_pybench}" "$@"'
     shell_program(programs / "pybench", script)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     environ = {"PATH": path, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}

@@ -19,7 +19,6 @@ from pybench.run import prepare
 from pybench.run.engines import choice
 
 Drill = Callable[..., tuple[str, ...]]
-COMMAND = (sys.executable, "-m", "pybench.cli.main")
 CODE = "from pybench.cli.main import main; main()"
 
 
@@ -77,13 +76,15 @@ def test_what_the_system_refuses_is_the_machines_trouble(
 
 
 @pytest.mark.parametrize(("streams", "value", "code"), [("output", 3.0, 1), ("both", 2.0, 0)])
-def test_a_closed_output_changes_no_verdict(here: Path, drill: Drill, value: float, code: int, streams: str) -> None:
+def test_a_closed_output_changes_no_verdict(
+    here: Path, drill: Drill, warm_pybench: Path, value: float, code: int, streams: str
+) -> None:
     """As ``pybench run ... | head -1`` leaves it: every attempt is made, and the code is the verdict's."""
     arguments = drill("ok", value)
     reading, writing = os.pipe()
     os.close(reading)
     error = writing if streams == "both" else subprocess.PIPE
-    done = subprocess.run((sys.executable, "-c", CODE, *arguments), stdout=writing, stderr=error, check=False)
+    done = subprocess.run((warm_pybench, *arguments), stdout=writing, stderr=error, check=False)
     os.close(writing)
     assert done.returncode == code, done.stderr
     if streams == "output":
@@ -107,11 +108,11 @@ def test_streams_that_were_never_open(here: Path, drill: Drill, closed: str) -> 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_under_the_output(here: Path, drill: Drill) -> None:
+def test_a_full_disk_under_the_output(here: Path, drill: Drill, warm_pybench: Path) -> None:
     """A run keeps its verdict; a command that only prints has failed. Both name it."""
     arguments = drill()
     with Path("/dev/full").open("w") as full:
-        ran = subprocess.run((sys.executable, "-c", CODE, *arguments), stdout=full, stderr=subprocess.PIPE, check=False)
+        ran = subprocess.run((warm_pybench, *arguments), stdout=full, stderr=subprocess.PIPE, check=False)
         printed = subprocess.run(
             (sys.executable, "-c", CODE, "schema"), stdout=full, stderr=subprocess.PIPE, check=False, cwd=here
         )
@@ -142,10 +143,12 @@ def test_a_help_that_nobody_reads_to_its_end(arguments: tuple[str, ...]) -> None
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [("run", "--no-such-option"), ("no-such-command",), ("run", "absent")])
-def test_a_mistake_keeps_its_code_where_no_error_can_be_printed(here: Path, arguments: tuple[str, ...]) -> None:
+def test_a_mistake_keeps_its_code_where_no_error_can_be_printed(
+    here: Path, warm_pybench: Path, arguments: tuple[str, ...]
+) -> None:
     """1 would be a verdict."""
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run((sys.executable, "-c", CODE, *arguments), stderr=full, cwd=here, check=False)
+        done = subprocess.run((warm_pybench, *arguments), stderr=full, cwd=here, check=False)
     assert done.returncode == exit_codes.USAGE
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -131,11 +130,12 @@ def test_a_python_named_from_here(drill: Drill) -> None:
     assert result.exit_code == 0, result.output
 
 
-def test_ctrl_c(here: Path, drill: Drill) -> None:
+def test_ctrl_c(here: Path, drill: Drill, warm_pybench: Path) -> None:
     """The run exits with 130, reports its measurements, and names the command that resumes it."""
     arguments = drill("ok,hang")
-    command = [sys.executable, "-c", "from pybench.cli.main import main; main()", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [warm_pybench, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         deadline = time.monotonic() + 120
         hung = "runs/*/attempts/*.2/exchange/events.0.jsonl"
         while not list(here.glob(hung)) and time.monotonic() < deadline:

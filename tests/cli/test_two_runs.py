@@ -16,11 +16,10 @@ from tests.cli.fault_sweep import write_quick_drill
 LIMIT_S = 120
 
 
-def started(folder: Path, locks: Path, command: tuple[str, ...]) -> subprocess.Popen[str]:
+def started(folder: Path, locks: Path, pybench: Path, command: tuple[str, ...]) -> subprocess.Popen[str]:
     """A run that stands in ``folder``."""
     environment = {**os.environ, "PYBENCH_LOCKS": str(locks)} | dict([NO_DRIVER])
-    code = (sys.executable, "-c", "from pybench.cli.main import main; main()")
-    return subprocess.Popen((*code, *command), cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen((pybench, *command), cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 def line_with(run: subprocess.Popen[str], words: str) -> str:
@@ -38,8 +37,9 @@ def measured(folder: Path) -> tuple[datetime, datetime]:
     return begun[0], begun[-1] + timedelta(seconds=records[-1]["duration_s"])
 
 
-def test_the_second_of_two_runs_waits(tmp_path: Path) -> None:
+def test_the_second_of_two_runs_waits(tmp_path: Path, warm_pybench: Path) -> None:
     """The workers of the first one wait until the second has named it."""
+    pybench = Path(sys.executable).with_name("pybench")
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()
@@ -47,9 +47,9 @@ def test_the_second_of_two_runs_waits(tmp_path: Path) -> None:
     python = folders[0] / "python"
     sign = tmp_path / "sign"
     python.write_text(python.read_text().replace("shift 3;", f'shift 3; while [ ! -e "{sign}" ]; do sleep 0.02; done;'))
-    with started(folders[0], tmp_path / "locks", commands[0]) as first:
+    with started(folders[0], tmp_path / "locks", pybench, commands[0]) as first:
         assert line_with(first, "kept in"), "the first run holds its devices"
-        with started(folders[1], tmp_path / "locks", commands[1]) as second:
+        with started(folders[1], tmp_path / "locks", warm_pybench, commands[1]) as second:
             waiting = line_with(second, "is in use by")
             sign.touch()
             assert f"is in use by process {first.pid}, {folders[0]}/runs/" in waiting
@@ -59,7 +59,7 @@ def test_the_second_of_two_runs_waits(tmp_path: Path) -> None:
     assert begun >= ended - timedelta(seconds=1)
 
 
-def test_devices_that_cannot_be_had_leave_no_folder(tmp_path: Path) -> None:
+def test_devices_that_cannot_be_had_leave_no_folder(tmp_path: Path, warm_pybench: Path) -> None:
     """Another run holds them for longer than the second waits, or the folder of locks takes none."""
     folders = [tmp_path / name for name in ("first", "second", "third")]
     for folder in folders:
@@ -68,9 +68,9 @@ def test_devices_that_cannot_be_had_leave_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with locked_devices((), "process 7, runs/other"):
         locks = Path(os.environ["PYBENCH_LOCKS"])
-        with started(folders[1], locks, (*commands[1], "--wait", "1s")) as second:
+        with started(folders[1], locks, warm_pybench, (*commands[1], "--wait", "1s")) as second:
             assert line_with(second, "pybench: core-"), "it is told who holds them"
-    with started(folders[2], tmp_path / "file", commands[2]) as third:
+    with started(folders[2], tmp_path / "file", warm_pybench, commands[2]) as third:
         assert line_with(third, "cannot lock core-"), "it is told what to set"
     assert (second.returncode, third.returncode) == (3, 3)
     assert [[*folder.glob("runs/*")] for folder in folders] == [[], [], []]

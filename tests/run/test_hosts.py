@@ -22,8 +22,8 @@ _LATER = ("unshare", "--time", "--monotonic", str(_HOUR_S), "--")
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> TwoHosts:
-    return TwoHosts(tmp_path)
+def two(tmp_path: Path, warm_pybench: Path) -> TwoHosts:
+    return TwoHosts(tmp_path, pybench=warm_pybench)
 
 
 def _may_live_later() -> bool:

@@ -33,10 +33,11 @@ def _install(two: TwoHosts, name: str) -> str:
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> TwoHosts:
+def two(tmp_path: Path, warm_pybench: Path) -> TwoHosts:
     """Hosts that share a cache of image files and have the same lock."""
     engine = ("--engine", "apptainer", "--lock", "images.toml")
-    made = TwoHosts(tmp_path, engine=engine, environment={"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    made = TwoHosts(tmp_path, engine=engine, environment=cache, pybench=warm_pybench)
     for name in "ab":
         _lock(made, name, digest_of("image"))
     return made
@@ -64,10 +65,11 @@ def test_an_image_is_made_once_and_both_hosts_run_in_it(two: TwoHosts) -> None:
     assert two.left() == []
 
 
-def test_enroot_makes_an_image_once_and_both_hosts_run_in_it(tmp_path: Path) -> None:
+def test_enroot_makes_an_image_once_and_both_hosts_run_in_it(tmp_path: Path, warm_pybench: Path) -> None:
     """The same with the engine behind pyxis: one import by digest, a start on each host, nothing left."""
     engine = ("--engine", "enroot", "--lock", "images.toml")
-    two = TwoHosts(tmp_path, engine=engine, environment={"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    two = TwoHosts(tmp_path, engine=engine, environment=cache, pybench=warm_pybench)
     hosts = {name: EnrootHost(tmp_path / name, tmp_path / name / "python") for name in "ab"}
     for name in hosts:
         (tmp_path / name / "images.toml").write_text(lock_text())

@@ -20,6 +20,7 @@ from tests.programs import fake_python
 
 SECRET = "a secret of these tests alone"
 LIMIT_S = 120
+PYBENCH = Path(sys.executable).with_name("pybench")
 
 
 @dataclass
@@ -31,6 +32,7 @@ class TwoHosts:
     ranks: int = 4
     environment: dict[str, str] = field(default_factory=dict)
     engine: tuple[str, ...] = ("--python", "./python")
+    pybench: Path = PYBENCH
 
     def __post_init__(self) -> None:
         for name in "ab":
@@ -57,9 +59,8 @@ class TwoHosts:
             "PYBENCH_RENDEZVOUS_SECRET": SECRET,
             NO_DRIVER[0]: NO_DRIVER[1],
         }
-        command = "from pybench.cli.main import main; main()"
         process = subprocess.Popen(
-            (*before, sys.executable, "-c", command, "run", *given, *meeting, *self.engine),
+            (*before, self.pybench, "run", *given, *meeting, *self.engine),
             cwd=self.folder / name,
             env={**os.environ, **own, **self.environment, **environment},
             stdout=subprocess.PIPE,

@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,9 +31,9 @@ def _unit() -> configparser.SectionProxy:
     return parser["Service"]
 
 
-def test_the_units_command_prints_one_json_line(tmp_path: Path, warm_python: Path) -> None:
+def test_the_units_command_prints_one_json_line(tmp_path: Path, warm_pybench: Path, warm_python: Path) -> None:
     """With the paths of a test, and the training step alone."""
-    command = _unit()["ExecStart"].replace("/opt/pybench/bin/pybench", str(Path(sys.executable).with_name("pybench")))
+    command = _unit()["ExecStart"].replace("/opt/pybench/bin/pybench", str(warm_pybench))
     words = shlex.split(command.replace("/var/lib/pybench", str(tmp_path)))
     own = ["-k", "training_step", "--python", str(warm_python)]
     done = subprocess.run(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,12 @@ pytest.importorskip("peft")
 pytest.importorskip("accelerate")
 
 
-def measured(name: str, folder: Path, python: Path) -> dict[str, Any]:
+def measured(name: str, folder: Path, pybench: Path, python: Path) -> dict[str, Any]:
     """Results of a run of the shipped suite by the command: an attempt for each point, of the smallest model."""
     environ = {**os.environ, **dict([NO_DRIVER])}
-    command = [sys.executable, "-c", "from pybench.cli.main import main; main()", "run", name, "--engine", "none"]
-    done = subprocess.run(
-        [
-            *(*command, "--python", str(python), "--profile", "cpu", "--set", "model=llama-tiny"),
-            *("--attempts", "1", "--runs", str(folder)),
-        ],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    own = ("--engine", "none", "--python", python, "--profile", "cpu", "--set", "model=llama-tiny", "--attempts", "1")
+    command = (pybench, "run", name, *own, "--runs", folder)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1, 4}, done.stderr
     (path,) = folder.glob("*/results.json")
     results: dict[str, Any] = json.loads(path.read_text())
@@ -40,9 +31,9 @@ def measured(name: str, folder: Path, python: Path) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(1200)
-def test_ddp_scaling_is_measured(tmp_path: Path, warm_python: Path) -> None:
+def test_ddp_scaling_is_measured(tmp_path: Path, warm_pybench: Path, warm_python: Path) -> None:
     """Speedups of both kinds without a figure to judge them, the job's time too; strong scaling shows one loss."""
-    results = measured("ddp_scaling", tmp_path, warm_python)
+    results = measured("ddp_scaling", tmp_path, warm_pybench, warm_python)
     assert [(row["metric"], row["scaling"], row["verdict"]) for row in results["scaling"]] == [
         ("tokens_per_s", "weak", "no_expectation"),
         ("job_h", "weak", "no_expectation"),
@@ -58,9 +49,9 @@ def test_ddp_scaling_is_measured(tmp_path: Path, warm_python: Path) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_train_strategies_are_measured(tmp_path: Path, warm_python: Path) -> None:
+def test_train_strategies_are_measured(tmp_path: Path, warm_pybench: Path, warm_python: Path) -> None:
     """Every way of sharing the same batch shows the same loss: one check for each point but the two baselines."""
-    results = measured("train_strategies", tmp_path, warm_python)
+    results = measured("train_strategies", tmp_path, warm_pybench, warm_python)
     assert len(results["points"]) == 10
     assert len(results["checks"]) == 8
     assert {check["verdict"] for check in results["checks"]} == {"pass"}
