@@ -61,8 +61,8 @@ bench: $(STAMP)
 
 $(STAMP): $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt scikit-build-core setuptools-scm pybind11 nvidia-nvml-dev
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-build-isolation \
+	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt scikit-build-core setuptools-scm pybind11 nvidia-nvml-dev
+	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --no-build-isolation \
 	  --editable '.[torch,transformers,train,qlora,test,dev]'
 	touch $(STAMP)
 
