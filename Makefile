@@ -43,7 +43,7 @@ covered: $(STAMP)
 slow: $(STAMP)
 	$(PYTEST) -m "process or runs or torch or native or whole" -n $(shell expr $(CORES) + 1) --dist loadfile --no-loadscope-reorder --ignore tests/containers
 
-# An engine belongs to the machine: its tests exclude each other. They wait more than they compute.
+# An engine belongs to the machine: its tests exclude each other.
 docker: $(STAMP)
 	$(PYTEST) tests/containers -k "not podman"
 

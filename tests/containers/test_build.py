@@ -18,7 +18,7 @@ from pybench.files.run.folder import RunFolder
 from pybench.run.images.lock import read_lock, this_platform
 from pybench.run.images.registry import fetch_manifest
 from tests.containers.boxed_engine import Boxed, engines_that_hold, inside, job, lock_text, quick_packages, suite_text
-from tests.containers.root_image import INTERPRETER
+from tests.containers.root_image import INTERPRETER, LABELS
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
 
@@ -52,8 +52,11 @@ def write_wheel(folder: Path) -> Path:
 
 
 def images(engine: str) -> set[str]:
-    listed = subprocess.run([engine, "image", "ls", "--all", "--quiet", "--no-trunc"], capture_output=True, check=True)
-    return set(listed.stdout.decode().split())
+    """Ids of the test image and of all that is built on it: others have none of its label."""
+    ((name, value),) = LABELS.items()
+    ours = ("--filter", f"label={name}={value}")
+    argv = (engine, "image", "ls", "--all", "--quiet", "--no-trunc", *ours)
+    return set(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split())
 
 
 @pytest.fixture
