@@ -85,17 +85,17 @@ def nvlink_sent_bytes(uuid: str) -> int | None:
 def _all_gpus() -> tuple[Gpu, ...]:
     count = ctypes.c_uint()
     _call("nvmlDeviceGetCount_v2", ctypes.byref(count))
-    found, fault = [], None
+    gpus, fault = [], None
     for index in range(count.value):
         handle = ctypes.c_void_p()
         try:
             _call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
-            found.append(Gpu(index, _text("nvmlDeviceGetUUID", handle), _text("nvmlDeviceGetName", handle)))
+            gpus.append(Gpu(index, _text("nvmlDeviceGetUUID", handle), _text("nvmlDeviceGetName", handle)))
         except UnsupportedError as error:  # a lost one: the host has left it out
             fault = error
-    if fault and not found:
+    if fault and not gpus:
         raise fault
-    return tuple(found)
+    return tuple(gpus)
 
 
 def _handle(uuid: str) -> ctypes.c_void_p:

@@ -64,7 +64,7 @@ def recorded(now_ns: int) -> dict[str, Collective]:
         for entry in trace.get("entries", ()):
             name, description = entry["process_group"]
             library, _, operation = entry["profiling_name"].partition(":")
-            one = Collective(
+            collective = Collective(
                 group=f"group {name}" if description in {"", "undefined"} else str(description),
                 members=members.get(name, ()),
                 operation=operation or library,
@@ -72,30 +72,30 @@ def recorded(now_ns: int) -> dict[str, Collective]:
                 is_over=bool(entry["retired"]) or entry["state"] == "completed",
                 age_s=(now_ns - entry["time_created_ns"]) / 1e9,
             )
-            if one.group not in last or one.number >= last[one.group].number:
-                last[one.group] = one
+            if collective.group not in last or collective.number >= last[collective.group].number:
+                last[collective.group] = collective
     return last
 
 
 def hanging(last: dict[str, Collective], limit_s: float) -> Collective | None:
     """The collective that a rank waits in for longer than ``limit_s``, the longest first."""
-    waiting = [one for one in last.values() if not one.is_over and one.age_s > limit_s]
-    return max(waiting, key=lambda one: one.age_s, default=None)
+    waiting = [collective for collective in last.values() if not collective.is_over and collective.age_s > limit_s]
+    return max(waiting, key=lambda collective: collective.age_s, default=None)
 
 
-def account(places: dict[int, Place], gpus: dict[int, str], limit_s: float, own: range | None = None) -> str:
+def account(places: dict[int, Place], gpus: dict[int, str], limit_s: float, local: range | None = None) -> str:
     """The collective that hangs, with the ranks that entered it and the others; ``gpus`` names each rank's GPU.
 
-    A worker over hosts knows only the ranks of this host, ``own``.
+    A worker over hosts knows only the ranks of this host, ``local``.
     """
-    waiting = {rank: one for rank, place in places.items() if (one := hanging(place.last, limit_s)) is not None}
+    waiting = {rank: stuck for rank, place in places.items() if (stuck := hanging(place.last, limit_s)) is not None}
     if not waiting:
         return f"a rank waited for another for {limit_s:g} s, and none of them waits any longer"
     first = min(waiting, key=lambda rank: -waiting[rank].age_s)
     hung = waiting[first]
-    here = [rank for rank in hung.members if own is None or rank in own]
+    here = [rank for rank in hung.members if local is None or rank in local]
     last = {rank: place.last.get(hung.group) for rank, place in places.items()}
-    absent = [r for r in here if r != first and not ((one := last.get(r)) is not None and one.number >= hung.number)]
+    absent = [r for r in here if r != first and not ((seen := last.get(r)) is not None and seen.number >= hung.number)]
     others = [rank for rank in here if rank not in absent]
     names = {rank: f"rank {rank} ({gpus.get(rank, 'unknown device')})" for rank in here}
     what = f"{hung.operation}, operation {hung.number} of {hung.group}, {places[first].at}"
@@ -108,10 +108,10 @@ def account(places: dict[int, Place], gpus: dict[int, str], limit_s: float, own:
     for rank in absent:
         if (place := places.get(rank)) is None:
             place_text = "wrote nothing here: stopped, in code that holds the interpreter, or on another host"
-        elif (one := last[rank]) is None:
+        elif (seen := last[rank]) is None:
             place_text = f"is {place.at}, entered none before"
         else:
-            place_text = f"is {place.at}, last entered {one.operation}, operation {one.number}"
+            place_text = f"is {place.at}, last entered {seen.operation}, operation {seen.number}"
         where.append(f"rank {rank} {place_text}")
     absent_text = ", ".join(names[rank] for rank in absent)
     return f"{what}: {entered}, not by {absent_text} within {limit_s:g} s ({'; '.join(where)})"
@@ -157,16 +157,16 @@ class CollectiveWatch:
         whole.replace(whole.with_suffix(".json"))
         # The ranks of this host, by torchrun's environment.
         first = self._rank - int(os.environ.get("LOCAL_RANK", self._rank))
-        own = range(first, first + int(os.environ.get("LOCAL_WORLD_SIZE", self._world_size)))
-        self._wait_for("json", len(own))
+        local = range(first, first + int(os.environ.get("LOCAL_WORLD_SIZE", self._world_size)))
+        self._wait_for("json", len(local))
         places: dict[int, Place] = {}
         for path in self._folder.glob("*.json"):
             values = json.loads(path.read_text(encoding="utf-8"))
-            last = {name: Collective(**one) for name, one in values["last"].items()}
+            last = {name: Collective(**fields) for name, fields in values["last"].items()}
             places[int(path.stem)] = Place(values["at"], last)
         gpus = {int(path.stem): path.read_text(encoding="utf-8") for path in self._folder.glob("*.gpu")}
         stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))  # noqa: SLF001 - of another thread
-        message = account(places, gpus, self._limit_s, own)
+        message = account(places, gpus, self._limit_s, local)
         self._events.write(Failure(cause="collective_timeout", message=message, detail=stack))
         (self._folder / f"{self._rank}.reported").touch()
         self._wait_for("reported", len(places))  # the launcher ends all ranks as soon as one has left

@@ -84,10 +84,10 @@ class TorchRanks(Ranks):
         """Whether it holds on every rank."""
         return self._decided(here, partial(distributed.all_reduce, op=distributed.ReduceOp.MIN))
 
-    def _decided(self, own: bool, exchange: Callable[[torch.Tensor], object]) -> bool:
+    def _decided(self, here: bool, exchange: Callable[[torch.Tensor], object]) -> bool:
         if self.world_size == 1:
-            return own
-        flag = torch.tensor([int(own)], device=self.device)
+            return here
+        flag = torch.tensor([int(here)], device=self.device)
         exchange(flag)
         return bool(flag.item())
 

@@ -93,7 +93,7 @@ class Decoding(Workload):
 
 def next_logits(model: Any, tokens: torch.Tensor, masks: Any, positions: torch.Tensor, cache: Any) -> torch.Tensor:
     """Logits of the token that follows ``tokens``, of shape (sequences, vocabulary); the cache gets theirs."""
-    found: torch.Tensor = model(
+    logits: torch.Tensor = model(
         input_ids=tokens,
         attention_mask=masks,
         position_ids=positions,
@@ -101,7 +101,7 @@ def next_logits(model: Any, tokens: torch.Tensor, masks: Any, positions: torch.T
         use_cache=True,
         logits_to_keep=1,
     ).logits
-    return found[:, -1]
+    return logits[:, -1]
 
 
 @dataclass

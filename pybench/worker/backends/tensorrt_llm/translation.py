@@ -33,25 +33,25 @@ class Iterations:
         before = self._blocks
         num_paused = num_running = 0
         scheduled: dict[int, int] = {}
-        for one in stats:
-            cache = one.get("kvCacheStats") or {}
-            self.memory_bytes = max(self.memory_bytes or 0, one.get("gpuMemUsage", 0)) or None
+        for iteration in stats:
+            cache = iteration.get("kvCacheStats") or {}
+            self.memory_bytes = max(self.memory_bytes or 0, iteration.get("gpuMemUsage", 0)) or None
             self.cache_tokens = cache.get("maxNumBlocks", 0) * cache.get("tokensPerBlock", 0) or self.cache_tokens
-            self.max_requests = one.get("maxNumActiveRequests") or self.max_requests
+            self.max_requests = iteration.get("maxNumActiveRequests") or self.max_requests
             if self._caches_prefixes and {"reusedBlocks", "missedBlocks"} <= cache.keys():
                 self._blocks = (cache["reusedBlocks"], cache["missedBlocks"])
-            batch = one.get("inflightBatchingStats") or {}
+            batch = iteration.get("inflightBatchingStats") or {}
             num_paused += batch.get("numPausedRequests", 0)
             scheduled[batch.get("microBatchId", 0)] = batch.get("numScheduledRequests", 0)
             # A drained batch is not reported; requests that are active need not be scheduled.
-            num_running = max(num_running, min(sum(scheduled.values()), one.get("numActiveRequests", 0)))
+            num_running = max(num_running, min(sum(scheduled.values()), iteration.get("numActiveRequests", 0)))
         if not num_running:
             return {}
         counts = {"num_preemptions": float(num_paused)}
         if before is not None and self._blocks is not None:
-            found, missed = (now - then for now, then in zip(self._blocks, before, strict=True))
-            if found + missed:
-                counts["prefix_hit_fraction"] = found / (found + missed)
+            reused, missed = (now - then for now, then in zip(self._blocks, before, strict=True))
+            if reused + missed:
+                counts["prefix_hit_fraction"] = reused / (reused + missed)
         # Versions that number every batch 0 leave unknown what a pipeline's stages ran together.
         return counts if len(scheduled) < self._num_stages else {**counts, "num_running": float(num_running)}
 

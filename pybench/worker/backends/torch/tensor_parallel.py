@@ -147,8 +147,8 @@ def sum_gradients(model: nn.Module, group: ProcessGroup) -> None:
     parts = [each.grad.to_local() for each in partial]
     total = torch.cat([part.flatten() for part in parts])
     distributed.all_reduce(total, group=group)
-    for each, own in zip(partial, torch.split(total, [part.numel() for part in parts]), strict=True):
-        each.grad = DTensor.from_local(own.view_as(each), each.device_mesh, each.placements, run_check=False)
+    for each, gradient in zip(partial, torch.split(total, [part.numel() for part in parts]), strict=True):
+        each.grad = DTensor.from_local(gradient.view_as(each), each.device_mesh, each.placements, run_check=False)
 
 
 def like(weight: torch.Tensor, layout: torch.Tensor) -> torch.Tensor:
@@ -199,11 +199,11 @@ class _Vocabulary(nn.Embedding):
     first: int
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        own = _own(self.weight)
-        places, here = own_places(tokens.reshape(1, -1), self.first, own.shape[0])
+        weight = _own(self.weight)
+        places, here = own_places(tokens.reshape(1, -1), self.first, weight.shape[0])
         padding = None if self.padding_idx is None else self.padding_idx - self.first
-        ignored = padding if padding in range(own.shape[0]) else None
-        return scattered(embedding(places, own, ignored) * here[..., None], self.group)
+        ignored = padding if padding in range(weight.shape[0]) else None
+        return scattered(embedding(places, weight, ignored) * here[..., None], self.group)
 
 
 class _WithOwnWeight:
@@ -265,13 +265,13 @@ def _gather(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
 def _scatter(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
     """The sum's part of this rank."""
     if torch.compiler.is_compiling():
-        own: torch.Tensor = functional.reduce_scatter_tensor(tensor.contiguous(), "sum", 1, group)
+        part: torch.Tensor = functional.reduce_scatter_tensor(tensor.contiguous(), "sum", 1, group)
     else:
         samples, tokens, hidden = tensor.shape
-        own = tensor.new_empty((samples, tokens // group.size(), hidden))
-        parts = tensor.reshape(samples, group.size(), *own.shape[1:]).transpose(0, 1).flatten(0, 1)
-        reduce_scatter(own, parts.contiguous(), group=group)
-    return own
+        part = tensor.new_empty((samples, tokens // group.size(), hidden))
+        parts = tensor.reshape(samples, group.size(), *part.shape[1:]).transpose(0, 1).flatten(0, 1)
+        reduce_scatter(part, parts.contiguous(), group=group)
+    return part
 
 
 class _Exchange(torch.autograd.Function):

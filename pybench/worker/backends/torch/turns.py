@@ -103,8 +103,8 @@ class TorchEngine:
     def receive(self, tensors: Iterable[Named]) -> None:
         """Copy this rank's part of each."""
         for name, whole in tensors:
-            own = local(self._parameters[name])
-            own.copy_(self.part(self._ranks.rank if self._group else 0, name, whole))
+            target = local(self._parameters[name])
+            target.copy_(self.part(self._ranks.rank if self._group else 0, name, whole))
 
     def read(self, file: Path) -> None:
         """Every rank reads the whole file."""
@@ -129,12 +129,12 @@ class TorchEngine:
 
     def digests(self) -> list[dict[str, int]]:
         """All ranks give each other theirs."""
-        own = {name: digest(local(parameter)) for name, parameter in self._parameters.items()}
+        digests = {name: digest(local(parameter)) for name, parameter in self._parameters.items()}
         if self._group is None:
-            return [own]
-        found: list[dict[str, int]] = [{} for _ in range(self.num_shards)]
-        distributed.all_gather_object(found, own, group=self._group)
-        return found
+            return [digests]
+        gathered: list[dict[str, int]] = [{} for _ in range(self.num_shards)]
+        distributed.all_gather_object(gathered, digests, group=self._group)
+        return gathered
 
     def host_bytes(self) -> int:
         """Bytes of the weights' copies on a CPU; pinned copies count for the process."""
@@ -146,10 +146,10 @@ class TorchEngine:
     @torch.inference_mode()
     def _logits(self, tokens: torch.Tensor) -> torch.Tensor:
         masks = self._masks if len(tokens) == self._settings.longest_sequence_tokens else None
-        found: torch.Tensor = self._model(
+        logits: torch.Tensor = self._model(
             input_ids=tokens[None].to(self._ranks.device), attention_mask=masks, use_cache=False
         ).logits
-        return found
+        return logits
 
 
 @contextmanager

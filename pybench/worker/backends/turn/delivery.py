@@ -82,8 +82,8 @@ def read(file: Path, device: torch.device) -> Iterator[Named]:
     with safe_open(file, framework="pt", device=str(device)) as weights:
         for name in weights.keys():  # noqa: SIM118 - it is no mapping
             plain = name.removeprefix(_PEFT_PREFIX)
-            own = plain if plain == name else plain.removesuffix(".weight") + ".default.weight"
-            yield own, weights.get_tensor(name)
+            trainer_name = plain if plain == name else plain.removesuffix(".weight") + ".default.weight"
+            yield trainer_name, weights.get_tensor(name)
 
 
 def peft_name(name: str) -> str:
@@ -152,20 +152,20 @@ def check_changed(before: Digests, after: Digests, trainable: Sequence[str]) -> 
 
 def check_received(sent: Digests, held: Digests) -> None:
     """Raise :class:`WrongResultError` for a weight of which a shard does not hold the bits that were sent."""
-    for shard, (own, found) in enumerate(zip(sent, held, strict=True)):
-        for name, number in own.items():
-            if name not in found:
+    for shard, (expected, actual) in enumerate(zip(sent, held, strict=True)):
+        for name, number in expected.items():
+            if name not in actual:
                 raise WrongResultError(f"{name}: shard {shard} of the engine holds no such weight")
-            if found[name] != number:
+            if actual[name] != number:
                 raise WrongResultError(f"{name}: shard {shard} of the engine holds other bits than the trainer sent")
 
 
-def check_computes(found: torch.Tensor, new: torch.Tensor, old: torch.Tensor, dtype: str) -> dict[str, float]:
+def check_computes(computed: torch.Tensor, new: torch.Tensor, old: torch.Tensor, dtype: str) -> dict[str, float]:
     """Mean distances of the engine's log-probabilities from the trainer's, new and old.
 
     Raises :class:`WrongResultError` where the engine does not compute with the new weights.
     """
-    gap, gap_to_old = (float((found - other).abs().mean()) for other in (new, old))
+    gap, gap_to_old = (float((computed - other).abs().mean()) for other in (new, old))
     least, fraction = _MOST_GAP[dtype]
     allowed = least + fraction * float(new.abs().mean())
     if not gap <= allowed:  # NaN must not pass

@@ -33,7 +33,7 @@ class Parked:
         storages = {int(each._cdata): each for each in every}  # noqa: SLF001 - storages have no other identity
         self._storages = [storage for storage in storages.values() if storage.nbytes()]
         self._sizes = [storage.nbytes() for storage in self._storages]
-        self._views = [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in self._storages]
+        self._views = [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each) for each in self._storages]
         self._copies: list[torch.Tensor] = []
         self._kept = False
 
@@ -89,8 +89,8 @@ def policy_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
 def advantages(num_sequences: int, group_size: int) -> torch.Tensor:
     """(reward - mean) / standard deviation within each group; an answer's reward is its place in the group."""
     rewards = torch.arange(group_size, dtype=torch.float32)
-    own = (rewards - rewards.mean()) / rewards.std(correction=0)
-    return own.repeat(num_sequences // group_size)
+    normalized = (rewards - rewards.mean()) / rewards.std(correction=0)
+    return normalized.repeat(num_sequences // group_size)
 
 
 def log_probabilities(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -194,9 +194,9 @@ class Trainer:
         logits = self._learner.logits(batch)
         if isinstance(self.model, FSDPModule):
             self.model.reshard()  # which only a backward pass would do with the outermost weights
-        own = log_probabilities(whole(logits)[0], batch.labels[0])
+        logprobs = log_probabilities(whole(logits)[0], batch.labels[0])
         if (num_chunks := self._learner.portion.num_chunks) > 1:  # neighbouring ranks have neighbouring chunks
-            parts = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
-            distributed.all_gather(parts, own.contiguous())
-            own = torch.cat(parts[:num_chunks])
-        return own[:-1].cpu()
+            parts = [torch.empty_like(logprobs) for _ in range(distributed.get_world_size())]
+            distributed.all_gather(parts, logprobs.contiguous())
+            logprobs = torch.cat(parts[:num_chunks])
+        return logprobs[:-1].cpu()

@@ -271,9 +271,9 @@ class Turns:
         engine = self._engine
         digests: Digests = [{} for _ in range(engine.num_shards if engine else 0)]
         for name, whole in self._trainer.weights() if self._trainer else ():
-            for shard, own in enumerate(digests):
+            for shard, of_shard in enumerate(digests):
                 assert engine is not None
-                own[name] = digest(engine.part(shard, name, whole))
+                of_shard[name] = digest(engine.part(shard, name, whole))
         return digests
 
     def _compare_held(self) -> None:

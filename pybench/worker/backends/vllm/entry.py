@@ -121,10 +121,10 @@ def _driven(
     engine = BatchEngine(arguments, iterations) if settings.is_batch else ServingEngine(arguments, iterations)
     with closing(engine):
         expected = {gpu.uuid for gpu in visible_gpus()} if hosts is None else hosts.uuids
-        found = {report[0] for report in engine.ask_workers("pybench_device_report")}
-        if found != expected:
+        actual = {report[0] for report in engine.ask_workers("pybench_device_report")}
+        if actual != expected:
             wanted = ", ".join(sorted(expected))
-            raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, expected on {wanted}")
+            raise UnsupportedError(f"vLLM runs on {', '.join(sorted(actual))}, expected on {wanted}")
         if has_experts and not all(engine.ask_workers("pybench_spread_experts", settings.seed)):
             raise UnsupportedError(
                 f"vllm {vllm.__version__}: this model's routers have other names here, and under dummy weights "

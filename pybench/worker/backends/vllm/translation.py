@@ -35,14 +35,14 @@ def meet_hosts(num_hosts: int, own_place: tuple[str, int], uuids: tuple[str, ...
     first, place = divmod(distributed.get_rank(), num_hosts)
     of_processes: list[tuple[tuple[str, int], tuple[str, ...]]] = [(("", 0), ())] * distributed.get_world_size()
     distributed.all_gather_object(of_processes, (own_place, uuids))
-    own = of_processes[first * num_hosts : (first + 1) * num_hosts]
-    (address, port), _ = own[0]
+    replica = of_processes[first * num_hosts : (first + 1) * num_hosts]
+    (address, port), _ = replica[0]
     return ReplicaHosts(
         num_hosts=num_hosts,
         place=place,
         address=address,
         port=port,
-        uuids=frozenset(uuid for _, theirs in own for uuid in theirs),
+        uuids=frozenset(uuid for _, theirs in replica for uuid in theirs),
     )
 
 

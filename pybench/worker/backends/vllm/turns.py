@@ -208,16 +208,16 @@ class VllmEngine:
     def part(self, shard: int, name: str, whole: torch.Tensor) -> torch.Tensor:
         """Cut as vLLM cuts it; it scales the second half of adapters when it loads them."""
         layout = self._layouts[shard]
-        own = cut(whole, layout.slice_of(name, tuple(whole.shape)))
+        part = cut(whole, layout.slice_of(name, tuple(whole.shape)))
         if ".lora_B." in name:
             shape = lora_shape(self._settings.training)
-            return own * (shape.alpha / shape.rank)
-        return own
+            return part * (shape.alpha / shape.rank)
+        return part
 
     def digests(self) -> list[dict[str, int]]:
         """Digests of every worker of this engine."""
-        found: list[dict[str, int]] = self._engine.ask_workers("pybench_digests")
-        return found
+        digests: list[dict[str, int]] = self._engine.ask_workers("pybench_digests")
+        return digests
 
     def host_bytes(self) -> int:
         """Pinned bytes of the engine's other processes."""
@@ -231,7 +231,7 @@ class VllmEngine:
 
     def _run(self, prompts: list[list[int]], params: list[Any], halfway: Callable[[], None] | None = None) -> list[Any]:
         request = self._request() if self._adapter is not None else None
-        work = [(prompt_of(prompt), own) for prompt, own in zip(prompts, params, strict=True)]
+        work = [(prompt_of(prompt), param) for prompt, param in zip(prompts, params, strict=True)]
         return self._engine.run(work, request, halfway, after=self._settings.output_tokens // 2)
 
     def _request(self, *, load_inplace: bool = False) -> Any:

@@ -135,17 +135,17 @@ class Layout:
 
     def _rows_before(self, layer: str) -> int:
         """Rows of this shard that the layers fused in front of it take."""
-        own = self.architecture
-        width = own.get("head_dim") or own["hidden_size"] // own["num_attention_heads"]
-        queries = own["num_attention_heads"] * width // self.num_shards
-        keys = own.get("num_key_value_heads", own["num_attention_heads"]) * width // self.num_shards
-        before = {"k_proj": queries, "v_proj": queries + keys, "up_proj": own["intermediate_size"] // self.num_shards}
+        arch = self.architecture
+        width = arch.get("head_dim") or arch["hidden_size"] // arch["num_attention_heads"]
+        queries = arch["num_attention_heads"] * width // self.num_shards
+        keys = arch.get("num_key_value_heads", arch["num_attention_heads"]) * width // self.num_shards
+        before = {"k_proj": queries, "v_proj": queries + keys, "up_proj": arch["intermediate_size"] // self.num_shards}
         return int(before.get(layer, 0))
 
 
-def cut(whole: torch.Tensor, found: Slice) -> torch.Tensor:
+def cut(whole: torch.Tensor, place: Slice) -> torch.Tensor:
     """The part of a whole weight that the shard holds."""
-    return whole.narrow(found.dim, found.start, found.length)
+    return whole.narrow(place.dim, place.start, place.length)
 
 
 ADAPTER_ID = 1
@@ -260,5 +260,5 @@ class TurnWorker(DeviceReport):
             sizes = [place.length if dim == place.dim else size for dim, size in enumerate(shape)]
             held: torch.Tensor = stack[: sizes[0], : sizes[1]]
             return held
-        own: torch.Tensor = self._parameters[place.parameter]
-        return own.narrow(place.dim, place.offset, place.length)
+        parameter: torch.Tensor = self._parameters[place.parameter]
+        return parameter.narrow(place.dim, place.offset, place.length)

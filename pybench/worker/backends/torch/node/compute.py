@@ -59,9 +59,9 @@ class MatmulBench(Measured[Matmul]):
         # Rows of the transpose: FP8 units read the right operand by columns.
         right = random_matrix(settings.n, settings.k, dtype, device, settings.seed + 2 * number + 1).t()
         if dtype == torch.float8_e4m3fn:
-            one = torch.ones((), device=device)
+            scale = torch.ones((), device=device)
             return lambda: torch._scaled_mm(  # noqa: SLF001 - torch has no public name for it
-                left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+                left, right, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16, use_fast_accum=True
             )
         out = torch.empty(settings.m, settings.n, dtype=dtype, device=device)
         return lambda: torch.mm(left, right, out=out)

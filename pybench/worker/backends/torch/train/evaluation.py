@@ -78,14 +78,14 @@ class Evaluation:
         results: list[tuple[torch.Tensor, ...]] = []
         for first in range(0, len(batches), every):
             kept = list(map(judge, batches[first : first + every]))
-            results += [tuple(tensor.cpu() for tensor in found) for found in kept]
+            results += [tuple(tensor.cpu() for tensor in tensors) for tensors in kept]
             del kept  # before the next ones take memory
         model.train()
         return results
 
 
-def _require_finite(found: list[tuple[torch.Tensor, ...]]) -> None:
-    if not all(bool(torch.isfinite(each).all()) for batch in found for each in batch):
+def _require_finite(results: list[tuple[torch.Tensor, ...]]) -> None:
+    if not all(bool(torch.isfinite(each).all()) for batch in results for each in batch):
         raise WrongResultError("evaluation found a loss, or the score of an answer, that is no finite number")
 
 

@@ -89,8 +89,8 @@ class Task:
     @property
     def dtype(self) -> torch.dtype:
         """Type of the weights."""
-        found: torch.dtype = getattr(torch, self.settings.dtype)
-        return found
+        dtype: torch.dtype = getattr(torch, self.settings.dtype)
+        return dtype
 
 
 @dataclass(frozen=True)
@@ -214,8 +214,8 @@ class WholeModel(Learner):
 
     def logits(self, batch: Batch) -> torch.Tensor:
         """Logits of a forward pass over whole sequences: samples, tokens, vocabulary."""
-        found: torch.Tensor = self.model(**self._inputs(batch)).logits
-        return found.view(*batch.tokens.shape, -1)
+        logits: torch.Tensor = self.model(**self._inputs(batch)).logits
+        return logits.view(*batch.tokens.shape, -1)
 
     def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
         """A whole weight by its name, and in its order, in transformers, of the name that it has in this model."""

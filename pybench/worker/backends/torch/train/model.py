@@ -27,9 +27,9 @@ def add_adapters(model: nn.Module, settings: Train, dtype: torch.dtype) -> None:
     """Freeze the empty ``model`` and give its projections adapters in ``dtype``."""
     with needs_package("lora_rank"):
         from peft import LoraConfig, inject_adapter_in_model
-    own = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    names = {name.rpartition(".")[2] for name, _ in model.named_modules()}
     targets = dict.fromkeys(
-        target if target in own else _FUSED.get(target, target) for target in lora_shape(settings).targets
+        target if target in names else _FUSED.get(target, target) for target in lora_shape(settings).targets
     )
     inject_adapter_in_model(LoraConfig(**{**lora_options(settings), "target_modules": list(targets)}), model)
     for name, module in model.named_modules():

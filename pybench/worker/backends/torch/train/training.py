@@ -124,10 +124,10 @@ def _timed_s(train: Callable[[], object], ranks: TorchRanks) -> float:
 
 
 def _on_all_ranks(value: float, ranks: TorchRanks) -> list[float]:
-    own = torch.tensor([value], dtype=torch.float64, device=ranks.device)
-    values = [torch.empty_like(own) for _ in range(ranks.world_size)]
-    distributed.all_gather(values, own)
-    return [one.item() for one in values]
+    local = torch.tensor([value], dtype=torch.float64, device=ranks.device)
+    values = [torch.empty_like(local) for _ in range(ranks.world_size)]
+    distributed.all_gather(values, local)
+    return [each.item() for each in values]
 
 
 _LEAST_STEPS_TRIED, _MOST_STEPS_TRIED = 3, 10

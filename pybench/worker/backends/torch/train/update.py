@@ -73,8 +73,8 @@ def optimizer_of(parameters: Iterable[nn.Parameter], settings: Train) -> torch.o
         return torch.optim.SGD(listed, **rates)
     with needs_package(f"optimizer = {name!r}", "qlora"):
         from bitsandbytes import optim
-    found: torch.optim.Optimizer = getattr(optim, _OF_BITSANDBYTES[name])(listed, **rates)
-    return found
+    optimizer: torch.optim.Optimizer = getattr(optim, _OF_BITSANDBYTES[name])(listed, **rates)
+    return optimizer
 
 
 def lora_options(settings: Train) -> dict[str, Any]:

@@ -128,8 +128,8 @@ class Tuned(WholeModel):
     def logits(self, batch: Batch) -> torch.Tensor:
         """Logits of a forward pass over whole sequences."""
         with self.offloading:
-            found: torch.Tensor = self.model(batch.tokens)
-        return found
+            logits: torch.Tensor = self.model(batch.tokens)
+        return logits
 
     def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
         """Name and rows in transformers, by torchtune's converters."""
@@ -150,11 +150,11 @@ def _fill(task: Task, model: Any, source: Any) -> None:
                 module.rope_init()
     for name, weight in Weights(source, device, seed).named():
         into = _CONVERTERS[source.config.model_type][0]
-        own, value = _converted(into, source.config, name, weight)
+        key, value = _converted(into, source.config, name, weight)
         if task.ranks.world_size > 1:
             offloads = bool(task.settings.cpu_offload)
-            training.load_from_full_model_state_dict(model, {own: value}, device, cpu_offload=offloads)
+            training.load_from_full_model_state_dict(model, {key: value}, device, cpu_offload=offloads)
         else:
-            place, _, leaf = own.rpartition(".")
+            place, _, leaf = key.rpartition(".")
             setattr(model.get_submodule(place), leaf, torch.nn.Parameter(value))
     training.validate_no_params_on_meta_device(model)

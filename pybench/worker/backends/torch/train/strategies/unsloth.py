@@ -74,8 +74,8 @@ class Fast(WholeModel):
 
     def logits(self, batch: Batch) -> torch.Tensor:
         """Logits of a forward pass without labels."""
-        found: torch.Tensor = self._forward(batch).logits
-        return found
+        logits: torch.Tensor = self._forward(batch).logits
+        return logits
 
     def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
         """The name without peft's prefix."""
