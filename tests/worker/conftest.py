@@ -126,15 +126,20 @@ def run_engine(
         behaviour: str = "",
         devices: int = 4,
         then: tuple[Generate, ...] = (),
+        python: str | Path = sys.executable,
     ) -> tuple[int, list[list[Event]], str]:
         for file in (stand_in, recorded):
             shutil.copy(file, stage)
+        # A loader reads LD_LIBRARY_PATH before the first line of a Python, so of a warm one long before.
+        if python != sys.executable:
+            gpus = stage / "pybench/worker/gpus.py"
+            gpus.write_text(gpus.read_text().replace(f'"{fake_library.name}"', f'"{fake_library}"'))
         monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library.parent))
         monkeypatch.setenv("FAKE_NVML_DEVICES", str(devices))
         monkeypatch.setenv("FAKE_ENGINE", behaviour)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         monkeypatch.setenv(OWN_PLACE, f"127.0.0.1 {port_for(monkeypatch)}")
         processes = order.data_parallel * order.nodes_of_replica
-        return run_worker(order, architecture, processes, device="cuda", then=then)
+        return run_worker(order, architecture, processes, device="cuda", then=then, python=python)
 
     return run

@@ -40,8 +40,14 @@ def settings(**more: Any) -> Generate:
 
 
 @pytest.fixture
-def run_vllm(run_engine: RunEngine) -> RunVllm:
-    """Run an order with vLLM's stand-in."""
+def run_vllm(run_engine: RunEngine, warm_python: Path) -> RunVllm:
+    """Run an order with vLLM's stand-in, in a worker that begins with torch imported."""
+    return partial(run_engine, HERE / "fakes/vllm.py", RECORDED, python=warm_python)
+
+
+@pytest.fixture
+def run_cold_vllm(run_engine: RunEngine) -> RunVllm:
+    """The same, by a Python that has imported nothing."""
     return partial(run_engine, HERE / "fakes/vllm.py", RECORDED)
 
 
@@ -58,9 +64,9 @@ def wait_until_gone(pid: int) -> None:
         return
 
 
-def test_a_batch_lies_within_its_steps(run_vllm: RunVllm) -> None:
+def test_a_batch_lies_within_its_steps(run_cold_vllm: RunVllm) -> None:
     """4 requests of 6 and 5 tokens on two GPUs: a time for each round, and each request ends within its step."""
-    code, [events], log = run_vllm(settings(tensor_parallel=2))
+    code, [events], log = run_cold_vllm(settings(tensor_parallel=2))
     assert code == 0, log
     header = events[0]
     assert isinstance(header, Header)
@@ -95,9 +101,9 @@ def test_a_mixture_whose_routers_are_not_found_is_not_measured(run_vllm: RunVllm
     assert (failure.cause, "routers have other names" in failure.message) == ("unsupported", True)
 
 
-def test_copies_share_the_samples_and_the_gpus(run_vllm: RunVllm) -> None:
+def test_copies_share_the_samples_and_the_gpus(run_cold_vllm: RunVllm) -> None:
     """Two copies of one GPU each: two requests each, another GPU each."""
-    code, streams, log = run_vllm(settings(data_parallel=2))
+    code, streams, log = run_cold_vllm(settings(data_parallel=2))
     assert code == 0, log
     headers = [events[0] for events in streams]
     assert [header.replica for header in headers if isinstance(header, Header)] == [0, 1]
