@@ -53,6 +53,7 @@ def test_it_works_from_any_folder(site: Path, tmp_path: Path) -> None:
     environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(site), *filter(None, sys.path))),
+        "PATH": str(tmp_path),  # doctor finds no engine, which it would ask for seconds
         **dict([NO_DRIVER]),
     }
 

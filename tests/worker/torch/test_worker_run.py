@@ -16,8 +16,11 @@ pytest.importorskip("transformers")
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_generate_reports_every_token(run_cold_worker: Any, architecture: dict[str, Any], ranks: int) -> None:
-    """Both ranks tell of the whole batch: 3 sequences of 5 prompt and 4 output tokens."""
+def test_generate_reports_every_token(
+    run_cold_worker: Any, run_worker: Any, architecture: dict[str, Any], ranks: int
+) -> None:
+    """Both ranks tell of the whole batch: 3 sequences of 5 prompt and 4 output tokens. Two ranks import all of it."""
+    run = run_cold_worker if ranks == 2 else run_worker
     settings = Generate(
         backend="torch",
         model="tiny",
@@ -27,7 +30,7 @@ def test_generate_reports_every_token(run_cold_worker: Any, architecture: dict[s
         prompt_tokens=5,
         output_tokens=4,
     )
-    code, streams, log = run_cold_worker(settings, architecture, ranks)
+    code, streams, log = run(settings, architecture, ranks)
     assert (code, len(streams)) == (0, ranks), log
     for rank, events in enumerate(streams):
         header = events[0]
