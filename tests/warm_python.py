@@ -62,8 +62,7 @@ def pass_on(number, frame):
 order = {{"argv": argv, "cwd": os.getcwd(), "environ": dict(os.environ), "python": python}}
 socket.send_fds(server, [json.dumps(order).encode() + b"\\n"], [0, 1, 2])
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-    if signal.getsignal(number) != signal.SIG_IGN:
-        signal.signal(number, pass_on)
+    signal.signal(number, pass_on)
 status = server.recv(16)
 code = os.waitstatus_to_exitcode(int(status)) if status else 1
 if code < 0:
@@ -249,6 +248,8 @@ def _compile_pages() -> None:
 
 def _run_server(address: str, ready: int, command: str) -> None:
     server = _Server(address, _command if command else _work)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for background jobs
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if command:

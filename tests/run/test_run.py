@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from itertools import count
@@ -28,6 +27,7 @@ from pybench.run.engines.process import processes_marked
 from pybench.run.loop import Run
 from pybench.run.prepare import prepare_run, resume_run
 from tests.processes import wait_for
+from tests.programs import fake_python
 from tests.run.drill import suite_text, table_text
 from tests.run.fake_launcher import FakeLauncher
 
@@ -218,24 +218,12 @@ def test_the_journal_refuses_another_points_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_killed_runner_loses_nothing_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
+def test_a_killed_runner_loses_nothing_recorded(tmp_path: Path, warm_pybench: Path, number: signal.Signals) -> None:
     """Killed in its second attempt; what is left of the worker ends with --resume at the latest."""
-    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
     run = prepare(tmp_path)
-    code = f"""
-import signal, sys; sys.path[:0] = {[str(HERE), *sys.path]!r}
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored below nohup
-from dataclasses import replace
-from itertools import count
-from pathlib import Path
-from test_run import fake
-from pybench.model.progress import Progress
-from pybench.run.prepare import resume_run
-resume_run(Path({str(run.folder.path)!r}), fake).finish(Progress())
-"""
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as runner:
+    python = fake_python(tmp_path / "python", "hang", FAKE_POINT="tensor_parallel=2")
+    command = (warm_pybench, "run", "--resume", run.folder.path, "--python", python)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
         hung = run.folder.path / "attempts" / "decode_tensor_parallel=2.1" / "exchange" / "events.0.jsonl"
         wait_for(hung.exists)
         runner.send_signal(number)
@@ -243,7 +231,6 @@ resume_run(Path({str(run.folder.path)!r}), fake).finish(Progress())
     assert causes(run) == {("1", 1): None}
     if number is not signal.SIGKILL:
         assert not list(processes_marked(run.folder.mark))
-    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
     assert finish(resume_run(run.folder.path, fake)).verdict == "pass"
     assert not list(processes_marked(run.folder.mark))
 

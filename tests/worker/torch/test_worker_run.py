@@ -123,7 +123,6 @@ BUILD = ", or build its image: pybench images build train"
 def test_a_strategys_package_is_missing(
     stage: Path,
     run_worker: Any,
-    run_cold_worker: Any,
     architecture: dict[str, Any],
     package: str,
     options: dict[str, Any],
@@ -133,9 +132,11 @@ def test_a_strategys_package_is_missing(
 ) -> None:
     """The rank says so as its result; other strategies need it not."""
     (stage / f"{package}.py").write_text(f"raise ModuleNotFoundError('', name={package!r})\n")
+    main = stage / "pybench/worker/main.py"
+    forget = f"import sys\n\nsys.modules.pop({package!r}, None)"  # the warm Python has peft
+    main.write_text(main.read_text().replace("import sys", forget, 1))
     settings = Train(backend="torch", model="tiny", global_batch_size=2, sequence_tokens=8, **options)
-    run = run_cold_worker if package == "peft" else run_worker  # the warm Python has it
-    code, [events], _ = run(settings, architecture)
+    code, [events], _ = run_worker(settings, architecture)
     failure = events[-1]
     assert isinstance(failure, Failure)
     assert (code, failure.cause) == (1, "missing_package")
