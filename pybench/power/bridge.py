@@ -26,7 +26,7 @@ import numpy as np
 
 from pybench import _energy
 from pybench.power.counter import MIN_CHANGES, Hypotheses, Readings, candidate_grids, placed, without_grid
-from pybench.power.curve import Curve, series_curve
+from pybench.power.curve import UNKNOWN_PART, Curve, series_curve
 from pybench.power.samples import Samples, Windows, samples_of
 from pybench.power.sensor import UNKNOWN_SENSOR, SensorModel
 from pybench.power.trace import GpuTrace, OffsetColumns
@@ -292,7 +292,7 @@ def bridge(
         spent_j, grown_j2 = np.diff(energy_j, axis=0), np.diff(series_j2 + counted_j2, axis=0) + DIGIT_J2
         steps = (spent_j, np.diff(taken_j, axis=0), grown_j2, np.diff(taken_j2, axis=0), np.diff(in_step_j, axis=0))
         columns.append((values_j[:, None], blurred_j**2 + DIGIT_J2 + curve.drifting_j2, *steps))
-        mean_spread_j = curve.mean_sigma_w * float(np.ptp(at_s))
+        mean_spread_j = UNKNOWN_PART * curve.in_step_w * float(np.ptp(at_s))
         gain_spread = max(gain_spread, mean_spread_j / max(spent_j.sum(axis=0).max(), 1e-9))
         whole_j, whole_j2 = (float((ends[1::2] - ends[::2]).sum()) for ends in (ends_j, ends_j2))
         before.append((taken_j[0], taken_j2[0]))

@@ -34,6 +34,8 @@ LATELY = 25
 ENDS_ALIKE = 0.5
 
 
+# Part of harmonics in step that early and late samples leave unknown.
+UNKNOWN_PART = 0.75
 # Sums over time. Variances: of the series; of a sampling counter, at jumps of any phase and by noise of the load.
 # Possible errors: of the counter at jumps of one phase; by a load in step with the samples.
 SUMS = ("energy_j", "variance_j2", "counted_j2", "coherent_j", "in_step_j")
@@ -48,9 +50,9 @@ class Curve:
     Attributes:
         shift_s: standard deviation of a time error common to all.
         ripples: fast periodic loads, folded; their energy is added to the joules.
-        in_step_w: standard deviation of the mean power of a counter that samples in step with a ripple.
+        in_step_w: standard deviation of the mean power of a counter that samples in step with a ripple. The series
+            leaves ``UNKNOWN_PART`` of it open.
         drifting_j2: variance of each counter value by a ripple nearly in step.
-        mean_sigma_w: standard deviation of the series' mean power.
         hidden_w: possible error of the series' mean power by a load in step.
     """
 
@@ -60,7 +62,6 @@ class Curve:
     ripples: tuple[Ripple, ...] = ()
     in_step_w: float = 0.0
     drifting_j2: float = 0.0
-    mean_sigma_w: float = 0.0
     hidden_w: float = 0.0
 
     @classmethod
@@ -194,8 +195,8 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
             ripple = find_ripple(near.time_s, near.power_w, noise_w(near.power_w))
             if ripple is not None:
                 ripple = replace(ripple, tau_s=sensor.tau_s, tau_sigma_s=sensor.tau_sigma_s)
-                ripples.append(ripple.settled(samples.time_s, samples.power_w, sensor.period_s))
-                looked_at = _less(looked_at.near(ripple.start_s, ripple.end_s), ripples[-1:])
+                ripples.append(ripple.settled(sensor.period_s))
+                looked_at = _less(looked_at.near(ripple.start_s, ripple.end_s), [ripple])
         if sensor.resolves:
             possible_w = max(possible_w, hidden_w(looked_at.time_s, looked_at.power_w, sensor.period_s))
     smooth = _less(samples, ripples)
@@ -205,7 +206,6 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
         curve,
         ripples=tuple(ripples),
         in_step_w=max((ripple.in_step_w(sensor.period_s) for ripple in ripples), default=0.0),
-        mean_sigma_w=max((ripple.mean_sigma_w for ripple in ripples), default=0.0),
         drifting_j2=max((ripple.drifting_j2(sensor.period_s) for ripple in ripples), default=0.0),
         hidden_w=possible_w,
     )

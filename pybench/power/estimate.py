@@ -25,7 +25,7 @@ if (_FAULT := extension_fault("_energy")) is not None:
 
 from pybench.power.bridge import Window, WindowEnergy, cut_window, estimate_by_counter
 from pybench.power.counter import PUBLICATION_BLUR_S
-from pybench.power.curve import Curve, series_curve
+from pybench.power.curve import UNKNOWN_PART, Curve, series_curve
 from pybench.power.in_step import FLAGGED_FRACTION, LoadPeriods, alias_fraction
 from pybench.power.samples import GLITCH_W, IMPOSSIBLE_W, Samples, averages_of, max_power_w, power_within_mw
 from pybench.power.trace import MISSING, GpuTrace, OffsetColumns, PowerTrace
@@ -256,7 +256,7 @@ def estimate_by_series(window: Window, curve: Curve | None) -> WindowEnergy | No
         math.sqrt(curve.within("variance_j2", spans_s)),
         LONE_GAIN_SPREAD * energy_j,
         curve.shared_sigma_j(spans_s),
-        curve.mean_sigma_w * window.length_s,
+        UNKNOWN_PART * curve.in_step_w * window.length_s,
     )
     return WindowEnergy(energy_j, math.hypot(*sigmas_j), "series", gap=curve.has_gap(spans_s), hidden_w=curve.hidden_w)
 

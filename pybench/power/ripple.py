@@ -49,12 +49,8 @@ NUM_OUTER = 5
 OUTER_TIMES = 3.5
 # Harmonics whose aliases are considered.
 HIGHEST_ALIAS = 12
-# Least precision of a weight, per sample.
-LEAST_PRECISION = 1e-6
 # Harmonics that drift by less than this many turns past the samples are in step with them.
 IN_STEP_TURNS = 1.2
-# Part of a first harmonic in step that early and late samples leave unknown.
-SEEN_FRACTION = 0.5
 # Least standard deviation of the samples for a ripple, in standard deviations of their noise.
 RIPPLE_NOISES = 1.5
 
@@ -67,7 +63,6 @@ class Ripple:
         seen_w: complex amplitude of each harmonic in the samples, behind the low-pass.
         left_w: residual on held-out samples, a standard deviation.
         tau_s: time constant of the low-pass, known to within ``tau_sigma_s``.
-        mean_sigma_w: standard deviation of the mean power: samples can't separate it from a harmonic in step.
     """
 
     start_s: float
@@ -78,32 +73,12 @@ class Ripple:
     left_w: float
     tau_s: float = 0.0
     tau_sigma_s: float = 0.0
-    mean_sigma_w: float = 0.0
 
-    def settled(self, time_s: Column, power_w: Column, sample_period_s: float) -> Ripple:
-        """The ripple with its higher harmonics shrunk towards those of a load that switches, and ``mean_sigma_w``.
-
-        Ridge regression (Hoerl and Kennard, Technometrics 12, 1970) together with a linear mean and a frequency error.
-        """
-        inside = (time_s >= self.start_s) & (time_s <= self.end_s)
-        order, num = np.arange(1, HIGHEST_ALIAS + 1), len(self.seen_w)
-        once = np.exp(2j * np.pi * self.frequency_hz * time_s[inside])
-        turn = np.cumprod(np.repeat(once[:, None], HIGHEST_ALIAS, axis=1), axis=1)
-        fitted, higher = turn[:, :num], turn[:, num:]
-        since = (time_s[inside] - self.start_s) / (self.end_s - self.start_s) - 0.5
-        faster = since * (1j * order[:num] * self.seen_w * fitted).real.sum(axis=1)
-        rows = np.column_stack((fitted.real, -fitted.imag, faster, since, np.ones_like(since)))
-        _, expected_w, in_step = self._aliases(sample_period_s)
-        known = np.where(order > 1, (self.left_w / np.maximum(expected_w, 1e-9)) ** 2, 0.0)[:num]
-        precision = np.concatenate((known, known, np.zeros(3))) + LEAST_PRECISION * len(since)
-        inverse = np.linalg.inv(rows.T @ rows + np.diag(precision))
-        real_w, imaginary_w = np.split((inverse @ (rows.T @ power_w[inside]))[:-3], 2)
-        noise_w = self.left_w * np.sqrt(max(float(inverse[-1, -1]) - 1 / len(since), 0.0))
-        # Harmonics beyond the fitted ones move the mean.
-        moved_w = np.abs(inverse[-1] @ rows.T @ higher) * expected_w[num:] / np.sqrt(2)
-        first_w = SEEN_FRACTION * expected_w[0] / np.sqrt(2) if in_step[0] else 0.0
-        mean_sigma_w = float(np.linalg.norm([noise_w, first_w, *moved_w]))
-        return replace(self, seen_w=real_w + 1j * imaginary_w, mean_sigma_w=mean_sigma_w)
+    def settled(self, sample_period_s: float) -> Ripple:
+        """The ripple without higher harmonics in step with the samples, which take them for a part of the mean."""
+        _, _, in_step = self._aliases(sample_period_s)
+        in_step[0] = False
+        return replace(self, seen_w=np.where(in_step[: len(self.seen_w)], 0.0, self.seen_w))
 
     def power_seen_w(self, time_s: Column) -> Column:
         """Its contribution to samples at these times."""

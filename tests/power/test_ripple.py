@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pybench.power.curve import UNKNOWN_PART
 from pybench.power.ripple import Ripple, find_ripple, tuned, wave_sum
 from pybench.power.samples import POWER_STEP_W
 from tests.physics import windows
@@ -139,11 +140,11 @@ def test_a_harmonic_in_step_with_the_samples_is_no_part_of_the_mean() -> None:
         free = find_ripple(time_s, noisy_w, 12.0)
         if free is None:  # an outlier near an end
             continue
-        ripple = replace(free, tau_s=10.9e-3, tau_sigma_s=0.0).settled(time_s, noisy_w, 0.02)
+        ripple = replace(free, tau_s=10.9e-3, tau_sigma_s=0.0).settled(0.02)
         means_w = [float(np.mean(noisy_w - wave.power_seen_w(time_s))) for wave in (ripple, free)]
         off_w.append(means_w[0] - 480)
         free_off_w.append(means_w[1] - 480)
-        doubt_w.append(float(np.hypot(ripple.mean_sigma_w, 12 / np.sqrt(len(time_s)))))
+        doubt_w.append(float(np.hypot(UNKNOWN_PART * ripple.in_step_w(0.02), 12 / np.sqrt(len(time_s)))))
     assert len(off_w) > 20
     assert np.std(off_w) < 0.7 * np.std(free_off_w)
     assert np.mean(np.abs(off_w) < 3 * np.array(doubt_w)) == 1.0
