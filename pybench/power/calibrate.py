@@ -1,7 +1,7 @@
 """Calibrate a GPU's power sensor: readings under a load of known square waves, and the model that fits them.
 
 The readings of a sensor that shows the mean of a window behind a first-order low-pass follow in closed form. The
-figures with the least squares are searched, the best of a grid first, then by trials on all sides; the load's powers
+figures with the least residual are searched, the best of a grid first, then by trials on all sides; the load's powers
 follow by least squares (variable projection: Golub and Pereyra, SIAM J. Numer. Anal. 10, 1973). Each part of the load
 is also fitted alone: the scatter of its figures gives their standard deviations. Periods shorter than the sensor's show
 the window by aliasing (Yang et al., SC24).
@@ -35,21 +35,14 @@ from pybench.power.trace import MISSING, GpuTrace, PowerTrace
 TAUS_S = np.array([0, 3, 6, 9, 12, 15, 20, 30, 50, 100, 200]) / 1e3
 WINDOWS_S = np.array([0, 5, 10, 20, 25, 35, 50, 75, 100, 200, 500, 1000]) / 1e3
 LAGS_S = np.arange(-30, 121, 10) / 1e3
-# Windows whose best response is refined: windows that differ by one load period look alike on the grid.
-NUM_STARTS = 6
-# Trials move each figure by this side in s at first; the side is halved this often.
-FIRST_SIDE_S = 8e-3
-NUM_HALVINGS = 11
+# Trials move each figure by the first side in s; the side is halved down to the last.
+FIRST_SIDE_S, LAST_SIDE_S = 8e-3, 4e-6
 MOVES = tuple(itertools.product((-1, 0, 1), repeat=3))
 # Parts needed for a standard deviation, and its least value in s.
 MIN_SINGLES = 2
 LEAST_SIGMA_S = 0.3e-3
 # Readings needed for a fit.
 MIN_READINGS = 12
-# Readings off by more than 6 times the median are left out, at most a tenth: ramps and driver errors. Leaving out more
-# would let a wrong response skip the readings near the load's edges.
-TRIM_TIMES = 6.0
-MOST_LEFT_OUT_FRACTION = 0.1
 # A shorter window or low-pass in s counts as none.
 LEAST_SHOWN_S = 1e-6
 
@@ -58,7 +51,7 @@ LEAST_SHOWN_S = 1e-6
 class Response:
     """How readings follow the load.
 
-    ``off_fraction`` is the root mean square residual over the load's swing; ``high_w`` is the median over the parts.
+    ``off_fraction`` is the mean absolute residual over the load's swing; ``high_w`` is the median over the parts.
     """
 
     window_s: float
@@ -94,10 +87,7 @@ def fit_sensor(time_s: Column, power_w: Column, parts: Sequence[Windows]) -> Sen
     load, every = SquareLoad.of([span for part in parts for span in part]), np.any(near, axis=0)
     readings = _Readings(load, time_s[every], power_w[every], np.argmax(near, axis=0)[every])
     grid = [(window, tau, lag) for window in WINDOWS_S for tau in TAUS_S for lag in LAGS_S]
-    of_window: dict[float, Response] = {}
-    for response in sorted((readings.response(*figures) for figures in grid), key=OFF):
-        of_window.setdefault(response.window_s, response)
-    whole = min((readings.refined(start) for start in list(of_window.values())[:NUM_STARTS]), key=OFF)
+    whole = readings.refined(min((readings.response(*figures) for figures in grid), key=OFF))
     singles = []
     for which in (which for which in near[:, every] if which.sum() >= MIN_READINGS):
         times_s, powers_w = readings.time_s[which], readings.power_w[which]
@@ -123,13 +113,8 @@ class _Readings:
         """The powers and the residual with these figures."""
         seen = self.load.seen(self.time_s - lag_s, window_s, tau_s)
         low_w, swing_w = _powers(seen, self.power_w, self.part)
-        off_w = np.abs(self.power_w - low_w - swing_w[self.part] * seen)
-        ordered_w, last = np.sort(off_w), len(off_w) - 1
-        usual_w, most_w = ordered_w[last // 2], ordered_w[int(np.ceil(last * (1 - MOST_LEFT_OUT_FRACTION)))]
-        keep = np.asarray(off_w <= max(TRIM_TIMES * float(usual_w), float(most_w), 1e-3))
-        low_w, swing_w = _powers(seen[keep], self.power_w[keep], self.part[keep])
-        part_w = swing_w[self.part[keep]]
-        off = float(np.sqrt(np.mean(((self.power_w[keep] - low_w - part_w * seen[keep]) / part_w) ** 2)))
+        # A mean of absolute values: ramps and driver errors count little.
+        off = float(np.mean(np.abs((self.power_w - low_w) / swing_w[self.part] - seen)))
         high_w = low_w + float(np.median(swing_w))
         # A window or low-pass so long that the load does not show fits nothing.
         return Response(window_s, tau_s, lag_s, low_w, high_w, off if np.ptp(seen) > 0 else np.inf)
@@ -139,14 +124,14 @@ class _Readings:
 
         Window, low-pass and mean delay are varied: the mean delay is known better than the lag alone.
         """
-        best, side_s, num_halvings = start, FIRST_SIDE_S, 0
-        while num_halvings < NUM_HALVINGS:
+        best, side_s = start, FIRST_SIDE_S
+        while side_s > LAST_SIDE_S:
             at = np.array([best.window_s, best.tau_s, best.lag_s + best.window_s / 2 + best.tau_s])
             around = [np.maximum(at + side_s * np.array(move), [0.0, 0.0, -np.inf]) for move in MOVES]
             tried = (self.response(w, tau, delay - w / 2 - tau) for w, tau, delay in around)
             better = min((best, *tried), key=OFF)
             if better is best:
-                side_s, num_halvings = side_s / 2, num_halvings + 1
+                side_s /= 2
             best = better
         return best
 
