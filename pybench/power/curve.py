@@ -165,8 +165,8 @@ def undo_low_pass(time_s: Column, power_w: Column, tau_s: float, tau_sigma_s: fl
 MIN_SERIES = 4
 # Samples within 2 s of a window's end are folded: enough for a shape, few enough for a period that drifts.
 RIPPLE_SPAN_S = 2.0
-# Samples around a window, or around an end of a long one, searched for a load in step.
-LOOKED_AT = 250
+# Samples within 4 s of a window, or of an end of a long one, are searched for a load in step.
+LOOKED_AT_S = 4.0
 
 
 def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> Curve | None:
@@ -183,7 +183,7 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
     ripples: list[Ripple] = []
     possible_w = 0.0
     for first_s, last_s in ends_s:
-        looked_at = samples.nearest(first_s, last_s, LOOKED_AT)
+        looked_at = samples.near(first_s - LOOKED_AT_S, last_s + LOOKED_AT_S)
         if len(windows_s) == 1:  # ripples of several windows would overlap; unfolded, they widen the bound
             near = samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S)
             ripple = find_ripple(near.time_s, near.power_w, noise_w(near.power_w))

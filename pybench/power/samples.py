@@ -33,9 +33,8 @@ LONE_MOST_W = 3e3
 IMPOSSIBLE_W = 10e3
 # Percentile of the readings that counts as the usual power.
 USUAL_PERCENTILE = 95
-# Readings looked at for the percentile, and for the median that decides whether the percentile is needed.
+# Readings looked at for the percentile.
 MOST_USUAL = 10_000
-FEW_USUAL = 1000
 
 
 def seconds_since(times_ns: Sequence[int] | Nanoseconds, origin_ns: int) -> Column:
@@ -97,12 +96,6 @@ class Samples:
         """Samples between two times."""
         first, end = np.searchsorted(self.time_s, start_s), np.searchsorted(self.time_s, end_s, side="right")
         return Samples(self.time_s[first:end], self.power_w[first:end], self.num_glitches)
-
-    def nearest(self, start_s: float, end_s: float, num: int) -> Samples:
-        """``num`` samples around a window, centred where the series is long enough."""
-        first, end = np.searchsorted(self.time_s, (start_s, end_s))
-        first = max(min((first + end - num) // 2, len(self.time_s) - num), 0)
-        return Samples(self.time_s[first : first + num], self.power_w[first : first + num], self.num_glitches)
 
     def have_gap(self, windows_s: Windows) -> bool:
         """Whether some window has a time longer than ``GAP_S`` without a sample."""
@@ -207,10 +200,9 @@ def highest_power_w(power_mw: Nanoseconds) -> float | None:
     if not len(power_mw):
         return None
     highest_mw = np.max(power_mw)
-    few_mw, usual_mw = (power_mw[:: max(1, len(power_mw) // most)] for most in (FEW_USUAL, MOST_USUAL))
-    # The 95th percentile is at least the median, so the cheap median decides first.
-    if highest_mw > GLITCH_TIMES * median(few_mw):
-        usual_w = max(float(np.percentile(usual_mw, USUAL_PERCENTILE)) / 1e3, 0.0)
+    some_mw = power_mw[:: max(1, len(power_mw) // MOST_USUAL)]
+    usual_w = max(float(np.percentile(some_mw, USUAL_PERCENTILE)) / 1e3, 0.0)
+    if highest_mw > GLITCH_TIMES * usual_w * 1e3:
         highest_mw = np.max(power_mw, where=~_too_high(power_mw / 1e3, usual_w), initial=MISSING)
     return float(highest_mw) / 1e3 if highest_mw >= GLITCH_W * 1e3 else None
 
