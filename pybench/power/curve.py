@@ -106,12 +106,6 @@ class Curve:
         """Whether the curve spans the windows, extensions included."""
         return bool(self.time_s[0] <= windows_s[0][0] and windows_s[-1][1] <= self.time_s[-1])
 
-    def has_gap(self, windows_s: Windows) -> bool:
-        """Whether a window contains a part of a piece longer than ``GAP_S``."""
-        first_s, last_s = self.time_s[:-1], self.time_s[1:]
-        wide = last_s - first_s > GAP_S
-        return any(bool(np.any(wide & (last_s > start_s) & (first_s < end_s))) for start_s, end_s in windows_s)
-
     def ends_in_gap(self, windows_s: Windows) -> bool:
         """Whether a window begins or ends in a piece longer than ``GAP_S``."""
         piece = self._piece_at(np.ravel(windows_s))

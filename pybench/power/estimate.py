@@ -56,11 +56,10 @@ LONE_GAIN_SPREAD = 3e-3
 NEAREST_NS = 1_500_000_000
 # Power changes by about 0.2 % per °C, so 10 °C move it by as much as the intervals of a verdict.
 DRIFT_C = 10
-# Uncalibrated sensors: the power's range within 1 s of an end counts; 4 standard deviations of the mean of few values;
-# an unseen part of the time may differ by 2 %, and so may the sensor.
+# Uncalibrated sensors: the power's range up to 1 s beyond the window counts; 4 standard deviations of the mean of few
+# values; the sensor may differ by 2 %, and so may an unseen part of the time.
 NEAR_S = 1.0
 UNSEEN_SIGMAS = 4.0
-UNSEEN_FRACTION = 0.02
 UNCALIBRATED_FRACTION = 0.02
 
 
@@ -232,18 +231,13 @@ def _uncalibrated_j(window: Window, samples: Samples) -> float:
     Unseen power scatters like the seen power nearby. A load in step with the sensor can be off by its whole swing: see
     the flag ``part_time_sensor``.
     """
-    sensor = window.sensor
-    ends_j = 0.0
-    for at_s in np.ravel(window.spans_s).tolist():
-        near_end_w = samples.near(at_s - NEAR_S, at_s + NEAR_S).power_w
-        ends_j += float(np.ptp(near_end_w)) * sensor.blur_s if len(near_end_w) else 0.0
-    near_w = samples.near(window.start_s - NEAR_S, window.end_s + NEAR_S).power_w
+    sensor, near_w = window.sensor, samples.near(window.start_s - NEAR_S, window.end_s + NEAR_S).power_w
     if not len(near_w):
-        return ends_j
-    mean_w, num_values = float(np.mean(near_w)), max(window.length_s / sensor.period_s, 1.0)
-    scatter_w = UNSEEN_SIGMAS * float(np.std(near_w)) / math.sqrt(num_values) + UNSEEN_FRACTION * mean_w
-    unseen = 1 - sensor.seen_fraction
-    return ends_j + (unseen * scatter_w + UNCALIBRATED_FRACTION * mean_w) * window.length_s
+        return 0.0
+    unseen, num_values = 1 - sensor.seen_fraction, max(window.length_s / sensor.period_s, 1.0)
+    ends_j = 2 * len(window.spans_s) * float(np.ptp(near_w)) * sensor.blur_s
+    scatter_w = unseen * UNSEEN_SIGMAS * float(np.std(near_w)) / math.sqrt(num_values)
+    return ends_j + (scatter_w + (1 + unseen) * UNCALIBRATED_FRACTION * float(np.mean(near_w))) * window.length_s
 
 
 def estimate_by_series(window: Window, curve: Curve | None) -> WindowEnergy | None:
@@ -258,7 +252,9 @@ def estimate_by_series(window: Window, curve: Curve | None) -> WindowEnergy | No
         curve.shared_sigma_j(spans_s),
         UNKNOWN_PART * curve.in_step_w * window.length_s,
     )
-    return WindowEnergy(energy_j, math.hypot(*sigmas_j), "series", gap=curve.has_gap(spans_s), hidden_w=curve.hidden_w)
+    return WindowEnergy(
+        energy_j, math.hypot(*sigmas_j), "series", gap=window.samples.have_gap(spans_s), hidden_w=curve.hidden_w
+    )
 
 
 def estimate_by_average(window: Window, averages: Samples) -> WindowEnergy | None:
@@ -274,4 +270,4 @@ def estimate_by_average(window: Window, averages: Samples) -> WindowEnergy | Non
     lately_w = average_w[(time_s >= start_s - span_s) & (time_s <= end_s + span_s)]
     trailing_j = len(window.spans_s) * float(np.ptp(lately_w)) * span_s / 2
     sigma_j = math.hypot(trailing_j, LONE_GAIN_SPREAD * energy_j)
-    return WindowEnergy(energy_j, sigma_j, "polled", gap=curve.has_gap(window.spans_s))
+    return WindowEnergy(energy_j, sigma_j, "polled", gap=averages.have_gap(window.spans_s))
