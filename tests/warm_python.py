@@ -37,6 +37,7 @@ IMPORTED = (
     "transformers.integrations.sdpa_attention",
     "transformers.models.llama.modeling_llama",
     "peft",
+    "aiohttp.web",
 )
 # Room for a worker's environment where /proc shows it: processes of a run are found by it.
 _ROOM = "R" * 2**14

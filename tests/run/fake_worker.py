@@ -241,8 +241,7 @@ def work_on(order: WorkOrder, place: int) -> None:
     step_ns = round((listed_ns(order) or STEP_NS) * stretch)
     if wait:  # steps that waited span the wait, and what sensors read in it
         step_ns = max(STEP_NS, 2 * (time.monotonic_ns() - begun_ns) // order.steps)
-    while time.monotonic_ns() < begun_ns + order.steps * step_ns:
-        time.sleep(0.001)
+    time.sleep(max(0, begun_ns + order.steps * step_ns - time.monotonic_ns()) / 1e9)
     for number in OWN:
         measure(number, order, order.steps - (behaviour == "short"), begun_ns, step_ns)
         say(number, Metric(name="peak_memory_bytes", value=1024.0, unit="bytes"))

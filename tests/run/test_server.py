@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -37,17 +38,18 @@ max_warmup_steps = 1
 {settings}
 """
 
-Serve = Callable[[str], tuple[Run, Results]]
+Serve = Callable[..., tuple[Run, Results]]
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Serve:
-    """Run the suite with more settings: the run and its results."""
+def serve(tmp_path: Path, warm_python: Path) -> Serve:
+    """Run the suite with more settings: the run and its results. Workers and servers are forks unless ``cold``."""
 
-    def run(settings: str) -> tuple[Run, Results]:
+    def run(settings: str, *, cold: bool = False) -> tuple[Run, Results]:
+        python = sys.executable if cold else str(warm_python)
         suite = tmp_path / "served.toml"
         suite.write_text(SUITE.format(settings=settings))
-        made = prepare_run(suite, tmp_path / "runs", lambda _: Local())
+        made = prepare_run(suite, tmp_path / "runs", lambda _: Local(python))
         return made, made.finish(Progress())
 
     return run
@@ -64,7 +66,7 @@ def assert_nothing_is_left(run: Run) -> None:
 
 def test_a_healthy_server_shows_everything(serve: Serve) -> None:
     """Throughput, latencies up to p99.9, goodput, the server's own latencies; the stub keeps the limit on TTFT."""
-    run, results = serve('server = "stub"\nconcurrency = 4\nttft_limit_s = 10')
+    run, results = serve('server = "stub"\nconcurrency = 4\nttft_limit_s = 10', cold=True)
     (point,) = results.points
     assert point.status == "ok", point.reason
     values = {name: estimate.value for name, estimate in point.metrics.items()}

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -45,22 +45,30 @@ def settings(**changes: object) -> Generate:
     return Generate(**{**lengths, **server, **changes})  # type: ignore[arg-type]
 
 
-@contextmanager
-def stubbed(folder: Path, *options: str, given: Generate) -> Iterator[Callable[[], Load]]:
+Stubbed = Callable[..., AbstractContextManager[Callable[[], Load]]]
+
+
+@pytest.fixture
+def stubbed(tmp_path: Path, warm_python: Path) -> Stubbed:
     """Sends the requests of ``given`` to a stub with more ``options``; returns what came of them."""
-    command = ("{python}", "-I", "-B", "{stub}", "--port", "{port}", *options)
-    with served(settings(server=None, server_command=list(command)), folder) as server:
-        requests = draw_requests(given, 1000, 0)
-        client = LoadClient(server.url, requests, given.concurrency, given.request_limit_s)
-        with closing(asyncio.new_event_loop()) as loop:
-            loop.run_until_complete(client.open())
-            yield lambda: loop.run_until_complete(client.send_all(None))
-            loop.run_until_complete(client.close())
+
+    @contextmanager
+    def sends(*options: str, given: Generate) -> Iterator[Callable[[], Load]]:
+        command = (str(warm_python), "-I", "-B", "{stub}", "--port", "{port}", *options)
+        with served(settings(server=None, server_command=list(command)), tmp_path) as server:
+            requests = draw_requests(given, 1000, 0)
+            client = LoadClient(server.url, requests, given.concurrency, given.request_limit_s)
+            with closing(asyncio.new_event_loop()) as loop:
+                loop.run_until_complete(client.open())
+                yield lambda: loop.run_until_complete(client.send_all(None))
+                loop.run_until_complete(client.close())
+
+    return sends
 
 
-def test_times_are_those_of_the_stub(tmp_path: Path) -> None:
+def test_times_are_those_of_the_stub(stubbed: Stubbed) -> None:
     """TTFT is at least the stub's prefill, E2E also its five decode steps; tokens are those ordered."""
-    with stubbed(tmp_path, "--prefill-ms", "30", "--decode-ms", "10", given=settings(concurrency=4)) as send:
+    with stubbed("--prefill-ms", "30", "--decode-ms", "10", given=settings(concurrency=4)) as send:
         load = send()
     assert not load.faults
     assert len(load.times) == NUM_REQUESTS
@@ -72,9 +80,9 @@ def test_times_are_those_of_the_stub(tmp_path: Path) -> None:
     assert load.client_cpu_s > 0
 
 
-def test_a_closed_loop_keeps_its_number_in_flight(tmp_path: Path) -> None:
+def test_a_closed_loop_keeps_its_number_in_flight(stubbed: Stubbed) -> None:
     """At most so many requests are between arrival and last token at any time."""
-    with stubbed(tmp_path, given=settings(concurrency=3)) as send:
+    with stubbed(given=settings(concurrency=3)) as send:
         times = send().times
     moments = sorted([(t.arrival_ns, 1) for t in times] + [(t.last_token_ns, -1) for t in times])
     in_flight = most = 0
@@ -84,10 +92,10 @@ def test_a_closed_loop_keeps_its_number_in_flight(tmp_path: Path) -> None:
     assert most == 3
 
 
-def test_an_open_loop_sends_at_the_drawn_moments(tmp_path: Path) -> None:
+def test_an_open_loop_sends_at_the_drawn_moments(stubbed: Stubbed) -> None:
     """Arrivals are those of the seed, whatever became of the requests before; nothing waits for an answer."""
     given = settings(request_rate_per_s=200, burstiness=0.5)
-    with stubbed(tmp_path, "--prefill-ms", "300", given=given) as send:
+    with stubbed("--prefill-ms", "300", given=given) as send:
         times = sorted(send().times, key=lambda t: t.arrival_ns)
     drawn_s = [request.arrival_s for request in drawn_lengths(given, 0)]
     expected_ns = [round((later - earlier) * 1e9) for earlier, later in pairwise(drawn_s)]
@@ -108,18 +116,18 @@ def test_gamma_arrivals_have_the_rate_and_the_spread() -> None:
 
 
 @pytest.mark.parametrize("fault", CAUSES)
-def test_every_fault_has_a_name(fault: str, tmp_path: Path) -> None:
+def test_every_fault_has_a_name(fault: str, stubbed: Stubbed) -> None:
     """A server that answers all requests wrongly fails the step, by the fault's name, and costs seconds."""
     failing = pytest.raises(WrongResultError, match=r"of 20 requests failed \(\d+ ")
-    with stubbed(tmp_path, "--fault", fault, given=settings(concurrency=2)) as send, failing as failed:
+    with stubbed("--fault", fault, given=settings(concurrency=2)) as send, failing as failed:
         send()
     assert CAUSES[fault] in str(failed.value)
 
 
 @pytest.mark.parametrize("fault", ["status_429", "half_stream"])
-def test_a_few_failures_are_counted(fault: str, tmp_path: Path) -> None:
+def test_a_few_failures_are_counted(fault: str, stubbed: Stubbed) -> None:
     """A step goes on, without the requests that failed."""
-    with stubbed(tmp_path, "--fault", fault, "--fault-every", "5", given=settings(concurrency=2)) as send:
+    with stubbed("--fault", fault, "--fault-every", "5", given=settings(concurrency=2)) as send:
         load = send()
     assert load.faults.total() == 4
     assert len(load.times) == NUM_REQUESTS - 4
@@ -130,10 +138,10 @@ def test_every_fault_of_the_stub_is_tried() -> None:
     assert set(stub.FAULTS) == {*CAUSES, "exit"}
 
 
-def test_a_stalled_loop_sends_late(tmp_path: Path) -> None:
+def test_a_stalled_loop_sends_late(stubbed: Stubbed) -> None:
     """Arrivals that the load generator delays are counted: the stall here begins with the first answer."""
     given = settings(request_rate_per_s=400)
-    with stubbed(tmp_path, given=given) as send:
+    with stubbed(given=given) as send:
         asyncio_sleep = asyncio.sleep
 
         async def stalling(delay_s: float) -> None:
