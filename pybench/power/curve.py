@@ -118,20 +118,19 @@ class Curve:
     def shared_sigma_j(self, windows_s: Windows) -> float:
         """Standard deviation of the energy within windows by errors common to many pieces.
 
-        A time shift of ±``shift_s``, the shapes of ripples, and the ends of several windows.
+        A time shift of ±``shift_s``, and the ends of several windows.
         """
         moved_s = np.array([0.0, -self.shift_s, self.shift_s])[:, None, None] + np.asarray(windows_s)
         at_ends_j = self.at(moved_s)
         energy_j = (at_ends_j[..., 1] - at_ends_j[..., 0]).sum(axis=1).tolist()
         shifted_j = max(abs(moved_j - energy_j[0]) for moved_j in energy_j[1:])
-        ripples_j = (2**0.5 * len(windows_s) * ripple.sigma_j for ripple in self.ripples)
         ends_j = 0.0
         if len(windows_s) > 1:  # equal errors in the pieces at the ends add up
             piece = self._piece_at(np.ravel(windows_s))
             piece_j2 = self.sums["variance_j2"][piece + 1] - self.sums["variance_j2"][piece]
             together_j2 = float(np.sqrt(piece_j2).sum()) ** 2 - float(piece_j2.sum())
             ends_j = ENDS_ALIKE * math.sqrt(max(together_j2, 0.0))
-        return math.hypot(shifted_j, ends_j, *ripples_j)
+        return math.hypot(shifted_j, ends_j)
 
 
 def undo_low_pass(time_s: Column, power_w: Column, tau_s: float, tau_sigma_s: float) -> Curve:
@@ -142,8 +141,7 @@ def undo_low_pass(time_s: Column, power_w: Column, tau_s: float, tau_sigma_s: fl
     period_s, noise = median(np.diff(time_s)), sample_noise_w(power_w)
     pieces, blind_s = _energy.undone(time_s, power_w, noise, tau_s=tau_s, period_s=period_s, gap_s=GAP_S)
     ends_s, piece_j, sigma_j, missed_j, counted_j2, unsteady_j = pieces
-    may_repeat = bool(missed_j.any() or unsteady_j.any())
-    in_step = in_step_fraction(time_s, power_w, period_s) if may_repeat else 0.0
+    in_step = in_step_fraction(time_s, power_w, period_s)
     return Curve.of_pieces(
         np.concatenate((time_s[:1], ends_s)),
         piece_j,
@@ -182,7 +180,7 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
             near = samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S)
             ripple = find_ripple(near.time_s, near.power_w, noise_w(near.power_w))
             if ripple is not None:
-                ripple = replace(ripple, tau_s=sensor.tau_s, tau_sigma_s=sensor.tau_sigma_s)
+                ripple = replace(ripple, tau_s=sensor.tau_s)
                 ripples.append(ripple.settled(sensor.period_s))
                 looked_at = _less(looked_at.near(ripple.start_s, ripple.end_s), [ripple])
         if sensor.resolves:

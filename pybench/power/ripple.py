@@ -39,11 +39,10 @@ NUM_STEPS = 3
 RIDGE = 1e-6
 # Variance that one wave must explain, as a fraction, before anything is fitted.
 EXPLAINED_FRACTION = 0.4
-# A fit is used if its residual on held-out samples is below a fifth of their standard deviation; or below 1.5 times
-# the noise and three quarters of the deviation.
+# A fit is used if its residual on held-out samples is below a fifth of their standard deviation, or below 1.5 times
+# the noise.
 RESIDUAL_FRACTION = 0.2
 NOISE_TIMES = 1.5
-NOISY_FRACTION = 0.75
 # The load begins or ends within the samples if the residual of one of the five outer ones is 3.5 times the usual.
 NUM_OUTER = 5
 OUTER_TIMES = 3.5
@@ -51,8 +50,6 @@ OUTER_TIMES = 3.5
 HIGHEST_ALIAS = 12
 # Harmonics that drift by less than this many turns past the samples are in step with them.
 IN_STEP_TURNS = 1.2
-# Least standard deviation of the samples for a ripple, in standard deviations of their noise.
-RIPPLE_NOISES = 1.5
 
 
 @dataclass(frozen=True)
@@ -61,18 +58,14 @@ class Ripple:
 
     Attributes:
         seen_w: complex amplitude of each harmonic in the samples, behind the low-pass.
-        left_w: residual on held-out samples, a standard deviation.
-        tau_s: time constant of the low-pass, known to within ``tau_sigma_s``.
+        tau_s: time constant of the low-pass.
     """
 
     start_s: float
     end_s: float
-    num_samples: int
     frequency_hz: float
     seen_w: Complex
-    left_w: float
     tau_s: float = 0.0
-    tau_sigma_s: float = 0.0
 
     def settled(self, sample_period_s: float) -> Ripple:
         """The ripple without higher harmonics in step with the samples, which take them for a part of the mean."""
@@ -91,13 +84,6 @@ class Ripple:
         inside_s = np.minimum(np.maximum(time_s, self.start_s), self.end_s)
         at_start_j = wave_sum(np.array([self.start_s]), self.frequency_hz, amplitude_j)
         return np.asarray(wave_sum(inside_s, self.frequency_hz, amplitude_j) - at_start_j)
-
-    @cached_property
-    def sigma_j(self) -> float:
-        """Standard deviation of the joules at any time, by noise and the low-pass."""
-        noise_w = np.abs(self._gain) * self.left_w / np.sqrt(self.num_samples)
-        low_pass_w = np.abs(self.seen_w) * self._omega * self.tau_sigma_s
-        return float(np.linalg.norm(np.hypot(noise_w, low_pass_w / np.sqrt(2)) / self._omega))
 
     def in_step_w(self, sample_period_s: float) -> float:
         """Standard deviation of the mean power of a counter with this sampling period, by harmonics in step with it."""
@@ -144,8 +130,9 @@ def wave_sum(time_s: Column, frequency_hz: float, amplitude: Complex) -> Column:
 
 def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | None:
     """The ripple in samples with this standard deviation of noise; ``None`` if there is none."""
-    if len(time_s) < MIN_SAMPLES or (swing_w := float(power_w.std())) < RIPPLE_NOISES * noise_w:
+    if len(time_s) < MIN_SAMPLES:
         return None
+    usual_w = max(NOISE_TIMES * noise_w, RESIDUAL_FRACTION * float(power_w.std()))
     middle_s = float(time_s.mean())
     since_s = time_s - middle_s
     fits = [tuned(since_s, power_w, hz) for hz in _peaks_hz(since_s, power_w).tolist()]
@@ -158,18 +145,14 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     alias_hz = max(folded_hz, 1 / float(time_s[-1] - time_s[0]))
     if best.frequency_hz >= RIPPLE_HZ > alias_hz:
         best = min(best, tuned(since_s, power_w, alias_hz), key=lambda fit: fit.left_w)
-    if best.frequency_hz < RIPPLE_HZ:
-        return None
-    is_noise = best.left_w <= NOISE_TIMES * noise_w and best.left_w <= NOISY_FRACTION * swing_w
-    if best.left_w > RESIDUAL_FRACTION * swing_w and not is_noise:
+    if best.frequency_hz < RIPPLE_HZ or best.left_w > usual_w:
         return None
     phase = 2 * np.pi * best.frequency_hz * np.arange(1, len(best.seen_w) + 1) * middle_s
     start_s, end_s = float(time_s[0]) - EXTENSION_S, float(time_s[-1]) + EXTENSION_S
     seen_w = best.seen_w * np.exp(-1j * phase)
-    ripple = Ripple(start_s, end_s, len(time_s), best.frequency_hz, seen_w, best.left_w)
+    ripple = Ripple(start_s, end_s, best.frequency_hz, seen_w)
     off_w = power_w - ripple.power_seen_w(time_s)
     off_w = np.abs(off_w - np.median(off_w))
-    usual_w = max(NOISE_TIMES * noise_w, RESIDUAL_FRACTION * swing_w)
     if max(off_w[:NUM_OUTER].max(), off_w[-NUM_OUTER:].max()) > OUTER_TIMES * usual_w:
         return None  # the load begins or ends within the samples
     return ripple
