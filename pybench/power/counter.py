@@ -171,14 +171,13 @@ Hypotheses = list[tuple[list[Anchors], float]]
 
 
 def placed(parts: Sequence[Readings], grids: Sequence[PublicationGrid]) -> Hypotheses:
-    """The anchors by one grid of each period; without a grid if none holds the readings."""
-    by_period: dict[float, tuple[list[Anchors], float]] = {}
+    """The anchors by each grid that holds the readings; without a grid if none does."""
+    hypotheses = []
     for grid in grids:
-        if grid.period_s not in by_period:
-            anchors = [at for part in parts if (at := grid.place(part)) is not None]
-            if len(anchors) == len(parts):
-                by_period[grid.period_s] = (anchors, grid.weight)
-    return list(by_period.values()) or [([without_grid(part) for part in parts], 1.0)]
+        anchors = [at for part in parts if (at := grid.place(part)) is not None]
+        if len(anchors) == len(parts):
+            hypotheses.append((anchors, grid.weight))
+    return hypotheses or [([without_grid(part) for part in parts], 1.0)]
 
 
 def candidate_grids(readings: Readings, elsewhere: Readings | None = None) -> list[PublicationGrid]:

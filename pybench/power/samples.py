@@ -185,14 +185,10 @@ def power_within_mw(
 def max_power_w(gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]]) -> float | None:
     """Highest reading within windows, of the series, else of the polled instant power; ``None`` if there is none."""
     highest_w = highest_power_w(power_within_mw(gpu.series, offsets, windows_ns))
-    if highest_w is not None:
-        return highest_w
-    t_ns, instant_mw = np.asarray(gpu.polled.t_ns, dtype=np.int64), np.asarray(gpu.polled.instant_mw, dtype=np.int64)
-    parts = [
-        instant_mw[np.searchsorted(t_ns, start_ns) : np.searchsorted(t_ns, end_ns, side="right")]
-        for start_ns, end_ns in windows_ns
-    ]
-    return highest_power_w(np.concatenate(parts))
+    if highest_w is None:
+        polled = SeriesColumns(realtime_ns=gpu.polled.t_ns, power_mw=gpu.polled.instant_mw)
+        highest_w = highest_power_w(power_within_mw(polled, OffsetColumns(), windows_ns))
+    return highest_w
 
 
 def highest_power_w(power_mw: Nanoseconds) -> float | None:
