@@ -33,13 +33,14 @@ def _may_live_later() -> bool:
     return subprocess.run((*_LATER, "true"), capture_output=True, check=False).returncode == 0
 
 
-def test_two_hosts_measure_one_training(tmp_path: Path, fake_library: Path) -> None:
+def test_two_hosts_measure_one_training(tmp_path: Path, fake_library: Path, warm_pybench: Path) -> None:
     """Each starts its ranks and samples its GPU; ranks and joules are on one clock and stand up to verification.
 
     The CLOCK_MONOTONIC of one host is an hour ahead, where this machine allows that.
     """
     gpus = {"PYBENCH_NVML_LIBRARY": str(fake_library), "FAKE_NVML_DEVICES": "1", "FAKE_NVML_DRIVER": "580.7.hosts"}
-    two = TwoHosts(tmp_path, ranks=2, environment={**gpus, "FAKE_NVML_LOAD": "constant:400"})
+    loaded = {**gpus, "FAKE_NVML_LOAD": "constant:400"}
+    two = TwoHosts(tmp_path, ranks=2, environment=loaded, pybench=warm_pybench)
     for name in "ab":
         two.behave(name, FAKE_STEP_MS="100", FAKE_NAME="NVIDIA H200")
     before = _LATER if _may_live_later() else ()

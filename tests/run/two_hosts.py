@@ -50,7 +50,10 @@ class TwoHosts:
     def host(
         self, name: str, *arguments: str, before: tuple[str, ...] = (), **environment: str
     ) -> Iterator[subprocess.Popen[str]]:
-        """The command on one host, with another one ``before`` it; it is killed where the test does not wait for it."""
+        """The command on one host, with another one ``before`` it; it is killed where the test does not wait for it.
+
+        A command before it affects no forked process, so it starts a cold one.
+        """
         given = arguments or ("hosts.toml",)
         meeting = ("--rendezvous", f"127.0.0.1:{self.port}", "--nodes", "2", "--node-rank", str("ab".index(name)))
         own = {
@@ -60,7 +63,7 @@ class TwoHosts:
             NO_DRIVER[0]: NO_DRIVER[1],
         }
         process = subprocess.Popen(
-            (*before, self.pybench, "run", *given, *meeting, *self.engine),
+            (*before, PYBENCH if before else self.pybench, "run", *given, *meeting, *self.engine),
             cwd=self.folder / name,
             env={**os.environ, **own, **self.environment, **environment},
             stdout=subprocess.PIPE,

@@ -101,9 +101,9 @@ def test_a_mixture_whose_routers_are_not_found_is_not_measured(run_vllm: RunVllm
     assert (failure.cause, "routers have other names" in failure.message) == ("unsupported", True)
 
 
-def test_copies_share_the_samples_and_the_gpus(run_cold_vllm: RunVllm) -> None:
+def test_copies_share_the_samples_and_the_gpus(run_vllm: RunVllm) -> None:
     """Two copies of one GPU each: two requests each, another GPU each."""
-    code, streams, log = run_cold_vllm(settings(data_parallel=2))
+    code, streams, log = run_vllm(settings(data_parallel=2))
     assert code == 0, log
     headers = [events[0] for events in streams]
     assert [header.replica for header in headers if isinstance(header, Header)] == [0, 1]

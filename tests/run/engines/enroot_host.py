@@ -54,7 +54,7 @@ class EnrootHost:
             (self.folder / name).write_text(text, encoding="utf-8")
         self.program("skopeo", f'exec cat "{self.folder}/served"')
         words = f'"{self.python}" "{self.folder}/log" "{self.folder}/to_enroot" "{refused}"'
-        self.program("enroot", f'exec "{sys.executable}" "{STAND_IN}" {words} "$@"')
+        self.program("enroot", f'exec "{sys.executable}" -IS "{STAND_IN}" {words} "$@"')
         for name in ("mksquashfs", "unsquashfs", "squashfuse"):
             self.program(name, "exit 0")
         return f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"

@@ -16,8 +16,8 @@ from pybench.model.machine import Place
 from pybench.run.engines.base import Launch
 from pybench.run.engines.local import Local
 from pybench.run.engines.process import WorkerProcess, processes_marked
-from pybench.run.engines.stage import stage_worker
 from pybench.run.engines.starter import COLD_VARIABLE, ForkedWorker, Starter
+from tests.worker.conftest import staged
 
 ORDER = (
     '{"point_id": "p", "settings": {"workload": "matmul", "backend": "torch"}, "architecture": null, '
@@ -45,7 +45,7 @@ class Stage:
         self.folder = folder
         self.launcher = Local(sys.executable)
         self.token = f"starter-{os.getpid()}-{folder.name}"
-        stage_worker(folder / "stage")
+        staged(folder)
 
     def backend(self, work: str = "", code: int = 0, at_import: str = "") -> None:
         """Behaviour of the backend."""
