@@ -41,7 +41,7 @@ covered: $(STAMP)
 
 # In the order that tests/conftest.py gives them: long files first. They wait for a third of their time.
 slow: $(STAMP)
-	$(PYTEST) -m "process or runs or torch or native or whole" -n $(shell expr $(CORES) + 1) --dist loadfile --no-loadscope-reorder --ignore tests/containers
+	$(PYTEST) -m "process or simulated or runs or torch or native or whole" -n $(shell expr $(CORES) + 1) --dist loadfile --no-loadscope-reorder --ignore tests/containers
 
 # An engine belongs to the machine: its tests exclude each other.
 docker: $(STAMP)

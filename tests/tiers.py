@@ -33,7 +33,14 @@ _RUNS_BY_RUNNER = (
 TIERS: dict[str, tuple[str, ...]] = {
     "pure": ("core", "explain", "files", "fleet", "model", "nightly", "power", "report", "suites"),
     "source": (".",),
-    "process": ("cli", "evidence", "machine", "power/recording", "run", "worker"),
+    "process": ("cli", "evidence", "machine", "power/recording", "run", "test_products_are_removable.py", "worker"),
+    "simulated": (
+        "core/test_verdict_errors.py",
+        "nightly/test_change.py",
+        "nightly/test_second_speed.py",
+        "power/test_in_step.py",
+        "power/test_sensor_fit.py",
+    ),
     "runs": (
         *(f"cli/test_{name}.py" for name in _RUNS_BY_COMMAND),
         *(f"run/test_{name}.py" for name in _RUNS_BY_RUNNER),
@@ -43,7 +50,7 @@ TIERS: dict[str, tuple[str, ...]] = {
     "whole": ("benchmarks", "containers", "report/browser", "slurm", "whole"),
 }
 """Folders and modules below ``tests``; what is not named here has the tier of the folder that it is in."""
-TIME_LIMITS_S = {"pure": 120, "source": 120, "process": 120}
+TIME_LIMITS_S = dict.fromkeys(("pure", "source", "process", "simulated"), 120)
 """Of a test, where it is shorter than the ``timeout`` of pyproject.toml."""
 
 _TIER_OF = {Path(place): tier for tier, places in TIERS.items() for place in places}
