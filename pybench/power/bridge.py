@@ -33,11 +33,10 @@ from pybench.power.trace import GpuTrace, OffsetColumns
 
 Method = Literal["counter+series", "counter", "series", "polled", "none"]
 
-# Readings within the first reach of a window determine the counter's grid; the second reach is for a counter read once
-# a minute.
-REACHES_S = (30.0, 65.0)
-# Samples within this of an end of the window give its shape, in s; more if the counter was read farther away.
-SHAPE_REACH_S = 8.0
+# Readings within this of a window, in s, determine the counter's grid: the counter is read once a minute.
+REACH_S = 65.0
+# Samples within this of an end of the window give its shape, in s; more if the counter was read farther away, at most.
+SHAPE_REACH_S, FARTHEST_SHAPE_S = 8.0, 30.0
 # A counter value is at most this old when it is read, in s.
 VALUE_AGE_S = 1.0
 # A longer window uses only the samples near its ends: the middle cancels.
@@ -122,9 +121,9 @@ def _shape_span_s(readings: Readings | None, start_s: float, end_s: float) -> tu
         return first_s, last_s
     seen_s = readings.after_s[readings.changes]
     before_s, after_s = seen_s[seen_s <= start_s], seen_s[seen_s - VALUE_AGE_S >= end_s]
-    if len(before_s) and before_s[-1] >= start_s - REACHES_S[0]:
+    if len(before_s) and before_s[-1] >= start_s - FARTHEST_SHAPE_S:
         first_s = min(first_s, float(before_s[-1]) - VALUE_AGE_S)
-    if len(after_s) and after_s[0] <= end_s + REACHES_S[0]:
+    if len(after_s) and after_s[0] <= end_s + FARTHEST_SHAPE_S:
         last_s = max(last_s, float(after_s[0]))
     return first_s, last_s
 
@@ -194,12 +193,9 @@ def estimate_by_counter(window: Window, curve: Curve | None) -> WindowEnergy | N
 def _near(readings: Readings, windows_s: Windows) -> Readings | None:
     """The readings around windows; ``None`` if the counter was read on one side only."""
     start_s, end_s = windows_s[0][0], windows_s[-1][1]
-    for reach_s in REACHES_S:
-        near = readings.near(start_s - reach_s, end_s + reach_s)
-        ends_s = near.after_s[near.changes[[0, -1]]] if len(near.changes) >= MIN_CHANGES else (np.inf, -np.inf)
-        if ends_s[0] <= start_s + OVERHANG_S and ends_s[1] >= end_s - OVERHANG_S:
-            return near
-    return None
+    near = readings.near(start_s - REACH_S, end_s + REACH_S)
+    ends_s = near.after_s[near.changes[[0, -1]]] if len(near.changes) >= MIN_CHANGES else (np.inf, -np.inf)
+    return near if ends_s[0] <= start_s + OVERHANG_S and ends_s[1] >= end_s - OVERHANG_S else None
 
 
 def _keep_covered(hypotheses: Hypotheses, curves: Sequence[Curve], windows_s: Windows) -> bool:
