@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,14 +23,7 @@ from tests.worker.torch.torchrun import torchrun
 ALONE = TorchRanks(0, 1, torch.device("cpu"))
 SETTINGS = Train(backend="torch", model="m", batch_size_per_gpu="auto", sequence_tokens=4)
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _frozen_libraries() -> Iterator[None]:
-    """Each try begins with a collection of garbage, which takes 0.15 s if it visits the objects of torch."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+pytestmark = pytest.mark.usefixtures("frozen_libraries")
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 6, 7, 8, 63, 64, 100])

@@ -46,6 +46,8 @@ ALONE = TorchRanks(0, 1, torch.device("cpu"))
 Take = Callable[..., list[Event]]
 PROJECTION = "model.layers.1.mlp.down_proj.weight"
 
+pytestmark = pytest.mark.usefixtures("frozen_libraries")
+
 
 class _Heard:
     """A stream that keeps its events."""
