@@ -113,9 +113,7 @@ def test_a_full_disk_under_the_output(here: Path, drill: Drill, warm_pybench: Pa
     arguments = drill()
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run((warm_pybench, *arguments), stdout=full, stderr=subprocess.PIPE, check=False)
-        printed = subprocess.run(
-            (sys.executable, "-c", CODE, "schema"), stdout=full, stderr=subprocess.PIPE, check=False, cwd=here
-        )
+        printed = subprocess.run((warm_pybench, "schema"), stdout=full, stderr=subprocess.PIPE, check=False, cwd=here)
     assert ran.returncode == 0
     assert b"pybench: standard output: No space left on device" in ran.stderr
     assert (printed.returncode, printed.stderr) == (3, b"pybench: standard output: No space left on device\n")
