@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 from pybench.core.measurements import grouped
 from pybench.core.numbers import node_ranges, percent, signed_percent
@@ -12,14 +11,10 @@ from pybench.report.table import Table, wrapped
 from pybench.report.text.change_words import value_text
 from pybench.report.text.table import Paper
 
-NO_NAMES: Mapping[str, str] = MappingProxyType({})
-"""Points have their ids in full."""
 _PART_HEADS = {"communication": "comm."}
 
 
-def render(
-    explanation: Explanation, names: Mapping[str, str] = NO_NAMES, *, width: int = 80, color: bool = False
-) -> str:
+def render(explanation: Explanation, names: Mapping[str, str], *, width: int = 80, color: bool = False) -> str:
     """Baselines, speedups, parts of each shortfall, clocks, and notes.
 
     ``names`` are labels of points by id, for the tables.

@@ -227,7 +227,7 @@ class Calibration:
     reason: str | None
 
 
-def calibrate(uuid: str, run_load: RunLoad | None = None) -> tuple[Calibration, PowerTrace]:
+def calibrate(uuid: str, run_load: RunLoad | None = None) -> Calibration:
     """Run the load on one GPU while recording it, and fit its sensor.
 
     ``run_load`` takes the UUID and the schedule, and returns when the GPU worked. Raises ``MachineError`` when power
@@ -245,7 +245,7 @@ def calibrate(uuid: str, run_load: RunLoad | None = None) -> tuple[Calibration, 
     fit = fit_sensor(*_readings(gpu, trace, origin_ns), parts)
     reason = _doubt(fit)
     model = None if fit is None or reason is not None else _model(gpu, trace.driver, fit)
-    return Calibration(gpu.uuid, gpu.index, gpu.name, trace.driver, fit, model, reason), trace
+    return Calibration(gpu.uuid, gpu.index, gpu.name, trace.driver, fit, model, reason)
 
 
 def run_square_load(uuid: str, schedule: Schedule) -> list[Span]:

@@ -6,9 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,17 +14,11 @@ from pybench.cli.io import echo, kept_writable, require_apart, terminal_options,
 from pybench.cli.params import FILE
 from pybench.model.errors import MachineError, PybenchError, UsageError
 
-if TYPE_CHECKING:
-    from pybench.power.trace import PowerTrace
-
 # As for any other file that a command can't write.
 _NOT_WRITTEN = 2
 _LONGEST_S = 86_400.0
 _GPUS = click.option("--gpu", "indices", type=click.IntRange(0), multiple=True, help="Only this GPU; may be repeated.")
 _JSON = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the result there, too.")
-_TRACE = click.option(
-    "--trace", "trace_file", type=FILE, metavar="FILE", help="Write the readings: .csv, .npz or .parquet."
-)
 
 
 def _finite(_context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
@@ -58,8 +50,7 @@ def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
 @power.command()
 @_GPUS
 @_JSON
-@_TRACE
-def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path | None) -> None:
+def calibrate(indices: tuple[int, ...], json_file: Path | None) -> None:
     """Fit each GPU's power sensor to a known load.
 
     It takes some 65 s a GPU and needs torch with CUDA. The model is stored in the user's cache for this GPU and
@@ -71,15 +62,9 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
     from pybench.power.sensor import calibration_path, write_calibration
     from pybench.power.text import calibration_text
 
-    require_apart((("--json", json_file), ("--trace", trace_file)))
-    uuids = _uuids(indices)
-    if trace_file is not None:
-        _check_trace_file(trace_file)
-        if len(uuids) > 1:
-            raise UsageError("--trace: of one GPU only; name it with --gpu")
     calibrations = []
-    for uuid in uuids:
-        calibration, trace = calibrate_gpu(uuid)
+    for uuid in _uuids(indices):
+        calibration = calibrate_gpu(uuid)
         path = None
         if calibration.model is not None:
             try:
@@ -88,8 +73,6 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
                 calibration = replace(calibration, reason=f"{calibration_path(uuid)}: {error.strerror}")
         calibrations.append(calibration)
         echo(calibration_text(calibration, path), nl=False)
-        if trace_file is not None:
-            _write_trace_file(trace_file, trace)
     write_json(json_file, [asdict(calibration) for calibration in calibrations])
     if any(calibration.reason is not None for calibration in calibrations):
         raise MachineError("power calibrate: not every GPU's sensor was fitted and stored")
@@ -98,7 +81,7 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
 @power.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @_GPUS
 @_JSON
-@_TRACE
+@click.option("--trace", "trace_file", type=FILE, metavar="FILE", help="Write the readings: .csv or .npz.")
 @click.option("--plot", "plot_file", type=FILE, metavar="FILE", help="Write a page of watts over time, .html.")
 @click.option(
     "--period-ms",
@@ -120,10 +103,11 @@ def record(
     """Run COMMAND and report its energy; exit with its exit code."""
     from pybench.power.measured_command import record_command
     from pybench.power.page import render
-    from pybench.power.text import energy_json, energy_table
+    from pybench.power.text import energy_json, energy_table, trace_csv
+    from pybench.power.trace_file import encode_trace
 
-    if trace_file is not None:
-        _check_trace_file(trace_file)
+    if trace_file is not None and trace_file.suffix not in {".csv", ".npz"}:
+        raise UsageError(f'--trace {trace_file}: "{trace_file.suffix}" is not one of .csv, .npz')
     if plot_file is not None and plot_file.suffix != ".html":
         raise UsageError(f'--plot {plot_file}: "{plot_file.suffix}" is not .html')
     files = (("--json", json_file), ("--trace", trace_file), ("--plot", plot_file))
@@ -135,9 +119,13 @@ def record(
     result = (used.energy, used.package_j, used.package_reason)
     _say(energy_table(*result, width=terminal_options()["width"]))
     written = {"command": list(used.argv), "exit_code": used.exit_code, **energy_json(*result)}
+
+    def trace_bytes(file: Path) -> bytes:
+        return encode_trace(used.trace) if file.suffix == ".npz" else trace_csv(used.trace).encode()
+
     writers: tuple[tuple[Path | None, Callable[[Path], None]], ...] = (
         (json_file, lambda file: write_json(file, written)),
-        (trace_file, lambda file: _write_trace_file(file, used.trace)),
+        (trace_file, lambda file: write_bytes(file, trace_bytes(file))),
         (plot_file, lambda file: write_bytes(file, render(used).encode())),
     )
     failed = False
@@ -174,31 +162,6 @@ def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
             watts = list(sampler.latest_power_w().values())
             shown = "  ".join("unknown" if value is None else f"{value:7.1f} W" for value in watts)
             echo(f"{time.strftime('%H:%M:%S')}  {shown}")
-
-
-def _check_trace_file(file: Path) -> None:
-    """Refuse a trace that could not be written. Raises ``UsageError``."""
-    if file.suffix not in {".csv", ".npz", ".parquet"}:
-        raise UsageError(f'--trace {file}: "{file.suffix}" is not one of .csv, .npz, .parquet')
-    if file.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise UsageError(f"--trace {file}: Parquet needs pyarrow; install it, or write .csv")
-
-
-def _write_trace_file(file: Path, trace: PowerTrace) -> None:
-    """Write every reading, in the format of the file's suffix. Raises ``UsageError``."""
-    from pybench.power.text import trace_csv
-    from pybench.power.trace_file import encode_trace
-
-    content = encode_trace(trace) if file.suffix == ".npz" else trace_csv(trace).encode()
-    if file.suffix == ".parquet":
-        from io import BytesIO
-
-        from pyarrow import csv, parquet
-
-        whole = BytesIO()
-        parquet.write_table(csv.read_csv(BytesIO(content)), whole)
-        content = whole.getvalue()
-    write_bytes(file, content)
 
 
 def _say(text: str) -> None:

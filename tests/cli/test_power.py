@@ -67,13 +67,6 @@ def test_record_writes_the_joules_of_the_command(
     assert files["html"].read_text().startswith("<!DOCTYPE html>")
 
 
-def test_record_writes_parquet(fake_nvml: Tell, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    fake_nvml(devices=1)
-    assert invoke("record", "--trace", tmp_path / "out.parquet", "--", "true")[0] == 0
-    assert set(parquet.read_table(tmp_path / "out.parquet")["source"].to_pylist()) >= {"counter", "series"}
-
-
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", 137)])
 def test_record_passes_the_exit_code_on(fake_nvml: Tell, script: str, code: int) -> None:
     fake_nvml()
@@ -91,7 +84,7 @@ def test_record_refuses_what_it_could_not_write(fake_nvml: Tell, tmp_path: Path)
     fake_nvml()
     code, output = invoke("record", "--trace", tmp_path / "out.xlsx", "--", *SLEEP)
     assert code == 2
-    assert '".xlsx" is not one of .csv, .npz, .parquet' in output
+    assert '".xlsx" is not one of .csv, .npz' in output
 
 
 @pytest.mark.parametrize("option", ["--json", "--trace", "--plot"])

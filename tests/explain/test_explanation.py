@@ -135,7 +135,7 @@ def test_a_baseline_of_unknown_work_has_its_reason(runs: Any, build: Build) -> N
     explanation = runs.explain(same)
     (base,) = explanation.baselines
     assert (base.parts, base.beyond_s) == (None, None)
-    text = render(explanation, width=200)
+    text = render(explanation, {}, width=200)
     assert text.count("not predicted") == 1
     assert f"{base.point_id}, {explanation.points[0].point_id}: not predicted: " in text
     assert "Baselines" not in text
@@ -177,7 +177,7 @@ def test_generation_that_the_model_does_not_know(runs: Any, build: Build, settin
     assert named in point.reason
     assert point.predicted_s is None
     assert point.measured_speedup == pytest.approx(1.6)
-    assert f"not predicted: {point.reason}" in render(explanation, width=300)
+    assert f"not predicted: {point.reason}" in render(explanation, {}, width=300)
 
 
 def test_a_run_over_nodes_is_explained_by_their_collectives(runs: Any, build: Build) -> None:

@@ -23,7 +23,7 @@ def test_boards_at_their_power_limit_are_named(runs: Any, build: Build) -> None:
     (point,) = explanation.points
     assert (point.power_limited, point.baseline_power_limited) == (("GPU 1",), ())
     assert point.clock_fraction == pytest.approx(-0.1)
-    text = render(explanation, width=240)
+    text = render(explanation, {}, width=240)
     assert "baseline at power limit" in text
     assert "GPU 1" in text
     assert "-10.0 %" in text
@@ -34,7 +34,7 @@ def test_unread_power_limits_are_unknown(runs: Any, build: Build) -> None:
     explanation = runs.explain([(build.train(1), 0.1), (build.train(2), 0.11)])
     (point,) = explanation.points
     assert (point.power_limited, point.baseline_power_limited, point.clock_fraction) == (None, None, None)
-    assert "at power limit" not in render(explanation, width=240)
+    assert "at power limit" not in render(explanation, {}, width=240)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_gpus_that_draw_less_in_an_unexplained_step_wait(
     (point,) = explanation.points
     expected = None if power_w is None else pytest.approx(power_w / 700 - 1)
     assert point.power_fraction == expected
-    text = render(explanation, width=240)
+    text = render(explanation, {}, width=240)
     assert ("draw 350 W each, the baseline's 700 W: they wait" in text) is waits
     assert ("-50.0 %" in text) is (power_w == 350.0)
 

@@ -14,7 +14,7 @@ def test_the_report_marks_predictions(runs: Any, build: Build) -> None:
     explanation = runs.explain(
         [(build.generate(1), 0.16), (build.generate(2), 0.1), (build.generate(4), 0.08)], fingerprint="g"
     )
-    text = render(explanation)
+    text = render(explanation, {})
     assert max(map(len, text.splitlines())) <= 80
     assert text.startswith("run, explained by node\n\nBaselines at the node's own rates\n")
     assert "\nNotes\n  decode[tensor_parallel=4]: not predicted: the node's run has no" in text
@@ -25,7 +25,7 @@ def test_the_report_marks_predictions(runs: Any, build: Build) -> None:
 
 def test_the_report_without_predictions(runs: Any, build: Build) -> None:
     """Empty tables are left out."""
-    text = render(runs.explain([(build.generate(2), 0.1), (build.generate(4), 0.08)]), width=200)
+    text = render(runs.explain([(build.generate(2), 0.1), (build.generate(4), 0.08)]), {}, width=200)
     assert "Measured and predicted" in text
     assert "and why" not in text
 
@@ -50,7 +50,7 @@ def test_baselines_of_long_names_are_one_line_each() -> None:
         )
         for name, measured_s in (("pipeline batch 256", 4.841), ("with_tensor_parallel", 1.309))
     )
-    text = render(Explanation(run_id="r", node_run_id="n", baselines=baselines, **nothing))
+    text = render(Explanation(run_id="r", node_run_id="n", baselines=baselines, **nothing), {})
     lines = text.splitlines()[2:]
     assert max(map(len, lines)) <= 80
     assert lines[:2] == ["Baselines at the node's own rates", "  all: memory 234.5 ms, comm. 123.4 ms"]
@@ -89,7 +89,7 @@ def test_a_shortfall_has_its_parts_and_a_point_without_a_prediction_its_reason()
     explanation = Explanation(
         run_id="r", node_run_id="n", baselines=baselines, points=(explained, unknown), notes=notes
     )
-    lines = render(explanation, width=200).splitlines()
+    lines = render(explanation, {}, width=200).splitlines()
     assert [line.split()[1:] for line in lines if line.startswith("decode[tensor_parallel=2]")] == [
         ["2.5", "s", "2.45", "s", "1.600x", "1.630x", "+1.9", "%"],
         ["500", "ms", "300", "ms", "-100", "ms", "250", "ms", "50", "ms"],

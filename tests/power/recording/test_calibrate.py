@@ -41,7 +41,7 @@ def test_the_fake_h200_is_fitted_and_stored(
         starts_ns = [fake_epoch_ns + ((first + k) * 2 + 1) * HALF_MS * 1_000_000 for k in range(NUM_PERIODS)]
         return [(start_ns, start_ns + HALF_MS * 1_000_000) for start_ns in starts_ns]
 
-    found, _ = calibrate(UUID, wait)
+    found = calibrate(UUID, wait)
     assert found.reason is None
     assert found.model is not None
     assert found.model.tau_s == pytest.approx(10.9e-3, abs=2e-3)
@@ -62,7 +62,7 @@ def test_a_load_that_moves_nothing_is_no_calibration(
         time.sleep(1.2)
         return [(now_ns + k * 400_000_000, now_ns + k * 400_000_000 + 200_000_000) for k in range(3)]
 
-    found, _ = calibrate(UUID, wait)
+    found = calibrate(UUID, wait)
     assert found.model is None
     assert found.reason is not None
     assert "not stored" in calibration_text(found, None)
@@ -77,7 +77,7 @@ def test_a_fit_that_can_not_be_stored_is_shown_all_the_same(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     model = shipped_model("NVIDIA H200", "580.00")
     fitted = Calibration(UUID, 0, "NVIDIA H200", "580.00", None, model, None)
-    monkeypatch.setattr(calibrate_module, "calibrate", lambda _uuid: (fitted, None))
+    monkeypatch.setattr(calibrate_module, "calibrate", lambda _uuid: fitted)
     file = tmp_path / "found.json"
     result = CliRunner().invoke(main, ["power", "calibrate", "--json", str(file)])
     assert result.exit_code == 3
