@@ -39,9 +39,9 @@ fast: $(STAMP)
 covered: $(STAMP)
 	$(PYTEST) -m pure $(TRACED) -n $(CORES) --dist worksteal --cov --cov-report= --cov-fail-under=95
 
-# In the order that tests/conftest.py gives them: long files first. They wait for a third of their time.
+# In the order that tests/conftest.py gives them: long files first. They wait for half of their time.
 slow: $(STAMP)
-	$(PYTEST) -m "process or simulated or runs or torch or native or whole" -n $(shell expr $(CORES) + 1) --dist loadfile --no-loadscope-reorder --ignore tests/containers
+	$(PYTEST) -m "process or simulated or runs or torch or native or whole" -n $(shell expr 2 \* $(CORES) + 1) --dist loadfile --no-loadscope-reorder --ignore tests/containers
 
 # An engine belongs to the machine: its tests exclude each other.
 docker: $(STAMP)
