@@ -157,9 +157,7 @@ SPAN_SLACK_S = 3.5e-3
 # Ridge of the least squares, per sample: evenly spaced samples show no wave.
 RIDGE = 1e-3
 # Fisher's F (2 and some hundred degrees of freedom) from which a wave counts. Loads out of step had at most 11.
-EVIDENCE = 16.0
-# Smaller errors, as a fraction of the power, are within the uncertainty of a fold.
-LEAST_HIDDEN_FRACTION = 0.02
+EVIDENCE = 13.0
 # Standard deviations added to a wave's amplitude; its standard deviation is amplitude / sqrt(F).
 AMPLITUDE_SIGMAS = 2.0
 
@@ -198,6 +196,6 @@ def _in_step_w(time_s: Column, power_w: Column, period_s: float) -> float:
     left_w2 = max(float(off_w @ off_w - explained_w2[best]), 1e-9)
     evidence = float(explained_w2[best]) / 2 / (left_w2 / (num - 2))
     shift_w = SHAPE_TIMES * float(np.hypot(*weight_w[best]))
-    if evidence < EVIDENCE or shift_w < LEAST_HIDDEN_FRACTION * float(power_w.mean()):
+    if evidence < EVIDENCE or shift_w < FLAGGED_FRACTION * float(power_w.mean()):
         return 0.0
     return shift_w * (1 + AMPLITUDE_SIGMAS / math.sqrt(evidence))
