@@ -204,7 +204,7 @@ LOAD_MARGIN_S = 15.0
 LEAD_S = 1.0
 TAIL_S = 0.3
 # Readings farther from every response than this, in parts of the load's swing, follow none that is known here.
-MOST_OFF_FRACTION = 0.10
+MOST_OFF_FRACTION = 0.08
 # Least swing in W that shows the sensor.
 LEAST_SWING_W = 20.0
 LAG_MARGIN_S = 0.010
