@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -30,6 +31,14 @@ def test_other_tiers_start_what_they_like() -> None:
 def test_the_nearest_name_decides(module: str, tier: str) -> None:
     """The module's own, its folder's, or that of the folder above."""
     assert tier_of(HERE / module) == tier
+
+
+def test_make_runs_every_tier() -> None:
+    """A tier that no target names would run nowhere; a workflow runs the tiers up to the whole runs."""
+    chosen = re.findall(r'\(PYTEST\) -m (?:"([a-z ]+)"|([a-z]+))', (HERE.parent / "Makefile").read_text())
+    assert {tier for choices in chosen for choice in choices if choice for tier in choice.split(" or ")} == set(TIERS)
+    (shared,) = re.findall(r'pytest -q -m "([a-z ]+)"', (HERE.parent / ".github/workflows/ci.yml").read_text())
+    assert shared.split(" or ") == [*TIERS][: [*TIERS].index("runs")]
 
 
 def test_every_place_is_there() -> None:
