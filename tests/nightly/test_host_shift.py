@@ -22,7 +22,7 @@ def usual(num: int, level: float = 0.0) -> list[float]:
 
 
 def apart(shifts: Sequence[float | None], start: int = 0) -> frozenset[int]:
-    """Nights on which a host is off: its five points shift alike, and a night without a shift has no figure."""
+    """Unusual nights of a host whose five points shift alike; ``None`` is a night without points."""
     points = tuple([] if shift is None else [shift] * MIN_POINTS for shift in shifts)
     return HostNights(points, start, SMALLEST).apart
 

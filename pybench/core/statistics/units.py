@@ -80,7 +80,7 @@ def prior_of(spreads: Mapping[Unit, Variance]) -> Variance:
 
 
 def moderated(spreads: Mapping[Unit, Variance]) -> dict[Unit, Variance]:
-    """Each row's variance, at least that of :data:`LEAST_SD`, shrunk towards those of all rows."""
+    """Shrink each row's variance, at least ``LEAST_SD**2``, towards the variance of all rows."""
     floored = {key: (max(variance, LEAST_SD**2), freedom) for key, (variance, freedom) in spreads.items()}
     common = prior_of(floored)
     return {key: pooled([common, spread]) for key, spread in floored.items()}
