@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import chain
 from math import prod
 from pathlib import Path
 
 import pytest
 
 from pybench.core.gpu_models import with_gpus
+from pybench.core.judged_by import NOTHING, RATES, judged_by
 from pybench.core.plan import expand, left_out_list, parse_filter, with_words
 from pybench.explain.node import has_rates
+from pybench.explain.predictions import band_of
 from pybench.files.shipped import load_models
+from pybench.files.suite.expected_table import load_tables
 from pybench.files.suite.file import read_suite
 from pybench.model.suite import Plan, Suite
 from pybench.model.workloads.train import Train
@@ -20,6 +24,8 @@ from tests.api import planned
 from tests.builders import MACHINE
 
 SUITES = sorted((Path(__file__).parents[2] / "suites").glob("*.toml"))
+JUDGED = [path for path in SUITES if path.stem != "fleet_check"]
+"""The others' rows judge; ``pybench fleet check`` judges the pairs of nodes."""
 KINDS = ("h100", "h200", "a100-40gb", "l40s", "rtx4090")
 COUNTS = (1, 2, 3, 4, 6, 8)
 # What they compare takes two GPUs at least.
@@ -116,6 +122,25 @@ def test_no_point_needs_more_gpus_than_there_are(path: Path, num_gpus: int) -> N
     # Two copies of two stages.
     assert needs <= least | ({"needs 4 GPUs"} if num_gpus < 4 and path.stem == "pipeline_scaling" else set())
     assert plan.points or num_gpus == 1
+
+
+@pytest.mark.parametrize("num_gpus", [2, 4])
+@pytest.mark.parametrize("kind", ["h100", "h200", "b200"])
+@pytest.mark.parametrize("path", JUDGED, ids=[path.stem for path in JUDGED])
+def test_each_suite_judges_points_on_two_and_four_gpus(path: Path, kind: str, num_gpus: int) -> None:
+    """By a table, a comparison, neighbours, or predictions of a suite that measures the node's rates."""
+    suite = read(path, kind)
+    plan = planned_on(suite, kind, num_gpus)
+    tables = load_tables(path, sorted(suite.tables))
+    measures_rates = any(benchmark.gives_rates for benchmark in suite.benchmarks)
+    judges = judged_by(
+        suite,
+        plan,
+        tables,
+        with_gpus(MACHINE, kind, num_gpus),
+        lambda base, other: measures_rates and band_of(base, other) is not None,
+    )
+    assert {*chain(*judges.values())} - {NOTHING, RATES}, judges
 
 
 @pytest.mark.parametrize(("num_gpus", "counts"), [(1, set()), (2, {2}), (4, {2, 4}), (8, {2, 4, 8})])
