@@ -8,7 +8,7 @@ from statistics import median
 from typing import TypeVar
 
 from pybench.core.measurements import grouped
-from pybench.core.numbers import UNKNOWN_SPREAD, is_unknown, signed_percent
+from pybench.core.numbers import bracketed, signed_percent
 from pybench.core.statistics.contrast import contrast
 from pybench.core.statistics.interval import Samples, estimate, logs
 from pybench.core.statistics.spread import Spread, pooled, variance_of
@@ -43,9 +43,8 @@ class Judged:
         """In percent, with the interval where there is one."""
         if self.low is None or self.high is None:
             return f"{signed_percent(self.fraction)} (one attempt shows no spread between runs)"
-        unknown = is_unknown(1 + self.fraction, 1 + self.low, 1 + self.high)
-        ends = UNKNOWN_SPREAD if unknown else f"[{signed_percent(self.low)}, {signed_percent(self.high)}]"
-        return f"{signed_percent(self.fraction)} {ends}"
+        ends = map(signed_percent, (self.low, self.high))
+        return f"{signed_percent(self.fraction)} {bracketed(1 + self.fraction, 1 + self.low, 1 + self.high, ends)}"
 
     @property
     def what_next(self) -> str:

@@ -157,12 +157,13 @@ def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
     return f"{_rounded(value, decimals)} ±{_rounded(half, decimals)}{shown.suffix}"
 
 
-def is_unknown(value: float, low: float, high: float) -> bool:
-    """Whether an interval of logarithms shows only that nothing is known: its half is over a hundred times the value.
+def bracketed(value: float, low: float, high: float, ends: Iterable[str]) -> str:
+    """The ``ends`` in brackets; without them an interval of logarithms whose half is over a hundred times the value.
 
     About zero an interval may be as wide and still lie within a limit.
     """
-    return low > 0 and max(high - value, value - low) > _UNKNOWN_FROM * value
+    is_unknown = low > 0 and max(high - value, value - low) > _UNKNOWN_FROM * value
+    return UNKNOWN_SPREAD if is_unknown else f"[{', '.join(ends)}]"
 
 
 def spread(value: float, low: float | None, high: float | None) -> float | None:

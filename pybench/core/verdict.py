@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pybench.core.gpu_models import machine_kind
 from pybench.core.measurements import Measurements
-from pybench.core.numbers import ONE, UNKNOWN_SPREAD, Scale, is_unknown, plain, scale_of, short_percent
+from pybench.core.numbers import ONE, Scale, bracketed, plain, scale_of, short_percent
 from pybench.core.statistics.contrast import Contrast, contrast
 from pybench.core.statistics.distributions import quantile
 from pybench.core.statistics.interval import TAIL, Interval, estimate, logs, medians, quotient
@@ -335,10 +335,12 @@ def _judged(
     value, low, high = evidence.interval
     if low is None or high is None:
         return Judgement("inconclusive", ONE_ATTEMPT, (), decision)
+
+    def shown(least: float, most: float) -> str:
+        return bracketed(value, least, most, (plain(end / scale.factor) for end in (least, most)))
+
     # With all digits that may tell an end from a limit; ends that show only that nothing is known are left out.
-    figure, *ends = (plain(number / scale.factor) for number in (value, low, high))
-    interval = UNKNOWN_SPREAD if is_unknown(value, low, high) else f"[{', '.join(ends)}]"
-    reason = words.format(f"{figure} {interval} {scale.unit}".rstrip())
+    reason = words.format(f"{plain(value / scale.factor)} {shown(low, high)} {scale.unit}".rstrip())
     if evidence.by_other_runs:
         reason = f"{reason}; by the spread of other runs"
     verdict, look = verdict_of(decision), ""
@@ -346,10 +348,8 @@ def _judged(
         return Judgement(verdict, reason, (), decision)
     # Where the plain interval contains no limit, the one that decides is shown.
     if difference and not any(limit is not None and low <= limit <= high for limit in limits):
-        deciding = difference.interval(min(evidence.pass_level, evidence.fail_level))
-        least, most = map(math.exp, deciding) if evidence.logarithmic else deciding
-        ends = [plain(end / scale.factor) for end in (least, most)]
-        shown = UNKNOWN_SPREAD if is_unknown(value, least, most) else f"[{', '.join(ends)}]"
-        look = f"at this look's level {shown}, "
-    notes = "".join(f"; {note}" for note in evidence.notes)
-    return Judgement(verdict, f"{reason}; {look}{more_attempts_text(decision)}{notes}", (), decision)
+        by = (evidence.fails_by if decision.p_fail < decision.p_pass else evidence.passes_by) or difference
+        ends = by.interval(min(evidence.pass_level, evidence.fail_level))
+        usual = f" and {_UNUSUAL:g} times that spread" if evidence.by_other_runs and by is not difference else ""
+        look = f"at this look's level{usual} {shown(*(map(math.exp, ends) if evidence.logarithmic else ends))}, "
+    return Judgement(verdict, "; ".join((reason, look + more_attempts_text(decision), *evidence.notes)), (), decision)

@@ -186,6 +186,17 @@ def test_an_open_row_whose_plain_interval_keeps_clear_shows_the_one_that_decides
     assert "look" not in judge_value(strict, "s", None, 98.0)[1]
 
 
+def test_a_fail_that_three_times_the_usual_spread_leaves_open_shows_that_interval() -> None:
+    """A pass needs no more than the usual spread, so its reason shows none."""
+    usual = replace(
+        _evidence(95.0, 99.0, 97.0), num_points=9, by_other_runs=True, fails_by=_evidence(91.0, 103.4).contrast
+    )
+    verdict, reason, *_ = judge_value(usual, "s", 100.0, None)
+    assert verdict == "inconclusive"
+    assert "by the spread of other runs; at this look's level and 3 times that spread [91, 103.4], undecided" in reason
+    assert judge_value(usual, "s", None, 100.0)[0] == "pass"
+
+
 @pytest.mark.parametrize(
     ("low", "high", "order", "verdict"),
     [
