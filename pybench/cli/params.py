@@ -190,14 +190,14 @@ def read_defaults(folder: Path) -> dict[str, str]:
         except ValueError as error:
             if keys:  # another tool's file, which that tool reports
                 continue
-            raise refuse(file, str(error)) from error
+            raise refuse(file, str(error), kind="syntax") from error
         for key in keys:
             table = table.get(key, {}) if isinstance(table, dict) else {}
         for key, value in table.items():
             if key not in _DEFAULTS:
-                raise refuse(file, f"unknown key {describe(key)}{valid_text(key, _DEFAULTS)}")
+                raise refuse(file, f"unknown key {describe(key)}{valid_text(key, _DEFAULTS)}", kind="schema")
             if not isinstance(value, str):
-                raise refuse(file, f"{key}: found {describe(value)}, expected a string")
+                raise refuse(file, f"{key}: found {describe(value)}, expected a string", kind="schema")
         if table:
             return {_DEFAULTS[key]: value for key, value in table.items()}
     return {}

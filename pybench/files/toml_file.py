@@ -7,17 +7,19 @@ import difflib
 import re
 import stat
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tree_sitter_toml
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from tree_sitter import Language, Node, Parser
 
 from pybench.files.reader import decode_json
 from pybench.files.safe_folder import read_named
-from pybench.model.errors import FileError, Problem, is_machine_fault
+from pybench.model.errors import FileError, Problem, ProblemKind, is_machine_fault
 from pybench.model.text import abridged, plural
 from pybench.model.workloads.settings import ALL_GPUS, REST
 
@@ -27,20 +29,20 @@ MOST_NAMES = 3
 """Of files or suites, in a message."""
 
 
-def read_json_table(path: Path, noun: str, expected: str) -> dict[str, Any]:
-    """The table in a JSON file, which is ``expected``. Raises ``FileError``, calling the file ``noun``."""
+def read_json(path: Path, noun: str, expected: str) -> tuple[dict[str, Any], Check]:
+    """As :func:`read_toml`, of a JSON file without lines; ``expected`` describes its table."""
     try:
         values = decode_json(read_text(path, noun, "{", ".json").encode())
     except ValueError as error:
-        raise refuse(path, f"{error}") from error
+        raise refuse(path, f"{error}", kind="syntax") from error
     if not isinstance(values, dict):
-        raise refuse(path, f"found {describe(values)}, expected {expected}")
-    return values
+        raise refuse(path, f"found {describe(values)}, expected {expected}", kind="schema")
+    return values, partial(_refuse_keys, path, values, {})
 
 
-def refuse(path: Path, message: str, line: int | None = None) -> FileError:
+def refuse(path: Path, message: str, line: int | None = None, kind: ProblemKind = "unreadable") -> FileError:
     """Make the error of a file that can't be looked into at all."""
-    return FileError((Problem(file=str(path), line=line, path="", message=message),))
+    return FileError((Problem(kind=kind, file=str(path), line=line, path="", message=message),))
 
 
 def read_text(path: Path, noun: str, begins: str, ending: str = ".toml") -> str:
@@ -98,13 +100,13 @@ MAX_DOTS = 128
 MAX_LEVELS = 16
 
 
-def read_toml(path: Path, noun: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
-    """The document and the line of each key. Raises ``FileError``, calling the file ``noun``, unless small and TOML."""
+def read_toml(path: Path, noun: str) -> tuple[dict[str, Any], Check]:
+    """The document, and what refuses its keys. Raises ``FileError``, calling it ``noun``, unless small and TOML."""
     text = read_text(path, noun, 'schema = 1 and name = "…"')
     for number, line in enumerate(text.splitlines(), start=1):
         if (dots := line.count(".")) > MAX_DOTS:
             message = f"{dots} dots in one line, at most {MAX_DOTS} are allowed; {noun} has keys of at most four parts"
-            raise refuse(path, message, number)
+            raise refuse(path, message, number, "syntax")
     try:
         document = tomllib.loads(text)
         level: list[Any] = [document]  # tables and arrays, nested one level deeper each time
@@ -112,16 +114,14 @@ def read_toml(path: Path, noun: str) -> tuple[dict[str, Any], dict[KeyPath, int]
             inner = [list(value.values()) if isinstance(value, dict) else value for value in level]
             level = [value for values in inner for value in values if isinstance(value, dict | list)]
         lines = None if level else toml_lines(text)
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"at line (\d+)", str(error))
-        raise refuse(path, f"not valid TOML: {error}", int(place[1]) if place else None) from error
     except RecursionError:
         lines = None
-    except ValueError as error:
-        raise refuse(path, f"not valid TOML: {error}") from error
+    except ValueError as error:  # TOMLDecodeError, or a number of too many digits
+        place = re.search(r"at line (\d+)", str(error))
+        raise refuse(path, f"not valid TOML: {error}", int(place[1]) if place else None, "syntax") from error
     if lines is None:
-        raise refuse(path, f"nested too deeply; {noun} needs no more than four levels")
-    return document, lines
+        raise refuse(path, f"nested too deeply; {noun} needs no more than four levels", kind="syntax")
+    return document, partial(_refuse_keys, path, document, lines)
 
 
 # Number of keys that fill a screen.
@@ -171,17 +171,16 @@ def valid_text(given: object, valid: Iterable[str]) -> str:
     return f"{close}; valid are {', '.join(names) or 'none'}"
 
 
-def located(
-    path: Path, document: dict[str, Any], lines: dict[KeyPath, int], problems: Iterable[KeyProblem]
-) -> FileError:
-    """The error of a file with these problems, in the order of their lines."""
-    placed = [
-        Problem(file=str(path), line=nearest_line(lines, keys), path=key_text(keys, document), message=message)
-        for keys, message in problems
-    ]
-    more = Problem(file=str(path), line=None, path="", message="more problems follow; fix these first")
+def _refuse_keys(
+    path: Path, document: dict[str, Any], lines: dict[KeyPath, int], kind: ProblemKind, problems: Iterable[KeyProblem]
+) -> None:
+    """Raise ``FileError`` with these problems of one kind, if there are any, in the order of their lines."""
+    places = ((nearest_line(lines, keys), key_text(keys, document), message) for keys, message in problems)
+    placed = [Problem(kind=kind, file=str(path), line=line, path=key, message=text) for line, key, text in places]
+    more = Problem(kind="more", file=str(path), line=None, path="", message="more problems follow; fix these first")
     first = sorted(placed[:MAX_PROBLEMS], key=lambda problem: problem.line or 0)
-    return FileError((*first, *([more] if len(placed) > MAX_PROBLEMS else [])))
+    if first:
+        raise FileError((*first, *([more] if len(placed) > MAX_PROBLEMS else [])))
 
 
 def key_text(path: KeyPath, document: dict[str, Any]) -> str:
@@ -209,6 +208,15 @@ def dotted(path: KeyPath) -> str:
         else:
             text += ("." if text else "") + (part if _BARE.fullmatch(part) else describe(part))
     return text
+
+
+def faults(model: type[BaseModel], values: dict[str, Any]) -> list[ErrorDetails]:
+    """What ``model`` refuses of a table, at most one more than a message lists."""
+    try:
+        model.model_validate(values)
+    except ValidationError as error:
+        return error.errors(include_url=False)[: MAX_PROBLEMS + 1]
+    return []
 
 
 _KINDS = {
@@ -267,6 +275,8 @@ _PATTERN = "a name is 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter, dig
 KeyPath = tuple[str | int, ...]
 KeyProblem = tuple[KeyPath, str]
 """Where in the document, and what is wrong there."""
+Check = Callable[[ProblemKind, Iterable[KeyProblem]], None]
+"""Raises ``FileError`` with the problems of one kind, if there are any."""
 
 
 def toml_lines(text: str) -> dict[KeyPath, int]:

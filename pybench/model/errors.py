@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
+from typing import Literal
 
 
 class PybenchError(Exception):
@@ -14,10 +15,17 @@ class UsageError(PybenchError):
     """The command line requests something that does not exist or does not fit together."""
 
 
+ProblemKind = Literal["unreadable", "syntax", "schema", "rule", "more"]
+"""``unreadable``: absent, or can't be read or written. ``schema``: an unknown or missing key, or a value of another
+type or range. ``rule``: values contradict each other or the request. ``more``: problems that are not listed.
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """One thing wrong in a file: ``path`` is the key path inside it, ``line`` is 1-based where known."""
 
+    kind: ProblemKind
     file: str
     line: int | None
     path: str

@@ -28,11 +28,10 @@ from pathlib import Path
 from typing import Annotated
 
 import tomli_w
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from pybench.core.provenance import HOST_FIELD
-from pybench.files.toml_file import did_you_mean, dotted, message_of, nearest_line, read_toml
-from pybench.model.errors import FileError, Problem
+from pybench.files.toml_file import KeyProblem, did_you_mean, faults, message_of, read_toml
 from pybench.model.figures import FigureKey, RunFigures, key_values
 from pybench.model.text import abridged
 from pybench.model.workloads.registry import METRICS
@@ -64,23 +63,17 @@ def read_accepted(path: Path | None) -> tuple[Accepted, ...]:
     if path is None and not _DEFAULT.exists():
         return ()
     path = path or _DEFAULT
-    document, lines = read_toml(path, "a file of accepted changes")
-    problems: list[tuple[tuple[str | int, ...], str]] = []
-    try:
-        entries = _File.model_validate(document).accepted
-    except ValidationError as error:
-        entries = []
-        keys = [*_Entry.model_fields, "schema", "accepted"]
-        problems = [(item["loc"], message_of(item, keys)) for item in error.errors(include_url=False)]
+    document, check = read_toml(path, "a file of accepted changes")
+    keys = [*_Entry.model_fields, "schema", "accepted"]
+    check("schema", ((fault["loc"], message_of(fault, keys)) for fault in faults(_File, document)))
+    entries, problems = _File.model_validate(document).accepted, list[KeyProblem]()
     for number, entry in enumerate(entries):
         if entry.point is None and entry.suite is None:
             problems.append((("accepted", number), _NEITHER))
         if entry.metric is not None and entry.metric not in METRICS:
             message = f"{entry.metric!r} is no metric{did_you_mean(entry.metric, METRICS)}"
             problems.append((("accepted", number, "metric"), message))
-    if problems:
-        places = [(nearest_line(lines, keys), dotted(keys), message) for keys, message in problems]
-        raise FileError(tuple(Problem(file=str(path), line=n, path=at, message=text) for n, at, text in places))
+    check("rule", problems)
     return tuple(Accepted(since=entry.date.isoformat(), **entry.model_dump(exclude={"date"})) for entry in entries)
 
 

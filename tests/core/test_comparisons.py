@@ -79,7 +79,7 @@ def test_what_was_not_measured_has_no_order(build: Build) -> None:
 
 
 def _pairs_at(build: Build, seconds: dict[int, tuple[float, float]]) -> tuple[Plan, list[Any]]:
-    """Tensor's and pipeline's seconds at each batch, in three attempts a thousandth apart."""
+    """Tensor's and pipeline's seconds at each batch, in three attempts that differ by a thousandth."""
     points, records = [], []
     for batch, both in seconds.items():
         for name, length in zip(("tensor", "pipeline"), both, strict=True):

@@ -27,5 +27,5 @@ from pybench.core.numbers import node_ranges
     ],
 )
 def test_numbers_are_put_together(names: list[str], text: str) -> None:
-    """With as many digits as they have."""
+    """Numbers keep all of their digits."""
     assert node_ranges(names) == text

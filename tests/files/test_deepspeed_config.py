@@ -109,7 +109,7 @@ WRONG: dict[str, tuple[object, str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_named(name: str, tmp_path: Path) -> None:
-    """By the suite's line and key, the file and its key."""
+    """The error has the suite's line and key, the file and its key."""
     own, message = WRONG[name]
     with pytest.raises(FileError) as error:
         _plan(tmp_path, own)

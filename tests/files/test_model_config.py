@@ -187,6 +187,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "heads": ({**LLAMA, "num_key_value_heads": 3}, "num_key_value_heads: 4 attention heads are no multiple of 3"),
     "width": ({**LLAMA, "hidden_size": 66}, "num_attention_heads: hidden_size 66 is no multiple of 4"),
     "odd heads": ({**LLAMA, "head_dim": 15}, "head_dim: 15 is odd"),
+    "odd key": ({**LLAMA, "we ird\n": 1}, r"'we ird\n': unknown key"),
     "activation": ({**LLAMA, "hidden_act": "x"}, "hidden_act: found 'x', valid: 'silu', 'gelu'"),
     "both ways": ({**LLAMA, "use_bidirectional_attention": True}, "use_bidirectional_attention: found true"),
     "a window": ({**LLAMA, "model_type": "mistral"}, "sliding_window: missing, and mistral needs it"),
@@ -213,7 +214,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_named(name: str, tmp_path: Path) -> None:
-    """By the suite's line and key, the file and its key."""
+    """The error has the suite's line and key, the file and its key."""
     values, message = WRONG[name]
     _write(tmp_path, values)
     with pytest.raises(FileError) as error:

@@ -102,7 +102,7 @@ def test_a_few_files_of_the_folder_where_none_is_near(tmp_path: Path) -> None:
 
 
 def test_every_shipped_suite_is_listed_with_what_it_measures() -> None:
-    """By the name that commands take."""
+    """Each line begins with the name that commands take."""
     text = render_suites(described_suites())
     names = [path.stem for path in shipped_suites().glob("*.toml")]
     assert [line.partition(": ")[0] for line in text.splitlines() if line[0] != " "] == [*sorted(names), "next"]

@@ -208,7 +208,7 @@ class Read(dict[str, Any]):
 
 
 def test_every_name_that_is_read_was_recorded() -> None:
-    """Of an iteration, and of its batch and its cache."""
+    """Figures of an iteration, its batch and its cache."""
     recorded = json.loads(RECORDED.read_text())["IterationStats"]
     batch, cache = Read(numScheduledRequests=1), Read(maxNumBlocks=1)
     one = Read(numActiveRequests=1, inflightBatchingStats=batch, kvCacheStats=cache)
@@ -228,7 +228,7 @@ def test_an_engine_that_tells_nothing_is_unknown() -> None:
 
 
 def test_blocks_found_are_counted_from_step_to_step() -> None:
-    """By hand: 3 of 4, then 1 of 2. Counts of a point before, or none at all, leave the share unknown."""
+    """Computed by hand: 3 of 4, then 1 of 2. Counts of a point before, or none at all, leave the share unknown."""
     one = {"numActiveRequests": 1, "inflightBatchingStats": {"numScheduledRequests": 1}}
     counts = [{"reusedBlocks": 3, "missedBlocks": 1}, {"reusedBlocks": 4, "missedBlocks": 2}]
     for first, hits in ((True, [0.75, 0.5]), (False, [None, 0.5])):

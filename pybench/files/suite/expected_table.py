@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from pybench.core.flops import MODEL_CLASSES
 from pybench.files.safe_folder import opened_folder, write_file
 from pybench.files.shipped import shipped_suites
 from pybench.files.suite.profiles import fields_of_workload
 from pybench.files.suite.schema import fields_of
-from pybench.files.toml_file import MOST_NAMES, KeyProblem, did_you_mean, located, message_of, read_toml, refuse
+from pybench.files.toml_file import MOST_NAMES, KeyProblem, did_you_mean, faults, message_of, read_toml, refuse
 from pybench.model.machine import Network, Switch
 from pybench.model.suite import ANY, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.text import abridged, plural
@@ -33,13 +33,11 @@ def load_tables(suite_path: Path, names: Iterable[str]) -> dict[str, ExpectedTab
 
 def read_table(path: Path) -> ExpectedTable:
     """Read one table. Raises ``FileError`` with all its problems."""
-    document, lines = read_toml(path, "an expected table")
-    if problems := _type_problems(document):
-        raise located(path, document, lines, problems)
+    document, check = read_toml(path, "an expected table")
+    check("schema", _type_problems(document))
     rows = tuple(_row(row) for row in document["row"])
     table = ExpectedTable(name=document["name"], description=document["description"], rows=rows)
-    if problems := [*_table_problems(table, document["row"], path.stem)]:
-        raise located(path, document, lines, problems)
+    check("rule", _table_problems(table, document["row"], path.stem))
     return table
 
 
@@ -74,16 +72,10 @@ def _table_model() -> type[BaseModel]:
     )
 
 
-def _type_problems(document: dict[str, Any]) -> list[KeyProblem]:
-    try:
-        _table_model().model_validate(document)
-    except ValidationError as error:
-        of_row, of_table = list(row_keys()), ["schema", "name", "description", "row"]
-        return [
-            (item["loc"], message_of(item, of_row if item["loc"][:1] == ("row",) else of_table))
-            for item in error.errors(include_url=False)
-        ]
-    return []
+def _type_problems(document: dict[str, Any]) -> Iterator[KeyProblem]:
+    for fault in faults(_table_model(), document):
+        keys = row_keys() if fault["loc"][:1] == ("row",) else ("schema", "name", "description", "row")
+        yield fault["loc"], message_of(fault, keys)
 
 
 def _row(written: dict[str, Any]) -> ExpectedRow:

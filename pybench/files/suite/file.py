@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from pybench.files.shipped import shipped_suites
 from pybench.files.suite.own_files import FILE_SETTINGS, MODEL, with_own_files
@@ -19,12 +19,11 @@ from pybench.files.suite.profiles import Table, benchmark_of, fields_of_workload
 from pybench.files.suite.rules import suite_problems
 from pybench.files.suite.schema import MARKS, WORD, model_of
 from pybench.files.toml_file import (
-    MAX_PROBLEMS,
     KeyProblem,
     describe,
     did_you_mean,
+    faults,
     key_text,
-    located,
     message_of,
     read_toml,
     refuse,
@@ -54,19 +53,17 @@ def read_suite(
     ``settings`` are texts ``KEY=VALUE`` that are laid over the result. Raises ``FileError`` with every problem in the
     file, also those in profiles that aren't applied, and ``UsageError`` for ``settings``.
     """
-    document, lines = read_toml(path, "a suite")
-    if problems := _schema_problems(document) or list(form_problems(document)):
-        raise located(path, document, lines, problems)
+    document, check = read_toml(path, "a suite")
+    check("schema", _schema_problems(document))
+    check("rule", form_problems(document))
     whole, models, problems = with_own_files(document, path.parent)
-    if problems:
-        raise located(path, document, lines, problems)
+    check("rule", problems)
     profiles = whole.get("profile", {})
     if profile is not None and profile not in profiles:
-        valid = ", ".join(profiles) or "none, the suite has no profiles"
-        raise refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, profiles)}; valid: {valid}")
+        valid = f"{did_you_mean(profile, profiles)}; valid: {', '.join(profiles) or 'none, the suite has no profiles'}"
+        raise refuse(path, f"no profile {describe(profile)}{valid}", kind="rule")
     chosen = profile_of(profiles, machine_kind, gpu_memory_bytes) if profile is None else profile
-    if problems := suite_problems(whole, (chosen, *profiles)):
-        raise located(path, document, lines, problems)
+    check("rule", suite_problems(whole, (chosen, *profiles)))
     if settings:
         whole, models = with_settings(document, chosen, settings, path.parent)
     over = whole["profile"][chosen] if chosen else {}
@@ -93,23 +90,18 @@ def read_suite(
         suite = replace(suite, benchmarks=(*added, *suite.benchmarks))
         twice = [name for name, number in Counter(each.name for each in suite.benchmarks).items() if number > 1]
         if twice:
-            raise refuse(path, f"benchmark {describe(twice[0])}: rates = true adds one of this name; rename it")
+            check("rule", [((), f"benchmark {describe(twice[0])}: rates = true adds one of this name; rename it")])
     return suite
 
 
-def _schema_problems(document: Table) -> list[KeyProblem]:
-    problems: list[KeyProblem] = []
+def _schema_problems(document: Table) -> Iterator[KeyProblem]:
     model = model_of(document)
-    try:
-        model.model_validate(document)
-    except ValidationError as error:
-        for item in error.errors(include_url=False)[: MAX_PROBLEMS + 1]:
-            # The workload that pydantic puts behind a benchmark's index is no key, nor are marks in brackets.
-            loc = item["loc"]
-            path = (*loc[:2], *loc[3:]) if loc[:1] == ("benchmark",) else loc
-            keys = tuple(part for part in path if part != "[key]" and part not in MARKS)
-            problems.append((keys, message_of(item, _siblings(model, loc), beside_numbers=WORD in loc)))
-    return problems
+    for fault in faults(model, document):
+        # The workload that pydantic puts behind a benchmark's index is no key, nor are marks in brackets.
+        loc = fault["loc"]
+        path = (*loc[:2], *loc[3:]) if loc[:1] == ("benchmark",) else loc
+        keys = tuple(part for part in path if part != "[key]" and part not in MARKS)
+        yield keys, message_of(fault, _siblings(model, loc), beside_numbers=WORD in loc)
 
 
 def _siblings(model: Any, loc: tuple[str | int, ...]) -> list[str]:  # noqa: ANN401 - types are values here
@@ -183,12 +175,10 @@ def _laid(document: Table, profile: str | None, word: str) -> Table:
                 if profile is not None:
                     over = changed["profile"][profile].setdefault("benchmark", {}).setdefault(table["name"], {})
                     _put(over, key, value, is_axis=is_axis)
-        try:
-            model_of(changed).model_validate(changed)
-        except ValidationError as error:
-            errors.append(message_of(error.errors(include_url=False)[0], ()))
-        else:
+        refused = faults(model_of(changed), changed)
+        if not refused:
             return changed
+        errors.append(message_of(refused[0], ()))
     raise UsageError(f"--set {word}: {errors[0]}")
 
 

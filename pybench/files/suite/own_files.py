@@ -15,12 +15,12 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, create_model
+from pydantic import ConfigDict, Field, create_model
 
-from pybench.files.toml_file import KeyPath, KeyProblem, describe, did_you_mean, message_of, read_json_table, refuse
+from pybench.files.toml_file import KeyPath, KeyProblem, describe, did_you_mean, faults, message_of, read_json, refuse
 from pybench.model.backend import MODEL_CLASSES
 from pybench.model.decoder_shape import Architecture, DecoderShape
-from pybench.model.errors import FileError, Problem
+from pybench.model.errors import FileError
 from pybench.model.text import listed
 from pybench.model.workloads.settings import MODEL_CONFIG
 
@@ -97,14 +97,8 @@ _REFUSED = {
 
 def read_deepspeed_config(path: Path) -> dict[str, Any]:
     """The file's table. Raises ``FileError`` with every key that can't be honoured at any settings."""
-    config = read_json_table(path, "a DeepSpeed config", "a table of DeepSpeed's own keys")
-    problems = tuple(
-        Problem(file=str(path), line=None, path=key, message=f"{why}: remove the key")
-        for key, why in _REFUSED.items()
-        if key in config
-    )
-    if problems:
-        raise FileError(problems)
+    config, check = read_json(path, "a DeepSpeed config", "a table of DeepSpeed's own keys")
+    check("rule", (((key,), f"{why}: remove the key") for key, why in _REFUSED.items() if key in config))
     return config
 
 
@@ -189,14 +183,13 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 
 def read_model_config(path: Path) -> Architecture:
     """Keys that shape the (text) network, with its family's defaults. Raises ``FileError``."""
-    config = _family(path, read_json_table(path, "a model's config", "a table: the config.json of a model"))
-    shaping = {key: value for key, value in config.items() if key not in _NOT_SHAPING}
+    config, check = read_json(path, "a model's config", "a table: the config.json of a model")
+    shaping = {key: value for key, value in _family(path, config).items() if key not in _NOT_SHAPING}
     architecture = {**_ASSUMED.get(shaping["model_type"], {}), **shaping}
     if architecture.get("layer_types"):
         architecture.pop("sliding_window_pattern", None)
-    problems = _schema_problems(architecture) or _joint_problems(architecture)
-    if problems:
-        raise FileError(tuple(Problem(file=str(path), line=None, path=key, message=text) for key, text in problems))
+    check("schema", _schema_problems(architecture))
+    check("rule", _joint_problems(architecture))
     return architecture
 
 
@@ -217,32 +210,29 @@ def _family(path: Path, config: Architecture) -> Architecture:
     network = text if isinstance(text, dict) and "model_type" in text else config
     family = network.get("model_type")
     if family not in MODEL_CLASSES:
-        valid = ", ".join(MODEL_CLASSES)
+        valid = f"{did_you_mean(family, MODEL_CLASSES)}; pybench builds models of the types {', '.join(MODEL_CLASSES)}"
         fault = "lacks model_type" if family is None else f"model_type: found {describe(family)}"
-        raise refuse(path, f"{fault}{did_you_mean(family, MODEL_CLASSES)}; pybench builds models of the types {valid}")
+        raise refuse(path, f"{fault}{valid}", kind="schema")
     return network
 
 
-def _schema_problems(architecture: Architecture) -> list[tuple[str, str]]:
-    try:
-        _Config.model_validate(architecture)
-    except ValidationError as error:
-        problems = {}
-        for item in reversed(error.errors(include_url=False)):
-            key = item["loc"][0]
-            unknown = f"unknown key{did_you_mean(key, _FIELDS)}; remove it if it does not shape the network"
-            # Of a value that fits none of several types, the first reason is enough.
-            problems[str(key)] = unknown if item["type"] == "extra_forbidden" else message_of(item, ())
-        return list(problems.items())[::-1]
-    return []
+def _schema_problems(architecture: Architecture) -> list[KeyProblem]:
+    problems: dict[KeyPath, str] = {}
+    for fault in faults(_Config, architecture):
+        key = str(fault["loc"][0])
+        unknown = f"unknown key{did_you_mean(key, _FIELDS)}; remove it if it does not shape the network"
+        # Of a value that fits none of several types, the first reason is enough.
+        problems.setdefault((key,), unknown if fault["type"] == "extra_forbidden" else message_of(fault, ()))
+    return list(problems.items())
 
 
-def _joint_problems(architecture: Architecture) -> list[tuple[str, str]]:
+def _joint_problems(architecture: Architecture) -> list[KeyProblem]:
     """What single keys do not show."""
     family = architecture["model_type"]
     absent = [key for key in _NEEDED.get(family, ()) if key not in architecture]
     if absent:
-        return [(key, f"missing, and {family} needs it; give what the model has, or null for none") for key in absent]
+        needed = f"missing, and {family} needs it; give what the model has, or null for none"
+        return [((key,), needed) for key in absent]
     shape, kinds = DecoderShape.from_config(architecture), architecture.get("layer_types") or ()
     checks = {
         "num_key_value_heads": (
@@ -260,4 +250,4 @@ def _joint_problems(architecture: Architecture) -> list[tuple[str, str]]:
             f"{shape.active_experts} of {shape.num_experts} experts",
         ),
     }
-    return [(key, text) for key, (is_wrong, text) in checks.items() if is_wrong]
+    return [((key,), text) for key, (is_wrong, text) in checks.items() if is_wrong]

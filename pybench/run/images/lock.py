@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from pybench.files.shipped import shipped_folder
 from pybench.files.suite.schema import NAME_PATTERN, checked, fields_of
-from pybench.files.toml_file import KeyPath, located, message_of, read_toml, refuse
+from pybench.files.toml_file import KeyProblem, faults, message_of, read_toml, refuse
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.model.errors import MachineError, UsageError, is_machine_fault
 from pybench.model.machine import DeviceKind
@@ -59,9 +59,9 @@ def digest_problem(digest: str) -> str | None:
 
 def read_lock(path: Path) -> ImageLock:
     """Read a lock file. Raises ``FileError`` with all its problems."""
-    document, lines = read_toml(path, "an image lock")
-    if problems := list(_problems(document)) or list(_cross_problems(document)):
-        raise located(path, document, lines, problems)
+    document, check = read_toml(path, "an image lock")
+    check("schema", _problems(document))
+    check("rule", _cross_problems(document))
     images = []
     for values in document["image"]:
         platforms = {name: PlatformDigests(**digests) for name, digests in values["platforms"].items()}
@@ -127,19 +127,16 @@ def _lock_model() -> type[BaseModel]:
     return create_model("image_lock", __config__=_CONFIG, schema_version=version, image=(list[image], ...))
 
 
-def _problems(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    try:
-        _lock_model().model_validate(document)
-    except ValidationError as error:
-        for item in error.errors(include_url=False):
-            keys = ["schema", "image"] if len(item["loc"]) == 1 else list(LockedImage.__dataclass_fields__)
-            message = message_of(item, keys)
-            if item["type"] == "string_pattern_mismatch":
-                message = f"found {item['input']!r}, which doesn't match {item['ctx']['pattern']}"
-            yield item["loc"], message
+def _problems(document: dict[str, Any]) -> Iterator[KeyProblem]:
+    for fault in faults(_lock_model(), document):
+        keys = ["schema", "image"] if len(fault["loc"]) == 1 else list(LockedImage.__dataclass_fields__)
+        message = message_of(fault, keys)
+        if fault["type"] == "string_pattern_mismatch":
+            message = f"found {fault['input']!r}, which doesn't match {fault['ctx']['pattern']}"
+        yield fault["loc"], message
 
 
-def _cross_problems(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+def _cross_problems(document: dict[str, Any]) -> Iterator[KeyProblem]:
     """Rules across keys: each name once, each digest once, no tag without a digest."""
     names: set[str] = set()
     owners: dict[str, str] = {}

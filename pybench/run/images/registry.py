@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pybench import __version__
+from pybench.files.toml_file import refuse
 from pybench.machine.command import run_command
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
 from pybench.model.errors import FileError, MachineError, Problem, UsageError
@@ -121,10 +122,9 @@ def check_dockerfile(path: Path) -> None:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise FileError((Problem(file=str(path), line=None, path="", message=f"can't be read: {error}"),)) from error
-    problems = tuple(
-        Problem(file=str(path), line=line, path="", message=message) for line, message in _problems(_instructions(text))
-    )
+        raise refuse(path, f"can't be read: {error}") from error
+    found = _problems(_instructions(text))
+    problems = tuple(Problem(kind="rule", file=str(path), line=line, path="", message=fault) for line, fault in found)
     if problems:
         raise FileError(problems)
 

@@ -39,7 +39,7 @@ def test_all_is_what_the_run_may_use(num_devices: int, max_gpus: int | None, cou
 
 
 def test_all_are_those_of_each_node() -> None:
-    """Of two nodes of four GPUs eight; other degrees take their part."""
+    """Two nodes of four GPUs have eight; other degrees take their part."""
     made = with_words(_suite(gpus=("all",), nodes=(2,)), num_devices=4)
     assert made.benchmarks[0].axes["gpus"] == (8,)
     training = Benchmark(
@@ -82,7 +82,7 @@ def test_a_count_above_what_is_there_is_named_once(
 
 
 def test_a_required_count_above_what_is_there_is_missing() -> None:
-    """The word beside it changes nothing of that."""
+    """The word next to it changes nothing of that."""
     suite = with_words(_suite(gpus=(1, 4, "all")), num_devices=2)
     plan = expand(suite, {}, Devices("cuda", 2), required=Required(num_gpus=4))
     assert [skip.lacks for skip in plan.skips] == ["4 GPUs (2 here)"]
