@@ -15,17 +15,17 @@ PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
     "cli": (1676, 11),
-    "core": (7186, 42),
+    "core": (7201, 42),
     "evidence": (1140, 8),
     "explain": (1778, 12),
-    "files": (2789, 17),
+    "files": (2779, 17),
     "fleet": (1459, 9),
     "machine": (1473, 12),
-    "model": (5061, 29),
-    "nightly": (3382, 18),
+    "model": (5074, 29),
+    "nightly": (3375, 18),
     "power": (4023, 22),
     "report": (3787, 36),
-    "run": (6893, 40),
+    "run": (6882, 40),
     "worker": (9304, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

@@ -12,7 +12,7 @@ from pybench.core.counts import count, overall
 from pybench.core.loss_curve import loss_checks
 from pybench.core.measurements import Measurements, grouped
 from pybench.core.node_checks import node_checks
-from pybench.core.plan import is_required, left_out_list, parse_required, skipped
+from pybench.core.plan import left_out_list, parse_required, skipped, without
 from pybench.core.provenance import fingerprint, provenance, run_fields, software_of
 from pybench.core.scaling import scaling_claims, scaling_results
 from pybench.core.schedule import pending
@@ -103,14 +103,7 @@ def _without_unfit(manifest: Manifest, measurements: Measurements) -> Measuremen
     plan, required = manifest.plan, parse_required(manifest.options.require)
     must = {benchmark.name for benchmark in manifest.suite.benchmarks if benchmark.required}
     unfit = {point.id: skip for point in plan.points if (skip := _unfit(point, measurements)) is not None}
-    missing = {point.id for point in plan.points if point.benchmark in must or is_required(point, required)}
-    plan = replace(
-        plan,
-        points=tuple(point for point in plan.points if point.id not in unfit),
-        skips=(*plan.skips, *(skip for name, skip in unfit.items() if name in missing)),
-        left_out=(*plan.left_out, *(skip for name, skip in unfit.items() if name not in missing)),
-    )
-    return replace(measurements, plan=plan)
+    return replace(measurements, plan=without(plan, unfit, required, must))
 
 
 def _unfit(point: Point, measurements: Measurements) -> Skip | None:
@@ -119,7 +112,8 @@ def _unfit(point: Point, measurements: Measurements) -> Skip | None:
     shared = any(record.health is not None and record.health.others for record in records)
     if shared or not failures or len(failures) < len(records):
         return None
-    return skipped(point, f"does not fit: {failures[0].message}", "points that do not fit the memory")
+    reason = f"does not fit: {failures[0].message}"
+    return skipped(point, "memory", reason, "points that do not fit the memory")
 
 
 _Row = TypeVar("_Row", bound=JudgedRow)

@@ -6,6 +6,7 @@ cache of generation. It lacks workspaces of libraries and what the allocator res
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pybench.core.flops import adapter_parameters, cached_numbers, num_parameters
@@ -20,6 +21,7 @@ from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.stage_layers import LOSS_BYTES, rank_bytes, rank_layers, rank_weights, stage_layers
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_rules import STRATEGIES
+from pybench.model.workloads.traits import Reason
 from pybench.model.workloads.turn import Turn
 
 ESTIMATE_ERROR = 0.1
@@ -86,19 +88,18 @@ def may_not_fit(need: MemoryNeed, memory_bytes: float) -> bool:
     return need.num_bytes * (1 + ESTIMATE_ERROR) > memory_bytes
 
 
-def memory_reason(point: Point, there: Devices) -> str | None:
-    """Why the point certainly can't run in the memory that is there; ``None`` where it may."""
+def memory_reasons(point: Point, there: Devices) -> Iterator[Reason]:
+    """Why the point certainly can't run in the memory that is there; nothing where it may."""
     need, host_bytes = memory_need(point), 0.0
     if isinstance(point.settings, Train) and point.shape is not None:
         host_bytes = train_host_bytes(point.settings, point.shape) / point.settings.nodes
     if need is not None and there.memory_bytes is not None and need.certain_bytes > there.memory_bytes:
         what = "weights, gradients and optimizer states" if isinstance(point.settings, Train) else "weights"
         sizes = f"{amount_text(need.certain_bytes)} a GPU, of {amount_text(there.memory_bytes)}"
-        return f"{what} alone take {sizes}: take more GPUs, a smaller model or settings that split or pack it"
-    if there.host_memory_bytes is not None and host_bytes > there.host_memory_bytes:
+        yield "memory", f"{what} alone take {sizes}: take more GPUs, a smaller model or settings that split or pack it"
+    elif there.host_memory_bytes is not None and host_bytes > there.host_memory_bytes:
         sizes = f"{amount_text(host_bytes)} of host memory, of {amount_text(there.host_memory_bytes)}"
-        return f"weights and states take {sizes}: keep states on GPUs, or take more nodes or a smaller model"
-    return None
+        yield "memory", f"weights and states take {sizes}: keep states on GPUs, or take more nodes or a smaller model"
 
 
 def _generate_need(settings: Generate, shape: DecoderShape) -> MemoryNeed:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import lcm, prod
 from typing import Any
 
 from pybench.core.feasibility import infeasible, lacking
-from pybench.core.memory import memory_reason
+from pybench.core.memory import memory_reasons
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import UsageError
@@ -19,6 +19,7 @@ from pybench.model.machine import Devices
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Skip, Suite
 from pybench.model.workloads.registry import SETTINGS_OF, SHARED_BATCH, AnySettings, count_axes
 from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, REST, ModelSettings
+from pybench.model.workloads.traits import SkipKind
 
 
 @dataclass(frozen=True)
@@ -75,30 +76,30 @@ def expand(
     ``Plan.left_out``, a required one to ``Plan.skips``. A point that can run nowhere is left out if a word of the file
     implied it, and skipped if the file names its values. The number for ``"rest"`` is an axis of the point.
     """
-    must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
     written = {benchmark.name: benchmark for benchmark in suite.benchmarks}
     points, skips, left_out = list[Point](), list[Skip](), list[Skip]()
     for point in _points(suite, {**architectures, **suite.own_models}, (there.count, max_gpus)):
-        if not (keep(point.id) or written[point.benchmark].gives_rates):
+        benchmark = written[point.benchmark]
+        if not (keep(point.id) or benchmark.gives_rates):
             continue
         # Who requires a backend requires it on the GPUs that are there.
         fits = point.settings.num_nodes <= there.num_hosts and point.settings.num_gpus_per_node <= there.count
         wanted = required if fits else replace(required, backends=frozenset())
-        demanded = point.benchmark in must or is_required(point, wanted)
+        demanded = benchmark.required or is_required(point, wanted)
         if max_gpus is not None and point.num_gpus > max_gpus:
             limit = f"{point.num_gpus} GPUs (--max-gpus {max_gpus})"
-            left_out.append(skipped(point, f"left out by --max-gpus {max_gpus}", limit))
+            left_out.append(skipped(point, "max_gpus", f"left out by --max-gpus {max_gpus}", limit))
             continue
-        lacks = lacking(point, there)
-        if lacks is not None and not demanded:
-            left_out.append(skipped(point, f"left out: {lacks}", lacks))
-        elif reason := infeasible(point, there) or memory_reason(point, there):
-            benchmark = written[point.benchmark]
+        lack = lacking(point, there)
+        if lack is not None and not demanded:
+            left_out.append(skipped(point, lack[0], f"left out: {lack[1]}", lack[1]))
+        elif reasons := [*infeasible(point, there)] or [*memory_reasons(point, there)]:
+            kind, reason = reasons[0][0], "; ".join(text for _, text in reasons)
             by_word = any(point.axes.get(name) in values for name, values in benchmark.implied.items())
             if (by_word or any(benchmark.settings.get(name) == REST for name in point.axes)) and not demanded:
-                left_out.append(skipped(point, f"left out: {reason}", f"{point.benchmark}: {reason}"))
+                left_out.append(skipped(point, kind, f"left out: {reason}", f"{point.benchmark}: {reason}"))
             else:
-                skips.append(skipped(point, reason, lacks))
+                skips.append(skipped(point, kind, reason, lack and lack[1]))
         else:
             points.append(point)
     has_speedups = any(point.num_gpus > 1 and not written[point.benchmark].gives_rates for point in points)
@@ -187,10 +188,24 @@ def left_out_list(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(skip.lacks for skip in plan.left_out if skip.lacks is not None))
 
 
-def skipped(point: Point, reason: str, lacks: str | None = None) -> Skip:
+def skipped(point: Point, kind: SkipKind | None, reason: str, lacks: str | None = None) -> Skip:
     """The point as one that is not measured."""
     name, axes, num_gpus = point.benchmark, point.axes, point.num_gpus
-    return Skip(id=point.id, benchmark=name, axes=axes, num_gpus=num_gpus, reason=reason, lacks=lacks)
+    return Skip(id=point.id, benchmark=name, axes=axes, num_gpus=num_gpus, reason=reason, lacks=lacks, kind=kind)
+
+
+def without(plan: Plan, skips: Mapping[str, Skip], required: Required, benchmarks: Collection[str]) -> Plan:
+    """``plan`` without the points that ``skips`` has by id: each is left out, one that is required is skipped.
+
+    It is required by the command line, or because its benchmark is among ``benchmarks``.
+    """
+    must = {point.id for point in plan.points if point.benchmark in benchmarks or is_required(point, required)}
+    return replace(
+        plan,
+        points=tuple(point for point in plan.points if point.id not in skips),
+        skips=(*plan.skips, *(skip for name, skip in skips.items() if name in must)),
+        left_out=(*plan.left_out, *(skip for name, skip in skips.items() if name not in must)),
+    )
 
 
 def with_effort(suite: Suite, *, attempts: int | None = None, steps: int | None = None) -> Suite:

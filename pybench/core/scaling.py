@@ -91,7 +91,7 @@ def _filtered(sibling: Point | Skip, context: _Context, count: int) -> Skip:
     axes: dict[str, AxisValue] = {**sibling.axes, **grown, along: count}
     name, num_gpus = point_id(sibling.benchmark, axes), sibling.num_gpus * count // present
     reason = f"{name} was left out by -k"
-    return Skip(id=name, benchmark=sibling.benchmark, axes=axes, num_gpus=num_gpus, reason=reason)
+    return Skip(id=name, benchmark=sibling.benchmark, axes=axes, num_gpus=num_gpus, reason=reason, kind="filter")
 
 
 def _gpus(context: _Context, entry: Point | Skip) -> int:

@@ -255,7 +255,7 @@ def within(plan: Plan, attempt_s: Mapping[str, float], limit_s: float) -> Plan:
                 f"{attempts} of about {duration_text(takes_s)} together do not fit: "
                 f"{limit} has {duration_text(left_s)} left for them"
             )
-            beyond.append(skipped(point, reason, f"points beyond {limit}"))
+            beyond.append(skipped(point, "time_limit", reason, f"points beyond {limit}"))
         else:
             kept.append(point)
             left_s -= takes_s

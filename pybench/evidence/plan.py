@@ -175,5 +175,5 @@ def _lacks_package(claimed: list[_Entry], follows: list[_Entry]) -> bool:
     """Whether a point was not measured because its Python lacked a package, which the run alone reports."""
     match claimed, follows:
         case [(_, Skip() as skip)], [(_, Point() as point)] if (skip.lacks or "").endswith(NOT_INSTALLED):
-            return skip == skipped(point, skip.reason, skip.lacks)
+            return skip == skipped(point, skip.kind, skip.reason, skip.lacks)
     return False

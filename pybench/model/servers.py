@@ -14,6 +14,7 @@ from typing import Any
 
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import Settings
+from pybench.model.workloads.traits import Reason
 
 SERVED_MODEL = "pybench"
 GRAPH_BATCH_SIZE = 256
@@ -164,28 +165,28 @@ def command_values(settings: Generate) -> dict[str, Any]:
     }
 
 
-def server_reasons(settings: Generate, device: str) -> Iterator[str]:
+def server_reasons(settings: Generate, device: str) -> Iterator[Reason]:
     """Why a server can't honour the settings here."""
     server = server_of(settings)
     name = f"server {settings.server}" if settings.server else "server_command"
     if server.package and device != "cuda":
-        yield f"{name} runs on GPUs only"
+        yield "device", f"{name} runs on GPUs only"
     named = set(_PLACEHOLDER.findall(json.dumps([server.command, server.config])))
     if unknown := sorted(named - {*command_values(settings), *_OF_THE_PLACE}):
-        yield f"{name} has {{{unknown[0]}}}, which is no setting"
+        yield "settings", f"{name} has {{{unknown[0]}}}, which is no setting"
         return
     if settings.server_command and "port" not in named:
-        yield "server_command lacks {port}, the port that the server must listen on"
+        yield "settings", "server_command lacks {port}, the port that the server must listen on"
     for setting in _PASSED:
         if setting in settings.chosen() and setting not in {*server.flags, *named}:
-            yield f"{name} does not pass {setting} on"
+            yield "unsupported", f"{name} does not pass {setting} on"
     if settings.engine_args and settings.server_command:
-        yield f"{name} takes no engine_args: write them into the command"
+        yield "settings", f"{name} takes no engine_args: write them into the command"
     words = (*server.config, *_own_command(settings, dict.fromkeys(_OF_THE_PLACE, "")))
     decided = {word.lstrip("-").replace("-", "_") for word in words}
     for argument in settings.engine_args:
         if argument.lstrip("-").replace("-", "_") in decided:
-            yield f"engine_args.{argument}: pybench sets it itself"
+            yield "settings", f"engine_args.{argument}: pybench sets it itself"
 
 
 def server_command(settings: Generate, place: Mapping[str, str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.text import plural
 from pybench.model.workloads.registry import AnySettings
 from pybench.model.workloads.settings import Range, WorkloadName
-from pybench.model.workloads.traits import GivenSettings
+from pybench.model.workloads.traits import GivenSettings, SkipKind
 
 MEASURED_BY = ("steps", "max_warmup_steps", "dither_ms", "share_process")
 """Fields of :class:`Effort` that shape a figure; the others shape how many attempts there are, and how long."""
@@ -193,6 +193,7 @@ class Skip:
     """A point that can't be measured here, and why. It stays visible in every report.
 
     ``lacks`` names the missing part, such as ``8 GPUs (4 here)``; ``None`` where no machine could measure the point.
+    ``kind`` is the code of the first reason, ``None`` in a plan of an earlier build.
     """
 
     id: str
@@ -201,6 +202,7 @@ class Skip:
     num_gpus: int
     reason: str
     lacks: str | None = None
+    kind: SkipKind | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,12 +16,12 @@ from pybench.core.plan import (
     NOTHING_REQUIRED,
     Required,
     expand,
-    is_required,
     parse_filter,
     parse_required,
     skipped,
     with_effort,
     with_words,
+    without,
 )
 from pybench.core.provenance import fingerprint, run_fields
 from pybench.core.schedule import Attempt, within
@@ -149,17 +149,9 @@ def with_packages(
     """
     missing = functools.cache(launcher.missing)
     lacks = {point.id: lack for point in plan.points if (lack := _lacking(point.settings, missing)) is not None}
-    if not lacks:
-        return plan
-    absent = [point for point in plan.points if point.id in lacks]
-    skip_of = {p.id: skipped(p, lacks[p.id][1], f"{lacks[p.id][0]}{NOT_INSTALLED}") for p in absent}
-    must = [point for point in absent if point.benchmark in benchmarks or is_required(point, required)]
-    return replace(
-        plan,
-        points=tuple(point for point in plan.points if point.id not in lacks),
-        skips=(*plan.skips, *(skip_of[point.id] for point in must)),
-        left_out=(*plan.left_out, *(skip_of[point.id] for point in absent if point not in must)),
-    )
+    absent = ((point, *lacks[point.id]) for point in plan.points if point.id in lacks)
+    skips = {p.id: skipped(p, "package", reason, f"{name}{NOT_INSTALLED}") for p, name, reason in absent}
+    return without(plan, skips, required, benchmarks)
 
 
 def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str, ...]]) -> tuple[str, str] | None:

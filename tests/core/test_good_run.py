@@ -191,7 +191,7 @@ def test_one_table_of_several(build: Build) -> None:
 
 
 def test_what_is_written_is_read_back(build: Build, tmp_path: Path) -> None:
-    """By the strict reader; figures to six digits."""
+    """The strict reader takes it; figures have six digits."""
     run = MeasuredRun(build)
     run.manifest = dataclasses.replace(
         run.manifest, suite=dataclasses.replace(run.manifest.suite, description='a "quote", a \\ and ünï')
@@ -232,7 +232,7 @@ _UNPINNED = ContainerSetup(
 
 
 def test_unpinned_runs_are_refused(build: Build) -> None:
-    """With what to do instead."""
+    """The error names the remedy."""
     run = MeasuredRun(build)
     with pytest.raises(UsageError, match="an image that is not pinned"):
         run.table(manifest=dataclasses.replace(run.manifest, container=_UNPINNED))
@@ -251,7 +251,7 @@ def test_a_cut_run_gives_rows_of_what_it_measured(build: Build, cut: PlanOptions
     """By a filter, a limit, the machine's size or an absent backend: one row, and none of the ratio not measured."""
     run = MeasuredRun(build)
     *decode, square = run.manifest.plan.points
-    left_out = tuple(skipped(point, f"left out: {lacks}", lacks) for point in decode[kept:]) if lacks else ()
+    left_out = tuple(skipped(point, None, f"left out: {lacks}", lacks) for point in decode[kept:]) if lacks else ()
     plan = Plan(points=(*decode[:kept], square), skips=(), left_out=left_out)
     run.records = [record for record in run.records if record.point_id in {point.id for point in plan.points}]
     (row,) = run.table(manifest=dataclasses.replace(run.manifest, plan=plan, options=cut)).rows

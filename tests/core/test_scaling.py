@@ -265,7 +265,7 @@ def test_a_baseline_that_was_filtered_out_is_not_replaced(build: Build, baseline
         (2, 1, "no_expectation"),
         (4, 1, "no_expectation"),
     ]
-    assert rows[0].reason == SENTENCES["a_baseline_that_was_filtered_out_is"]
+    assert rows[0].reason == SENTENCES["filter"]
 
 
 def test_counts_are_the_axis_own_where_another_degree_is_fixed(build: Build) -> None:
@@ -429,7 +429,7 @@ def test_absolute_checks_of_a_benchmark(build: Build) -> None:
 
 
 def _manifest(build: Build, plan: Plan) -> Manifest:
-    """Of generation on one and two GPUs, whose speedup has a row."""
+    """Generation on one and two GPUs, whose speedup has a row."""
     return dataclasses.replace(
         MANIFEST,
         suite=_suite(_STRONG, counts=(1, 2)),

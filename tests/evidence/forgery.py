@@ -22,7 +22,7 @@ from pybench.report.run.view import RunView
 
 
 class Forgery:
-    """Of the run in ``path``, whose suite is two folders above it."""
+    """A forgery of the run in ``path``, whose suite is two folders above it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class Forgery:
         return list(self.folder.journal.records())
 
     def verified(self) -> Verification:
-        """What verify finds, the suite's file being given."""
+        """The findings of verify with the suite's file."""
         return verify_folder(self.path, self.suite)
 
     def report(self) -> None:
@@ -113,7 +113,7 @@ def unmeasured(
     manifest = forgery.folder.read_manifest()
     (point,) = (point for point in manifest.plan.points if point.id == point_id)
     points = tuple(point for point in manifest.plan.points if point.id != point_id)
-    skips: dict[str, Any] = {place: (skipped(point, reason, lacks),)}
+    skips: dict[str, Any] = {place: (skipped(point, None, reason, lacks),)}
     plan = replace(manifest.plan, points=points, **skips)
     kept = [record for record in forgery.records if record.point_id != point_id]
     for record in forgery.records:

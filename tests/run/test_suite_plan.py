@@ -46,7 +46,7 @@ def test_a_missing_backend_is_left_out_with_its_remedy(python: str) -> None:
     plan = with_packages(Plan(points=(_point("torch"), _point("vllm")), skips=()), Local(python))
     assert [point.id for point in plan.points] == ["torch"]
     (skip,) = plan.left_out
-    assert skip.reason == f"backend vllm needs vllm, not found here: {BACKENDS['vllm'].remedy}"
+    assert (skip.kind, skip.reason.endswith(f": {BACKENDS['vllm'].remedy}")) == ("package", True)
     assert left_out_list(plan) == ("vllm (not installed)",)
     both = Plan(points=(_point("torch"), _point("vllm")), skips=())
     for required, benchmarks in ((Required(backends=frozenset({"vllm"})), ()), (Required(), ("b",))):
@@ -55,7 +55,7 @@ def test_a_missing_backend_is_left_out_with_its_remedy(python: str) -> None:
 
 
 def test_a_missing_extra_leaves_out_the_points_that_ask_for_it(python: str) -> None:
-    """By strategy and by LoRA; other trainings stay."""
+    """Strategies and LoRA need extras; other trainings stay."""
     sizes: dict[str, Any] = {"backend": "torch", "model": "m", "global_batch_size": 1, "sequence_tokens": 1}
     trainings = {
         "ddp": Train(**sizes),
@@ -69,18 +69,19 @@ def test_a_missing_extra_leaves_out_the_points_that_ask_for_it(python: str) -> N
     )
     plan = with_packages(Plan(points=points, skips=()), Local(python))
     assert [point.id for point in plan.points] == ["ddp"]
-    assert [skip.reason for skip in plan.left_out] == [
-        SENTENCES["a_missing_extra_leaves_out_the"],
-        SENTENCES["a_missing_extra_leaves_out_the_2"],
-        "strategy 'torchtune' needs torchtune and torchao, not found here: " + install("torchtune"),
+    assert [(skip.kind, skip.lacks) for skip in plan.left_out] == [
+        ("package", f"{name} (not installed)") for name in ("deepspeed", "train", "torchtune")
     ]
+    assert "torchtune and torchao" in plan.left_out[2].reason
+    assert plan.left_out[1].reason == SENTENCES["package"]
+    assert plan.left_out[2].reason.endswith(install("torchtune"))
 
 
 def test_an_image_brings_its_own() -> None:
     """Only this machine's Python can lack a package."""
     plan = Plan(points=(_point("vllm"),), skips=())
     launcher: Any = ApptainerLauncher(container=cast("ContainerSetup", None), files={})
-    assert with_packages(plan, launcher) is plan
+    assert with_packages(plan, launcher) == plan
 
 
 def test_packages_are_found_without_importing_them() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pybench.model.workloads.settings import AUTO, BatchSize, LoraTargets, ModelSettings, Nodes, Range, Tokens
 from pybench.model.workloads.train_rules import STRATEGIES, StrategyName, train_rules, train_scaling_rules
-from pybench.model.workloads.traits import WorkloadTraits, less, more, throughput
+from pybench.model.workloads.traits import Reason, WorkloadTraits, less, more, throughput
 
 Auto = Literal["auto"]
 _MOST_MICROBATCHES = 4
@@ -247,7 +247,7 @@ DEFAULT_STAGE = 2
 _Path = tuple[str, ...]
 
 
-def deepspeed_conflicts(settings: Train) -> Iterator[str]:
+def deepspeed_conflicts(settings: Train) -> Iterator[Reason]:
     """Each key of the file that contradicts a setting, or that pybench sets; ``"auto"`` contradicts none."""
     if settings.deepspeed_config is None:
         return
@@ -259,9 +259,10 @@ def deepspeed_conflicts(settings: Train) -> Iterator[str]:
         if path in decided:
             wanted, setting = decided[path]
             if wanted is not None and value != wanted:
-                yield f"{key} is {value!r}, and {setting} gives {wanted!r}: make them equal, or remove the key"
+                fault = f"{key} is {value!r}, and {setting} gives {wanted!r}"
+                yield "settings", f"{fault}: make them equal, or remove the key"
         elif path[0] in _OWN:
-            yield f"{key} is pybench's own to set: remove it"
+            yield "settings", f"{key} is pybench's own to set: remove it"
 
 
 def with_own_keys(decided: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

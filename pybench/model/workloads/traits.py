@@ -68,6 +68,15 @@ class Breach:
     key: str | None = None
 
 
+Lack = Literal["gpus", "nodes", "device", "package", "max_gpus", "time_limit", "filter"]
+"""What a machine lacks for a point, or the user's limit that excludes it; ``device``: GPUs, where CPU cores are."""
+Fault = Literal["unsupported", "number_type", "uneven", "length", "settings", "memory"]
+"""Why settings can't run here; ``uneven``: a degree does not divide a number; ``length``: tokens exceed a limit."""
+SkipKind = Lack | Fault
+Reason = tuple[SkipKind, str]
+"""Why a point can't run: its kind, and a sentence for the user."""
+
+
 @dataclass(frozen=True)
 class Need:
     """A setting that needs another one: the values of ``option`` in ``when`` need ``other`` to be in ``wanted``.

@@ -1,4 +1,4 @@
-"""Which points of a plan fit a time limit."""
+"""Points of a plan that fit a time limit."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ def test_points_are_left_out_once_the_time_is_spent() -> None:
     plan = within(Plan(points=points, skips=()), times, 60.0)
     assert plan.points == (points[0], points[2])
     (skip,) = plan.left_out
-    assert skip.id == points[1].id
-    assert skip.reason == SENTENCES["points_are_left_out_once_the_time_is"]
-    assert skip.lacks == "points beyond --time-limit 1m"
+    assert (skip.id, skip.kind, skip.lacks) == (points[1].id, "time_limit", "points beyond --time-limit 1m")
+    assert skip.reason == SENTENCES["time_limit"]
 
 
 def test_a_plan_that_just_fits_is_whole() -> None:
