@@ -23,8 +23,8 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """By a shell, in a folder where only the suites are at hand."""
     folder.mkdir()
     (folder / "suites").symlink_to(ROOT / "suites")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environ = {**os.environ, "PATH": path, **dict([NO_DRIVER])}
+    path = (folder.with_name("bin"), Path(sys.executable).parent, os.environ["PATH"])
+    environ = {**os.environ, "PATH": os.pathsep.join(map(str, path)), **dict([NO_DRIVER])}
     return subprocess.run(command, shell=True, cwd=folder, env=environ, capture_output=True, text=True, check=False)
 
 
@@ -42,13 +42,17 @@ def writes(command: str, folder: Path) -> None:
 
 
 def measures_smallest(command: str, folder: Path) -> None:
-    """With the smallest model, by workers that begin with torch imported: all other parts are what a reader gets."""
-    measures(f"{command} --set model=llama-tiny --python {folder.with_name('python')}", folder)
+    """With the smallest model."""
+    measures(f"{command} --set model=llama-tiny", folder)
 
 
 def measures(command: str, folder: Path) -> None:
-    """Every point is measured, by one attempt of one step; the verdict depends on this machine."""
-    done = run(f"{command} --attempts 1 --steps 1 --set max_warmup_steps=2", folder)
+    """Every point is measured, by one attempt of one step; the verdict depends on this machine.
+
+    Workers begin with torch imported: all other parts are what a reader gets.
+    """
+    python = folder.with_name("bin") / "python"
+    done = run(f"{command} --attempts 1 --steps 1 --set max_warmup_steps=2 --python {python}", folder)
     assert done.returncode in {0, 1, 4}, done.stderr
     assert "verdict: " in done.stdout
     (results,) = folder.glob("runs/*/results.json")
@@ -151,24 +155,22 @@ def test_no_command_goes_unchecked() -> None:
 
 @pytest.mark.timeout(1200)  # a run takes half a minute on two idle cores
 @pytest.mark.parametrize("command", CHECKS)
-def test_command(command: str, tmp_path: Path, warm_python: Path) -> None:
+def test_command(command: str, tmp_path: Path, warm_python: Path, warm_pybench: Path) -> None:
     """Run from a folder with the suites, as a reader would."""
-    (tmp_path / "python").symlink_to(warm_python)
+    (tmp_path / "bin").mkdir()
+    for program in (warm_python, warm_pybench):
+        (tmp_path / "bin" / program.name).symlink_to(program)
     CHECKS[command](command, tmp_path / "here")
 
 
-def test_suites_that_are_shown_have_a_plan(tmp_path: Path) -> None:
+def test_suites_that_are_shown_have_a_plan(tmp_path: Path, warm_pybench: Path) -> None:
     """A whole suite file in a document is one that pybench accepts."""
     shown = [text for _, text in blocks("toml") if text.startswith("schema = 1")]
     assert shown
     for text in shown:
         (tmp_path / "mine.toml").write_text(text)
-        done = subprocess.run(
-            [Path(sys.executable).with_name("pybench"), "plan", str(tmp_path / "mine.toml")],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = (warm_pybench, "plan", str(tmp_path / "mine.toml"))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
 
