@@ -28,13 +28,11 @@ def _load_cases() -> dict[str, Any]:
 
 
 CASES = _load_cases()
-MALFORMED: dict[str, tuple[str | bytes, str]] = CASES["MALFORMED"]
+MALFORMED: dict[str, tuple[str | bytes, tuple[str, ...]]] = CASES["MALFORMED"]
 NOWHERE = {
     "empty",
     "blank",
-    "binary",
     "two_bytes",
-    "deep",
     "deep_table",
     "many_digits",
     "no_schema",
@@ -65,10 +63,10 @@ def test_there_are_enough_kinds() -> None:
 @pytest.mark.parametrize("slip", MALFORMED)
 def test_malformed_suite(here: Path, command: str, slip: str) -> None:
     """Every line names the file, the line in it where one is known, and what is wrong."""
-    text, message = MALFORMED[slip]
+    text, (_, *facts) = MALFORMED[slip]
     (here / "s.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
     told = refused(here, command, "s.toml")
-    assert message in told
+    assert [fact for fact in facts if fact not in told] == []
     for problem in told.removeprefix("pybench: ").splitlines():
         assert re.match(r" *s\.toml: " if slip in NOWHERE else r" *s\.toml:\d+: ", problem), problem
 
