@@ -159,7 +159,8 @@ def judged_ratio(
     def judge(evidence: RowStatistics) -> Judgement:
         judgement = judge_ratio(evidence, expected, linear, more=traits.higher_is_better)
         if judgement.verdict == "fail" and prediction is not None and traits.of_all_gpus:
-            part = missing_part(measurements.samples(point), evidence.interval[0], prediction)
+            ratio = evidence.interval[0] / prediction.speedup
+            part = missing_part(measurements.samples(point), ratio, prediction.communication_fraction)
             judgement = judgement._replace(reason="; ".join(filter(None, (judgement.reason, part))))
         return judgement
 
@@ -169,14 +170,13 @@ def judged_ratio(
     return interval, judgement
 
 
-def missing_part(samples: Mapping[str, Samples], speedup: float, prediction: Prediction) -> str | None:
+def missing_part(samples: Mapping[str, Samples], ratio: float, predicted: float | None) -> str | None:
     """The part of a step to which a speedup below its prediction is due, by steps without communication.
 
-    A part is named where it explains at least half of the time beyond the prediction. ``None`` where the backend has no
-    steps without communication, and where the speedup is not below the prediction.
+    ``ratio``: speedup over its prediction. ``predicted``: fraction of a step that communicates. A named part explains
+    half of the time beyond the prediction or more. ``None`` without such steps, and for a speedup not below it.
     """
-    names = ("exposed_communication_fraction", "straggler_gap_fraction")
-    shortfall, predicted = 1 - speedup / prediction.speedup, prediction.communication_fraction
+    names, shortfall = ("exposed_communication_fraction", "straggler_gap_fraction"), 1 - ratio
     if shortfall <= 0 or predicted is None or any(name not in samples for name in names):
         return None
     exposed, gap = (location(samples[name]) for name in names)

@@ -10,6 +10,7 @@ from pathlib import Path
 from pybench.core.measurements import Measurements
 from pybench.core.plan import point_id
 from pybench.core.provenance import differences, worker_packages
+from pybench.core.scaling import missing_part
 from pybench.explain.measured_step import MeasuredStep, groups_of, measured_steps, shared_rates
 from pybench.explain.node import MeasuredNode, latest_node_run, measured_node
 from pybench.explain.predict import launch_bound, predicted_phases
@@ -59,7 +60,7 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
         if node.has_each_gpu and not rates.gpus:
             notes.append(f"{point_id(group[0].point.benchmark, group[0].group)}: {_OTHER_GPUS}")
         baselines.append(_baseline(rates, group[0]))
-        points += [_explained(rates, group[0], other) for other in group[1:]]
+        points += [_explained(rates, group[0], other, measurements) for other in group[1:]]
     return Explanation(
         run_id=manifest.run_id,
         node_run_id=node.run_id,
@@ -95,7 +96,7 @@ def _baseline(rates: NodeRates, base: MeasuredStep) -> ExplainedBaseline:
     return replace(measured, parts=total(predicted).by_name, bound=bound)
 
 
-def _explained(rates: NodeRates, base: MeasuredStep, other: MeasuredStep) -> ExplainedPoint:
+def _explained(rates: NodeRates, base: MeasuredStep, other: MeasuredStep, run: Measurements) -> ExplainedPoint:
     measured = ExplainedPoint(
         point_id=other.point.id,
         baseline_id=base.point.id,
@@ -122,8 +123,12 @@ def _explained(rates: NodeRates, base: MeasuredStep, other: MeasuredStep) -> Exp
         shortfall_s=other.step_s - share * base.step_s,
         parts=baseline.shortfall(other.step_s, predicted=predicted, even=even, share=share),
     )
-    less, unexplained_s = explained.power_fraction, (explained.parts or {}).get("unexplained", 0.0)
-    if less is None or less > -_LESS_POWER or unexplained_s < _UNEXPLAINED * explained.measured_s:
+    if (explained.parts or {}).get("unexplained", 0.0) < _UNEXPLAINED * explained.measured_s:
+        return explained
+    samples, communication = run.samples(other.point), baseline.communication_fraction(predicted)
+    if part := missing_part(samples, predicted_s / other.step_s, communication):
+        return replace(explained, wait=part)
+    if (less := explained.power_fraction) is None or less > -_LESS_POWER:
         return explained
     powers = f"its GPUs draw {other.power_w:.0f} W each, the baseline's {base.power_w:.0f} W"
     wait = "they wait, for their CPUs or for each other; a larger batch gives each launch more work"

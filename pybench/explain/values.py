@@ -33,7 +33,7 @@ class ExplainedPoint:
     ``parts`` add up to ``shortfall_s``, the step's time minus its share of the baseline's. Without a prediction
     ``reason`` has the cause, and predicted values are ``None``. ``power_limited`` and ``baseline_power_limited`` name
     the GPUs whose power limit lowered their clock, ``None`` if unknown. ``clock_fraction``: lowest SM clock over the
-    baseline's, minus one. ``power_w``, ``baseline_power_w``: mean power of one GPU. ``wait``: a sentence if GPUs wait.
+    baseline's, minus one. ``power_w``, ``baseline_power_w``: mean power of one GPU. ``wait``: for what GPUs wait.
     """
 
     point_id: str

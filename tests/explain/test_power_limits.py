@@ -9,6 +9,7 @@ import pytest
 
 from pybench.explain.text import render
 from pybench.model.record import GpuConditions, Record
+from pybench.model.wire import Metric
 from tests.build import Build
 
 
@@ -58,6 +59,28 @@ def test_gpus_that_draw_less_in_an_unexplained_step_wait(
     text = render(explanation, {}, width=240)
     assert ("draw 350 W each, the baseline's 700 W: they wait" in text) is waits
     assert ("-50.0 %" in text) is (power_w == 350.0)
+
+
+def test_measured_communication_explains_an_unexplained_step(runs: Any, build: Build) -> None:
+    """By steps without communication, in place of what the power alone shows."""
+    one, two = build.train(1), build.train(2)
+    told = [
+        Metric(name="exposed_communication_fraction", value=0.6, unit=""),
+        Metric(name="straggler_gap_fraction", value=0.01, unit=""),
+    ]
+    slow = [
+        dataclasses.replace(
+            record, ranks=tuple(dataclasses.replace(rank, metrics=(*rank.metrics, *told)) for rank in record.ranks)
+        )
+        for record in runs.measured(two, 0.3)
+    ]
+    records = [
+        *(_drawing(build, record, 700.0) for record in runs.measured(one, 0.1)),
+        *(_drawing(build, record, 350.0) for record in slow),
+    ]
+    (point,) = runs.explain_records(records, [(one, 0.1), (two, 0.3)]).points
+    assert point.wait is not None
+    assert point.wait.startswith("communication takes 60.0 % of the step, predicted ")
 
 
 def _drawing(build: Build, record: Record, power_w: float | None) -> Record:

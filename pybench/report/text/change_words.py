@@ -62,16 +62,11 @@ def difference_text(change: Change) -> str:
 
 def percent_text(change: Change) -> str:
     """The change in per cent ± the larger half of its interval, or with both ends where ± would reach below nothing."""
-    text = fraction_text(change)
+    text = "-" if change.fraction is None else signed_percent(change.fraction)
     half = None if change.fraction is None else spread(change.fraction, change.low, change.high)
     if change.fraction is None or half is None:
         return text
     return f"{text} ±{plain(100 * half, 2)}" if half <= 1 + change.fraction else f"{text} {ends_text(change)}"
-
-
-def fraction_text(change: Change) -> str:
-    """The change in per cent; a dash where there is none."""
-    return "-" if change.fraction is None else signed_percent(change.fraction)
 
 
 def ends_text(change: Change) -> str:
