@@ -127,8 +127,7 @@ def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def warm_pybench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The command ``pybench``, with all that it imports imported."""
-    command = str(Path(sys.executable).with_name("pybench"))
-    with forking_python(made_once(tmp_path_factory, "warm_pybench", Path.is_dir), command) as pybench:
+    with forking_python(made_once(tmp_path_factory, "warm_pybench", Path.is_dir), is_command=True) as pybench:
         yield pybench
 
 

@@ -49,8 +49,8 @@ exec "{python}" -IS "{client}" "$0" "$@"
 _CLIENT = """
 import os, sys
 _, program, *arguments = sys.argv
-if {command!r}:
-    argv, python = [{command!r}, *arguments], sys.executable
+if {is_command}:
+    argv, python = [program, *arguments], sys.executable
 elif arguments[:2] != ["-I", "-B"] or arguments[2] == "-c":
     os.execv(sys.executable, [sys.executable, *arguments])
 else:
@@ -75,24 +75,24 @@ os._exit(code)
 
 
 @contextmanager
-def forking_python(folder: Path, command: str = "") -> Iterator[Path]:
+def forking_python(folder: Path, *, is_command: bool = False) -> Iterator[Path]:
     """Path of a program in ``folder`` that starts scripts as this Python with ``-I -B`` does, while it is open.
 
-    With ``command``, the path of an installed ``pybench``, the program does what that does instead.
+    As a command, the program does what ``pybench`` does instead.
     Processes that give the same folder share its server: the first starts it, and it ends with the last.
     """
     address, client = str(folder / "server"), folder / "client.py"
-    program = folder / (Path(command).name if command else "python")
+    program = folder / ("pybench" if is_command else "python")
     with (folder / "users").open("w") as users, (folder / "start").open("w") as start:
         fcntl.flock(users, fcntl.LOCK_SH)
         fcntl.flock(start, fcntl.LOCK_EX)
         if not _serves(address):
-            client.write_text(_CLIENT.format(address=address, command=command))
+            client.write_text(_CLIENT.format(address=address, is_command=is_command))
             program.write_text(_PROGRAM.format(python=sys.executable, client=client))
             program.chmod(0o755)
             Path(address).unlink(missing_ok=True)
             environ = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ROOM": _ROOM}
-            server = [sys.executable, "-I", "-B", __file__, address, users.name, command]
+            server = [sys.executable, "-I", "-B", __file__, address, users.name, *(["command"] if is_command else [])]
             subprocess.run(server, stdin=subprocess.DEVNULL, env=environ, start_new_session=True, check=True)
         fcntl.flock(start, fcntl.LOCK_UN)
         yield program
@@ -183,8 +183,9 @@ def _take_over(order: dict[str, Any], files: list[int]) -> None:
 
 def _command() -> None:
     """Be the ordered command, and end as any Python does."""
-    runpy.run_path(sys.argv[0], run_name="__main__")
-    sys.exit()
+    from pybench.cli.main import main  # noqa: PLC0415 - no worker begins with it
+
+    sys.exit(main())
 
 
 def _work() -> None:
@@ -247,13 +248,13 @@ def _compile_pages() -> None:
         _environment().get_template(name)
 
 
-def _run_server(address: str, ready: int, command: str) -> None:
-    server = _Server(address, _command if command else _work)
+def _run_server(address: str, ready: int, *, is_command: bool) -> None:
+    server = _Server(address, _command if is_command else _work)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for background jobs
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if command:
+        if is_command:
             import_everything()
             _compile_pages()
         else:
@@ -266,7 +267,7 @@ def _run_server(address: str, ready: int, command: str) -> None:
 
 
 if __name__ == "__main__":
-    address, users, command = sys.argv[1:]
+    address, users, *command = sys.argv[1:]
     waiting, ready = os.pipe()
     if os.fork():  # this process ends when the server can be used
         os.close(ready)
@@ -275,4 +276,4 @@ if __name__ == "__main__":
         os.close(ready)
         _end_with_last(users, address, server)
     else:
-        _run_server(address, ready, command)
+        _run_server(address, ready, is_command=bool(command))

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +23,6 @@ from tests.processes import wait_for
 from tests.programs import fake_python
 from tests.slurm.cluster import Cluster
 
-PYBENCH = str(Path(sys.executable).with_name("pybench"))
 LIMIT_S, TEST_LIMIT_S = 240, 600
 
 
@@ -34,6 +32,7 @@ class Place:
 
     folder: Path
     slurm: Cluster
+    pybench: str
     port: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +60,7 @@ class Place:
     def in_allocation(self, *words: str) -> tuple[str, ...]:
         """No name server knows these nodes: the address is given."""
         meet = ("--rendezvous", f"127.0.0.1:{self.port}")
-        return ("salloc", "--nodes=2", "--exclusive", "--quiet", PYBENCH, "run", *words, *meet)
+        return ("salloc", "--nodes=2", "--exclusive", "--quiet", self.pybench, "run", *words, *meet)
 
     @property
     def measured(self) -> RunFolder:
@@ -79,8 +78,8 @@ class Place:
 
 
 @pytest.fixture
-def place(slurm: Cluster, tmp_path: Path) -> Iterator[Place]:
-    made = Place(tmp_path, slurm)
+def place(slurm: Cluster, tmp_path: Path, warm_pybench: Path) -> Iterator[Place]:
+    made = Place(tmp_path, slurm, str(warm_pybench))
     (tmp_path / "hosts.toml").write_text(training_over_hosts(data_parallel=4))
     fake_python(tmp_path / "python", "ok")
     yield made
@@ -142,7 +141,7 @@ def test_a_submitted_run(place: Place) -> None:
     """The script needs no shell to expand anything; the verdict is in the job's output."""
     meet = ("--rendezvous", f"127.0.0.1:{place.port}")
     command = (
-        PYBENCH,
+        place.pybench,
         "run",
         "hosts.toml",
         "--python",
@@ -172,7 +171,7 @@ def test_what_an_allocation_cannot_do_is_one_line(place: Place, tmp_path: Path) 
     conf = Path(place.slurm.variables["SLURM_CONF"])
     (tmp_path / "slurm.conf").write_text(conf.read_text().replace("munge.socket", "no.socket"))
     place.slurm = Cluster(place.slurm.folder, environment={"SLURM_CONF": str(tmp_path / "slurm.conf")})
-    with place.started(PYBENCH, "run", "hosts.toml", "--sbatch", "--", "--nodes=2") as process:
+    with place.started(place.pybench, "run", "hosts.toml", "--sbatch", "--", "--nodes=2") as process:
         out, _ = process.communicate(timeout=LIMIT_S)
     place.slurm = Cluster(place.slurm.folder)
     assert process.returncode == 3, out
