@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from pybench.cli.main import main
 
@@ -33,23 +33,25 @@ PAGES: Mapping[str, tuple[str, int, int, bool]] = {
 """Pictures: the run of ``pybench example``, width and height of the window in pixels, and whether it is dark."""
 
 
-def draw(folder: Path) -> None:
+def draw(folder: Path, chromium: Browser) -> None:
     """Write every picture into ``folder``."""
-    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as started:
+    with tempfile.TemporaryDirectory() as scratch:
         runs = Path(scratch, "example")
         main(("example", str(runs)), standalone_mode=False)
-        chromium = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for name, (run, width, height, is_dark) in PAGES.items():
-            page = Path(scratch, f"{run}.html")
+        pages = {run: Path(scratch, f"{run}.html") for run, *_ in PAGES.values()}
+        for run, page in pages.items():
             main(("report", str(runs / run), "--format", "html", "-o", str(page)), standalone_mode=False)
+        for name, (run, width, height, is_dark) in PAGES.items():
             tab = chromium.new_page(
                 viewport={"width": width, "height": height}, color_scheme="dark" if is_dark else "light"
             )
-            tab.goto(page.as_uri())
+            tab.goto(pages[run].as_uri())
             picture = Image.open(io.BytesIO(tab.screenshot())).convert("RGB").quantize(_COLORS)
             picture.save(folder / f"{name}.png", optimize=True)
-        chromium.close()
+            tab.close()
 
 
 if __name__ == "__main__":
-    draw(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
+    with sync_playwright() as started:
+        found = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        draw(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER, found)

@@ -9,8 +9,6 @@ import io
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +24,6 @@ from pybench.model.results import Results
 from pybench.report.page.render import render
 from pybench.report.run.view import RunView
 from tests.docs_script import script
-from tests.documents import ROOT
 from tests.report.page_run import SECOND, power_trace, traced_run
 from tests.report.pages import command_page, history_page
 
@@ -184,12 +181,10 @@ def test_axe_finds_nothing_serious(open_page: Open, traced: RunView, scheme: str
 
 def test_dark_and_light_differ_and_a_phone_does_not_scroll_sideways(open_page: Open, traced: RunView) -> None:
     """Colours follow the reader's choice; 390 pixels are enough."""
-    colours = {
-        scheme: open_page(traced, color_scheme=scheme).evaluate("getComputedStyle(document.body).backgroundColor")
-        for scheme in ("light", "dark")
-    }
-    assert colours["light"] != colours["dark"]
-    phone = open_page(traced, viewport={"width": 390, "height": 800})
+    phone = open_page(traced, viewport={"width": 390, "height": 800}, color_scheme="light")
+    light = phone.evaluate("getComputedStyle(document.body).backgroundColor")
+    phone.emulate_media(color_scheme="dark")
+    assert phone.evaluate("getComputedStyle(document.body).backgroundColor") != light
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -245,10 +240,10 @@ def test_the_power_of_a_command_of_days_is_drawn(open_page: Open) -> None:
     assert re.findall(r"to (\d+\.\d) W", peaks) == ["700.0"]
 
 
-def test_the_pictures_of_the_documents_are_drawn_anew(tmp_path: Path) -> None:
+def test_the_pictures_of_the_documents_are_drawn_anew(browser: Browser, tmp_path: Path) -> None:
     """``docs/pictures.py`` makes every picture that is kept, and they are small."""
     pictures = script("pictures")
-    subprocess.run([sys.executable, "docs/pictures.py", str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
+    pictures.draw(tmp_path, browser)
     for folder in (tmp_path, pictures.FOLDER):
         assert {path.name for path in folder.iterdir()} == {f"{name}.png" for name in pictures.PAGES}
         assert sum(path.stat().st_size for path in folder.iterdir()) <= pictures.MOST_BYTES
