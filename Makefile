@@ -8,6 +8,7 @@ SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*)
 
 CORES ?= $(shell nproc)
 PYTEST := $(BIN)/python -m pytest -q
+BY_FILE := --dist loadfile --no-loadscope-reorder
 # Fast tests that reach the judged code, as few as reach all of it: tracing doubles a test's time.
 TRACED := tests/model tests/core tests/suites/test_turn_suite.py \
   $(patsubst %,tests/files/test_%.py,deepspeed_config generate_rules matmul_rules model_config overrides train_rules) \
@@ -17,7 +18,7 @@ TRACED := tests/model tests/core tests/suites/test_turn_suite.py \
 # pytest every test. Some shells and images forbid it; empty allows it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run check test lint fast covered slow docker podman bench clean
+.PHONY: run check test lint fast covered slow torch docker podman bench clean
 
 # Installs what a run needs and no more; a checkout for development has it already.
 run:
@@ -32,9 +33,9 @@ check: $(STAMP)
 # All at once, as the containers' tests mostly wait. Each fast test runs once, traced or not.
 test: $(STAMP)
 	$(MAKE) --no-print-directory --jobs 4 COMPILED=$(VENV)/.compiled LEFT_OUT="$(TRACED)" \
-	  docker podman slow covered fast lint
+	  docker podman slow torch covered fast lint
 
-docker podman slow covered fast: $(STAMP) $(COMPILED)
+docker podman slow torch covered fast: $(STAMP) $(COMPILED)
 
 # Bytecode of all that tests import. Of a new .venv, a dozen processes that begin at once would each make it.
 $(VENV)/.compiled: $(STAMP)
@@ -49,7 +50,12 @@ covered:
 
 # In the order that tests/conftest.py gives them: long files first. They wait for half of their time.
 slow:
-	$(PYTEST) -m "process or simulated or runs or torch or native or whole" -n $(shell expr 2 \* $(CORES) + 1) --dist loadfile --no-loadscope-reorder --ignore tests/containers
+	$(PYTEST) -m "process or simulated or runs or native or whole" -n $(shell expr 2 \* $(CORES)) \
+	  $(BY_FILE) --ignore tests/containers
+
+# Apart from the others, as each worker of pytest imports torch and its libraries for 10 s.
+torch:
+	$(PYTEST) -m torch -n $(CORES) $(BY_FILE)
 
 # An engine belongs to the machine: its tests exclude each other.
 docker:

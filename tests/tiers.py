@@ -45,7 +45,11 @@ TIERS: dict[str, tuple[str, ...]] = {
         *(f"cli/test_{name}.py" for name in _RUNS_BY_COMMAND),
         *(f"run/test_{name}.py" for name in _RUNS_BY_RUNNER),
     ),
-    "torch": ("power/recording/test_calibrate.py", "worker/torch", "worker/test_vllm.py"),
+    "torch": (
+        *("benchmarks/test_matmul_overhead.py", "benchmarks/test_split_layers.py", "power/recording/test_calibrate.py"),
+        *(f"whole/test_{name}.py" for name in ("document_commands", "preflight", "quick_check", "train_runs")),
+        *("run/test_server.py", "worker/test_server.py", "worker/test_vllm.py", "worker/torch"),
+    ),
     "native": ("native",),
     "whole": ("benchmarks", "containers", "report/browser", "slurm", "whole"),
 }
