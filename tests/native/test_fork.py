@@ -11,10 +11,11 @@ import pytest
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
 SCRIPT = """
-import os, sys, time, warnings
+import gc, os, sys, time, warnings
 from pybench.power.recorder import PowerRecorder, sampler_unavailable_reason
 from pybench.model.errors import MachineError
 
+gc.freeze()  # of what was imported: else each child's end looks at all of it, which takes most of its time
 warnings.simplefilter("ignore")  # newer Pythons warn of any fork beside threads: that is what is tried here
 uuids = [f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(8)]
 

@@ -46,7 +46,16 @@ def lowest() -> list[str]:
 @pytest.mark.parametrize("versions", ["lowest", "newest"])
 def test_commands_work_and_schemas_are_equal(wheel: Path, tmp_path: Path, versions: str) -> None:
     site = tmp_path / "site"
-    install = (sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--ignore-installed")
+    install = (
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--ignore-installed",
+        "--no-warn-conflicts",
+    )
     pins = lowest() if versions == "lowest" else ()
     done = subprocess.run(
         [*install, "--target", str(site), str(wheel), *pins], capture_output=True, text=True, check=False
