@@ -186,7 +186,7 @@ def missing_part(samples: Mapping[str, Samples], ratio: float, predicted: float 
         return communication
     if gap / (1 + gap) >= shortfall / 2:
         return f"imbalance: the slowest GPU takes {percent(gap)} longer than the others"
-    return f"{communication}, and GPUs differ by {percent(gap)}: the host is left, its CPUs or its loader"
+    return f"{communication}, and GPUs differ by {percent(gap)}: lower clocks or the host are left"
 
 
 def scaling_claims(

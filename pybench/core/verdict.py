@@ -123,8 +123,9 @@ class RowStatistics:
         p_pass, p_fail = max(p_passes), max(p_fails)
         decided = p_pass <= self.pass_level or p_fail <= self.fail_level
         unconfirmed = self.num_points == 0 and any(p <= ERROR and by > p for p, by in (p_passes, p_fails))
-        most = ATTEMPTS_OF_FEW if unconfirmed else None
         nearest = min((limit for limit, _ in limits), key=lambda limit: abs(difference.value - limit))
+        least = _OWN_SPREAD_ATTEMPTS if self.by_other_runs and p_fail < p_pass else 0
+        by_spread = difference.attempts_to_decide(nearest, self.fail_level, least)
         return Decision(
             num_attempts=difference.num_attempts,
             p_pass=p_pass,
@@ -132,7 +133,7 @@ class RowStatistics:
             pass_level=self.pass_level,
             fail_level=self.fail_level,
             num_points=self.num_points,
-            attempts_to_decide=None if decided else most or difference.attempts_to_decide(nearest, self.fail_level),
+            attempts_to_decide=None if decided else ATTEMPTS_OF_FEW if unconfirmed else by_spread,
             is_unconfirmed=unconfirmed,
             is_final=difference.is_final(nearest, self.fail_level),
         )

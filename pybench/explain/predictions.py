@@ -28,12 +28,12 @@ WIDEST_BAND = 0.15
 
 
 def predictions(steps: Iterable[MeasuredStep], node: MeasuredNode) -> tuple[Prediction, ...]:
-    """Speedup of each point over points of its group with fewer GPUs, for work with a model and a band."""
+    """Speedup of each point over points of its group with fewer GPUs, at most linear; for work with a band."""
     return tuple(
         Prediction(
             point_id=other.point.id,
             baseline_id=base.point.id,
-            speedup=speedup,
+            speedup=min(speedup, other.point.num_gpus / base.point.num_gpus),
             band_fraction=band.fraction,
             source=f"rates of {node.run_id}; band of {band.fraction:.1%}: {plural(band.num_speedups, 'speedup')} on "
             f"{plural(band.num_machines, 'machine')}{extrapolated}",

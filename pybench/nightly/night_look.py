@@ -138,8 +138,7 @@ def flagged(looks: Mapping[FigureKey, Look], smallest: Mapping[str, float]) -> s
 
 def detectable(baseline: Baseline, num_rows: int) -> float:
     """The change for the worse, a fraction, that one night finds with 95 % power if it is the only one of the rows."""
-    level = FALSE_DISCOVERIES / _LOOKS / max(num_rows, 1)
-    return baseline.others.detectable_fraction(level)
+    return baseline.others.detectable_fraction(FALSE_DISCOVERIES / _LOOKS / max(num_rows, 1))
 
 
 def is_second_speed(

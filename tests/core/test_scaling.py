@@ -583,14 +583,19 @@ def _row_on(build: Build, card: str, steps: dict[int, list[list[float]]]) -> Sca
 
 
 @pytest.mark.parametrize(
-    ("two_s", "verdict"), [(2.0, "pass"), (2.3, "inconclusive"), (2.5, "inconclusive"), (2.8, "fail")]
+    ("two_s", "verdict", "needed"),
+    [(2.0, "pass", None), (2.3, "inconclusive", 2), (2.5, "inconclusive", 3), (2.8, "fail", None)],
 )
-def test_one_attempt_decides_where_it_is_clear(build: Build, two_s: float, verdict: str) -> None:
-    """The spread of other runs on its card decides: a pass needs the usual spread, a fail three times the spread."""
+def test_one_attempt_decides_where_it_is_clear(build: Build, two_s: float, verdict: str, needed: int | None) -> None:
+    """The spread of other runs on its card decides: a pass needs the usual spread, a fail three times the spread.
+
+    From three attempts on their own spread decides.
+    """
     row = _row_on(build, "NVIDIA H200", {1: [[4.0]], 2: [[two_s]]})
     assert row.verdict == verdict
     assert row.decision is not None
     assert (row.decision.num_attempts, row.decision.num_points > 0) == (1, True)
+    assert row.decision.attempts_to_decide == needed
     assert None not in (row.speedup_low, row.speedup_high)
 
 
@@ -628,7 +633,7 @@ def test_one_attempt_on_another_card_decides_nothing(build: Build) -> None:
     [
         (1.5, 0.30, 0.01, "communication takes 30.0 % of the step, predicted 10.0 %"),
         (1.7, 0.11, 0.12, "imbalance: the slowest GPU takes 12.0 % longer than the others"),
-        (1.5, 0.09, 0.01, "the host is left, its CPUs or its loader"),
+        (1.5, 0.09, 0.01, "lower clocks or the host are left"),
         (1.95, 0.30, 0.01, None),
     ],
     ids=["a slow link", "a slow GPU", "a slow host", "above its prediction"],

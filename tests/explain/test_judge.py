@@ -71,7 +71,7 @@ def _with(results: Results, point_id: str, **values: float) -> Results:
         (1.0, 1.0, 1.0, None),
         (3.0, 1.0, 1.0, "communication takes 35.9 % of the step, predicted 10.3 %"),
         (1.0, 1.25, 1.0, "imbalance: the slowest GPU takes 25.0 % longer"),
-        (1.0, 1.0, 1.25, "the host is left"),
+        (1.0, 1.0, 1.25, "lower clocks or the host are left"),
     ],
     ids=["healthy", "a third of the bandwidth", "a rank 25 % slower", "a host that adds a quarter"],
 )
@@ -151,6 +151,13 @@ def test_kinds_with_wide_bands_are_not_judged() -> None:
     steps = steps_of_results(read_results(KEPT / "tensor_training_scaling-h100x2-20261126.json"))
     assert len(steps) > 1
     assert predictions(steps, node) == ()
+
+
+def test_a_predicted_speedup_is_linear_at_most() -> None:
+    """ZeRO's share of the update falls with the GPUs: 2.04 times the tokens/s of two GPUs is predicted for four."""
+    steps = steps_of_results(read_results(KEPT / "deepspeed_scaling-h200x4-20261126.json"))
+    (prediction,) = predictions(steps, measured_node(KEPT / f"{NODES['h200x4']}.json"))
+    assert prediction.speedup == 2.0
 
 
 def test_the_command_exits_with_the_verdict(tmp_path: Path) -> None:

@@ -405,7 +405,7 @@ def test_an_undecided_row_that_time_ran_out_for_asks_for_the_rest(results: Resul
     alone = dataclasses.replace(
         results, points=measured, scaling=rows, checks=(), comparisons=(), node=(), options=options
     )
-    step = "next: finish the run: pybench run --resume RUN, which has the same time again"
+    step = "next: finish the run, which has the same time again: pybench run --resume RUN"
     assert step not in _words(_render(alone))
     for short in (point, baseline):
         points = tuple(
@@ -418,7 +418,7 @@ def test_an_undecided_row_that_time_ran_out_for_asks_for_the_rest(results: Resul
     ("options", "attempts", "step"),
     [
         ((), 1, "finish the run: pybench run --resume RUN"),
-        (("--time-limit 20m",), 1, "finish the run: pybench run --resume RUN, which has the same time again"),
+        (("--time-limit 20m",), 1, "finish the run, which has the same time again: pybench run --resume RUN"),
         (("--time-limit 1s",), 0, "run it anew with a longer --time-limit: no attempt ended in this one"),
     ],
 )

@@ -75,8 +75,8 @@ class Contrast:
         """Whether what is systematic alone keeps it undecided: no number of attempts would decide it."""
         return self.systematic_sd * quantile(level, math.inf) >= abs(self.value - limit) > 0 or not self.variance
 
-    def attempts_to_decide(self, limit: float, level: float) -> int | None:
-        """About how many attempts of each side decide it; ``None`` if no number up to 1000 does."""
+    def attempts_to_decide(self, limit: float, level: float, least: int = 0) -> int | None:
+        """About how many attempts of each side decide it, ``least`` or more; ``None`` if no number up to 1000 does."""
         distance = abs(self.value - limit)
         if self.is_final(limit, level):
             return None
@@ -88,7 +88,7 @@ class Contrast:
         while many - few > 1:
             middle = (few + many) // 2
             few, many = (middle, many) if self._reach_by(middle, level) > distance else (few, middle)
-        return many
+        return max(many, least)
 
     def _reach_by(self, num_attempts: int, level: float) -> float:
         """Distance from a limit that this number of attempts with this scatter decides."""

@@ -38,7 +38,7 @@ _OF_CAUSE = {
 _CAUSES_OF_HOST = {"out_of_memory", "host_memory", "time_limit"}
 """Causes of a failed attempt that point to the host; the others point to its software."""
 _FINISH = "finish the run: pybench run --resume RUN"
-_GO_ON = f"{_FINISH}, which has the same time again"
+_GO_ON = "finish the run, which has the same time again: pybench run --resume RUN"
 _LONGER = "run it anew with a longer --time-limit: no attempt ended in this one"
 _IN_COMPANY = "end the other process on the GPU, or wait for it, and measure again"
 _LEFT_OUT = "find what was not computed, such as experts that no token chooses, or a GPU of another kind than its name"
