@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -62,6 +63,7 @@ def planned_on(suite: Suite, kind: str, num_gpus: int) -> Plan:
     return planned(suite, there)
 
 
+@cache
 def read(path: Path, kind: str) -> Suite:
     machine = with_gpus(MACHINE, kind, 1)
     return read_suite(path, profile=None, machine_kind=machine.kind, gpu_memory_bytes=machine.gpu_memory_bytes)
