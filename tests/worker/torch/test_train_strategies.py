@@ -39,7 +39,10 @@ from tests.worker.torch.train_ranks import FAMILY_SHAPES, GPT_OSS, NUM_STEPS, TI
 
 Spec = dict[str, Any]
 CPU = torch.device("cpu")
-QWEN3, GEMMA3, MISTRAL, PHI3 = (FAMILY_SHAPES[family] for family in ("qwen3", "gemma3_text", "mistral", "phi3"))
+TWO_LAYERS = {"num_hidden_layers": 2}
+"""Half of the usual ones, which take half of the time, where no stage or window needs more."""
+QWEN3, MISTRAL, PHI3 = ({**FAMILY_SHAPES[family], **TWO_LAYERS} for family in ("qwen3", "mistral", "phi3"))
+GEMMA3 = FAMILY_SHAPES["gemma3_text"]
 SCALED_LLAMA = {
     "max_position_embeddings": 16384,
     "rope_parameters": {
@@ -55,6 +58,7 @@ DDP = {"data_parallel": 2}
 BUCKETS = {**DDP, "gradient_as_bucket_view": True}
 FSDP = {"strategy": "fsdp", "data_parallel": 2}
 TP = {"strategy": "tensor_parallel", "tensor_parallel": 2}
+SHALLOW: Spec = {"architecture": TWO_LAYERS}
 PP = {"strategy": "pipeline_parallel", "pipeline_parallel": 2}
 CP = {"strategy": "context_parallel", "context_parallel": 2}
 NORM = {"optimizer": "sgd", "learning_rate": 1.0, "max_grad_norm": 0.3}
@@ -65,7 +69,7 @@ WIDE = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2}
 UNEVEN: Spec = {"architecture": {"vocab_size": 1024}}
 UNEVEN_TURNS: Spec = {"architecture": {"vocab_size": 1024, "num_hidden_layers": 6}}
 INTERLEAVED = {"schedule": "interleaved_1f1b", "stages_per_rank": 2, "microbatches": 2}
-BIASED: Spec = {"architecture": {"attention_bias": True, "mlp_bias": True}, "learning_rate": 3e-2}
+BIASED: Spec = {"architecture": {**TWO_LAYERS, "attention_bias": True, "mlp_bias": True}, "learning_rate": 3e-2}
 BROUGHT = ("deepspeed", "torchtune", "unsloth")
 """Strategies of packages that are not installed with the others."""
 ALONE: dict[str, Spec] = {
@@ -101,28 +105,34 @@ TWO: dict[str, Spec] = {
     "ddp_bucket_control": {**BUCKETS, "control_steps": 2},
     "ddp_chunks": {**DDP, "loss_chunk_tokens": 64, "broadcast_buffers": False},
     "fsdp": {**FSDP, "control_steps": 2},
-    "fsdp_passes": {**FSDP, **DECODED, "grad_accum": 2, "reshard_after_forward": False},
-    "fsdp_chunks": {**FSDP, "loss_chunk_tokens": 64, "reshard_after_forward": True, "activation_checkpointing": "full"},
-    "fsdp_offload": {**FSDP, "cpu_offload": True, "activation_checkpointing": "selective"},
+    "fsdp_passes": {**FSDP, **SHALLOW, **DECODED, "grad_accum": 2, "reshard_after_forward": False},
+    "fsdp_chunks": {
+        **FSDP,
+        **SHALLOW,
+        "loss_chunk_tokens": 64,
+        "reshard_after_forward": True,
+        "activation_checkpointing": "full",
+    },
+    "fsdp_offload": {**FSDP, **SHALLOW, "cpu_offload": True, "activation_checkpointing": "selective"},
     "fsdp_gemma": {**FSDP, "architecture": GEMMA3},
     "lora_ddp": {**DDP, "lora_rank": 4},
     "lora_fsdp": {**FSDP, "lora_rank": 4},
     "lora_fsdp_phi": {**FSDP, "lora_rank": 4, "lora_targets": "all_linear", "architecture": PHI3},
     "lora_accelerate": {"strategy": "accelerate", **DDP, "lora_rank": 4},
-    "qlora_ddp": {**DDP, **QLORA},
+    "qlora_ddp": {**DDP, **SHALLOW, **QLORA},
     "qlora_fsdp": {**FSDP, **QLORA, "control_steps": 2},
-    "qlora_accelerate": {"strategy": "accelerate", **DDP, **QLORA},
+    "qlora_accelerate": {"strategy": "accelerate", **DDP, **SHALLOW, **QLORA},
     "accelerate": {"strategy": "accelerate", **DDP, "grad_accum": 2, "control_steps": 2},
     "tensor": TP,
     "tensor_qwen": {**TP, "architecture": QWEN3},
-    "sequence": {**TP, "sequence_parallel": True, "activation_checkpointing": "full"},
+    "sequence": {**TP, **SHALLOW, "sequence_parallel": True, "activation_checkpointing": "full"},
     "sequence_qwen": {**TP, "sequence_parallel": True, "architecture": QWEN3},
-    "tensor_selective": {**TP, "activation_checkpointing": "selective"},
-    "sequence_selective": {**TP, "sequence_parallel": True, "activation_checkpointing": "selective"},
+    "tensor_selective": {**TP, **SHALLOW, "activation_checkpointing": "selective"},
+    "sequence_selective": {**TP, **SHALLOW, "sequence_parallel": True, "activation_checkpointing": "selective"},
     "tensor_biased": {**TP, **BIASED, "grad_accum": 2},
     "sequence_biased": {**TP, **BIASED, "sequence_parallel": True},
-    "tensor_uneven_vocabulary": {**TP, "architecture": {"vocab_size": 255}},
-    "sequence_passes": {**TP, "sequence_parallel": True, "grad_accum": 2, "max_grad_norm": 0.3},
+    "tensor_uneven_vocabulary": {**TP, "architecture": {**TWO_LAYERS, "vocab_size": 255}},
+    "sequence_passes": {**TP, **SHALLOW, "sequence_parallel": True, "grad_accum": 2, "max_grad_norm": 0.3},
     "context": CP,
     "context_gemma": {**CP, "architecture": GEMMA3},
     "layer_split": {"strategy": "layer_split", "pipeline_parallel": 2},
@@ -143,20 +153,28 @@ FOUR: dict[str, Spec] = {
     "ddp": {"data_parallel": 4},
     "fsdp_tensor": {**FSDP, **TP, "strategy": "fsdp"},
     "fsdp_context": {**FSDP, **CP, "strategy": "fsdp", "architecture": GEMMA3},
-    "fsdp_tensor_norm": {**FSDP, **TP, **NORM, "strategy": "fsdp"},
-    "fsdp_sequence": {**FSDP, **TP, "strategy": "fsdp", "sequence_parallel": True, "grad_accum": 2},
-    "fsdp_tensor_chunks": {**FSDP, **TP, "strategy": "fsdp", "loss_chunk_tokens": 64},
+    "fsdp_tensor_norm": {**FSDP, **TP, **SHALLOW, **NORM, "strategy": "fsdp"},
+    "fsdp_sequence": {**FSDP, **TP, **SHALLOW, "strategy": "fsdp", "sequence_parallel": True, "grad_accum": 2},
+    "fsdp_tensor_chunks": {**FSDP, **TP, **SHALLOW, "strategy": "fsdp", "loss_chunk_tokens": 64},
     "fsdp_sequence_chunks": {
         **FSDP,
         **TP,
+        **SHALLOW,
         "strategy": "fsdp",
         "sequence_parallel": True,
         "loss_chunk_tokens": 64,
         "activation_checkpointing": "full",
     },
-    "hsdp": {"strategy": "fsdp", "data_parallel": 4, "nodes": 2, "hybrid_shard": True, "control_steps": 2},
-    "hsdp_of_one_gpu_each": {"strategy": "fsdp", "data_parallel": 4, "nodes": 4, "hybrid_shard": True, "grad_accum": 2},
-    "hsdp_tensor": {**FSDP, **TP, "strategy": "fsdp", "nodes": 2, "hybrid_shard": True},
+    "hsdp": {**SHALLOW, "strategy": "fsdp", "data_parallel": 4, "nodes": 2, "hybrid_shard": True, "control_steps": 2},
+    "hsdp_of_one_gpu_each": {
+        **SHALLOW,
+        "strategy": "fsdp",
+        "data_parallel": 4,
+        "nodes": 4,
+        "hybrid_shard": True,
+        "grad_accum": 2,
+    },
+    "hsdp_tensor": {**FSDP, **TP, **SHALLOW, "strategy": "fsdp", "nodes": 2, "hybrid_shard": True},
     "ddp_pipeline": {**PP, "data_parallel": 2, "microbatches": 2},
     "ddp_interleaved": {**PP, "data_parallel": 2, **INTERLEAVED},
     "ddp_pipeline_uneven": {**PP, **UNEVEN, "data_parallel": 2, "microbatches": 2},
