@@ -50,7 +50,7 @@ covered:
 
 # In the order that tests/conftest.py gives them: long files first. They wait for half of their time.
 slow:
-	$(PYTEST) -m "process or simulated or runs or native or whole" -n $(shell expr 2 \* $(CORES)) \
+	$(PYTEST) -m "process or simulated or runs or native or whole" -n $(shell expr 3 \* $(CORES)) \
 	  $(BY_FILE) --ignore tests/containers
 
 # Apart from the others, as each worker of pytest imports torch and its libraries for 10 s.
