@@ -122,18 +122,9 @@ def test_containers_of_the_living_are_left_alone(boxed: Boxed, launcher: OciLaun
     worker.end()
 
 
-@pytest.mark.parametrize(
-    ("boxed", "number"),
-    [
-        ("docker", signal.SIGINT),
-        ("docker", signal.SIGKILL),
-        ("podman", signal.SIGTERM),
-        ("podman", signal.SIGKILL),
-    ],
-    indirect=["boxed"],
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_runner_leaves_no_container(boxed: Boxed, tmp_path: Path, number: signal.Signals) -> None:
-    """After Ctrl-C and SIGTERM, which the runner takes alike, at once; after SIGKILL when the run is gone on with."""
+    """After Ctrl-C and SIGTERM at once; after SIGKILL when the run is gone on with, which then finishes."""
     packages = quick_packages(tmp_path)
     waits = f'environment = {{ QUICK_WAIT = "{EXCHANGE}/go{os.pathsep}{SITE}/go" }}'
     suite = suite_text(waits, packages=packages, attempts=3, ranks="[1]")

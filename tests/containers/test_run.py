@@ -55,9 +55,9 @@ class Ran:
 
 @pytest.fixture(scope="module")
 def ran(boxed: Boxed, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """Two points of two ranks of the real torch, over gloo without a network."""
+    """Three points of two ranks of the real torch, over gloo without a network."""
     folder = tmp_path_factory.mktemp("ran")
-    suite = suite_text(ranks="[2]").replace("batch_size = 1\n", "") + "batch_size = [1, 2]\n"
+    suite = suite_text(ranks="[2]").replace("batch_size = 1\n", "") + "batch_size = [1, 2, 3]\n"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(*NO_DRIVER)
         result = run(boxed, folder, suite, "--lock", str(boxed.lock))
@@ -76,7 +76,7 @@ def test_a_suite_runs_end_to_end(boxed: Boxed, ran: Ran) -> None:
     assert image.id == boxed.image_id
     assert image.labels == {"org.opencontainers.image.title": "pybench-test"}
     records = ran.folder.journal.records()
-    assert [record.failure for record in records] == [None] * 2
+    assert [record.failure for record in records] == [None] * 3
     for record in records:
         assert record.energy is None
         assert record.container is not None
@@ -94,10 +94,10 @@ def test_a_suite_runs_end_to_end(boxed: Boxed, ran: Ran) -> None:
 def test_points_that_share_a_process_share_its_container(ran: Ran) -> None:
     """The host's word to go on reaches the worker inside; what ran is read back while it waits, and at its end."""
     records = ran.folder.journal.records()
-    assert [len(record.warm_after) for record in records] == [0, 1]
+    assert [len(record.warm_after) for record in records] == [0, 1, 2]
     found = [record.container for record in records if record.container]
     assert len({container.id for container in found}) == 1
-    assert [container.exit_code for container in found] == [None, 0]
+    assert [container.exit_code for container in found] == [None, None, 0]
 
 
 def test_a_false_digest_is_refused_before_anything_starts(boxed: Boxed, tmp_path: Path) -> None:
