@@ -187,7 +187,7 @@ def test_an_open_row_whose_plain_interval_keeps_clear_shows_the_one_that_decides
 
 
 def test_a_fail_that_three_times_the_usual_spread_leaves_open_shows_that_interval() -> None:
-    """A pass needs no more than the usual spread, so its reason shows none."""
+    """The usual spread is enough for a pass, whose reason shows no other interval."""
     usual = replace(
         _evidence(95.0, 99.0, 97.0), num_points=9, by_other_runs=True, fails_by=_evidence(91.0, 103.4).contrast
     )

@@ -62,7 +62,7 @@ def test_gpus_that_draw_less_in_an_unexplained_step_wait(
 
 
 def test_measured_communication_explains_an_unexplained_step(runs: Any, build: Build) -> None:
-    """By steps without communication, in place of what the power alone shows."""
+    """Steps without communication show it; the note about power gives way."""
     one, two = build.train(1), build.train(2)
     told = [
         Metric(name="exposed_communication_fraction", value=0.6, unit=""),

@@ -69,7 +69,7 @@ class Breach:
 
 
 Lack = Literal["gpus", "nodes", "device", "package", "max_gpus", "time_limit", "filter"]
-"""What a machine lacks for a point, or the user's limit that excludes it; ``device``: GPUs, where CPU cores are."""
+"""The machine lacks this for a point, or the user's limit excludes it; ``device``: GPUs, where CPU cores are."""
 Fault = Literal["unsupported", "number_type", "uneven", "length", "settings", "memory"]
 """Why settings can't run here; ``uneven``: a degree does not divide a number; ``length``: tokens exceed a limit."""
 SkipKind = Lack | Fault

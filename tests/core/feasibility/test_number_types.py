@@ -25,7 +25,7 @@ GEMMA = {**TINY, **{key: value for key, value in GEMMA_4B.items() if "_size" not
 
 
 def reason(settings: Settings, capability: tuple[int, int] | None, architecture: Any = TINY) -> str | None:
-    """What is wrong with the one type that the GPUs lack, without its kind."""
+    """The fault of the one type that the GPUs lack, without its kind."""
     point = Point(id="p", benchmark="p", axes={}, settings=settings, effort=Effort(), architecture=architecture)  # type: ignore[arg-type]
     found = [*infeasible(point, Devices("cuda", 8, compute_capability=capability))]
     assert [kind for kind, _ in found] == ["number_type"] * len(found)
