@@ -120,10 +120,10 @@ class NodeRunner:
             self._devices.close()
             self._devices.enter_context(locked_devices(self._host.gpu_uuids, owner, self._notify, self._wait_s))
             self._launcher = self._choose(needs)
+            self._devices.callback(self._launcher.close)
         except (OSError, PybenchError) as error:
             return messages.Prepared(problem=_reason(error))
-        container = self._launcher.container
-        images = container.images if container else ()
+        images = container.images if (container := self._launcher.container) else ()
         listed = (messages.FoundImage(backend=image.backend, digests=image.known_by) for image in images)
         return messages.Prepared(images=tuple(listed))
 

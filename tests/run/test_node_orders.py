@@ -125,6 +125,24 @@ def test_another_image_is_what_the_host_reports(tmp_path: Path, no_driver: None)
         served.result(LIMIT_S)
 
 
+def test_what_is_kept_between_workers_ends_before_the_command(tmp_path: Path, no_driver: None) -> None:
+    """A starter has the run's mark, and would be found after the command's end for as long as the machine is busy."""
+    closed: list[str] = []
+
+    class Kept(Local):
+        def close(self) -> None:
+            closed.append(self.python)
+
+    chosen = iter((Kept("first"), Kept("second")))
+    with ordered(tmp_path, lambda _needs: next(chosen)) as (lead, served):
+        assert answer(lead, Prepared, PREPARE) == Prepared()
+        assert answer(lead, Prepared, PREPARE) == Prepared()
+        assert closed == ["first"]
+        send(lead, Goodbye())
+        served.result(LIMIT_S)
+    assert closed == ["first", "second"]
+
+
 def test_what_cannot_be_chosen_is_the_answer(tmp_path: Path) -> None:
     """The host serves on: the lead decides. The engine is the one that is ordered."""
     asked = []
