@@ -38,6 +38,7 @@ pytestmark = pytest.mark.skipif(
 MEASURED = shipped_suites() / "measured"
 Open = Callable[..., Page]
 LIMIT_MS = 120_000
+MOST_RUN_PER_SAMPLE = 1 / 3
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +173,33 @@ def test_a_long_trace_is_drawn_coarse_and_then_whole(open_page: Open, results: R
     page.wait_for_selector("body[data-complete]")
     page.click("[data-zoom=all]")
     assert "700.0 W" in _view(page)[2]
+
+
+_ZOOM = """how => new Promise((done) => {
+  document.querySelector(`[data-zoom=${how}]`).click();
+  requestAnimationFrame(() => requestAnimationFrame(done));
+})"""
+
+
+def test_a_zoom_of_a_million_samples_reads_few_of_them(browser: Browser, tmp_path: Path) -> None:
+    """Each pixel's exact extremes come from blocks of samples. Counted is how often blocks of code run."""
+    file, trace = tmp_path / "report.html", power_trace(1, 1_000_000)
+    file.write_text(command_page(trace, 2 * SECOND, trace.end_ns - SECOND), encoding="utf-8")
+    with browser.new_page(viewport={"width": 1300, "height": 900}) as page:
+        counts = page.context.new_cdp_session(page)
+        counts.send("Profiler.enable")
+        counts.send("Profiler.startPreciseCoverage", {"callCount": True, "detailed": True})
+        page.goto(file.as_uri(), timeout=LIMIT_MS)
+        page.wait_for_selector("body[data-ready]", timeout=LIMIT_MS)
+        page.evaluate(_ZOOM, "in")
+        page.wait_for_selector("body[data-complete]", timeout=LIMIT_MS)
+        for how in ("all", "in", "right", "left", "in", "in", "out"):
+            counts.send("Profiler.takePreciseCoverage")
+            page.evaluate(_ZOOM, how)
+            scripts = counts.send("Profiler.takePreciseCoverage")["result"]
+            functions = (function for script in scripts for function in script["functions"])
+            num_run = sum(block["count"] for function in functions for block in function["ranges"])
+            assert 50_000 < num_run < MOST_RUN_PER_SAMPLE * 1_000_000, how
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
